@@ -6,12 +6,13 @@ clients read, and selectors. A message of QoS 1 says so in an annotation, as nob
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from attrs import frozen
 
-from router.amqp.format.codec import Described, Symbol, Timestamp, encode, skip, ubyte, uint
-from router.amqp.format.errors import AmqpError
+from router.amqp.format.codec import Described, Symbol, Timestamp, decode, encode, skip, ubyte, uint
+from router.amqp.format.errors import DECODE_ERROR, AmqpError
 from router.amqp.format.message import (
     APPLICATION_PROPERTIES,
     DATA,
@@ -51,7 +52,7 @@ MOST_MESSAGE: Final = (1 << 28) - (1 << 20)
 """Bytes: more do not fit in a packet, with its topic."""
 MOST_BESIDE: Final = 64 * 1024
 """Bytes of a message, without its texts and binary data that are a section each: the rest may be full of anything."""
-MOST_SECTIONS: Final = 1000
+MOST_SECTIONS: Final = 300
 
 
 def to_amqp(payload: bytes, qos: int, found: Mapping[str, Any]) -> bytes:
@@ -87,28 +88,63 @@ def from_amqp(message: bytes) -> MqttContent | None:
     if message.startswith(_DATA_BEGIN) and len(message) == 8 + int.from_bytes(message[4:8], "big"):
         return MqttContent(message[8:], qos, NO_PROPERTIES)
     try:
-        return _of_sections(sections_of(message), qos) if _is_soon_read(message) else None
+        beside, flat = _parted(message)
+        body = [_bytes_of(decode(message, at)[0]) for at in flat]
     except AmqpError:
         return None
+    told = _told(beside)
+    if told is None or all(part is None for part in body):
+        return None
+    payload = b"".join(part for part in body if part is not None)
+    return MqttContent(payload, min(qos, told.qos), told.properties)
 
 
-def _is_soon_read(message: bytes) -> bool:
-    """Whatever its sender has filled it with. Raises AmqpError if it is cut off."""
-    at = beside = 0
-    for _ in range(MOST_SECTIONS):
-        if at == len(message):
-            return True
+def _parted(message: bytes) -> tuple[bytes, list[int]]:
+    """All sections but those that are one text, or binary; and where these begin. Raises AmqpError if that is more than
+    is looked into, or cut off."""
+    at, beside, flat, looked = 0, list[bytes](), list[int](), 0
+    while at < len(message):
         begin, at = at, skip(message, at)
         value = begin if message[begin] else skip(message, begin + 1)
-        beside += (value if message[value] in FLAT else at) - begin
-        if beside > MOST_BESIDE:
-            return False
-    return at == len(message)
+        is_flat = message[value] in FLAT
+        looked += (value if is_flat else at) - begin
+        if looked > MOST_BESIDE or len(beside) + len(flat) == MOST_SECTIONS:
+            raise AmqpError(DECODE_ERROR, "a message with more beside its body than is looked into")
+        if is_flat:
+            flat.append(begin)
+        else:
+            beside.append(message[begin:at])
+    return b"".join(beside), flat
 
 
-def _of_sections(sections: list[tuple[Any, Any]], qos: int) -> MqttContent | None:
-    found: dict[str, Any] = {}
-    body: list[bytes] = []
+def _bytes_of(section: Any) -> bytes | None:
+    """None if it is of no body. Raises AmqpError if it is no section."""
+    if not isinstance(section, Described):
+        raise AmqpError(DECODE_ERROR, "a message is made of sections")
+    code, value = section
+    if code == DATA and isinstance(value, bytes):
+        return value
+    if code == VALUE and isinstance(value, str | bytes):
+        return value.encode(errors="replace") if isinstance(value, str) else value
+    return None
+
+
+@frozen
+class _Told:
+    """Beside the payload, as `MqttContent` has it."""
+
+    qos: int
+    properties: bytes
+
+
+@lru_cache(maxsize=64)
+def _told(beside: bytes) -> _Told | None:
+    """Read once for all who are subscribed. None for what is not made of sections."""
+    try:
+        sections = sections_of(beside)
+    except AmqpError:
+        return None
+    qos, found = 2, dict[str, Any]()
     for code, value in sections:
         if code == HEADER and isinstance(value, list):
             ttl = value[_TTL] if len(value) > _TTL else None
@@ -123,13 +159,7 @@ def _of_sections(sections: list[tuple[Any, Any]], qos: int) -> MqttContent | Non
         elif code == APPLICATION_PROPERTIES and isinstance(value, dict):
             texts = ((name, _text(each)) for name, each in value.items() if _fits(name))
             found[USER] = [(name, text) for name, text in texts if text is not None]
-        elif code == DATA and isinstance(value, bytes):
-            body.append(value)
-        elif code == VALUE and isinstance(value, str | bytes):
-            body.append(value.encode(errors="replace") if isinstance(value, str) else value)
-    if not body:
-        return None
-    return MqttContent(b"".join(body), qos, properties(found))
+    return _Told(qos, properties(found))
 
 
 def _properties(fields: list[Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.amqp.format.codec import Described, Raw, Symbol, encode, ulong
-from router.amqp.format.message import body_of, in_envelope
+from router.amqp.format.message import body_of, in_envelope, sections_of
 from router.amqp.format.sections import read_message, write_message
 from router.mqtt.fields import MOST_PROPERTIES, FieldReader, properties
 from router.mqtt.message import MOST_BESIDE, MOST_SECTIONS, NO_PROPERTIES, MqttContent, from_amqp, to_amqp
@@ -79,8 +79,24 @@ NULLS = b"\xd0" + (MOST_BESIDE + 4).to_bytes(4, "big") + MOST_BESIDE.to_bytes(4,
     ],
 )
 def test_a_message_that_takes_long_to_read_is_nothing_for_mqtt(message: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("router.mqtt.message.decode", lambda message, at: pytest.fail("it is looked into"))
     monkeypatch.setattr("router.mqtt.message.sections_of", lambda message: pytest.fail("it is looked into"))
     assert from_amqp(message) is None
+
+
+@pytest.mark.parametrize(
+    "beside", [Described(0x74, {"a": "b"}), Described(0x72, {Symbol("n" * 60_000): None}), Raw(b"\x40")]
+)
+def test_what_is_beside_a_body_is_read_once_for_all_subscribers(beside: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    message, looked = encode(beside) + write_message({"data": b"d"}), list[bytes]()
+
+    def counted(sections: bytes) -> list[tuple[Any, Any]]:
+        looked.append(sections)
+        return sections_of(sections)
+
+    monkeypatch.setattr("router.mqtt.message.sections_of", counted)
+    told = [from_amqp(bytes(bytearray(message))) for _ in range(3)]
+    assert told == 3 * told[:1] and looked == [encode(beside)]
 
 
 def test_a_body_is_as_large_as_it_likes() -> None:
