@@ -15,9 +15,8 @@ from itertools import compress, groupby
 from typing import Final
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
-from router.amqp.format.codec import decode
 from router.amqp.format.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LIMIT, AmqpError
-from router.amqp.format.message import PROPERTIES, place_of
+from router.amqp.format.message import LOOKED_INTO, PROPERTIES, fields_of, section_of, simple
 from router.amqp.format.sections import FIELDS
 from router.amqp.format.values import EXPIRE_LINK, RCV_FIRST, Handle
 from router.amqp.proton.link import Link
@@ -58,13 +57,12 @@ def request_for(link: Link, address: str, prefixes: tuple[str, ...]) -> AttachRe
 
 
 def destination(message: bytes) -> str:
-    """The address in the message's `to`; empty if there is none that can be read."""
+    """The address in the message's `to`; empty if there is none that can be read, or is looked for."""
     try:
-        at = place_of(message, PROPERTIES)
-        fields = decode(message, at)[0] if at >= 0 else []
+        fields = fields_of(section_of(message, PROPERTIES), _TO + 1)
+        to = simple(fields[_TO]) if len(fields) > _TO else None
     except AmqpError:
         return ""
-    to = fields[_TO] if isinstance(fields, list) and len(fields) > _TO else None
     return address_in(to) if isinstance(to, str) else ""
 
 
@@ -134,7 +132,10 @@ class AnonymousLink(End):
 
     def _attach(self, address: str) -> "AddressPublisher":
         if not address:
-            raise Refusal(NOT_FOUND, 'a message to the anonymous terminus needs an address in "to"')
+            needs = (
+                f'a message to the anonymous terminus needs an address in "to", in properties of {LOOKED_INTO} bytes'
+            )
+            raise Refusal(NOT_FOUND, f"{needs} at most")
         if "\0" in address or len(address) > LONGEST_ADDRESS:
             raise Refusal(INVALID_FIELD, f'"to": expected {LONGEST_ADDRESS} characters at most, and none of them NUL')
         if len(self._publishers) == MOST_ADDRESSES:

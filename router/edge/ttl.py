@@ -8,16 +8,17 @@ Hot path: most messages say nothing of their time, which shows by their first by
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any, Final
+from typing import Final
 
-from router.amqp.format.codec import decode
 from router.amqp.format.errors import AmqpError
 from router.amqp.format.message import (
     APPLICATION_PROPERTIES,
     HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
+    fields_of,
     section_of,
+    simple,
 )
 from router.amqp.format.sections import FIELDS
 from topic.home.ttl import OVER
@@ -89,6 +90,6 @@ def _left_ms(message: bytes, wall_ms: float) -> float:
 
 def _time(section: bytes, place: int) -> int:
     """That field of a section, in milliseconds; 0 if there is none. Raises AmqpError."""
-    fields: Any = decode(section)[0] if section else None
-    value = fields[place] if isinstance(fields, list) and len(fields) > place else None
+    fields = fields_of(section, place + 1)
+    value = simple(fields[place]) if len(fields) > place else None
     return max(value, 0) if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -27,8 +27,15 @@ VALUE: Final = 0x77
 ENVELOPE: Final = b"\xff"
 ENVELOPE_SIZE: Final = 5  # with the format
 
+LOOKED_INTO: Final = 64 << 10
+"""Bytes of a section in front of the body that anybody looks into. What a longer one says is not asked."""
+_LISTS: Final = (b"\x45", b"\xc0", b"\xd0")
+_MAPS: Final = (b"\xc1", b"\xd1")
+_SECTIONS: Final = frozenset(_LISTS + _MAPS)  # in front of the body: these say how long they are
+
 _ONE_SECTION: Final = b"\x00\x53\x75\xb0"  # its begin, with a length of four bytes
 _DELIVERY_COUNT: Final = 4  # its place in the header
+_LONGEST_CODE: Final = 10  # bytes of a number that describes a section, with the sign that it is one
 
 
 def in_envelope(message: bytes, message_format: int) -> bytes:
@@ -96,27 +103,41 @@ def sections_of(message: bytes) -> list[tuple[Any, Any]]:
 def place_of(message: bytes, code: int) -> int:
     """Where the value of that section begins, which stands in front of the body; -1 if there is none. Raises AmqpError
     on what is not made of sections as far as that."""
-    at = 0 if message < ENVELOPE else len(message)
+    at, before = 0 if message < ENVELOPE else len(message), HEADER - 1
     while at < len(message):
         found, at = _section_at(message, at)
         if found == code:
             return at
-        if not isinstance(found, int) or found > code:  # they have an order
+        if not before < found < code:  # they have an order, and none comes twice: so this ends soon
             break
-        at = skip(message, at)
+        before, at = found, _behind(message, at)
     return -1
 
 
 def section_of(message: bytes, code: int) -> bytes:
-    """The value of that section, as it is encoded; empty if there is none. Raises AmqpError as `place_of` does."""
+    """The value of that section, as it is encoded; empty if there is none, or it is longer than anybody looks into.
+    Raises AmqpError as `place_of` does."""
     at = place_of(message, code)
-    return message[at : skip(message, at)] if at >= 0 else b""
+    end = _behind(message, at) if at >= 0 else at
+    return message[at:end] if end - at <= LOOKED_INTO else b""
+
+
+def fields_of(section: bytes, most: int) -> list[bytes]:
+    """The first fields of a list, as they are encoded; none of what is no list. Raises AmqpError."""
+    return split_list(section, 0, most)[0] if section[:1] in _LISTS else []
+
+
+def simple(encoded: bytes) -> Any:
+    """The value, if it is neither described nor made of others, which may be very many; None for one that is. Raises
+    AmqpError."""
+    return decode(encoded)[0] if 0 < encoded[0] < 0xC0 else None
 
 
 def annotation_of(message: bytes, name: str) -> Any:
-    """The message annotation of that name; None if there is none. Raises AmqpError as `place_of` does."""
-    section = section_of(message, MESSAGE_ANNOTATIONS)
-    annotations = decode(section)[0] if section else None
+    """The message annotation of that name; None if there is none. Raises AmqpError as `place_of` does. Not for routers:
+    whoever asks reads them all."""
+    at = place_of(message, MESSAGE_ANNOTATIONS)
+    annotations = decode(message, at)[0] if at >= 0 else None
     return annotations.get(name) if isinstance(annotations, dict) else None
 
 
@@ -158,7 +179,7 @@ def _with_failures(message: bytes, failures: int) -> bytes:
     """With a delivery-count that is higher, in its header, which is added if there was none."""
     fields, end = _header(message)
     fields = padded(fields, _DELIVERY_COUNT + 1)
-    count = decode(fields[_DELIVERY_COUNT])[0] or 0
+    count = simple(fields[_DELIVERY_COUNT]) or 0
     if not isinstance(count, int):
         raise AmqpError(DECODE_ERROR, "a delivery-count is a number")
     fields[_DELIVERY_COUNT] = encode(uint(min(count + failures, 2**32 - 1)))
@@ -168,24 +189,40 @@ def _with_failures(message: bytes, failures: int) -> bytes:
 def _header(message: bytes) -> tuple[list[bytes], int]:
     """The header's fields as they are encoded, and the offset behind it; none and 0 if there is no header."""
     code, at = _section_at(message, 0)
-    return split_list(message, at) if code == HEADER else ([], 0)
+    if code != HEADER:
+        return [], 0
+    if _behind(message, at) - at > LOOKED_INTO:
+        raise AmqpError(DECODE_ERROR, "a header is short")
+    return split_list(message, at)
 
 
 def _annotated(message: bytes, annotations: bytes) -> bytes:
     start = 0
     for kind in (HEADER, DELIVERY_ANNOTATIONS):
         code, at = _section_at(message, start)
-        start = skip(message, at) if code == kind else start
+        start = _behind(message, at) if code == kind else start
     code, at = _section_at(message, start)
-    end = skip(message, at) if code == MESSAGE_ANNOTATIONS else start
+    end = _behind(message, at) if code == MESSAGE_ANNOTATIONS else start
     annotations = merged(message[at:end] if end > start else b"", annotations)
     return message[:start] + b"\x00\x53\x72" + annotations + message[end:]
 
 
-def _section_at(message: bytes, start: int) -> tuple[Any, int]:
-    """The descriptor of the section there, and the offset of its value. Raises AmqpError if it is none."""
+def _section_at(message: bytes, start: int) -> tuple[int, int]:
+    """The number that describes the section there, -1 if it is a name, and the offset of its value. Raises AmqpError if
+    there is none."""
     if message[start : start + 1] != b"\x00":
         raise AmqpError(DECODE_ERROR, "a message is made of sections")
     if message[start + 1 : start + 2] == b"\x53" and start + 2 < len(message):
         return message[start + 2], start + 3
-    return decode(message, start + 1)
+    if message[start + 1 : start + 2] == b"\x00":
+        raise AmqpError(DECODE_ERROR, "what describes a section is not described itself")
+    at = skip(message, start + 1)
+    code = decode(message, start + 1)[0] if at - start <= _LONGEST_CODE else None
+    return (code if isinstance(code, int) else -1), at
+
+
+def _behind(message: bytes, at: int) -> int:
+    """The offset behind the value of a section in front of the body. Raises AmqpError."""
+    if message[at : at + 1] not in _SECTIONS:
+        raise AmqpError(DECODE_ERROR, "a section in front of the body is a list or a map")
+    return skip(message, at)

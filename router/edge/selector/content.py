@@ -2,7 +2,7 @@
 
 Sections are read when somebody asks for them, once for all selectors; the body never is. What a short section says is
 remembered, as those of many messages are the same. What cannot be read is missing: so a message of another format than
-AMQP's, or one that is damaged, has no properties at all.
+AMQP's, or one that is damaged, has no properties at all. Nor has one in that it would take long to look for them.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,9 +10,16 @@ from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-from router.amqp.format.codec import decode, skip
+from router.amqp.format.codec import skip
 from router.amqp.format.errors import AmqpError
-from router.amqp.format.message import APPLICATION_PROPERTIES, HEADER, PROPERTIES, section_of
+from router.amqp.format.message import (
+    APPLICATION_PROPERTIES,
+    HEADER,
+    PROPERTIES,
+    fields_of,
+    section_of,
+    simple,
+)
 from router.amqp.format.sections import FIELDS
 
 Simple = bool | int | float | str | None
@@ -20,6 +27,9 @@ Simple = bool | int | float | str | None
 REMEMBERED: Final = 256
 SHORT: Final = 1024
 """Bytes of a section that is remembered at most, and how many of each kind are."""
+MOST_PROPERTIES: Final = 1024
+"""Of a message that has more, none is known."""
+_MOST_FIELDS: Final = max(map(len, FIELDS.values()))
 
 
 class Content:
@@ -74,10 +84,9 @@ class _ApplicationProperties:
 
 def _fields(section: bytes) -> list[Any]:
     try:
-        found = decode(section)[0]
+        return list(map(simple, fields_of(section, _MOST_FIELDS)))
     except AmqpError:
         return []
-    return found if isinstance(found, list) else []
 
 
 _remembered_properties = lru_cache(REMEMBERED)(_ApplicationProperties)
@@ -92,7 +101,9 @@ def _places(section: bytes) -> dict[bytes, int]:
     width = 1 if section[0] == 0xC1 else 4
     at = 1 + width
     count, at = int.from_bytes(section[at : at + width], "big"), at + width
-    found = {}
+    found: dict[bytes, int] = {}
+    if count > 2 * MOST_PROPERTIES:
+        return found
     for _ in range(count // 2):
         key, at = at, skip(section, at)
         if section[key] == 0xA1:
@@ -107,7 +118,7 @@ def _value(message: bytes, at: int) -> Simple:
     try:
         if message[at] == 0xA1:
             return message[at + 2 : at + 2 + message[at + 1]].decode()
-        return _simple(decode(message, at)[0])
+        return _simple(simple(message[at : skip(message, at)]))
     except (AmqpError, UnicodeDecodeError):
         return None
 
