@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from router.amqp.format.codec import Described, decode, encode, skip, uint
 from router.amqp.format.errors import DECODE_ERROR, AmqpError
-from router.amqp.format.performative import join_list, join_map, padded, split_list
+from router.amqp.format.performative import join_list, join_map, map_of, padded, split_list
 
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71
@@ -29,6 +29,8 @@ ENVELOPE_SIZE: Final = 5  # with the format
 
 LOOKED_INTO: Final = 64 << 10
 """Bytes of a section in front of the body that anybody looks into. What a longer one says is not asked."""
+SHORT: Final = 4096
+"""Bytes of a map of annotations that is taken apart."""
 _LISTS: Final = (b"\x45", b"\xc0", b"\xd0")
 _MAPS: Final = (b"\xc1", b"\xd1")
 _SECTIONS: Final = frozenset(_LISTS + _MAPS)  # in front of the body: these say how long they are
@@ -155,20 +157,34 @@ def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
 
 
 def merged(annotations: bytes, more: bytes) -> bytes:
-    """Two encoded maps as one; the second one's entries go before. Empty stands for no map. Raises AmqpError."""
+    """Two encoded maps as one; the second one's entries go before. Empty stands for no map. Raises AmqpError.
+
+    Who takes a map apart pays for each entry, and may have to for many subscribers. So the entries of a long one stay
+    as they are, and the second one's are put behind: of two that are alike, readers take the last."""
     if not annotations or not more:
         return annotations or more
+    if max(len(annotations), len(more)) > SHORT:
+        (count, content), (others, behind) = _content(annotations), _content(more)
+        return map_of(count + others, content + behind)
     entries = _entries(annotations) | _entries(more)
     return join_map([element for entry in entries.values() for element in entry])
 
 
+def _content(annotations: bytes) -> tuple[int, bytes]:
+    """How many keys and values an encoded map has, and these."""
+    if annotations[:1] not in _MAPS or skip(annotations, 0) != len(annotations):
+        raise AmqpError(DECODE_ERROR, "annotations are a map")
+    width = 1 if annotations[0] == 0xC1 else 4
+    return int.from_bytes(annotations[1 + width : 1 + 2 * width], "big"), annotations[1 + 2 * width :]
+
+
 @lru_cache(maxsize=16)
 def _entries(annotations: bytes) -> dict[str | int, tuple[bytes, bytes]]:
-    """By key: both as they are encoded. One outcome may modify many messages."""
+    """Of a short map, by key: both as they are encoded. One outcome may modify many messages."""
     elements, _ = split_list(annotations, 0, most=len(annotations))
     entries = {}
     for key, value in zip(elements[::2], elements[1::2], strict=False):
-        name, _ = decode(key)
+        name = simple(key)
         if not isinstance(name, str | int):
             raise AmqpError(DECODE_ERROR, "a key of annotations is a symbol or a number")
         entries[name] = (key, value)

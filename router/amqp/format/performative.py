@@ -82,8 +82,12 @@ def join_list(elements: Sequence[bytes]) -> bytes:
 
 def join_map(elements: Sequence[bytes]) -> bytes:
     """A map of encoded keys and values in turn."""
-    content = b"".join(elements)
-    return b"\xd1" + (len(content) + 4).to_bytes(4, "big") + len(elements).to_bytes(4, "big") + content
+    return map_of(len(elements), b"".join(elements))
+
+
+def map_of(count: int, content: bytes) -> bytes:
+    """A map of so many keys and values."""
+    return b"\xd1" + (len(content) + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + content
 
 
 def build(channel: bytes, code: int, fields: Sequence[bytes], payload: bytes = b"") -> bytes:

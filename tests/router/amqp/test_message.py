@@ -9,7 +9,7 @@ from proton import Data, Message, symbol
 
 from router.amqp.format.codec import decode
 from router.amqp.format.errors import AmqpError
-from router.amqp.format.message import application_properties, body_of, data_message, merged, modified
+from router.amqp.format.message import SHORT, application_properties, body_of, data_message, merged, modified
 
 
 def decoded(data: bytes) -> Any:
@@ -102,3 +102,21 @@ def test_what_is_not_a_message_stays_as_it_is_or_gets_a_header(message: bytes, a
 def test_a_message_of_descriptors_without_end_is_left_alone() -> None:
     hostile = bytes(5000)
     assert modified(hostile, 1, encoded({"a": 1})) == hostile
+
+
+def test_a_long_map_of_annotations_is_not_taken_apart_and_what_is_added_comes_last() -> None:
+    known = merged.__globals__["_entries"]
+    known.cache_clear()
+    entries: dict[str, Any] = {f"k{number}": None for number in range(SHORT)}
+    message = b"\x00\x53\x72" + encoded({"x": 1, **entries}) + data_message(b"0")
+    after = modified(message, 0, encoded({"x": 2, "y": 3}))
+    assert decoded(after).annotations == {"x": 2, "y": 3, **entries}
+    assert len(after) < len(message) + 40 and after.endswith(data_message(b"0"))
+    assert decode(merged(encoded({"x": 2}), encoded(entries)))[0] == {"x": 2, **entries}
+    assert known.cache_info().misses == known.cache_info().currsize == 0
+
+
+@pytest.mark.parametrize("annotations", [b"\x40", b"\xd0\x00\x00\x00\x04\x00\x00\x00\x00", b"\xd1\x00\x00\x20\x00"])
+def test_what_is_no_map_is_not_put_together_with_a_long_one(annotations: bytes) -> None:
+    with pytest.raises(AmqpError):
+        merged(encoded({"x": "y" * SHORT}), annotations)
