@@ -33,13 +33,14 @@ _MOST_FIELDS: Final = max(map(len, FIELDS.values()))
 
 
 class Content:
-    __slots__ = ("_fields", "_message", "_properties")
+    __slots__ = ("_fields", "_message", "_places", "_properties")
 
     def __init__(self, message: bytes) -> None:
         self._message = message
         self._properties: _ApplicationProperties | None = None
         self._fields: dict[int, list[Any]] = {}
         """Of the sections that were asked for."""
+        self._places: dict[tuple[str, str], int] = {}
 
     def application_property(self, name: bytes) -> Simple:
         """By its name in UTF-8."""
@@ -56,11 +57,27 @@ class Content:
         fields = self._fields[section]
         return _simple(fields[number]) if number < len(fields) else None
 
+    def places(self, text: str, character: str) -> int:
+        """Where it stands in one of the message's texts: a bit for each place, the lowest for the first."""
+        known = self._places.get((text, character))
+        if known is None:
+            known = self._places[text, character] = _places_in(text, character)
+        return known
+
     def _section(self, code: int) -> bytes:
         try:
             return section_of(self._message, code)
         except AmqpError:
             return b""
+
+
+def _places_in(text: str, character: str) -> int:
+    bits = bytearray(len(text) // 8 + 1)
+    at = text.find(character)
+    while at >= 0:
+        bits[at >> 3] |= 1 << (at & 7)
+        at = text.find(character, at + 1)
+    return int.from_bytes(bits, "little")
 
 
 class _ApplicationProperties:

@@ -2,13 +2,15 @@
 
 A term is a function of a message's content. Its value is a bool, a number or a text, or None: unknown, as everything is
 that is said of a property that the message does not have. No value costs more than the message and the selector are
-long.
+long: where a pattern could cost their product, a step is one of its characters, for all places of the text at once.
 """
 
 import operator
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
+
+from attrs import frozen
 
 from router.edge.selector.content import Content
 from router.edge.selector.tokens import LARGEST
@@ -29,8 +31,31 @@ COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">=": operator.ge,
 }
 _EQUALITY: Final = (operator.eq, operator.ne)
-_Run: TypeAlias = tuple[re.Pattern[str], int]
-"""A part of a pattern that stands for so many characters."""
+_TRIED: Final = 4096
+"""Steps that it may take to try a run at each place of a text."""
+
+
+@frozen(slots=True)
+class _Stretch:
+    """A part of a pattern that stands for so many characters; "" for any one."""
+
+    characters: tuple[str, ...]
+    pattern: re.Pattern[str]
+    is_plain: bool
+    """Then each character of a text is looked at once."""
+
+    def find(self, content: Content, text: str, at: int) -> int:
+        """Where it first matches, from there on; -1 if nowhere."""
+        length = len(self.characters)
+        if self.is_plain or length * len(text) <= _TRIED:
+            found = self.pattern.search(text, at)
+            return -1 if found is None else found.start()
+        left = len(text) - length + 1 - at
+        places = ((1 << left) - 1) << at if left > 0 else 0
+        for offset, character in enumerate(self.characters):
+            if character and places:
+                places &= content.places(text, character) >> offset
+        return (places & -places).bit_length() - 1
 
 
 def constant(value: Value) -> Term:
@@ -144,33 +169,38 @@ def like(one: Term, pattern: Sequence[str | None]) -> Term:
         text = one(content)
         if text is None or (isinstance(text, str) and len(text) > LONGEST_LIKE):
             return None
-        return isinstance(text, str) and _is_like(text, runs)
+        return isinstance(text, str) and _is_like(content, text, runs)
 
     return term
 
 
-def _runs(pattern: Sequence[str | None]) -> list[_Run]:
+def _runs(pattern: Sequence[str | None]) -> list[_Stretch]:
     """What stands between the places for any number of characters."""
     found: list[list[str]] = [[]]
     for element in pattern:
         if element is None:
             found.append([])
         else:
-            found[-1].append(re.escape(element) or ".")
-    return [(re.compile("".join(run), re.DOTALL), len(run)) for run in found]
+            found[-1].append(element)
+    return [_run(tuple(characters)) for characters in found]
 
 
-def _is_like(text: str, runs: Sequence[_Run]) -> bool:
+def _run(characters: tuple[str, ...]) -> _Stretch:
+    said = "".join(re.escape(character) or "." for character in characters)
+    return _Stretch(characters, re.compile(said, re.DOTALL), "" not in characters)
+
+
+def _is_like(content: Content, text: str, runs: Sequence[_Stretch]) -> bool:
     """A run's length is fixed, so the first place where it matches is as good as any later one."""
-    (first, length), (last, last_length) = runs[0], runs[-1]
+    first, last = runs[0], runs[-1]
     if len(runs) == 1:
-        return len(text) == length and first.match(text) is not None
-    at, end = length, len(text) - last_length
-    if first.match(text) is None or last.match(text, max(end, 0)) is None:
+        return len(text) == len(first.characters) and first.pattern.match(text) is not None
+    at, end = len(first.characters), len(text) - len(last.characters)
+    if first.pattern.match(text) is None or last.pattern.match(text, max(end, 0)) is None:
         return False
-    for run, _ in runs[1:-1]:
-        found = run.search(text, at)
-        if found is None:
+    for run in runs[1:-1]:
+        found = run.find(content, text, at)
+        if found < 0:
             return False
-        at = found.end()
+        at = found + len(run.characters)
     return at <= end

@@ -4,6 +4,8 @@ import pytest
 
 from router.amqp.format.message import in_envelope
 from router.amqp.format.sections import write_message
+from router.edge.selector import content
+from router.edge.selector.content import Content
 from router.edge.selector.parser import DEEPEST, MOST_TERMS
 from router.edge.selector.selector import Selector
 from router.edge.selector.terms import LONGEST_LIKE
@@ -108,6 +110,29 @@ def test_no_pattern_costs_more_than_text_and_pattern_are_long() -> None:
     assert not wants("a LIKE '" + "a_%" * 300 + "b'", text)
     longer = write_message({"application-properties": {"a": "a" * (LONGEST_LIKE + 1)}})
     assert not wants("a LIKE '%' OR a NOT LIKE '%'", longer), "unknown"
+
+
+def test_a_pattern_that_could_match_anywhere_is_not_tried_at_each_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step is a character of the pattern, and each is looked for once in the text."""
+    looked, asked, places, found = [], [], Content.places, content._places_in
+
+    def asking(self: Content, text: str, character: str) -> int:
+        asked.append(character)
+        return places(self, text, character)
+
+    def looking(text: str, character: str) -> int:
+        looked.append(character)
+        return found(text, character)
+
+    monkeypatch.setattr(Content, "places", asking)
+    monkeypatch.setattr(content, "_places_in", looking)
+    text = write_message({"application-properties": {"x": "a" * LONGEST_LIKE}})
+    assert not wants("x LIKE '%_" + "a" * 2000 + "b%' OR x LIKE '%_" + "a" * 1900 + "b%'", text)
+    assert len(asked) == 3902 and looked == ["a", "b"]
+    assert wants("x LIKE '%_" + "a" * 2000 + "%' AND x LIKE '%a_" + "a" * 1000 + "%" + "_a" * 500 + "%'", text)
+    assert looked == ["a", "b", "a"], "of each message anew"
+    asked.clear()
+    assert wants("x LIKE 'a%" + "a" * 2000 + "%' AND x LIKE '%a_a'", text) and asked == [], "where it costs little"
 
 
 def test_what_an_error_shows_is_short() -> None:

@@ -1,9 +1,13 @@
 """Whatever is said for a selector, and whatever comes for a message, is answered: truly, or with the place."""
 
+import re
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.amqp.format.sections import write_message
+from router.edge.selector import terms
+from router.edge.selector.content import Content
 from router.edge.selector.selector import Selector
 from router.edge.selector.tokens import SelectorError
 
@@ -46,3 +50,19 @@ def test_three_valued_logic_keeps_to_de_morgan(one: str, other: str, message: by
     ):
         asked, equal = Selector(each), Selector(same)
         assert asked.wants(asked.read(message)) == equal.wants(equal.read(message))
+
+
+LIKES = st.lists(st.sampled_from(("a", "b", "é", "_", "_", "%", "%")), max_size=9)
+
+
+@settings(max_examples=500, deadline=None)
+@given(LIKES, st.text("abé\n", max_size=12), st.sampled_from((0, terms._TRIED)))
+def test_a_pattern_matches_as_a_regular_expression_would(pattern: list[str], text: str, tried: int) -> None:
+    """Whether it is tried at each place, or at all of them at once."""
+    expected = re.fullmatch("".join({"_": ".", "%": ".*"}.get(one, one) for one in pattern), text, re.DOTALL)
+    elements = [None if one == "%" else "" if one == "_" else one for one in pattern]
+    before, terms._TRIED = terms._TRIED, tried  # type: ignore[misc]
+    try:
+        assert terms.like(terms.constant(text), elements)(Content(b"")) is (expected is not None)
+    finally:
+        terms._TRIED = before  # type: ignore[misc]
