@@ -24,8 +24,8 @@ from topic.directory.addresses import is_pattern, parts
 log = logging.getLogger("oncemesh.clients")
 
 COUNTED: Final = (
-    "connections", "user_connections", "user_durable", "sessions", "links", "attaches", "unsettled", "opening",
-    "max_frame", "max_message",
+    "connections", "user_connections", "user_durable", "sessions", "links", "attaches", "unsettled", "selectors",
+    "opening", "max_frame", "max_message",
 )  # fmt: skip
 """The limits, by their names in the topology."""
 
@@ -119,6 +119,12 @@ class Guard:
         if most is not None and durable() >= most:
             what = f"more than {most} durable links of a user"
             raise Refusal(RESOURCE_LIMIT, self.exceed("user_durable", _named(connection), what))
+
+    def selects(self, connection: Visiting, cost: int) -> None:
+        """A subscriber with which the user's selectors cost so much; raises Refusal if that is too much."""
+        if cost > self._limits.selectors:
+            what = f"different selectors of a user at a router: more than {self._limits.selectors} steps"
+            raise Refusal(RESOURCE_LIMIT, self.exceed("selectors", _named(connection), what))
 
     def detached(self, condition: ErrorCondition) -> None:
         """The engine has detached a link for this."""

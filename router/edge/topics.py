@@ -40,6 +40,9 @@ class Topics:
         now = self._node.now()
         request = read_request(link, self._prefixes, self._longest)
         self._guard.attaches(link.connection, request.identity.address, receives=link.is_sender)
+        if request.wants is not None:
+            asked = self._node.topic.edge.delivery.asked
+            self._guard.selects(link.connection, asked.with_another(link.connection.user, request.wants))
         former, is_to_be_kept = self._former(link, request), self._is_to_be_kept(link, request)
         if is_to_be_kept:
             self._guard.keeps(link.connection, partial(durable_of, self._node, link.connection.user))

@@ -112,6 +112,9 @@ class Limits:
     """A second, of one connection; and `links` of them at once."""
     unsettled: int = 10_000
     """Entries of the unsettled map of an attach."""
+    selectors: int = 4096
+    """Steps of the different selectors of one user, or of all who have not proven who they are, at one router: all are
+    asked about each message in one turn. Any one alone has fewer."""
     opening: float = 5.0
     """Seconds for a client's first byte, for TLS, and for SASL and open."""
 

@@ -30,7 +30,7 @@ MOST_MESSAGE = 1 << 30
 """The largest `limits.max_message`."""
 LEAST_LOG = 64 << 20
 """The smallest `log.size`: two segments."""
-COUNTED = "connections", "user_connections", "user_durable", "sessions", "links", "attaches", "unsettled"
+COUNTED = "connections", "user_connections", "user_durable", "sessions", "links", "attaches", "unsettled", "selectors"
 """Keys of `limits` whose values are numbers of something."""
 LEAST_LINKS = 2
 """The smallest `limits.links`: our clients have one to a topic, and one from `$routers`."""

@@ -31,6 +31,10 @@ class Colours:
 
     wanted: tuple[int, ...]
 
+    @property
+    def cost(self) -> int:
+        return len(self.wanted)
+
     def read(self, message: bytes) -> int:
         return crc32(message) % COLOURS
 

@@ -5,7 +5,7 @@ import attrs
 from tests.topic.bench import Bench, pen_at, reader_at
 from tests.topic.clients import key_of
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.edge.filters import NoLocal
+from topic.edge.filters import Asked, NoLocal
 from topic.journal import Event
 
 ACCEPTED = DeliveryOutcome.ACCEPTED
@@ -17,6 +17,7 @@ class Among:
 
     letters: bytes
     asked: list[bytes] = attrs.Factory(list)
+    cost: int = 1
 
     def read(self, message: bytes) -> bytes:
         return message
@@ -136,3 +137,30 @@ def test_after_an_incomplete_map_the_filter_waits_for_the_next_attach() -> None:
     assert pen.outcomes == {}
     again = reader_at(bench, "b", unsettled={}, wants=Among(b"r"))
     assert reader.delivered == again.delivered == [] and pen.outcomes == {b"blue": ACCEPTED}
+
+
+def test_what_the_filters_of_a_user_cost_counts_those_that_are_different() -> None:
+    asked, red, blue = Asked(), Among(b"r", cost=3), Among(b"b", cost=4)
+    for subscriber, user, wants in ((b"1", "ada", red), (b"2", "ada", red), (b"3", "bob", blue), (b"4", "ada", None)):
+        asked.put(subscriber, user, wants)
+    assert [asked.with_another("ada", wants) for wants in (red, blue)] == [3, 7]
+    assert asked.with_another("bob", NoLocal("mine", "bob", None)) == 4, "it asks no message"
+    assert asked.with_another("bob", NoLocal("mine", "bob", blue)) == 8, "it is asked once more"
+    asked.put(b"1", "ada", blue)
+    assert asked.with_another("ada", red) == 7
+    for subscriber in (b"1", b"2", b"4", b"5"):
+        asked.drop(subscriber)
+    assert [asked.with_another(user, blue) for user in ("ada", "bob")] == [4, 4]
+
+
+def test_a_router_knows_the_filters_of_all_whom_it_may_deliver_to() -> None:
+    bench, red, other = Bench("a", "b"), Among(b"r", cost=3), Among(b"b", cost=0)
+    asked = bench.stations["a"].node.topic.edge.delivery.asked
+    reader = reader_at(bench, "a", wants=red)
+    assert asked.with_another("", other) == 3
+    bench.tick("a").suspend_subscriber(reader.end, reader, bench.now)
+    assert asked.with_another("", other) == 3, "it may come back"
+    reader_at(bench, "b", unsettled={}, wants=red)
+    assert asked.with_another("", other) == 0
+    reader_at(bench, "a", unsettled={}, wants=Among(b"b", cost=5))
+    assert asked.with_another("", other) == 5

@@ -13,7 +13,7 @@ from topic.delivery.outcomes import LOGGED, DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, Record, State, Stream, answer, name_all, send
 from topic.delivery.records import RecordTable, by_stream, had, sizes
 from topic.directory.addresses import ByAddress
-from topic.edge.filters import wanted
+from topic.edge.filters import Asked, wanted
 from topic.edge.reports import Reports
 from topic.edge.settlement import Settlement
 from topic.edge.subscriber import LocalSubscriber
@@ -45,6 +45,7 @@ class EdgeDelivery:
         self._at = at
         self._redeliveries = redeliveries
         self._evaluate = evaluate
+        self.asked = Asked()
 
     def take(self, stream: Stream, records: list[Record]) -> None:
         """Give new records of one stream, in order, to all local subscribers that its home has joined."""

@@ -53,6 +53,7 @@ class Edge:
         if subscriber.name not in self.subscribers:
             self.subscribers[subscriber.name] = subscriber
             self._at.at(subscriber.identity.address)[subscriber.name] = subscriber
+        self.delivery.asked.put(subscriber.name, subscriber.identity.user, subscriber.wants)
         self.reports.attaches(subscriber.name)
         _forget_attempts(subscriber)
         named = [record for record in self._records(subscriber) if subscriber in record.locals]
@@ -68,6 +69,7 @@ class Edge:
         assert self.subscribers[subscriber.name] is subscriber
         del self.subscribers[subscriber.name]
         self._at.discard(subscriber.identity.address, subscriber.name)
+        self.delivery.asked.drop(subscriber.name)
         subscriber.gated.clear()
         self.reports.left(subscriber.name)
         named = [record for record in self._records(subscriber) if subscriber in record.locals]

@@ -3,6 +3,7 @@
 The core sees a predicate. How a filter is written, and what it looks at in a message, is the shell's business.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -14,6 +15,10 @@ from topic.identity import LinkIdentity
 
 class Filter(Hashable, Protocol):
     """Of equal filters one is asked. Its answer depends on nothing but the message."""
+
+    @property
+    def cost(self) -> int:
+        """How many steps it takes to ask it, at most."""
 
     def read(self, message: bytes) -> Any:
         """What filters look at: one reads for all."""
@@ -36,6 +41,46 @@ class NoLocal:
 
 
 Wants = Filter | NoLocal
+
+
+class Asked:
+    """The filters of the subscribers of a router, and what those of each user cost: all that are different are asked
+    about each message, and nothing else goes on meanwhile."""
+
+    def __init__(self) -> None:
+        self._of: dict[bytes, tuple[str, Wants]] = {}
+        self._subscribers: Counter[tuple[str, Wants]] = Counter()
+        self._costs: Counter[str] = Counter()
+
+    def put(self, subscriber: bytes, user: str, wants: Wants | None) -> None:
+        """The subscriber has this filter from now on."""
+        self.drop(subscriber)
+        if wants is not None:
+            asked = self._of[subscriber] = (user, wants)
+            self._costs[user] = self.with_another(user, wants)
+            self._subscribers[asked] += 1
+
+    def drop(self, subscriber: bytes) -> None:
+        asked = self._of.pop(subscriber, None)
+        if asked is None:
+            return
+        self._subscribers[asked] -= 1
+        if not self._subscribers[asked]:
+            user, wants = asked
+            del self._subscribers[asked]
+            self._costs[user] -= _cost(wants)
+            if not self._costs[user]:
+                del self._costs[user]
+
+    def with_another(self, user: str, wants: Wants) -> int:
+        """What the user's filters cost, this one among them."""
+        return self._costs[user] + (0 if (user, wants) in self._subscribers else _cost(wants))
+
+
+def _cost(wants: Wants) -> int:
+    """Who only leaves out what is its own asks no message."""
+    asked = wants.other if isinstance(wants, NoLocal) else wants
+    return 0 if asked is None else asked.cost
 
 
 def wanted(records: Sequence[Record], filters: Iterable[Wants | None]) -> dict[Wants | None, list[Record]]:

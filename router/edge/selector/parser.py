@@ -39,9 +39,10 @@ MOST_TERMS: Final = 256
 """Numbers, texts, names and what is made of them: what asking costs."""
 
 
-def parse(selector: str) -> Term:
-    """Raises SelectorError."""
-    return _Parser(tokens_of(selector)).whole()
+def parse(selector: str) -> tuple[Term, int]:
+    """With how many steps it takes to ask it, at most. Raises SelectorError."""
+    parser = _Parser(tokens_of(selector))
+    return parser.whole(), parser.steps
 
 
 class _Parser:
@@ -50,6 +51,12 @@ class _Parser:
         self._at = 0
         self._depth = 0
         self._terms = 0
+        self._sought = 0
+        """Characters of patterns."""
+
+    @property
+    def steps(self) -> int:
+        return self._terms + self._sought
 
     def whole(self) -> Term:
         term = self._condition()
@@ -154,6 +161,7 @@ class _Parser:
             column, escape = self._next.column, self._text("a text of one character")
             if len(escape) != 1:
                 raise SelectorError(column, "ESCAPE takes one character")
+        self._sought += len(pattern)
         return like(term, _elements(pattern, escape, column))
 
     def _text(self, expected: str) -> str:

@@ -13,12 +13,15 @@ class Selector:
     """Raises SelectorError for a text that is none. Those of one text are equal."""
 
     text: str
+    cost: int = field(init=False, eq=False, repr=False)
     _term: Term = field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.text, str):
             raise SelectorError(1, "expected a text")
-        object.__setattr__(self, "_term", parse(self.text))
+        term, cost = parse(self.text)
+        object.__setattr__(self, "_term", term)
+        object.__setattr__(self, "cost", cost)
 
     def read(self, message: bytes) -> Content:
         return Content(message)
