@@ -143,7 +143,17 @@ def _number(sign: str, left: float, right: float) -> Value:
 
 
 def between(one: Term, low: Term, high: Term) -> Term:
-    return both(compared(">=", one, low), compared("<=", one, high))
+    """As with both comparisons, but it asks once: what is within each other would be asked twice at each level."""
+
+    def term(content: Content) -> Value:
+        value = one(content)
+        first = _compared(operator.ge, value, low(content))
+        if first is False:
+            return False
+        second = _compared(operator.le, value, high(content))
+        return False if second is False else True if first and second else None
+
+    return term
 
 
 def one_of(one: Term, choices: Sequence[Term]) -> Term:

@@ -5,7 +5,7 @@ import pytest
 from router.amqp.format.message import in_envelope
 from router.amqp.format.sections import write_message
 from router.edge.selector import content
-from router.edge.selector.content import Content
+from router.edge.selector.content import Content, Simple
 from router.edge.selector.parser import DEEPEST, MOST_TERMS
 from router.edge.selector.selector import Selector
 from router.edge.selector.terms import LONGEST_LIKE
@@ -110,6 +110,20 @@ def test_no_pattern_costs_more_than_text_and_pattern_are_long() -> None:
     assert not wants("a LIKE '" + "a_%" * 300 + "b'", text)
     longer = write_message({"application-properties": {"a": "a" * (LONGEST_LIKE + 1)}})
     assert not wants("a LIKE '%' OR a NOT LIKE '%'", longer), "unknown"
+
+
+def test_what_is_nested_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice at each level would not end."""
+    asked, known = [], Content.application_property
+
+    def asking(self: Content, name: bytes) -> Simple:
+        asked.append(name)
+        return known(self, name)
+
+    monkeypatch.setattr(Content, "application_property", asking)
+    for end in (" BETWEEN 0 AND 9)", " NOT BETWEEN 0 AND 9)", " IN (1))", " LIKE 'a')", " = 1)", " IS NULL)"):
+        assert not wants("(" * (DEEPEST - 1) + "none" + end * (DEEPEST - 1) + " = 1")
+    assert asked == [b"none"] * 6
 
 
 def test_a_pattern_that_could_match_anywhere_is_not_tried_at_each_place(monkeypatch: pytest.MonkeyPatch) -> None:
