@@ -31,8 +31,8 @@ LOOKED_INTO: Final = 64 << 10
 """Bytes of a section in front of the body that anybody looks into. What a longer one says is not asked."""
 SHORT: Final = 4096
 """Bytes of a map of annotations that is taken apart."""
-_LISTS: Final = (b"\x45", b"\xc0", b"\xd0")
-_MAPS: Final = (b"\xc1", b"\xd1")
+_LISTS: Final = b"\x45\xc0\xd0"
+_MAPS: Final = b"\xc1\xd1"
 _SECTIONS: Final = frozenset(_LISTS + _MAPS)  # in front of the body: these say how long they are
 
 _ONE_SECTION: Final = b"\x00\x53\x75\xb0"  # its begin, with a length of four bytes
@@ -126,7 +126,7 @@ def section_of(message: bytes, code: int) -> bytes:
 
 def fields_of(section: bytes, most: int) -> list[bytes]:
     """The first fields of a list, as they are encoded; none of what is no list. Raises AmqpError."""
-    return split_list(section, 0, most)[0] if section[:1] in _LISTS else []
+    return split_list(section, 0, most)[0] if section and section[0] in _LISTS else []
 
 
 def simple(encoded: bytes) -> Any:
@@ -163,7 +163,7 @@ def merged(annotations: bytes, more: bytes) -> bytes:
     as they are, and the second one's are put behind: of two that are alike, readers take the last."""
     if not annotations or not more:
         return annotations or more
-    if max(len(annotations), len(more)) > SHORT:
+    if len(annotations) > SHORT or len(more) > SHORT:
         (count, content), (others, behind) = _content(annotations), _content(more)
         return map_of(count + others, content + behind)
     entries = _entries(annotations) | _entries(more)
@@ -172,7 +172,7 @@ def merged(annotations: bytes, more: bytes) -> bytes:
 
 def _content(annotations: bytes) -> tuple[int, bytes]:
     """How many keys and values an encoded map has, and these."""
-    if annotations[:1] not in _MAPS or skip(annotations, 0) != len(annotations):
+    if annotations[0] not in _MAPS or skip(annotations, 0) != len(annotations):
         raise AmqpError(DECODE_ERROR, "annotations are a map")
     width = 1 if annotations[0] == 0xC1 else 4
     return int.from_bytes(annotations[1 + width : 1 + 2 * width], "big"), annotations[1 + 2 * width :]
@@ -226,10 +226,10 @@ def _annotated(message: bytes, annotations: bytes) -> bytes:
 def _section_at(message: bytes, start: int) -> tuple[int, int]:
     """The number that describes the section there, -1 if it is a name, and the offset of its value. Raises AmqpError if
     there is none."""
+    if message.startswith(b"\x00\x53", start) and start + 2 < len(message):
+        return message[start + 2], start + 3
     if message[start : start + 1] != b"\x00":
         raise AmqpError(DECODE_ERROR, "a message is made of sections")
-    if message[start + 1 : start + 2] == b"\x53" and start + 2 < len(message):
-        return message[start + 2], start + 3
     if message[start + 1 : start + 2] == b"\x00":
         raise AmqpError(DECODE_ERROR, "what describes a section is not described itself")
     at = skip(message, start + 1)
@@ -239,6 +239,6 @@ def _section_at(message: bytes, start: int) -> tuple[int, int]:
 
 def _behind(message: bytes, at: int) -> int:
     """The offset behind the value of a section in front of the body. Raises AmqpError."""
-    if message[at : at + 1] not in _SECTIONS:
-        raise AmqpError(DECODE_ERROR, "a section in front of the body is a list or a map")
-    return skip(message, at)
+    if at < len(message) and message[at] in _SECTIONS:
+        return skip(message, at)
+    raise AmqpError(DECODE_ERROR, "a section in front of the body is a list or a map")

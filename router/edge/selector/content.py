@@ -40,7 +40,7 @@ class Content:
         self._properties: _ApplicationProperties | None = None
         self._fields: dict[int, list[Any]] = {}
         """Of the sections that were asked for."""
-        self._places: dict[tuple[str, str], int] = {}
+        self._places: dict[tuple[str, str], int] | None = None
 
     def application_property(self, name: bytes) -> Simple:
         """By its name in UTF-8."""
@@ -59,6 +59,8 @@ class Content:
 
     def places(self, text: str, character: str) -> int:
         """Where it stands in one of the message's texts: a bit for each place, the lowest for the first."""
+        if self._places is None:
+            self._places = {}
         known = self._places.get((text, character))
         if known is None:
             known = self._places[text, character] = _places_in(text, character)
