@@ -53,10 +53,18 @@ def decode(data: bytes, at: int = 0, depth: int = 0) -> tuple[Any, int]:
         raise _damaged("a value is cut off")
     code = data[at]
     if code == 0x00:
+        _check_descriptor(data, at + 1)
         descriptor, at = decode(data, at + 1, depth + 1)
         value, at = decode(data, at, depth + 1)
         return Described(descriptor, value), at
     return _value(code, data, at + 1, depth)
+
+
+def _check_descriptor(data: bytes, at: int) -> None:
+    """AMQP reserves all but symbols and numbers (1.0 1.5). Descriptors that are described are a tree: a step for each
+    byte."""
+    if data[at : at + 1] == b"\x00":
+        raise _damaged("a descriptor is a described value")
 
 
 def _value(code: int, data: bytes, at: int, depth: int) -> tuple[Any, int]:
@@ -166,6 +174,7 @@ def skip(data: bytes, at: int, depth: int = 0) -> int:
     if code == 0x00:
         if depth > MAX_DEPTH:
             raise _damaged("values are nested too deep")
+        _check_descriptor(data, at + 1)
         return skip(data, skip(data, at + 1, depth + 1), depth + 1)
     if (width := _WIDTHS.get(code >> 4)) is not None:
         end = at + 1 + width
