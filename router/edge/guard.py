@@ -126,6 +126,12 @@ class Guard:
             what = f"different selectors of a user at a router: more than {self._limits.selectors} steps"
             raise Refusal(RESOURCE_LIMIT, self.exceed("selectors", _named(connection), what))
 
+    def resumes(self, connection: Visiting, has_room: bool) -> None:
+        """A subscriber with a map; raises Refusal if that names too many publishers that nobody knows."""
+        if not has_room:
+            what = "more publishers that nobody knows, in unsettled maps, than a router remembers"
+            raise Refusal(RESOURCE_LIMIT, self.exceed("unsettled", _named(connection), what))
+
     def detached(self, condition: ErrorCondition) -> None:
         """The engine has detached a link for this."""
         if condition.name == MESSAGE_SIZE:

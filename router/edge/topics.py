@@ -88,6 +88,9 @@ class Topics:
         return end
 
     def _attach_subscriber(self, link: Link, request: AttachRequest, former: SubscriberLink | None, now: float) -> None:
+        if former is None and request.unsettled:
+            has_room = self._node.topic.generations.has_room_for(request.unsettled)
+            self._guard.resumes(link.connection, has_room)
         end = link.context = SubscriberLink(link, request, self._node, former)
         if former is not None:
             seen, complete = former.epoch, not former.subscriber.incomplete

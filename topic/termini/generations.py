@@ -6,8 +6,9 @@ were. An attach that begins another life, a closing detach and expiry abandon it
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Final
 
 import attrs
 
@@ -19,13 +20,16 @@ from topic.directory.entry import Change, Decision, LinkEntry, Role, Status
 from topic.edge.subscriber import LocalSubscriber
 from topic.edge.unconfirmed import UNKNOWN, nowhere
 from topic.home.home import Home
-from topic.identity import Epoch, new_generation
+from topic.identity import KEY_LENGTH, NAME_LENGTH, Epoch, new_generation
 from topic.journal import Event
 from topic.settings import Settings
 from topic.termini.attaches import Attaches
 
 FORGOTTEN = "no router remembers it: subscribers that were forgotten with it are not awaited before they are back"
 UNHEARD_OF = "no router in contact has heard of its last attach, nor of subscribers that came since"
+
+MOST_NOWHERE: Final = 10_000
+"""Publishers that only placeholders name, at one router, some 5 KB each: anybody may make names up."""
 
 
 @attrs.frozen(slots=True)
@@ -211,6 +215,17 @@ class Generations:
             where = "elsewhere" if router is None else f"at router {router}"
             self.outlet.actions.append(Detach(stream.link, STOLEN, f"the link was attached {where}"))
             stream.link = None
+
+    def has_room_for(self, client_map: Iterable[bytes]) -> bool:
+        """Whether a subscriber's map names no more publishers that nobody knows than are remembered."""
+        names = {key[:NAME_LENGTH] for key in client_map if len(key) == KEY_LENGTH} - self._nowhere.keys()
+        unknown = sum(not self._is_known(name) for name in names)
+        return len(self._nowhere) + unknown <= MOST_NOWHERE
+
+    def _is_known(self, publisher: bytes) -> bool:
+        entry = self.directory.publisher(publisher)
+        here = publisher in self._home.streams or publisher in self._edge.streams
+        return here or (entry is not None and entry.live)
 
     def stream_named(self, subscriber: LocalSubscriber, publisher: bytes) -> Stream:
         """The stream that a placeholder of the publisher belongs to. It may be of a later life than the one known to
