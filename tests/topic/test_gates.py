@@ -115,3 +115,17 @@ def test_who_is_admitted_and_answers_at_once_may_end_who_was_to_be_admitted_next
     older.accept(b"2", b"1")
     assert quick.delivered == [b"2"] and pen.outcomes == dict.fromkeys((b"1", b"2"), DeliveryOutcome.ACCEPTED)
     assert not pen.stream.gates and bench.ended("a") and not apart.delivered
+
+
+def test_what_is_settled_without_an_outcome_gets_none_from_whom_that_lets_in() -> None:
+    """1 gates who came after it; as it is settled, that one has 2 at once, which its publisher has settled, too."""
+    bench = Bench("a")
+    older, pen = reader_at(bench, "a", "older"), pen_at(bench, "a", lively=False)
+    pen.send(b"1")
+    older.accept(b"1")
+    bench.subscriber("a", "newer", sends_settled=True)
+    pen.send(b"2")
+    older.accept(b"2")
+    assert b"2" not in pen.outcomes
+    pen.settle(b"1", b"2")
+    assert b"2" not in pen.outcomes

@@ -26,12 +26,13 @@ class HomeSettlement:
         self._resolution = resolution
 
     def settle(self, stream: Stream, records: list[Record]) -> None:
-        """The publisher has settled these. Those without an outcome it abandons."""
+        """The publisher has settled these. Those without an outcome it abandons: these first, as the others open gates,
+        and what is accepted by that is answered."""
         if stream.until:
             had(stream, records)
         abandoned = [record for record in records if record.state is State.IN_DOUBT]
         settled = records if not abandoned else [r for r in records if r.state is State.ACCEPTED]
-        for event, run in ((Event.SETTLED, settled), (Event.ABANDONED, abandoned)):
+        for event, run in ((Event.ABANDONED, abandoned), (Event.SETTLED, settled)):
             if run:
                 self._settle(stream, run, event)
         self.over(stream, settled + abandoned)
