@@ -37,7 +37,10 @@ MERGE: Final = 250
 """Transactions; each takes some pages of 4 KiB in the write-ahead log."""
 PRIMARY: Final = 0xFF
 NO_PLAN: Final = Plan({}, {})
-OF_DISK: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
+LATER: Final = (
+    *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY),
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED),  # somebody looks into the file with a program of theirs
+)
 """Primary result codes of SQLite that tell nothing of the file, and may be over later."""
 
 _TABLES: Final = (
@@ -71,6 +74,7 @@ class StateStore:
         self._incarnation = 0
         self._unmerged = 0
         self._path = path
+        self._there = f"{path.absolute().as_uri()}?mode=rw"  # SQLite would put an empty file where there is none
         self._owner = mesh, router
         self.remembered: list[LinkEntry] = []
         self.found = path.exists()
@@ -80,7 +84,7 @@ class StateStore:
             elif path.is_file() and path.stat().st_size <= 1:  # either is as good as new to SQLite
                 raise self._refusal("damaged: it is empty")
             self._lock = self._hold()
-            self._connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+            self._connection = sqlite3.connect(self._there, uri=True, timeout=0, isolation_level=None)
         try:
             with self._explained():
                 self._open()
@@ -167,7 +171,7 @@ class StateStore:
         """Keep these entries as they are now, but forget those that do not outlive their routers, and, if these are the
         `whole`, all others; keep the plan, if one is given; and see to it that a later life's clock starts behind this
         reading. All or nothing; to be called before anybody can learn of it. Raises UnkeptError if the disk does not
-        take it."""
+        take it, or somebody else holds the file."""
         reserved = self.reserved
         try:
             check_room(self._path)
@@ -180,7 +184,7 @@ class StateStore:
             raise UnkeptError(self._unkept(str(error.strerror))) from None
         except sqlite3.Error as error:
             self.reserved = reserved
-            if error.sqlite_errorcode & PRIMARY not in OF_DISK:
+            if error.sqlite_errorcode & PRIMARY not in LATER:
                 raise StoreError(self._unkept(error)) from None
             raise UnkeptError(self._unkept(error)) from None
 
@@ -192,7 +196,10 @@ class StateStore:
         """Merge the write-ahead log into the file, so that it is written from its beginning again. From any thread;
         changes may be saved meanwhile. A disk that does not take it does so later, or the log grows."""
         self._unmerged = 0
-        with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(self._path)) as connection:
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(sqlite3.connect(self._there, uri=True)) as connection,
+        ):
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _save(self, changed: Iterable[LinkEntry], clock: int, *, whole: bool) -> None:
