@@ -7,6 +7,7 @@ need: its memory counts.
 
 import functools
 import logging
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -67,6 +68,7 @@ def router(
     if amqp_fd is not None and inter_fd is not None:
         numbers = {AMQP: amqp_fd, INTER: inter_fd, HTTP: http_fd, MQTT: mqtt_fd}
         sockets = {which: socket.socket(fileno=number) for which, number in numbers.items() if number is not None}
+        _claim(directory, name, sockets)
         _serve(directory.topology(), name, directory, sockets, [logging.StreamHandler()], starts)
         return
     check_addresses(plan, name)
@@ -104,6 +106,18 @@ def check_addresses(plan: Topology, name: str) -> None:
 
 def _is_known(address: Address | None) -> bool:
     return address is not None and address.port != 0
+
+
+def _claim(directory: RunDirectory, name: str, listeners: Listeners) -> None:
+    """Whoever started this process tells mesh.json that it did, if it is not killed before. Then it is on us, and on us
+    to make way where a later start knows of other listeners."""
+    with directory.edit() as record:
+        directory.check_idle(name)
+        entry = record.routers.get(name)
+        ports = [listeners[kind].getsockname()[1] for kind in (AMQP, INTER)]
+        if entry is None or [Address.parse(at).port for at in (entry.amqp, entry.inter)] != ports:
+            raise RunError(f"{directory.path}: router {name} was started anew, or removed, before this process ran")
+        entry.pid = os.getpid()
 
 
 def _serve_alone(plan: Topology, name: str, directory: RunDirectory, starts: str) -> None:

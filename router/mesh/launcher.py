@@ -1,7 +1,8 @@
 """Starts and stops the processes of a mesh.
 
 The order of a start: bind every listener, write mesh.json, start one process per router with its listeners
-inherited, wait until each sees all others. Whatever goes wrong, the router is named with the reason and what
+inherited, wait until each sees all others. Each router writes its process id into mesh.json, as the launcher does,
+which may be killed before. Whatever goes wrong, the router is named with the reason and what
 this start began is stopped again; but routers that run, and only lack each other, are left running. A router is
 told apart from any other process by its command line:
 
@@ -80,8 +81,7 @@ class Launcher:
     async def up(self, topology: Topology) -> None:
         """Starts all routers of `topology` in the run directory, which keeps the state of earlier runs."""
         with self.directory.starting(whole=True), ExitStack() as stack:
-            if self.directory.exists() and self.directory.running():
-                raise LaunchError(f"{self.directory.path}: a mesh is running here, stop it with oncemesh down")
+            self.directory.check_stopped()
             self.directory.check_mesh(topology)
             listeners = self._listen(stack, topology)
             self._write_record(topology, listeners)
@@ -127,6 +127,8 @@ class Launcher:
             listeners = self._listen(stack, attrs.evolve(topology, routers=fresh))
             self.directory.keep(topology)
             with self.directory.edit() as record:
+                for name in fresh:
+                    self.directory.check_idle(name)  # one that an earlier start left may have come meanwhile
                 record.forced = sorted(forced)
                 record.base = str(topology.base.resolve())
                 record.routers |= self._entries(attrs.evolve(topology, routers=fresh), listeners)
@@ -235,7 +237,7 @@ class Launcher:
         self.directory.keep(topology)
         entries = self._entries(topology, listeners)
         base = str(topology.base.resolve())
-        self.directory.write(MeshRecord(topology.mesh, str(self.directory.topology_path), entries, base))
+        self.directory.renew(MeshRecord(topology.mesh, str(self.directory.topology_path), entries, base))
 
     def _entries(self, topology: Topology, listeners: Mapping[str, Listeners]) -> dict[str, RouterEntry]:
         bound: dict[str, dict[str, str]] = {name: {} for name in topology.routers}

@@ -156,7 +156,7 @@ async def test_giving_up_on_a_start_stops_what_was_started(mesh: Launcher, tmp_p
 
 async def test_a_second_mesh_in_the_same_directory_is_refused(mesh: Launcher, tmp_path: Path) -> None:
     await mesh.up(load(write(tmp_path)))
-    with pytest.raises(LaunchError, match="a mesh is running here, stop it with oncemesh down"):
+    with pytest.raises(RunError, match="a mesh is running here, stop it with oncemesh down"):
         await mesh.up(load(write(tmp_path)))
     assert len(mesh.directory.running()) == 3
 

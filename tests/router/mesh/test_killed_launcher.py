@@ -1,0 +1,86 @@
+"""A command that is killed while it starts routers: what it has started is not lost to the commands that follow."""
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from router.cli.base import fetcher
+from router.mesh.launcher import ROUTER_COMMAND, Launcher
+from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
+from router.mesh.topology import load
+from tests.processes.mesh import eventually
+
+TOPOLOGY = """\
+mesh: grows
+routers:
+  a: {amqp: 127.0.0.1:0}
+  b: {amqp: 127.0.0.1:0}
+links: [[a, b]]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "grows.yaml"
+    path.write_text(TOPOLOGY)
+    return path
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[RunDirectory]:
+    directory = RunDirectory(tmp_path / "run")
+    yield directory
+    for process in directory.running().values():
+        process.kill()
+
+
+async def killed(at: str, *arguments: str | Path) -> None:
+    """`oncemesh`, killed as it is about to call this of the launcher's."""
+    program = f"""\
+import os, signal
+from router.cli.main import main
+from router.mesh import launcher
+launcher.{at} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+main()
+"""
+    done = await trio.run_process([sys.executable, "-P", "-c", program, *arguments], check=False, capture_stdout=True)
+    assert done.returncode == -signal.SIGKILL
+
+
+async def test_routers_of_which_their_launcher_could_tell_nobody_are_stopped(
+    file: Path, directory: RunDirectory
+) -> None:
+    await killed("Launcher._record_pids", "up", file, "--detach", "--run-dir", directory.path)
+
+    async def all_run() -> bool:
+        return set(directory.running()) == {"a", "b"}
+
+    await eventually(all_run)
+    stopped = await Launcher(directory, fetcher(directory)).stop(["a", "b"])
+    assert stopped == {"a": "stopped", "b": "stopped"}
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_router_in_whose_place_another_was_started_makes_way(
+    file: Path, directory: RunDirectory, *, removed: bool
+) -> None:
+    directory.make()
+    directory.keep(load(file))
+    with socket.create_server(("127.0.0.1", 0)) as amqp, socket.create_server(("127.0.0.1", 0)) as inter:
+        at = [f"127.0.0.1:{listener.getsockname()[1]}" for listener in (amqp, inter)]
+        other = attrs.evolve(RouterEntry(None, *at, log=""), amqp="127.0.0.1:1")
+        record = MeshRecord("grows", str(directory.topology_path), {} if removed else {"a": other})
+        directory.write(record)
+        command = [*ROUTER_COMMAND, "a", record.topology, "--run-dir", str(directory.path)]
+        command += ["--amqp-fd", str(amqp.fileno()), "--inter-fd", str(inter.fileno())]
+        inherited = amqp.fileno(), inter.fileno()
+        done = subprocess.run(command, capture_output=True, text=True, pass_fds=inherited, timeout=60)
+    assert (done.returncode, directory.read()) == (1, record)
+    assert done.stderr == f"Error: {directory.path}: router a was started anew, or removed, before this process ran\n"
