@@ -117,13 +117,13 @@ class Launcher:
             asked = next(iter(self.directory.running().values()), None)
             if asked is None:
                 raise LaunchError(f"{self.directory.path}: no router is running here, start the mesh with oncemesh up")
-            known = self.directory.read().routers
-            elsewhere = planned(await look(self.directory, self.fetch))
-            if not elsewhere:
+            members = planned(await look(self.directory, self.fetch))
+            if not members:
                 raise LaunchError(
                     f"{self.directory.path}: no router here answers, so who else is of the mesh is not known"
                 )
-            fresh = {name: topology.routers[name] for name in topology.routers if name not in {*known, *elsewhere}}
+            known = {*members, *self.directory.running()}  # not all in mesh.json: an apply may have ended half-way
+            fresh = {name: router for name, router in topology.routers.items() if name not in known}
             listeners = self._listen(stack, attrs.evolve(topology, routers=fresh))
             self.directory.keep(topology)
             with self.directory.edit() as record:

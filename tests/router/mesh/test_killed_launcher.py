@@ -41,6 +41,10 @@ def directory(tmp_path: Path) -> Iterator[RunDirectory]:
         process.kill()
 
 
+def grow(file: Path) -> None:
+    file.write_text(TOPOLOGY.replace("links: [[a, b]", "  c: {amqp: 127.0.0.1:0}\nlinks: [[a, b], [b, c]"))
+
+
 async def killed(at: str, *arguments: str | Path) -> None:
     """`oncemesh`, killed as it is about to call this of the launcher's."""
     program = f"""\
@@ -65,6 +69,18 @@ async def test_routers_of_which_their_launcher_could_tell_nobody_are_stopped(
     await eventually(all_run)
     stopped = await Launcher(directory, fetcher(directory)).stop(["a", "b"])
     assert stopped == {"a": "stopped", "b": "stopped"}
+
+
+async def test_an_apply_that_was_killed_before_it_told_anybody_is_done_by_the_same_again(
+    file: Path, directory: RunDirectory
+) -> None:
+    launcher = Launcher(directory, fetcher(directory))
+    await launcher.up(load(file))
+    grow(file)
+    await killed("_signal", "apply", file, "--run-dir", directory.path)
+    assert set(directory.read().routers) == {"a", "b", "c"}
+    await launcher.apply(load(file))
+    assert set(directory.running()) == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize("removed", [False, True])
