@@ -25,6 +25,7 @@ from attrs import define, field
 
 from failover.client.errors import StateError
 from failover.client.state.comparison import TERMINAL
+from failover.client.state.file import APPLICATION, FORMAT, IN_MEMORY, MARKS, TABLES, UNUSABLE, create
 from router.amqp.format.values import NO_STATE
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 
@@ -34,8 +35,6 @@ TAG_LENGTH: Final = 8
 LARGEST_NUMBER: Final = 2**62
 """No client comes so far; SQLite's integers end at twice that."""
 LONGEST_TAG: Final = 32  # AMQP 1.0 2.8.7
-APPLICATION: Final = 0x6F6E636C  # "oncl": tells our files from other people's, and from a router's
-FORMAT: Final = 2
 
 
 def tag_of(number: int) -> bytes:
@@ -139,17 +138,6 @@ class MemoryStore:
                     self._links[role, identity] = Saved(next_number=saved.next_number)
 
 
-_TABLES: Final = (
-    """CREATE TABLE IF NOT EXISTS oncemesh_link (
-        id INTEGER PRIMARY KEY, role TEXT NOT NULL,
-        container TEXT NOT NULL, name TEXT NOT NULL, address TEXT NOT NULL, user TEXT NOT NULL,
-        attached INTEGER NOT NULL DEFAULT 0, generation BLOB, epoch TEXT, next_number INTEGER NOT NULL DEFAULT 0,
-        UNIQUE (role, container, name, address, user))""",
-    """CREATE TABLE IF NOT EXISTS oncemesh_unsettled (
-        link INTEGER NOT NULL REFERENCES oncemesh_link (id), tag BLOB NOT NULL, state INTEGER NOT NULL, message BLOB,
-        PRIMARY KEY (link, tag))""",
-)
-_MARKS: Final = (f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {FORMAT}")
 _ADDED: Final = "INSERT INTO oncemesh_unsettled (link, tag, state, message) VALUES (?, ?, 0, ?)"
 _COUNTED: Final = "UPDATE oncemesh_link SET next_number = ? WHERE id = ?"
 _DECIDED: Final = """INSERT INTO oncemesh_unsettled (link, tag, state) VALUES (?, ?, ?)
@@ -163,7 +151,6 @@ _OF_LINK: Final = "FROM oncemesh_link WHERE (role, container, name, address, use
 _MADE: Final = "INSERT INTO oncemesh_link (role, container, name, address, user) VALUES (?, ?, ?, ?, ?)"
 
 UNWRITTEN: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
-UNUSABLE: Final = "not to be used as a state file"
 
 
 def _key(role: Role, identity: LinkIdentity) -> tuple[str, ...]:
@@ -212,6 +199,8 @@ class SqliteStore:
             if isinstance(where, sqlite3.Connection):
                 self._connection = where
             else:
+                if self._where != IN_MEMORY:
+                    create(self._where)
                 self._connection = sqlite3.connect(where, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             with self._explained(UNUSABLE):
@@ -221,18 +210,18 @@ class SqliteStore:
             raise
 
     def _open(self) -> None:
-        """A file is made ours, or found to be; somebody else's is left as it was."""
+        """A file is found to be ours; somebody else's is left as it was."""
         execute = self._connection.execute
         if not self.threaded:
             if getattr(self._connection, "autocommit", None) is True:  # since Python 3.12
                 raise StateError(self._where, f"{UNUSABLE}: it commits every statement by itself (autocommit)")
-            for table in _TABLES:
+            for table in TABLES:
                 execute(table)
             return
         execute("PRAGMA locking_mode = EXCLUSIVE")
         execute("BEGIN IMMEDIATE")
-        if execute("SELECT 1 FROM sqlite_master").fetchone() is None:
-            for statement in (*_MARKS, *_TABLES):
+        if self._where == IN_MEMORY:
+            for statement in (*MARKS, *TABLES):
                 execute(statement)
         if execute("PRAGMA application_id").fetchone() != (APPLICATION,):
             raise StateError(self._where, f"{UNUSABLE}: a database, but not a client's state")
@@ -251,6 +240,10 @@ class SqliteStore:
             yield
         except sqlite3.Error as error:
             raise StateError(self._where, f"{what}: {self._why(error)}") from error
+        except StateError:
+            raise
+        except OSError as error:
+            raise StateError(self._where, f"{what}: {error.strerror}") from error
 
     def _why(self, error: sqlite3.Error) -> str:
         if self.threaded and error.sqlite_errorcode == sqlite3.SQLITE_BUSY:

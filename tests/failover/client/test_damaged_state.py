@@ -102,6 +102,25 @@ def test_damaged_pages_are_found_at_once(path: Path) -> None:
         SqliteStore(path)
 
 
+@pytest.mark.parametrize("left", [b"", b"S"])
+def test_a_file_that_was_emptied_is_refused_and_left_alone(path: Path, left: bytes) -> None:
+    path.write_bytes(left)
+    with pytest.raises(StateError, match="state: not to be used as a state file: damaged: it is empty"):
+        SqliteStore(path)
+    assert path.read_bytes() == left
+
+
+def test_a_kill_while_it_is_made_leaves_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(fresh: str, where: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(os, "link", killed)
+        SqliteStore(path)
+    assert not path.exists()
+    SqliteStore(path).close()
+
+
 @pytest.mark.parametrize("unwritten", ["state", ""])
 def test_what_may_not_be_written_is_named(path: Path, monkeypatch: pytest.MonkeyPatch, unwritten: str) -> None:
     path.mkdir()  # SQLite opens it as little as what it may not write
