@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+import trio
 
+from router.mesh.rundir import RunDirectory
+from router.mesh.topology import load
+from tests.processes.clients import Clients
 from tests.router.test_router_alone import Routers, routers, topology
 
 __all__ = ["routers", "topology"]
@@ -48,3 +52,23 @@ def test_a_signal_that_comes_early_is_taken_when_the_router_is_there(
         process.terminate()
         process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+async def test_a_second_signal_while_a_client_stands_still_is_no_other_end(
+    routers: Routers, nursery: trio.Nursery
+) -> None:
+    patient = "import router.process; router.process.GOODBYE_S = 600"
+    with started(f"import runpy, sys; {patient}; {STARTS['python -m router']}", routers) as process:
+        await Clients(nursery).connect(load(routers.topology).routers["a"].amqp, "client")
+        stop_twice(process)
+    assert process.returncode == 0
+    assert RunDirectory(routers.topology.parent / "run" / "pair").read().routers["a"].pid is None
+
+
+def stop_twice(process: subprocess.Popen[str]) -> None:
+    """Our client stands still meanwhile, as this does not let it run."""
+    process.terminate()
+    assert process.stderr is not None
+    assert any("stopping" in line for line in process.stderr)
+    process.terminate()
+    process.communicate(timeout=60)

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
 import pytest
 import trio
 
@@ -90,8 +89,7 @@ def test_a_router_in_whose_place_another_was_started_makes_way(
     directory.make()
     directory.keep(load(file))
     with socket.create_server(("127.0.0.1", 0)) as amqp, socket.create_server(("127.0.0.1", 0)) as inter:
-        at = [f"127.0.0.1:{listener.getsockname()[1]}" for listener in (amqp, inter)]
-        other = attrs.evolve(RouterEntry(None, *at, log=""), amqp="127.0.0.1:1")
+        other = RouterEntry(None, "127.0.0.1:1", f"127.0.0.1:{inter.getsockname()[1]}", log="")
         record = MeshRecord("grows", str(directory.topology_path), {} if removed else {"a": other})
         directory.write(record)
         command = [*ROUTER_COMMAND, "a", record.topology, "--run-dir", str(directory.path)]
