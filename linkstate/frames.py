@@ -225,7 +225,7 @@ def _linkstate_frame(fields: Any) -> LinkstateFrame:
         case [1, *_] if _has_shape(fields, _LISTING_SHAPE):
             return _summary(fields[1], fields[2])
         case [2, *_] if _has_shape(fields, _LISTING_SHAPE):
-            return Entries(fields[1], tuple(_entry(row) for row in fields[2]))
+            return Entries(fields[1], _entries(fields[2]))
         case [3, int(clock), rows]:
             return Planned(clock, _plan(rows))
     raise PeerError("not a frame of the linkstate link")
@@ -242,6 +242,13 @@ def _summary(clock: int, rows: list[Any]) -> Summary:
     if not all(_has_shape(row, _SUMMARY_SHAPE) for row in rows):
         raise PeerError("a summary with a malformed row")
     return Summary(clock, {origin: (incarnation, sequence) for origin, incarnation, sequence in rows})
+
+
+def _entries(rows: list[Any]) -> tuple[AgedAdvertisement, ...]:
+    entries = tuple(map(_entry, rows))
+    if len({entry.origin for entry in entries}) < len(entries):
+        raise PeerError("a flood names an origin twice")
+    return entries
 
 
 def _entry(row: Any) -> AgedAdvertisement:

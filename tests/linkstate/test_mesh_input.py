@@ -61,6 +61,14 @@ def test_a_frame_that_names_a_target_twice_is_refused(mesh: Mesh) -> None:
         mesh.receive_channel("b", encode_header([PROBE, "b", 2, 0, 2 * [["a", 1, 1, 0, 0]]]), 0.1)
 
 
+def test_a_flood_that_names_an_origin_twice_is_refused(mesh: Mesh) -> None:
+    """What is passed on of it, and answered, would be as often the last."""
+    rows = [AgedAdvertisement("b", 200, sequence, 0, (("a", 100, 1),)) for sequence in (1, 2)]
+    with pytest.raises(PeerError, match="twice"):
+        mesh.receive_linkstate("b", encode_entries(0, rows), 0.1)
+    assert not mesh.routes and not mesh.out
+
+
 def test_frames_that_go_in_circles_are_dropped(mesh: Mesh) -> None:
     mesh.receive_linkstate(
         "b", encode_entries(0, [AgedAdvertisement("b", 200, 1, 0, (("a", 100, 1), ("c", 300, 1)))]), 0.1
