@@ -230,6 +230,8 @@ class Channel:
             return []
         if chunk.content:
             self._question = 0
+        if number > self._received + 1:
+            chunk = Chunk(bytes(chunk.content), chunk.more)  # it is kept, and not the body that it came in
         self._early[number] = chunk
         ready = []
         while (following := self._early.pop(self._received + 1, None)) is not None:

@@ -32,27 +32,24 @@ def cut(payload: bytes) -> list[Chunk]:
 
 
 class Joiner:
-    """What has come of one payload."""
+    """What has come of one payload: its bytes, as who sends it may cut it into any number of chunks."""
 
-    __slots__ = ("_chunks", "_most", "_size")
+    __slots__ = ("_joined", "_most")
 
     def __init__(self, most: int) -> None:
         """No payload has more than `most` bytes."""
         self._most = most
-        self._chunks: list[Buffer] = []
-        self._size = 0
+        self._joined = bytearray()
 
     def join(self, chunk: Chunk) -> bytes | None:
         """The payload that this chunk, the next in order, completes; None if more follows. Raises OversizedError."""
-        if not chunk.more and not self._chunks:
+        if not chunk.more and not self._joined:
             return bytes(chunk.content)
-        self._size += len(chunk.content)
-        if self._size > self._most:
+        if len(self._joined) + len(chunk.content) > self._most:
             raise OversizedError(f"sends a payload of more than {self._most} bytes")
-        self._chunks.append(chunk.content)
+        self._joined += chunk.content
         if chunk.more:
             return None
-        payload = b"".join(self._chunks)
-        self._chunks.clear()
-        self._size = 0
+        payload = bytes(self._joined)
+        self._joined.clear()
         return payload

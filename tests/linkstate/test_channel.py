@@ -1,6 +1,7 @@
 """One channel end: numbers, order, acknowledgements and what is sent again."""
 
 from math import inf
+from sys import getrefcount
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,16 @@ def test_what_is_too_early_is_not_kept() -> None:
     assert receiver.receive(REORDER_LIMIT + 1, Chunk(b"far"), 0.0) == []
     for number in range(1, REORDER_LIMIT + 1):
         assert receiver.receive(number, Chunk(b"x"), 0.0) == [b"x"]
+
+
+def test_what_is_early_is_kept_without_the_body_that_it_came_in() -> None:
+    receiver = channel()
+    body = bytes(100_000)
+    references = getrefcount(body)
+    for number in range(2, REORDER_LIMIT + 1):
+        receiver.receive(number, Chunk(memoryview(body)[:1]), 0.0)
+    assert getrefcount(body) == references
+    assert receiver.receive(1, Chunk(b"first"), 0.0) == [b"first"] + (REORDER_LIMIT - 1) * [b"\0"]
 
 
 def test_one_acknowledgement_covers_many_frames() -> None:

@@ -1,5 +1,7 @@
 """Large payloads: cut, joined, passed on by relays as they come; neither link state nor contacts suffer from them."""
 
+from sys import getrefcount
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -69,6 +71,17 @@ def test_no_more_is_kept_than_a_payload_may_have() -> None:
         assert joiner.join(Chunk(bytes(CHUNK), more=True)) is None
     with pytest.raises(OversizedError):
         joiner.join(Chunk(b"x"))
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_neither_bodies_nor_chunks_are_kept_with_what_has_come_of_a_payload(size: int) -> None:
+    body = bytes(MEGABYTE)
+    joiner = Joiner(2000)
+    references = getrefcount(body)
+    for _ in range(2000):
+        assert joiner.join(Chunk(memoryview(body)[:size], more=True)) is None
+    assert getrefcount(body) == references
+    assert joiner.join(Chunk(b"")) == bytes(2000 * size)
 
 
 def test_link_state_goes_before_data_and_data_in_order() -> None:
