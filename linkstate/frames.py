@@ -38,6 +38,9 @@ PART = 4  # as DATA: a chunk of a payload that more chunks follow
 
 Target = tuple[str, int, int, int, int]
 
+JOINED = 4 * CHUNK
+"""Bytes of a body of the channel with more than one frame, at most: each may be answered. No neighbour joins more."""
+
 _LARGEST = 2**63 - 1  # of what is counted on from: one more must still fit in msgpack's 64 bits
 _BIN8, _BIN16, _BIN32 = 0xC4, 0xC5, 0xC6
 _CHANNEL_SHAPE = [int, str, int, int, list]
@@ -164,9 +167,11 @@ def decode_linkstate(body: bytes) -> list[LinkstateFrame]:
 
 def decode_channel(body: bytes) -> list[ChannelFrame]:
     """All frames of a body, or PeerError before anything of it was used."""
-    frames = []
+    frames: list[ChannelFrame] = []
     offset = 0
     while offset < len(body):
+        if frames and len(body) > JOINED:
+            raise PeerError(f"frames that are joined to a body of {len(body)} bytes")
         start, end = _bin_bounds(body, offset)
         kind, source, hops_left, clock, targets = _channel_header(_unpack(body, start, end))
         chunk_start = chunk_content = offset = end

@@ -12,6 +12,8 @@ from linkstate.chunks import CHUNK
 from linkstate.frames import (
     DATA,
     GREET,
+    JOINED,
+    PROBE,
     AgedAdvertisement,
     Entries,
     Hello,
@@ -25,6 +27,8 @@ from linkstate.frames import (
     encode_hello,
     encode_summary,
 )
+from linkstate.outbox import Outbox
+from router.neighbours import JOINED_BYTES
 
 Decode = Callable[[bytes], object]
 
@@ -49,6 +53,29 @@ def test_a_chunk_that_is_larger_than_any_is_the_peers_error() -> None:
         decode_channel(data(bytes(CHUNK + 1)))
 
 
+def test_frames_that_are_joined_to_a_body_that_is_larger_than_any_are_the_peers_error() -> None:
+    """Each may be answered."""
+    probe = encode_header([PROBE, "a", 3, 99, TARGETS])
+    most = JOINED // len(probe)
+    assert len(decode_channel(most * probe)) == most < 20_000
+    with pytest.raises(PeerError, match="joined to a body"):
+        decode_channel((most + 1) * probe)
+
+
+def test_one_frame_may_be_as_long_as_its_targets_make_it() -> None:
+    targets = [[f"router {number}", 1, 2, 3, 4] for number in range(JOINED // 10)]
+    [frame] = decode_channel(encode_header([PROBE, "a", 3, 99, targets]))
+    assert frame.targets == targets
+
+
+def test_a_neighbour_joins_no_more_than_is_taken() -> None:
+    outbox = Outbox()
+    for payload in 100 * [b"", bytes(1000), bytes(CHUNK)]:
+        outbox.put("channel", data(payload))
+    while taken := outbox.take(JOINED_BYTES):
+        assert sum(map(len, taken[1])) <= JOINED
+
+
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 65_535, 65_536])
 def test_a_prefix_is_as_short_as_it_can_be(size: int) -> None:
     assert bin_prefix(size) + bytes(size) == msgpack.packb(bytes(size))
@@ -60,7 +87,7 @@ def test_linkstate_frames_come_back_as_they_were() -> None:
     assert decode_linkstate(body) == [HELLO, Summary(98, {"a": (7, 2)}), Entries(97, (entry,))]
 
 
-@given(st.lists(st.one_of(st.binary(), st.sampled_from([255, 256, 65535, 65536]).map(bytes))))
+@given(st.lists(st.one_of(st.binary(), st.sampled_from([255, 256, 65535, 65536]).map(bytes)), max_size=3))
 def test_payloads_are_any_bytes_and_cut_out_exactly(payloads: list[bytes]) -> None:
     frames = decode_channel(b"".join(map(data, payloads)))
     assert [frame.chunk().content for frame in frames] == payloads
