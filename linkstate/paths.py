@@ -6,7 +6,7 @@ way a frame takes, not only on the next hop, and no frame loops between two ties
 """
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Protocol
 
 from attrs import frozen
@@ -33,6 +33,7 @@ class Advertised(Protocol):
 
 def shortest_paths(root: str, routers: Mapping[str, Advertised]) -> dict[str, Route]:
     """A route to every router that can be reached from `root`, one of them, by name."""
+    listed = {name: {(there, incarnation) for there, incarnation, _ in r.links} for name, r in routers.items()}
     routes: dict[str, Route] = {}
     candidates: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     while candidates:
@@ -42,19 +43,22 @@ def shortest_paths(root: str, routers: Mapping[str, Advertised]) -> dict[str, Ro
             continue
         if path:
             routes[router] = Route(path[0], cost, path, routers[router].incarnation)
-        for neighbour, link_cost in _two_way_links(router, routers):
-            if neighbour != root:
+        for neighbour, link_cost in _two_way_links(router, routers, listed):
+            if neighbour != root and neighbour not in routes:
                 heapq.heappush(candidates, (cost + link_cost, (*path, neighbour)))
     return dict(sorted(routes.items()))
 
 
-def _two_way_links(router: str, routers: Mapping[str, Advertised]) -> Iterator[tuple[str, int]]:
-    """Links both of whose ends list the other in its present incarnation: the others do not exist (yet)."""
+def _two_way_links(
+    router: str, routers: Mapping[str, Advertised], listed: Mapping[str, Set[tuple[str, int]]]
+) -> Iterator[tuple[str, int]]:
+    """Links both of whose ends list the other in its present incarnation: the others do not exist (yet). `listed` says
+    in one step which those are: where all list all, links are many."""
     here = routers[router]
     for neighbour, incarnation, cost in here.links:
         there = routers.get(neighbour)
         if there is None or there.incarnation != incarnation:
             continue
         assert cost >= 1, "a link without a cost would allow loops"
-        if any(n == router and i == here.incarnation for n, i, _ in there.links):
+        if (router, here.incarnation) in listed[neighbour]:
             yield neighbour, cost

@@ -1,6 +1,10 @@
 """Routes are shortest paths, the same ones for everybody, over links that both ends list."""
 
+from collections.abc import Sequence
+from typing import Any, overload
+
 import networkx as nx
+from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,3 +88,37 @@ def test_a_link_to_another_of_the_same_incarnation_is_no_link_to_us() -> None:
     links = {"a": (("b", 1, 1),), "b": (("c", 1, 1),), "c": (("b", 1, 1),)}
     routers = {router: Advertisement(router, 1, 1, theirs, 0.0) for router, theirs in links.items()}
     assert shortest_paths("a", routers) == {}
+
+
+class Counted(Sequence[tuple[str, int, int]]):
+    """Links of a router, and how many of them were looked at."""
+
+    def __init__(self, links: list[tuple[str, int, int]]) -> None:
+        self._links = links
+        self.looks = 0
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[str, int, int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[tuple[str, int, int]]: ...
+    def __getitem__(self, index: Any) -> Any:
+        self.looks += 1
+        return self._links[index]
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+
+@frozen
+class Evil:
+    """A router as one that forges the link states of all says it is."""
+
+    incarnation: int
+    links: Counted
+
+
+def test_where_all_list_all_each_link_is_looked_at_only_a_few_times() -> None:
+    names = [f"r{number:02}" for number in range(50)]
+    routers = {name: Evil(1, Counted([(other, 1, 1) for other in names if other != name])) for name in names}
+    assert len(shortest_paths(names[0], routers)) == 49
+    assert all(router.links.looks <= 3 * len(names) for router in routers.values())
