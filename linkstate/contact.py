@@ -21,6 +21,7 @@ from enum import Enum
 from math import inf
 
 NUMBER_BITS = 22  # of counting below the incarnation: milliseconds up to the year 2100 fit above in 64 bits
+LAST = (1 << NUMBER_BITS) - 1  # so many contacts only an evil router makes
 
 
 class ContactChange(Enum):
@@ -38,8 +39,13 @@ class Contact:
         self.established = False
         self.incarnation = 0  # of theirs, while there is a path to it, else 0
         self.greet_at = inf
-        self._our_incarnation = our_incarnation
         self._greet_interval = greet_interval
+
+    @property
+    def spent(self) -> bool:
+        """Our number is the last one. It tells the other end that the former contact is over, and makes none: we name
+        none of theirs with it."""
+        return self.ours & LAST == LAST
 
     def reached(self, incarnation: int, now: float) -> None:
         assert incarnation and not self.incarnation and not self.established
@@ -64,12 +70,14 @@ class Contact:
         self, theirs: int, named: int, established: bool, now: float, *, same_plan: bool = True
     ) -> ContactChange | None:
         """`theirs` is the sender's number, `named` what it takes for ours."""
-        if not self.incarnation or theirs >> NUMBER_BITS != self.incarnation or theirs < self.theirs:
+        if not self.incarnation or self.spent:
+            return None
+        if theirs >> NUMBER_BITS != self.incarnation or theirs < self.theirs:
             return None  # of another incarnation, or sent before what we already know
         change = None
         if theirs > self.theirs:
-            change = self._end()
             self.theirs = theirs
+            change = self._end()
         if change is None and named == self.ours and same_plan:  # ours is another now: nobody knows it
             change = self._establish()
         if same_plan and not (self.established and established):
@@ -80,7 +88,7 @@ class Contact:
 
     def receive_data(self, theirs: int, named: int) -> tuple[bool, ContactChange | None]:
         """Whether data with this pair of numbers belongs to the contact; if so, it also establishes it."""
-        if not self.incarnation or theirs != self.theirs or named != self.ours:
+        if not self.incarnation or not self.theirs or theirs != self.theirs or named != self.ours:
             return False, None
         return True, self._establish()
 
@@ -97,7 +105,12 @@ class Contact:
     def _end(self) -> ContactChange | None:
         if not self.established:
             return None
+        assert not self.spent, "no contact is made in the last number"
         self.established = False
-        self.ours += 1
-        assert self.ours >> NUMBER_BITS == self._our_incarnation, "contact numbers ran out"
+        self._renew()
         return ContactChange.LOST
+
+    def _renew(self) -> None:
+        self.ours += 1
+        if self.spent:
+            self.theirs = 0

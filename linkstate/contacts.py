@@ -187,4 +187,6 @@ class Contacts:
             self._emit(ContactMade(contact.router, contact.incarnation))
         elif change is ContactChange.LOST:
             del self._channels[contact.router], self.established[contact.router]
+            if contact.spent:
+                self._emit(Broken(contact.router, "has used up the numbers of contacts"))
             self._emit(ContactLost(contact.router))

@@ -5,7 +5,9 @@ a: number a1, a2, ...        b: number b1, b2, ...        a GREET is (sender's n
 
 import pytest
 
-from linkstate.contact import NUMBER_BITS, Contact, ContactChange
+from linkstate.contact import LAST, NUMBER_BITS, Contact, ContactChange
+from linkstate.events import Broken
+from tests.linkstate.network import HELLO, Network, line
 
 A1 = 100 << NUMBER_BITS | 1
 B1, B2, B3 = (200 << NUMBER_BITS | n for n in (1, 2, 3))
@@ -139,3 +141,30 @@ def test_nobody_is_heard_to_whom_there_is_no_path() -> None:
     unreached = Contact("b", 100, greet_interval=0.2)
     assert unreached.receive_greet(5, A1, True, 1.1) is None and unreached.theirs == 0
     assert unreached.receive_data(0, A1) == (False, None)
+
+
+def test_who_has_used_up_our_numbers_has_no_contact_any_more() -> None:
+    """a ── b, and b may be evil: it makes and ends contacts as fast as it can."""
+    network = Network(line("a", "b"))
+    network.meshes["a"]._contacts._contacts["b"].ours += LAST - 2
+    network.connect_all()
+    network.run(1.0)
+    assert network.all_in_contact()
+    network.drop_contact("a", "b")
+    network.run(1.0)
+    assert [(here, type(broken), broken.router) for here, broken in network.broken] == [("a", Broken, "b")]
+    before = len(network.bodies("a", "b", "channel"))
+    network.run(10 * HELLO)
+    assert not network.meshes["a"].contacts and not network.meshes["b"].contacts, "b is told"
+    assert len(network.bodies("a", "b", "channel")) - before <= 11, "and that not all the time"
+
+
+def test_in_the_last_number_nothing_makes_a_contact(established: Contact) -> None:
+    established.ours += LAST - 2
+    last = established.ours + 1
+    assert established.receive_greet(B2, A1, True, 2.0) is ContactChange.LOST
+    assert established.ours == last
+    for number in (0, B2, B3):
+        assert established.receive_greet(number, last, True, 2.1) is None
+        assert established.receive_data(number, last) == (False, None)
+    assert established.drop(2.2) is None and established.lost() is None
