@@ -6,7 +6,7 @@ writes.
 
 import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgpack
 
@@ -41,8 +41,20 @@ class Segment(enum.IntEnum):
     PART = 19
 
 
+_COUNTS: Final = 1 << 63
+"""No number gets there by counting, and what is above could not be said to others, nor one more than it."""
+_FIRST: Final = _COUNTS // 2
+"""The place of the first delivery of a Forward is below this, so that those of the others are numbers, too."""
 _IDENTITIES = [str] * 3, [str] * 4
 """Without a user, and with one."""
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _COUNTS
+
+
+def _is_first(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _FIRST
 
 
 def _is_epoch(value: Any) -> bool:
@@ -50,7 +62,7 @@ def _is_epoch(value: Any) -> bool:
 
 
 def _is_ranges(value: Any) -> bool:
-    return isinstance(value, list) and len(value) % 2 == 0 and all(type(n) is int for n in value)
+    return isinstance(value, list) and len(value) % 2 == 0 and all(map(_is_count, value))
 
 
 def _is_messages(value: Any) -> bool:
@@ -66,23 +78,23 @@ def _is_optional_attach(value: Any) -> bool:
 
 
 def _is_versions(value: Any) -> bool:
-    return isinstance(value, dict) and all(type(version) is int for version in value.values())
+    return isinstance(value, dict) and all(map(_is_count, value.values()))
 
 
 def _is_applied(value: Any) -> bool:
     if not isinstance(value, dict) or not all(type(router) is str for router in value):
         return False
-    return all(type(of) is list and list(map(type, of)) == [int, int] for of in value.values())
+    return all(type(of) is list and len(of) == 2 and all(map(_is_count, of)) for of in value.values())
 
 
 def _is_gated(value: Any) -> bool:
-    if not isinstance(value, dict) or not all(map(_is_name, value)) or not _is_versions(value):
+    if not isinstance(value, dict) or not all(map(_is_name, value)):
         return False
-    return all(first >= UNPROVEN for first in value.values())
+    return all(_is_count(first) or (type(first) is int and first == UNPROVEN) for first in value.values())
 
 
 def _is_refusals(value: Any) -> bool:
-    return value is None or (isinstance(value, list) and list(map(type, value)) == [int, int, int])
+    return value is None or (isinstance(value, list) and len(value) == 3 and all(map(_is_count, value)))
 
 
 def _is_name(value: Any) -> bool:
@@ -124,20 +136,20 @@ def _is(kind: type) -> Callable[[Any], bool]:
 
 
 _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
-    Segment.SECTION: (_is(int), _is(int), _is_entries, _is_entries),
+    Segment.SECTION: (_is_count, _is_count, _is_entries, _is_entries),
     Segment.PART: (_is_entries, _is_entries),
-    Segment.DELTA: (_is(int), _is_entries, _is_entries),
-    Segment.ACK: (_is(int),),
+    Segment.DELTA: (_is_count, _is_entries, _is_entries),
+    Segment.ACK: (_is_count,),
     Segment.GOSSIP: (_is_entries,),
     Segment.APPLIED: (_is_applied,),
     Segment.JOINED: (_is_name, _is_epoch, _is_gated),
     Segment.ADMIT: (_is_name, _is_name),
     Segment.FORWARD: (
-        _is_name, _is_epoch, _is_versions, _is(int), _is(bool), _is(bytes), _is_messages, _is_optional_attach
+        _is_name, _is_epoch, _is_versions, _is_first, _is(bool), _is(bytes), _is_messages, _is_optional_attach
     ),
-    Segment.BODY: (_is_name, _is_keys, _is(int), _is(bytes)),
+    Segment.BODY: (_is_name, _is_keys, _is_count, _is(bytes)),
     Segment.OUTCOME: (_is_name, _is_epoch, _is_ranges),
-    Segment.OUTCOME_IN_FULL: (_is_name, _is_epoch, _is(int), _is_refusals, _is_names),
+    Segment.OUTCOME_IN_FULL: (_is_name, _is_epoch, _is_count, _is_refusals, _is_names),
     Segment.SETTLE: (_is_name, _is_epoch, _is_ranges),
     Segment.SETTLED: (_is_name, _is_epoch, _is_ranges),
     Segment.FENCED: (_is_name, _is_epoch),
