@@ -30,6 +30,7 @@ from router.mesh.rundir import RunError
 from router.room import check_room
 from topic.directory.entry import LinkEntry, unpack_entry
 from topic.errors import UnkeptError
+from topic.wire.segments import is_entry
 
 APPLICATION: Final = 0x6F6E6365  # "once": tells our files from other people's
 FORMAT: Final = 3
@@ -133,7 +134,8 @@ class StateStore:
             raise self._refusal(f"of another version of this program, expected format {FORMAT}")
         self._read_counters(execute("SELECT * FROM router").fetchall())
         self.plan = self._read_plan(execute("SELECT * FROM plan").fetchall())
-        self.remembered += map(self._read_entry, execute("SELECT * FROM entry ORDER BY role, name"))
+        entries = map(self._read_entry, execute("SELECT * FROM entry ORDER BY role, name"))
+        self.remembered += filter(None, entries)
 
     def _read_counters(self, rows: list[tuple[Any, ...]]) -> None:
         if len(rows) != 1 or _sum(rows[0][:-1]) != rows[0][-1]:
@@ -148,11 +150,12 @@ class StateStore:
             raise self._refusal("damaged: the plan of the mesh is not as it was written")
         return plan_of(msgpack.unpackb(rows[0][0]))
 
-    def _read_entry(self, row: tuple[Any, ...]) -> LinkEntry:
+    def _read_entry(self, row: tuple[Any, ...]) -> LinkEntry | None:
+        """None for what another router made up, and a former version of this program has believed: nobody takes it."""
         if _sum(row[:-1]) != row[-1]:
             raise self._refusal("damaged: an entry is not as it was written")
-        _, _, packed, _ = row
-        return unpack_entry(msgpack.unpackb(packed))
+        entry = msgpack.unpackb(row[2])
+        return unpack_entry(entry) if is_entry(entry) else None
 
     def _counters(self) -> tuple[Any, ...]:
         return _summed(*self._owner, self._incarnation, self.reserved)

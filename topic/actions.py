@@ -13,6 +13,7 @@ from topic.identity import Epoch
 
 STOLEN = "amqp:link:stolen"
 EXPIRED = "amqp:resource-deleted"
+EXCEEDED = "amqp:resource-limit-exceeded"
 
 
 @attrs.frozen(slots=True)

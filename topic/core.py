@@ -126,11 +126,12 @@ class Topic:
         epoch = self.outlet.new_epoch(known)
         stream = Stream(name, identity, epoch, generation or new_generation(epoch))
         stream.window = CreditWindow(self.settings.window, self.settings.window_bytes, self.settings.max_message)
-        stream.link = link
+        stream.link = None if self.outlet.refuses(epoch, link) else link
         stream.settles_first = first
         stream.lifetime = lifetime
         stream.overtook = unsettled is not None and overtakes(seen, known)
-        self.generations.attach(stream, Claim(generation, unsettled, complete, seen), now)
+        if stream.link is not None:
+            self.generations.attach(stream, Claim(generation, unsettled, complete, seen), now)
         return stream
 
     @event
@@ -200,14 +201,17 @@ class Topic:
         says that it knows that its last link has ended without its doing (8, Apart). `wants` is its filter."""
         self.outlet.clock.merge(seen.hlc)
         name = link_name(identity)
+        known = self.directory.subscriber(name)
+        epoch = self.outlet.new_epoch(known)
+        if self.outlet.refuses(epoch, link):
+            return LocalSubscriber(name, identity)
         subscriber = self.edge.subscribers.get(name) or LocalSubscriber(name, identity)
         if subscriber.link is not None:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
-        known = self.directory.subscriber(name)
         told = told or unsettled is None  # that claims nothing from before
         if known is not None and known.ending and not told:
             return self.home.lapses.tell(known, link)
-        subscriber.begin(link, self.outlet.new_epoch(known), unsettled, complete=complete, wants=wants)
+        subscriber.begin(link, epoch, unsettled, complete=complete, wants=wants)
         subscriber.overtook = overtakes(seen, known)
         subscriber.lifetime = lifetime
         subscriber.settles_first = first
@@ -221,8 +225,7 @@ class Topic:
         if unsettled is not None:
             subscriber.named(named)
         resumed = unsettled is not None or (known is not None and known.live)
-        aware = subscriber.epoch.hlc - 1 if told else known.aware_until if known is not None else 0
-        epoch = subscriber.epoch
+        aware = epoch.hlc - 1 if told else known.aware_until if known is not None else 0
         entry = LinkEntry(Role.SUBSCRIBER, name, identity, epoch, lifetime=lifetime, resumed=resumed, aware=aware)
         self.changes.write(entry)
         self.edge.delivery.finished([record for record in named if not record.open])

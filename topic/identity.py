@@ -14,6 +14,8 @@ import attrs
 NAME_LENGTH = 12
 KEY_LENGTH = 32
 GENERATION_LENGTH = 8
+COUNTS: Final = 1 << 63
+"""No clock and no number gets there by counting. What is above could not be said to others, nor one more than it."""
 EPOCH_TEXT = re.compile(r"([0-9]{1,20})\.([A-Za-z0-9_-]+)\.([0-9]{1,20})")
 """An `Epoch` as text: its clock, then router and incarnation."""
 

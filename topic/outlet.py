@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from linkstate.clock import HybridClock
-from topic.actions import Action
+from topic.actions import EXCEEDED, Action, Detach
 from topic.delivery.record import Record, Stream
 from topic.directory.directory import Directory
 from topic.directory.entry import AddressAudience, Change, LinkEntry
-from topic.identity import Epoch, LinkIdentity
+from topic.identity import COUNTS, Epoch, LinkIdentity
 from topic.journal import Block, Event
 from topic.wire.outgoing import Outgoing
 
@@ -45,6 +45,14 @@ class Outlet:
         believed gave that."""
         stamp = self.clock.stamp()
         return Epoch(stamp if known is None else max(stamp, known.epoch.hlc + 1), self.router, self.incarnation)
+
+    def refuses(self, epoch: Epoch, link: Any) -> bool:
+        """Whether the attach comes to nothing, as no other router would take its epoch: one that breaks the protocol
+        has made up the link's last one. The client is told."""
+        if epoch.hlc < COUNTS:
+            return False
+        self.actions.append(Detach(link, EXCEEDED, "no attach of the link can follow its last one"))
+        return True
 
     def trace(self, event: Event, of: LinkIdentity | None = None, /, **columns: Any) -> None:
         """Log one entry (`topic.journal`). What has just happened to a link names that: `of`."""

@@ -95,6 +95,13 @@ def test_entries_come_back_as_they_were_last(path: Path) -> None:
         assert second.remembered == [publisher, bound]
 
 
+def test_an_attach_that_none_can_follow_is_not_told_to_others(path: Path) -> None:
+    with store(path) as first:
+        first.save([entry("made-up", hlc=(1 << 64) - 1), entry("s")], 1)
+    with store(path) as second:
+        assert second.remembered == [entry("s")]
+
+
 @pytest.mark.parametrize("end", [Status.CLOSED, Status.EXPIRED])
 def test_what_has_ended_is_forgotten(path: Path, end: Status) -> None:
     with store(path) as first:

@@ -5,8 +5,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from tests.topic.bench import Bench, reader_at
-from tests.topic.clients import Pen
+from tests.topic.bench import Bench, pen_at, reader_at
+from tests.topic.clients import NEWS, Pen
+from topic.actions import Detach
+from topic.directory.entry import Status, unpack_entry
 from topic.errors import BreachError
 from topic.identity import Epoch
 from topic.wire.segments import Segment, decode
@@ -58,3 +60,37 @@ def test_the_places_of_deliveries_are_numbers_that_can_be_said(first: int, prese
         with pytest.raises(BreachError, match="malformed"):
             say(bench, forward(pen, first, key_of(pen, 1), key_of(pen, 2), only=only, presettled=presettled))
     assert not reader.handed
+
+
+def subscriber(hlc: int, status: Status = Status.ATTACHED, name: str = "s") -> list[Any]:
+    """An entry in b's section, of the subscriber that `reader_at` would be."""
+    return [1, [name, "link", NEWS], [hlc, "b", 1], b"", int(status), 60, "connection-close", 1, False, "", 0]
+
+
+@pytest.mark.parametrize("number", NEGATIVE_AND_MORE_THAN_CAN_BE_SAID)
+def test_the_clocks_and_lifetimes_of_links_are_counts(number: int) -> None:
+    good = subscriber(1)
+    entries = [[*good[:2], epoch, *good[3:]] for epoch in ([number, "b", 1], [1, "b", number])]
+    entries += [[*good[:place], number, *good[place + 1 :]] for place in (5, 7, 10)]
+    for entry in entries:
+        for segment in ([Segment.DELTA, 1, [entry], []], [Segment.GOSSIP, [entry]], [Segment.PART, [], [entry]]):
+            with pytest.raises(BreachError, match="malformed"):
+                decode(msgpack.packb([segment]))
+
+
+def test_an_attach_that_none_can_follow_costs_its_client_alone() -> None:
+    bench = Bench("a", "b", "c")
+    of_pen = [0, ["p", "link", NEWS], [(1 << 63) - 1, "b", 1], b"8 bytes!", 0, 60, "connection-close", 1, False, "", 0]
+    made_up = bench.tick("b")
+    for fields in (subscriber((1 << 63) - 1), of_pen):
+        made_up.outlet.tell(made_up.directory, unpack_entry(fields))
+    bench.flow()
+    reader, pen = reader_at(bench, "a"), pen_at(bench, "a")
+    for end in (reader, pen):
+        [detach] = end.mine(Detach)
+        assert detach.condition == "amqp:resource-limit-exceeded"
+    bench.tick("a").detach_subscriber(reader.end, reader, bench.now)
+    pen.close()
+    other, writer = reader_at(bench, "a", "other"), pen_at(bench, "c", name="another")
+    writer.send(b"1")
+    assert [message for _, message in other.handed] == [b"1"]

@@ -13,7 +13,7 @@ import msgpack
 from topic.delivery.gates import UNPROVEN
 from topic.directory.entry import Decision, Role, Status
 from topic.errors import BreachError
-from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH
+from topic.identity import COUNTS, GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH
 
 
 class Segment(enum.IntEnum):
@@ -41,16 +41,14 @@ class Segment(enum.IntEnum):
     PART = 19
 
 
-_COUNTS: Final = 1 << 63
-"""No number gets there by counting, and what is above could not be said to others, nor one more than it."""
-_FIRST: Final = _COUNTS // 2
+_FIRST: Final = COUNTS // 2
 """The place of the first delivery of a Forward is below this, so that those of the others are numbers, too."""
 _IDENTITIES = [str] * 3, [str] * 4
 """Without a user, and with one."""
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < _COUNTS
+    return type(value) is int and 0 <= value < COUNTS
 
 
 def _is_first(value: Any) -> bool:
@@ -58,7 +56,8 @@ def _is_first(value: Any) -> bool:
 
 
 def _is_epoch(value: Any) -> bool:
-    return isinstance(value, list) and list(map(type, value)) == [int, str, int]
+    is_one = isinstance(value, list) and list(map(type, value)) == [int, str, int]
+    return is_one and _is_count(value[0]) and _is_count(value[2])
 
 
 def _is_ranges(value: Any) -> bool:
@@ -120,8 +119,10 @@ def is_entry(value: Any) -> bool:
     """Whether the value is a packed entry of a directory."""
     if not isinstance(value, list) or list(map(type, value)) != _ENTRY:
         return False
-    role, identity, epoch, generation, status = value[:5]
+    role, identity, epoch, generation, status, timeout, _, durable, *_, aware = value
     if list(map(type, identity)) not in _IDENTITIES or not _is_epoch(epoch) or status not in iter(Status):
+        return False
+    if not all(map(_is_count, (timeout, durable, aware))):
         return False
     length = {Role.PUBLISHER: GENERATION_LENGTH, Role.SUBSCRIBER: 0}.get(role)
     return len(generation) == length
