@@ -89,6 +89,7 @@ class Peers:
     def _on_section(self, router: str, version: int, latest: int, own: list[Any], gossip: list[Any]) -> None:
         self._on_part(router, own, gossip)
         entries, told = self._parts.pop(router)
+        _check_once([*entries, *told])
         joined_before = [entry for entry in entries if self._is_same_subscriber(entry)]
         taken_back = [entry for entry in entries if entry.live and self.directory.take_back(entry)]
         changes = self.directory.apply_section(router, version, latest, entries, told)
@@ -113,19 +114,19 @@ class Peers:
         return known is not None and known.live and known.epoch == entry.epoch
 
     def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
-        told = [unpack_entry(fields) for fields in entries]
+        told, moved = _unpack(entries), _unpack(departed)
         changes = self.directory.apply_delta(router, version, told)
         self._pass_on(router, changes, learned=False)
         for change in changes:
             if change.entry.role is Role.SUBSCRIBER and change.entry.live and change.entry.lifetime.timeout:
                 self._gossip.learned(change.entry.name, version)
         self._changes.follow(changes)
-        self._changes.follow(self.directory.apply_departures(router, [unpack_entry(fields) for fields in departed]))
+        self._changes.follow(self.directory.apply_departures(router, moved))
         self._correct(router, told)
         self.outlet.batches.ack(router, version)
 
     def _on_gossip(self, router: str, entries: list[Any]) -> None:
-        told = [unpack_entry(fields) for fields in entries]
+        told = _unpack(entries)
         changes = self.directory.apply_gossip(router, told)
         self._pass_on(router, changes, learned=True)
         self._changes.follow(changes, learned=True)
@@ -303,6 +304,19 @@ class Peers:
             self.outlet.actions.append(Detach(stream.link, STOLEN, "attached at another router"))
             self._attaches.withdraw_publisher(publisher)
             self.home.suspend(stream)
+
+
+def _unpack(entries: list[Any]) -> list[LinkEntry]:
+    """What is told at once."""
+    told = [unpack_entry(fields) for fields in entries]
+    _check_once(told)
+    return told
+
+
+def _check_once(told: list[LinkEntry]) -> None:
+    """A list has a link once, as it is now: what follows from a change finds the directory as that has left it."""
+    if len({entry.index for entry in told}) < len(told):
+        raise BreachError("a link is told of twice at once")
 
 
 HANDLERS: Final[dict[int, Callable[..., None]]] = {

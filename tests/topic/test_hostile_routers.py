@@ -94,3 +94,33 @@ def test_an_attach_that_none_can_follow_costs_its_client_alone() -> None:
     other, writer = reader_at(bench, "a", "other"), pen_at(bench, "c", name="another")
     writer.send(b"1")
     assert [message for _, message in other.handed] == [b"1"]
+
+
+@pytest.mark.parametrize("end", [Status.CLOSED, Status.ATTACHED])
+def test_a_link_is_told_of_once_at_a_time(end: Status) -> None:
+    bench = Bench("a", "b")
+    twice = [subscriber(5), subscriber(5, end)]
+    for segments in (
+        [[Segment.SECTION, 2, 5, twice, []]],
+        [[Segment.SECTION, 2, 5, [], twice]],
+        [[Segment.SECTION, 2, 5, twice[:1], twice[1:]]],
+        [[Segment.PART, twice[:1], []], [Segment.SECTION, 2, 5, twice[1:], []]],
+        [[Segment.DELTA, 2, twice, []]],
+        [[Segment.DELTA, 2, [], twice]],
+        [[Segment.GOSSIP, twice]],
+    ):
+        with pytest.raises(BreachError, match="twice"):
+            say(bench, *segments)
+    assert not list(bench.cores["a"].directory.entries())
+
+
+def test_a_subscriber_that_lives_and_has_closed_at_once_ends_no_router() -> None:
+    bench = Bench("a", "b")
+    bench.hold("a", "b")
+    pen = pen_at(bench, "a", lively=False)
+    say(bench, [Segment.DELTA, 1, [subscriber(5)], []], [Segment.ACK, bench.cores["a"].directory.version])
+    with pytest.raises(BreachError, match="twice"):
+        say(bench, [Segment.SECTION, 2, 5, [subscriber(5), subscriber(5, Status.CLOSED)], []])
+    for _ in range(2):
+        bench.cores["a"].alive(pen.stream)
+        bench.collect("a")
