@@ -124,3 +124,16 @@ def test_a_subscriber_that_lives_and_has_closed_at_once_ends_no_router() -> None
     for _ in range(2):
         bench.cores["a"].alive(pen.stream)
         bench.collect("a")
+
+
+def test_what_is_forwarded_by_name_when_it_is_settled_is_passed_over() -> None:
+    bench = Bench("a", "b")
+    reader, pen = reader_at(bench, "a"), bench.publisher("b")
+    bench.hold("a", "b")
+    say(bench, forward(pen, 1, key_of(pen, 1)))
+    reader.accept(b"m")
+    say(bench, [Segment.SETTLE, pen.stream.publisher, pen.stream.epoch, [1, 1]])
+    assert [record.unread for record in reader.settled] == [1]
+    say(bench, forward(pen, 1, key_of(pen, 1), only=[reader.end.name, reader.end.epoch]))
+    reader.answer_echo()
+    assert (reader.delivered, bench.records()) == ([b"m"], {})

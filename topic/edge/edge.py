@@ -219,9 +219,10 @@ class Edge:
         self, stream: Stream, n: int, moved: tuple[bytes, ...], record: Record, subscribers: list[LocalSubscriber]
     ) -> None:
         """Take one record that may be here already, forwarded before or unconfirmed. A key belongs to one delivery in
-        doubt."""
-        known = stream.records.get(n) or self.unconfirmed.take(stream, record.key)
-        known = known or record
+        doubt. What home has settled it does not forward: if it does all the same, that is over here."""
+        known = stream.records.get(n) or self.unconfirmed.take(stream, record.key) or record
+        if known.state is State.SETTLED:
+            return
         is_new = known.n != n
         known.forward(n, record.message, (*moved, *self._lapsed_without(known, moved)))
         if is_new:
