@@ -216,9 +216,14 @@ class Neighbours(Handler):
     def heard(self, connection: Connection) -> bool:
         """Bytes have come, perhaps of a message that takes long: the neighbour lives. False: it is none, or not yet."""
         transport: Transport | None = connection.context
-        if transport is not None and transport.up and connection.last_received is not None:
+        if transport is not None and self._counts(transport) and connection.last_received is not None:
             self._linkstate.heard(transport.name, connection.last_received)
         return transport is not None
+
+    def _counts(self, transport: Transport) -> bool:
+        """Whether what comes over it is listened to. What was just read may have taken the neighbour away, and `follow`
+        is called when all is read."""
+        return transport.up and transport.name in self._linkstate.neighbours
 
     def on_credit(self, link: Link) -> None:
         transport: Transport | None = link.connection.context
@@ -234,7 +239,8 @@ class Neighbours(Handler):
         transport.received += len(transfers.messages)
         try:
             for message in transfers.messages:
-                self._linkstate.receive(transport.name, link.context, body_of(message), now)
+                if self._counts(transport):
+                    self._linkstate.receive(transport.name, link.context, body_of(message), now)
         except (BrokenFrame, ValueError) as error:
             raise AmqpError("amqp:decode-error", f"router {transport.name}: {error}") from error
         if link.credit < CREDIT // 2:
