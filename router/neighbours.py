@@ -101,6 +101,8 @@ class Neighbours(Handler):
         self._mesh = mesh
         self._closed = closed
         self._up: dict[str, Transport] = {}
+        self._coming: dict[Transport, None] = {}
+        """Opened, and not up yet."""
         self._touched: dict[Transport, None] = {}
         self.removed: Callable[[], None]
         """Called when a neighbour says that the mesh has removed this router."""
@@ -141,6 +143,7 @@ class Neighbours(Handler):
         else:
             transport = connection.context = Transport(connection)
             transport.name = name
+            self._coming[transport] = None
             connection.open()
             for link in LINKS:
                 sender = connection.sender(PREFIX + link, PREFIX + link, snd_settle_mode=SND_SETTLED)
@@ -164,6 +167,8 @@ class Neighbours(Handler):
         transport: Transport | None = connection.context
         connection.context = None
         self.parting.discard(connection)
+        if transport is not None:
+            self._coming.pop(transport, None)
         if transport is not None and condition is not None and condition.name == REMOVED:
             self.removed()
         if transport is not None and self._up.get(transport.name) is transport:
@@ -178,8 +183,9 @@ class Neighbours(Handler):
         self.node.pump()
 
     def _check_up(self, transport: Transport) -> None:
-        if transport.up or not transport.ready:
-            return
+        if transport.up or not transport.ready or transport.name not in self._linkstate.neighbours:
+            return  # of who was just taken away, `follow` closes it
+        self._coming.pop(transport, None)
         older = self._up.get(transport.name)
         if older is not None and not self._closed and self._linkstate.neighbours[transport.name].heard:
             self._refuse(transport.connection, f"router {transport.name!r} is there, and lives")
@@ -277,8 +283,15 @@ class Neighbours(Handler):
             transport.fill()
             transport.up = False
             self.parting.add(transport.connection)
-            transport.connection.close("amqp:connection:forced", "no neighbour any more")
-            transport.connection.wake()
+            self._part(transport.connection)
+        for transport in [one for one in self._coming if one.name not in self._linkstate.neighbours]:
+            del self._coming[transport]
+            transport.connection.context = None
+            self._part(transport.connection)
+
+    def _part(self, connection: Connection) -> None:
+        connection.close("amqp:connection:forced", "no neighbour any more")
+        connection.wake()
 
     def close(self) -> None:
         for transport in list(self._up.values()):

@@ -122,3 +122,27 @@ def test_what_such_a_neighbour_said_behind_the_plan_is_not_looked_at(b: B) -> No
     hello = encode_hello(Hello("a", 200, 0, 100, 0))
     b.read(linkstate, hello, encode_plan(0, WITHOUT_A), hello)
     assert not b.connection.ended
+
+
+def test_a_connection_does_not_come_up_when_the_plan_has_taken_its_neighbour_away(b: B) -> None:
+    b.replan(WITHOUT_A)
+    b.attach()
+    assert not b.neighbours.connections
+    b.neighbours.follow()
+    assert b.connection.ended == "no neighbour any more"
+
+
+def test_a_connection_that_is_not_up_yet_is_closed_with_the_others(b: B) -> None:
+    b.replan(WITHOUT_A)
+    b.neighbours.follow()
+    assert b.connection.ended == "no neighbour any more"
+    b.replan(WITHOUT_A.revised(FILE, (2, "a")))
+    assert all(link.refused for link in b.attach())
+    assert not b.neighbours.connections, "it is over, whatever the plan says next"
+
+
+def test_a_connection_that_ends_before_it_is_up_is_forgotten(b: B) -> None:
+    b.neighbours.on_close(b.connection, None)
+    b.replan(WITHOUT_A)
+    b.neighbours.follow()
+    assert not b.connection.ended
