@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, Final, Self
 import msgpack
 
 from linkstate.clock import AHEAD
-from linkstate.plan.plan import Plan, plan_of
+from linkstate.plan.plan import Plan, kept_plan_of
 from router.mesh.rundir import RunError
 from router.room import check_room
 from topic.directory.entry import LinkEntry, unpack_entry
@@ -148,7 +148,7 @@ class StateStore:
     def _read_plan(self, rows: list[tuple[Any, ...]]) -> Plan:
         if len(rows) != 1 or _sum(rows[0][:-1]) != rows[0][-1]:
             raise self._refusal("damaged: the plan of the mesh is not as it was written")
-        return plan_of(msgpack.unpackb(rows[0][0]))
+        return kept_plan_of(msgpack.unpackb(rows[0][0]))
 
     def _read_entry(self, row: tuple[Any, ...]) -> LinkEntry | None:
         """None for what another router made up, and a former version of this program has believed: nobody takes it."""

@@ -20,6 +20,7 @@ import attrs
 import msgpack
 
 from linkstate.clock import COUNTER_BITS
+from linkstate.plan.names import MOST_COST, NAME, is_address, mended
 
 Version = tuple[int, str]
 """Hybrid clock and router of a change: no two changes have the same."""
@@ -169,17 +170,23 @@ class Plan:
 
 
 def plan_of(rows: Any) -> Plan:
-    """The plan that `changed` gave, unpacked again. Raises ValueError for anything else."""
+    """The plan that `changed` gave, unpacked again. Raises ValueError for anything else: it is told on, and kept."""
     match rows:
         case [list() as routers, list() as links] if max(len(routers), len(links)) <= MOST:
             return Plan(dict(map(_router, routers)), dict(map(_link, links)))
     raise ValueError("not a plan")
 
 
+def kept_plan_of(rows: Any) -> Plan:
+    """As `plan_of`, of what may have been kept before addresses were looked at: those that are none are left out."""
+    routers, links = rows
+    return plan_of([[[*row[:4], *map(mended, row[4:])] for row in kept] for kept in (routers, links)])
+
+
 def _router(row: Any) -> tuple[str, PlannedRouter]:
     match row:
         case [str(name), int(since), 0 | 1 | 2 as standing, [int(clock), str(by)], str(inter), str(amqp)] if (
-            since >= 0 < clock
+            since >= 0 < clock and _are_whole(since, clock) and _are_names(name, by) and _lead_somewhere(inter, amqp)
         ):
             return name, PlannedRouter(since, Standing(standing), (clock, by), inter, amqp)
     raise ValueError("not a router of a plan")
@@ -187,9 +194,24 @@ def _router(row: Any) -> tuple[str, PlannedRouter]:
 
 def _link(row: Any) -> tuple[Pair, PlannedLink]:
     match row:
-        case [str(a), str(b), [int(clock), str(by)], int(cost), str(address)] if a < b and clock > 0 <= cost:
+        case [str(a), str(b), [int(clock), str(by)], int(cost), str(address)] if (
+            a < b and clock > 0 <= cost <= MOST_COST
+        ) and (_are_whole(clock, cost) and _are_names(a, b, by) and _lead_somewhere(address)):
             return (a, b), PlannedLink((clock, by), cost, address)
     raise ValueError("not a link of a plan")
+
+
+def _are_whole(*numbers: int) -> bool:
+    """True is 1, but is told otherwise: two plans would be the same, and their digests not."""
+    return set(map(type, numbers)) == {int}
+
+
+def _are_names(*names: str) -> bool:
+    return all(map(NAME.fullmatch, names))
+
+
+def _lead_somewhere(*addresses: str) -> bool:
+    return all(not address or is_address(address) for address in addresses)
 
 
 def _merged(mine: Mapping[K, E], theirs: Mapping[K, E]) -> dict[K, E]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from linkstate.plan.names import MOST_COST, in_ascii
 from linkstate.plan.plan import Pair, Plan, PlanError, PlannedLink, PlannedRouter
 from router.management.entity import OURS, EntityType, ManagedRouter
 from router.management.message import BAD_REQUEST, ManagementError
@@ -16,8 +17,6 @@ from router.mesh.quantities import Address
 from router.mesh.reading import expected
 from router.mesh.topology import names_a_router
 from router.neighbours import VERSION
-
-MOST_COST = 65535
 
 
 @attrs.frozen
@@ -70,7 +69,7 @@ def _found_at(what: str, text: str) -> str:
         raise ManagementError(BAD_REQUEST, f"{what}: {error}") from None
     if address.is_anywhere or address.port == 0:
         raise ManagementError(BAD_REQUEST, f"{what}: {text} leads nowhere, expected a host and a port")
-    return str(address)
+    return in_ascii(str(address))
 
 
 def plan_router(at: ManagedRouter) -> EntityType[str]:

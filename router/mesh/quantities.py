@@ -8,11 +8,11 @@ import re
 
 import attrs
 
+from linkstate.plan.names import host_and_port
+
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _MOST_DIGITS, _MOST_SIZE_DIGITS = 9, 12
-_LONGEST_HOST = 253
-"""In DNS (RFC 1035 2.3.4)."""
 
 
 def parse_duration(text: str) -> float:
@@ -46,10 +46,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:/\[\]@]+)):([0-9]{1,5})", text)
-        if not found or int(found[3]) > 65535 or not _names_a_host(found[1] or found[2]):
-            raise ValueError(f'"{text}" is not an address, expected host:port such as 127.0.0.1:5672 or [::1]:5672')
-        return cls(found[1] or found[2], int(found[3]))
+        return cls(*host_and_port(text))
 
     @property
     def is_anywhere(self) -> bool:
@@ -63,13 +60,6 @@ class Address:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def _names_a_host(name: str) -> bool:
-    try:
-        return name.isprintable() and 0 < len(name.encode("idna")) <= _LONGEST_HOST
-    except UnicodeError:
-        return False
 
 
 def format_duration(seconds: float) -> str:

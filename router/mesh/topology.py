@@ -5,12 +5,12 @@ checked here.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 
+from linkstate.plan.names import NAME
 from router.mesh.config import (
     AMQP,
     HTTP,
@@ -33,13 +33,12 @@ from router.mesh.topology_parts import CONVERTER, LinkPart, RouterPart
 
 PARTS = ("mesh", "routers", "links", "addresses", "timing", "limits", "log", "security")
 
-# Names become folder names and parts of printed epochs; `clients` is the folder of the clients' logs.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+# `clients` is the folder of the clients' logs.
 _RESERVED = ("clients",)
 
 
 def names_a_router(text: str) -> bool:
-    return bool(_NAME.fullmatch(text)) and text not in _RESERVED
+    return bool(NAME.fullmatch(text)) and text not in _RESERVED
 
 
 # A neighbour is not lost for one or two HELLOs that come late.
@@ -86,7 +85,7 @@ class _Reader(Reader):
         name = root.get(MarkedText("mesh"))
         if name is None:
             self.fail(root.line, '"mesh" is missing, expected the name of the mesh')
-        elif not isinstance(name, MarkedText) or not _NAME.fullmatch(name):
+        elif not isinstance(name, MarkedText) or not NAME.fullmatch(name):
             self.fail(name.line, f"mesh: {shown(name)} is not a name, expected letters, digits, - and _")
         return str(name)
 
@@ -101,7 +100,7 @@ class _Reader(Reader):
         for name, value in found.items():
             if name in _RESERVED:
                 self.fail(name.line, f'routers: "{name}" is reserved, expected another name')
-            elif not _NAME.fullmatch(name):
+            elif not NAME.fullmatch(name):
                 self.fail(name.line, f'routers: "{name}" cannot name a router, expected letters, digits, - and _')
             part = self.structure(value, RouterPart, f"routers.{name}")
             if part is not None:

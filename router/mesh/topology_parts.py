@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from linkstate.plan.names import MOST_COST
 from router.mesh.config import (
     AMQP,
     FILES,
@@ -115,7 +116,7 @@ CONVERTER = converter(
             "http": _ADDRESS,
             "mqtt": _ADDRESS,
         },
-        LinkPart: {"between": _pair, "cost": text(whole(1, 65535)), "address": text(_dialled)},
+        LinkPart: {"between": _pair, "cost": text(whole(1, MOST_COST)), "address": text(_dialled)},
         AddressRule: {"prefix": text(_prefix), "kind": text(_kind)},
         Timing: {field.name: text(parse_duration) for field in attrs.fields(Timing)},
         Limits: {

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from linkstate.plan.plan import Plan, PlannedLink, PlannedRouter, Standing
 from tests.plans import file
 from tests.router.test_store import changed_plan, entry, store, tamper
 
@@ -31,3 +32,16 @@ def test_a_store_from_before_there_were_plans_has_an_empty_one_and_all_that_it_h
         with store(path) as again:
             assert again.remembered == [entry("s")]
             assert not any(again.plan.changed())
+
+
+def test_of_a_plan_that_was_kept_with_an_address_that_is_none_all_else_counts(path: Path) -> None:
+    """As from before these were refused: a router that is to dial it would end at each start."""
+    version, wanted = (1, "a"), file("abc", "ab", "bc")
+    poisoned = {"b": PlannedRouter(5, Standing.LEAVING, version, "nowhere", "é.org:1")}
+    links = {("a", "b"): PlannedLink(version, 7, "two words:1")}
+    with store(path) as first:
+        first.save([], 1, Plan(poisoned, links))
+    with store(path) as again:
+        plan = wanted.merge(again.plan)
+    assert plan.routers["b"] == PlannedRouter(5, Standing.LEAVING, version, "", "xn--9ca.org:1")
+    assert plan.links["a", "b"] == PlannedLink(version, 7, "")

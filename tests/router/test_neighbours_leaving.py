@@ -79,7 +79,8 @@ class B:
         self.mesh = Mesh("b", 100, FILE, clock, hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
         this: Any = self
         self.neighbours = Neighbours(this, self.mesh, "mesh", closed=False)
-        self.connection: Any = Connection()
+        opened: Any = Connection()
+        self.connection = opened
         self.neighbours.on_open(self.connection)
 
     def now(self) -> float:

@@ -10,10 +10,11 @@ import msgpack
 import pytest
 
 from linkstate.mesh import Mesh
+from linkstate.plan.names import MOST_COST
 from linkstate.plan.plan import Plan, Standing, plan_of
 from router.management.entity import ManagedRouter
 from router.management.message import ManagementError
-from router.management.plan_router import MOST_COST, plan_router
+from router.management.plan_router import plan_router
 from router.management.recent_events import RecentEvents
 from router.mesh.topology import load
 from router.neighbours import VERSION
