@@ -29,7 +29,7 @@ from linkstate.frames import (
 )
 from linkstate.neighbours import Neighbour
 from linkstate.paths import Route, shortest_paths
-from linkstate.plan.plan import Plan
+from linkstate.plan.plan import MOST_TAKEN, Plan
 
 ANSWERS = 1.25  # HELLO intervals after which who answers speaks by itself
 REFRESH_DEADS = 10  # an advertisement is renewed every so many `dead` intervals,
@@ -160,8 +160,11 @@ class LinkState:
         if not all(map(self._clock.believes, frame.plan.times_ms())):
             raise PeerError("a plan from the future: the clocks do not agree")
         merged = self.plan.merge(frame.plan)
-        if merged != self.plan:
-            self.follow(merged, now)
+        if merged == self.plan:
+            return
+        if merged.size > MOST_TAKEN:  # nobody would take it of us, nor we of our own store
+            raise PeerError(f"with what we know, a plan of more than {MOST_TAKEN} routers or links")
+        self.follow(merged, now)
 
     def _receive_entries(self, neighbour: Neighbour, frame: Entries, now: float) -> None:
         verdicts = [(entry.origin, self.database.install(entry, now)) for entry in frame.entries]

@@ -148,7 +148,10 @@ class StateStore:
     def _read_plan(self, rows: list[tuple[Any, ...]]) -> Plan:
         if len(rows) != 1 or _sum(rows[0][:-1]) != rows[0][-1]:
             raise self._refusal("damaged: the plan of the mesh is not as it was written")
-        return kept_plan_of(msgpack.unpackb(rows[0][0]))
+        try:
+            return kept_plan_of(msgpack.unpackb(rows[0][0]))
+        except ValueError as error:
+            raise self._refusal(f"the plan of the mesh in it cannot be read: {error}") from None
 
     def _read_entry(self, row: tuple[Any, ...]) -> LinkEntry | None:
         """None for what another router made up, and a former version of this program has believed: nobody takes it."""

@@ -27,7 +27,9 @@ Version = tuple[int, str]
 START: Version = (0, "")
 """Of what a topology file says."""
 MOST = 1000
-"""Entries of a plan, of routers and of links each."""
+"""Entries of a plan that is changed here, of routers and of links each."""
+MOST_TAKEN = 2 * MOST
+"""Entries of one that others have changed: as many as two sides of a partition may have made apart."""
 
 
 class PlanError(Exception):
@@ -118,6 +120,10 @@ class Plan:
         versions = [router.version for router in self.routers.values()] + [link.version for link in self.links.values()]
         return [clock >> COUNTER_BITS for clock, _ in versions]
 
+    @property
+    def size(self) -> int:
+        return max(len(self.routers), len(self.links))
+
     # how it changes
 
     def merge(self, other: "Plan") -> "Plan":
@@ -139,9 +145,10 @@ class Plan:
             comes = new.cost and not self.listed >= set(pair)  # files of others may lack it, as one of the two was gone
             if comes or (stays and (old.cost, old.address) != (new.cost, new.address)):
                 links[pair] = attrs.evolve(new, version=version)
-        if max(len(routers), len(links)) > MOST:
+        revised = Plan(routers, links)
+        if revised.size > MOST:
             raise PlanError(f"more than {MOST} routers or links")
-        return Plan(routers, links)
+        return revised
 
     def without(self, router: str, version: Version) -> "Plan":
         """The plan after that router, which was leaving, is gone."""
@@ -172,7 +179,7 @@ class Plan:
 def plan_of(rows: Any) -> Plan:
     """The plan that `changed` gave, unpacked again. Raises ValueError for anything else: it is told on, and kept."""
     match rows:
-        case [list() as routers, list() as links] if max(len(routers), len(links)) <= MOST:
+        case [list() as routers, list() as links] if max(len(routers), len(links)) <= MOST_TAKEN:
             return Plan(dict(map(_router, routers)), dict(map(_link, links)))
     raise ValueError("not a plan")
 

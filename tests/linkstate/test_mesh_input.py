@@ -19,6 +19,7 @@ from linkstate.frames import (
     encode_summary,
 )
 from linkstate.mesh import Mesh
+from linkstate.plan.plan import MOST, plan_of
 from tests.linkstate.network import DEAD, HELLO, MAX_PAYLOAD
 from tests.plans import file
 
@@ -187,3 +188,18 @@ def test_a_plan_with_an_address_that_is_none_is_refused_before_it_is_kept_or_tol
     with pytest.raises(PeerError, match="not a router of a plan"):
         mesh.receive_linkstate("b", told, 0.1)
     assert mesh.out == [] and not mesh.plan.digest
+
+
+def test_a_plan_that_grows_beyond_what_others_take_is_refused(mesh: Mesh) -> None:
+    """By frames each of which is taken alone."""
+    for side in "xy":
+        tell_routers(mesh, [f"{side}{number}" for number in range(MOST - 3)])
+    known = mesh.plan
+    assert plan_of(known.changed()).digest == known.digest, "two sides of a partition have grown apart"
+    with pytest.raises(PeerError, match="more than 2000 routers"):
+        tell_routers(mesh, [f"z{number}" for number in range(MOST - 3)])
+    assert mesh.plan is known
+
+
+def tell_routers(mesh: Mesh, names: list[str]) -> None:
+    mesh.receive_linkstate("b", encode_header([PLAN, 0, [[[name, 0, 0, [1, "b"], "", ""] for name in names], []]]), 0.1)

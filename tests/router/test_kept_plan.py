@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from linkstate.plan.plan import Plan, PlannedLink, PlannedRouter, Standing
+from linkstate.plan.plan import MOST_TAKEN, Plan, PlannedLink, PlannedRouter, Standing
 from tests.plans import file
-from tests.router.test_store import changed_plan, entry, store, tamper
+from tests.router.test_store import changed_plan, entry, refused, store, tamper
 
 
 @pytest.fixture
@@ -45,3 +45,10 @@ def test_of_a_plan_that_was_kept_with_an_address_that_is_none_all_else_counts(pa
         plan = wanted.merge(again.plan)
     assert plan.routers["b"] == PlannedRouter(5, Standing.LEAVING, version, "", "xn--9ca.org:1")
     assert plan.links["a", "b"] == PlannedLink(version, 7, "")
+
+
+def test_a_plan_that_is_none_is_refused_as_all_else_that_cannot_be_read(path: Path) -> None:
+    """As one of more routers than are taken, from before those were counted."""
+    with store(path) as first:
+        first.save([], 1, Plan({f"r{number}": PlannedRouter(version=(1, "a")) for number in range(MOST_TAKEN + 1)}, {}))
+    refused(path, "the plan of the mesh in it cannot be read: not a plan")
