@@ -116,9 +116,9 @@ class Plan:
         return {name: address for name, address in found.items() if address}
 
     def times_ms(self) -> list[int]:
-        """When it was changed, each time."""
+        """When it was changed, each time, and when who was taken in again was to go."""
         versions = [router.version for router in self.routers.values()] + [link.version for link in self.links.values()]
-        return [clock >> COUNTER_BITS for clock, _ in versions]
+        return [clock >> COUNTER_BITS for clock, _ in versions] + [router.since for router in self.routers.values()]
 
     @property
     def size(self) -> int:
@@ -232,7 +232,8 @@ def _listed(name: str, old: PlannedRouter | None, said: PlannedRouter, version: 
     if old.standing is Standing.LEAVING:
         raise PlanError(f"router {name} is still leaving, expected that it is gone before it comes back")
     if old.standing is Standing.REMOVED:
-        return attrs.evolve(said, since=old.version[0] >> COUNTER_BITS, version=version)
+        since = max(old.version[0] >> COUNTER_BITS, old.since + 1)  # by which it wins over having been removed
+        return attrs.evolve(said, since=since, version=version)
     if (old.inter, old.amqp) == (said.inter, said.amqp):
         return old
     return attrs.evolve(old, version=version, inter=said.inter, amqp=said.amqp)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from linkstate.clock import HybridClock
+from linkstate.clock import TRUST_MS, HybridClock
 from linkstate.events import Transmit
 from linkstate.frames import (
     PLAN,
@@ -199,6 +199,14 @@ def test_a_plan_that_grows_beyond_what_others_take_is_refused(mesh: Mesh) -> Non
     with pytest.raises(PeerError, match="more than 2000 routers"):
         tell_routers(mesh, [f"z{number}" for number in range(MOST - 3)])
     assert mesh.plan is known
+
+
+def test_a_router_is_not_taken_out_for_good_by_a_time_that_lies_far_ahead(mesh: Mesh) -> None:
+    """None of its incarnations would belong to the mesh ever again."""
+    taken_in_again = [["c", TRUST_MS + 1, 0, [1, "b"], "", ""]]
+    with pytest.raises(PeerError, match="from the future"):
+        mesh.receive_linkstate("b", encode_header([PLAN, 0, [taken_in_again, []]]), 0.1)
+    assert not mesh.plan.digest
 
 
 def tell_routers(mesh: Mesh, names: list[str]) -> None:

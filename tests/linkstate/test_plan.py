@@ -113,6 +113,15 @@ def test_who_comes_back_is_another() -> None:
     assert back.merge(gone) == gone.merge(back) == back
 
 
+@pytest.mark.parametrize("since", [1, 50])
+def test_who_comes_back_wins_over_its_removal_whatever_that_says_of_since(since: int) -> None:
+    """It may be of the same millisecond, or be forged."""
+    gone = LINE.merge(Plan({"c": PlannedRouter(since, Standing.REMOVED, at(1))}, {}))
+    back = gone.revised(LINE, at(7))
+    assert back.merge(gone).members == set("abc")
+    assert back.admits("c", since + 2)
+
+
 def test_who_is_leaving_does_not_come_back_before_it_is_gone() -> None:
     with pytest.raises(PlanError, match="router c is still leaving"):
         LINE.revised(file("ab", "ab"), at(1)).revised(LINE, at(2))
