@@ -11,7 +11,8 @@ theirs, established).
 An end that lost the contact takes a new number, so whatever the other still sends in the old one matches
 nothing, and our new number in a GREET tells it. An end that had not established the contact keeps its
 number when it learns a new one of theirs: were both to renew, each would invalidate what the other just
-learned, for ever.
+learned, for ever. But when it hears a lower one, that is old, or the higher one was forged, and the other end
+will never have it: so it goes back to the lower, with a new number of its own, which nothing old names.
 
 A contact is with the incarnation that link state reports, nothing else is listened to. It is made by who has the same
 plan only: both ends say the digest of theirs (protocol 11). This module does not send: it says when a GREET is due.
@@ -72,13 +73,16 @@ class Contact:
         """`theirs` is the sender's number, `named` what it takes for ours."""
         if not self.incarnation or self.spent:
             return None
-        if theirs >> NUMBER_BITS != self.incarnation or theirs < self.theirs:
+        if theirs >> NUMBER_BITS != self.incarnation or (self.established and theirs < self.theirs):
             return None  # of another incarnation, or sent before what we already know
-        change = None
+        change, former = None, self.ours
         if theirs > self.theirs:
             self.theirs = theirs
             change = self._end()
-        if change is None and named == self.ours and same_plan:  # ours is another now: nobody knows it
+        elif theirs < self.theirs:
+            self.theirs = theirs
+            self._renew()
+        if named == self.ours == former and same_plan:  # another that we have now nobody knows
             change = self._establish()
         if same_plan and not (self.established and established):
             self.greet_at = now

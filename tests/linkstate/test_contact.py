@@ -7,6 +7,7 @@ import pytest
 
 from linkstate.contact import LAST, NUMBER_BITS, Contact, ContactChange
 from linkstate.events import Broken
+from linkstate.frames import GREET, encode_header
 from tests.linkstate.network import HELLO, Network, line
 
 A1 = 100 << NUMBER_BITS | 1
@@ -93,11 +94,39 @@ def test_a_higher_number_of_theirs_does_not_renew_ours_before_the_contact_is_mad
     assert (contact.ours, contact.theirs) == (A1, B2)
 
 
-def test_a_lower_number_of_theirs_is_ignored(contact: Contact) -> None:
+def test_a_lower_number_of_theirs_is_ignored_in_contact(contact: Contact) -> None:
+    assert contact.receive_greet(B2, A1, True, 1.1) is ContactChange.MADE
+    assert contact.receive_greet(B1, A1, True, 1.2) is None
+    assert (contact.theirs, contact.established, contact.greet_at) == (B2, True, float("inf"))
+
+
+def test_a_lower_number_of_theirs_is_believed_without_a_contact_and_makes_none_of_what_is_old(contact: Contact) -> None:
+    """The higher one may be forged; or the lower one is of a contact that only the other end had."""
     contact.receive_greet(B2, 0, False, 1.1)
     contact.greet_sent(1.1)
-    assert contact.receive_greet(B1, A1, True, 1.2) is None
-    assert (contact.theirs, contact.established, contact.greet_at) == (B2, False, 1.1 + 0.2)
+    for named in (A1, A1 + 2):
+        contact.receive_greet(B3, 0, False, 1.2)
+        assert contact.receive_greet(B1, named, True, 1.2) is None
+    assert (contact.ours, contact.theirs, contact.established, contact.greet_at) == (A1 + 2, B1, False, 1.2)
+    assert contact.receive_data(B1, A1) == contact.receive_data(B1, A1 + 1) == (False, None)
+    assert contact.receive_greet(B2, 0, False, 1.3) is None
+    assert contact.receive_greet(B2, A1 + 2, False, 1.4) is ContactChange.MADE
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("before", [0.0, 1.0])
+def test_a_forged_number_parts_honest_routers_for_a_moment(before: float, both: bool) -> None:
+    """a ── evil ── c, and evil says once that it is c, in its last number; perhaps the same to c."""
+    network = Network(line("a", "evil", "c"))
+    network.connect_all()
+    network.run(0.1 + before)
+    for here, there in [("a", "c"), ("c", "a")][: 1 + both]:
+        forged = network.meshes[here].routes[there].incarnation << NUMBER_BITS | LAST
+        greet = encode_header([GREET, there, 2, 0, [[here, forged, 0, 0, 0]]])
+        network.meshes[here].receive_channel("evil", greet, network.now)
+        assert there not in network.meshes[here].contacts
+    network.run(3 * HELLO)
+    assert network.all_in_contact()
 
 
 def test_losing_the_path_ends_the_contact_and_its_numbers(established: Contact) -> None:
