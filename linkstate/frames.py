@@ -20,6 +20,7 @@ business.
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgpack
@@ -40,6 +41,9 @@ Target = tuple[str, int, int, int, int]
 
 JOINED = 4 * CHUNK
 """Bytes of a body of the channel with more than one frame, at most: each may be answered. No neighbour joins more."""
+
+MANY = 10_000
+"""No frame of link state names as many routers, and no body of it has as many frames: each takes some time."""
 
 _LARGEST = 2**63 - 1  # of what is counted on from: one more must still fit in msgpack's 64 bits
 _BIN8, _BIN16, _BIN32 = 0xC4, 0xC5, 0xC6
@@ -162,7 +166,10 @@ def encode_plan(clock: int, plan: Plan) -> bytes:
 
 def decode_linkstate(body: bytes) -> list[LinkstateFrame]:
     """All frames of a body, or PeerError before anything of it was used."""
-    return [_linkstate_frame(_unpack(body, start, end)) for start, end in _bins(body)]
+    bounds = list(islice(_bins(body), MANY))
+    if len(bounds) == MANY:
+        raise PeerError(f"a body of {MANY} frames and more")
+    return [_linkstate_frame(_unpack(body, start, end)) for start, end in bounds]
 
 
 def decode_channel(body: bytes) -> list[ChannelFrame]:
@@ -227,6 +234,8 @@ def _linkstate_frame(fields: Any) -> LinkstateFrame:
     match fields:
         case [0, *_] if _has_shape(fields, _HELLO_SHAPE) and 0 < fields[2] <= _LARGEST:
             return Hello(*fields[1:])
+        case [int(kind), int(), [*rows]] if kind in (SUMMARY, ENTRIES) and len(rows) >= MANY:
+            raise PeerError(f"link state of {len(rows)} routers")
         case [1, *_] if _has_shape(fields, _LISTING_SHAPE):
             return _summary(fields[1], fields[2])
         case [2, *_] if _has_shape(fields, _LISTING_SHAPE):

@@ -1,7 +1,7 @@
 """Bodies are cut exactly, joined bodies read as one, and whatever else comes is the peer's error."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import msgpack
 import pytest
@@ -13,6 +13,7 @@ from linkstate.frames import (
     DATA,
     GREET,
     JOINED,
+    MANY,
     PROBE,
     AgedAdvertisement,
     Entries,
@@ -60,6 +61,19 @@ def test_frames_that_are_joined_to_a_body_that_is_larger_than_any_are_the_peers_
     assert len(decode_channel(most * probe)) == most < 20_000
     with pytest.raises(PeerError, match="joined to a body"):
         decode_channel((most + 1) * probe)
+
+
+@pytest.mark.parametrize("most", [MANY - 1, MANY])
+def test_link_state_of_more_routers_or_in_more_frames_than_there_are_is_the_peers_error(most: int) -> None:
+    names = [f"router {number}" for number in range(most)]
+    bodies = [
+        most * encode_hello(HELLO),
+        encode_summary(1, [(name, 1, 1) for name in names]),
+        encode_entries(1, [AgedAdvertisement(name, 1, 1, 0, ()) for name in names]),
+    ]
+    for body in bodies:
+        with nullcontext() if most < MANY else pytest.raises(PeerError, match=f"{MANY}"):
+            decode_linkstate(body)
 
 
 def test_one_frame_may_be_as_long_as_its_targets_make_it() -> None:
