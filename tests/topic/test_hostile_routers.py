@@ -1,5 +1,6 @@
 """Routers that have proven who they are and say what no router would: it costs them their contact, and nobody else."""
 
+import tracemalloc
 from typing import Any
 
 import msgpack
@@ -161,3 +162,52 @@ def test_what_went_ahead_for_publishers_that_left_does_not_pile_up() -> None:
         pen.close()
     come = bench.cores["a"].peers.bodies.come["b"]
     assert stays.stream.publisher in come and len(come) <= 3
+
+
+MIB = 1 << 20
+
+
+def array(length: int, content: bytes) -> bytes:
+    return b"\xdd" + length.to_bytes(4, "big") + content
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        array(4 * MIB, b"\x90" * 4 * MIB),
+        array(4 * MIB, b"\x80" * 4 * MIB),
+        array(1, array(4 * MIB, b"\x90" * 4 * MIB)),
+        array(1, array(8, array(MIB // 2, b"\x90" * (MIB // 2)) * 8)),
+        msgpack.packb([[Segment.BODY, NAME, b"k" * 32, 0, bytes(2 * MIB)]]) + b"\x90",
+        array(2, msgpack.packb([Segment.RESOLVE, NAME, EPOCH, bytes(64 * MIB // 32)])),
+        array(1, array(MIB, b"") * 100 + bytes(2 * MIB)),
+        b"\xc4" + bytes(2 * MIB),
+    ],
+    ids=["lists", "maps", "a long segment", "a deep one", "with more", "cut off", "deeper than it goes", "no list"],
+)
+def test_what_is_large_and_no_batch_takes_no_more_memory_than_its_bytes(payload: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(BreachError):
+            decode(payload)
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(payload)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "segments",
+    [
+        [[Segment.ACK, 1]] * 350_000,
+        [[Segment.DELTA, 1, [], []]] * 220_000,
+        [[Segment.GOSSIP, [[1, ["c", "l", "t"], EPOCH, b"", 0, 0, "", 0, False, "", 0]]]] * 50_000,
+        [[Segment.FENCED, NAME, EPOCH]] * 50_000,
+        [[Segment.OUTCOME, NAME, EPOCH, [number, number]] for number in range(50_000)],
+        [[Segment.FORWARD, NAME, EPOCH, {"a": 1}, 0, False, b"k" * 32, [bytes(2 * MIB)], [NAME, EPOCH]]] * 2,
+    ],
+    ids=["acks", "deltas", "gossip", "fences", "outcomes", "messages"],
+)
+def test_a_large_batch_is_read_as_a_small_one(segments: list[list[Any]]) -> None:
+    payload = msgpack.packb(segments)
+    assert len(payload) > MIB
+    assert decode(payload) == msgpack.unpackb(payload, strict_map_key=False)

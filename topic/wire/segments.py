@@ -43,6 +43,14 @@ class Segment(enum.IntEnum):
 
 _FIRST: Final = COUNTS // 2
 """The place of the first delivery of a Forward is below this, so that those of the others are numbers, too."""
+_LARGE: Final = 1 << 20
+"""Bytes of a batch that is looked at with care: few are that large, but for those with a message that is."""
+_MOST: Final = 1 << 20
+"""Elements of one list or map in that."""
+_BYTES_TO_A_LIST: Final = 12
+"""An entry is three lists and 40 bytes, at least."""
+_LISTS: Final = 4
+"""Of a segment, besides those of entries: it, an epoch, and one or two columns."""
 _IDENTITIES = [str] * 3, [str] * 4
 """Without a user, and with one."""
 
@@ -186,6 +194,8 @@ def _fits(is_right: Callable[[Any], bool], value: Any) -> bool:
 def decode(payload: bytes) -> list[list[Any]]:
     """The segments of a batch, each of the shape of its kind. Raises `BreachError` otherwise."""
     try:
+        if len(payload) > _LARGE:
+            return _decode_in_turn(payload)
         segments = msgpack.unpackb(payload, strict_map_key=False)
     except (TypeError, ValueError, msgpack.UnpackException) as error:
         raise BreachError(f"not a batch: {error}") from None
@@ -193,6 +203,38 @@ def decode(payload: bytes) -> list[list[Any]]:
         raise BreachError("not a batch: expected a list of segments")
     for segment in segments:
         _check(segment)
+    return segments
+
+
+def _decode_in_turn(payload: bytes) -> list[list[Any]]:
+    """The same of a batch that is large: of what is none, no more is read than the first segment that is wrong, and of
+    that no more lists than the entries of so many bytes have. An empty list is one byte here and 64 in memory."""
+    left = len(payload) // _BYTES_TO_A_LIST
+
+    def count(value: list[Any]) -> list[Any]:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ValueError("more lists than its bytes are of any use for")
+        return value
+
+    reader = msgpack.Unpacker(
+        None,
+        max_buffer_size=len(payload),
+        strict_map_key=False,
+        list_hook=count,
+        max_array_len=_MOST,
+        max_map_len=_MOST,
+    )
+    reader.feed(payload)
+    segments: list[list[Any]] = []
+    for _ in range(reader.read_array_header()):
+        left += _LISTS
+        segment = reader.unpack()
+        _check(segment)
+        segments.append(segment)
+    if reader.tell() != len(payload):
+        raise BreachError("not a batch: more follows it")
     return segments
 
 
