@@ -104,9 +104,13 @@ class Wire:
             self._schedule.at(at, self._routers[there].handle, self._down, connection, there)
 
     def _up(self, connection: Connection, end: str) -> None:
-        if not connection.broken:
-            self._current[end] = connection
+        if connection.broken:
+            return
+        self._current[end] = connection
+        if self.other(end) in self._routers[end].mesh.neighbours:
             self._routers[end].mesh.link_up(self.other(end), self._schedule.now)
+        else:  # the plan has taken it away meanwhile
+            self.part(end)
 
     # bodies
 
