@@ -2,12 +2,6 @@
 
 # ruff: noqa: E402
 import signal
-import sys
-
-from router.mesh.stopping import put_off
-
-if sys.argv[1:2] == ["router"]:
-    put_off()
 
 # Ctrl-C while the rest is loaded has nothing to undo yet: it ends the command without a traceback.
 _interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler

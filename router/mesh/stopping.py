@@ -1,8 +1,5 @@
 """How a router process is told to end: at once, or when its clients have moved to other routers. For who asks and who
 obeys.
-
-A signal may come at any time, also before the router can take it and while it ends; the kernel's answer is to end the
-process. So all are put off, but while the router takes them (router/mesh/signals.py). Loads nothing: this comes first.
 """
 
 import signal
@@ -17,8 +14,3 @@ STOP_S: Final = 5.0
 """For which whoever asked a router to stop waits for its end."""
 DRAIN_S: Final = 10.0
 """For which a draining router waits for its clients to be attached elsewhere."""
-
-
-def put_off() -> None:
-    """At the very beginning of a router's process."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, (STOP, DRAIN, APPLY, signal.SIGHUP))
