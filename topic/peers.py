@@ -46,7 +46,7 @@ class Peers:
         self._changes = changes
         self._boot = boot
         self._gossip = Gossip(self.directory)
-        self.bodies = Bodies(largest, self._is_home)
+        self.bodies = Bodies(largest)
         self._parts: dict[str, tuple[list[LinkEntry], list[LinkEntry]]] = {}
         """By contact: what has come of its section, and of what it gossips with that."""
 
@@ -230,11 +230,11 @@ class Peers:
         keys: bytes, messages: list[bytes | None], only: list[Any] | None,
     ) -> None:  # fmt: skip
         split = segments.split_keys(keys)
-        entry = self._unfenced(router, publisher, Epoch(*epoch))
-        if entry is None or not messages:
-            return self.bodies.drop(router, publisher)
         if None in messages:
             messages = [self.bodies.take(router, publisher, key) for key in split]
+        entry = self._unfenced(router, publisher, Epoch(*epoch))
+        if entry is None or not messages:
+            return
         stream = self.edge.stream(entry)
         records = [Record(stream, key, b"", message) for key, message in zip(split, messages, strict=True)]
         if presettled:
@@ -251,10 +251,6 @@ class Peers:
 
     def _on_body(self, router: str, publisher: bytes, key: bytes, at: int, piece: bytes) -> None:
         self.bodies.add(router, publisher, key, at, piece)
-
-    def _is_home(self, router: str, publisher: bytes) -> bool:
-        entry = self.directory.publisher(publisher)
-        return entry is not None and entry.live and entry.router == router
 
     def _on_resolve(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
         """Only the home of that very epoch answers. The asker will soon know another."""

@@ -129,24 +129,9 @@ def test_a_presettled_one_goes_at_once() -> None:
     ],
 )
 def test_pieces_that_do_not_fit_break_the_protocol(pieces: list[tuple[bytes, int, bytes]], taken: bytes | None) -> None:
-    bodies = Bodies(10, lambda home, publisher: True)
+    bodies = Bodies(10)
     with pytest.raises(BreachError):
         for key, at, piece in pieces:
             bodies.add("a", b"p", key, at, piece)
         if taken is not None:
             bodies.take("a", b"p", taken)
-
-
-def test_what_comes_of_a_publisher_that_has_moved_is_harmless() -> None:
-    """Its former home has not heard of that."""
-    bench = Bench("a", "b", "c", settings=IN_PIECES)
-    reader, pen = bench.subscriber("b"), pen_at(bench, "a")
-    begin(bench, pen)
-    bench.hold("c", "a")
-    bench.hold("b", "a")
-    moved = pen_at(bench, "c", pen, unsettled={LARGE: 0})
-    go_on(bench)
-    assert held(bench, "b") == 0 and reader.delivered == []
-    bench.let_go()
-    moved.send(LARGE)
-    assert reader.delivered == [LARGE]

@@ -140,30 +140,6 @@ def test_what_is_forwarded_by_name_when_it_is_settled_is_passed_over() -> None:
     assert (reader.delivered, bench.records()) == ([b"m"], {})
 
 
-def test_of_a_publisher_that_is_not_there_nothing_goes_ahead() -> None:
-    bench = Bench("a", "b", "c")
-    at_home, elsewhere = bench.publisher("b"), bench.publisher("c", "elsewhere")
-    for name in (NAME, elsewhere.stream.publisher):
-        for at in (0, 4):
-            say(bench, [Segment.BODY, name, name + b"k" * 20, at, b"1234"])
-    come = bench.cores["a"].peers.bodies.come
-    assert not come.get("b")
-    say(bench, [Segment.BODY, at_home.stream.publisher, key_of(at_home, 1), 0, b"1234"])
-    assert list(come["b"]) == [at_home.stream.publisher]
-
-
-def test_what_went_ahead_for_publishers_that_left_does_not_pile_up() -> None:
-    bench = Bench("a", "b")
-    stays = bench.publisher("b")
-    say(bench, [Segment.BODY, stays.stream.publisher, key_of(stays, 1), 0, b"1234"])
-    for number in range(10):
-        pen = bench.publisher("b", f"p{number}")
-        say(bench, [Segment.BODY, pen.stream.publisher, key_of(pen, 1), 0, b"1234"])
-        pen.close()
-    come = bench.cores["a"].peers.bodies.come["b"]
-    assert stays.stream.publisher in come and len(come) <= 3
-
-
 MIB = 1 << 20
 
 
