@@ -68,7 +68,7 @@ class Topic:
         self.expiry = Expiry(
             self.outlet, self.directory, self.changes, remember=settings.terminus, forget=settings.forget
         )
-        self.peers = Peers(self.home, self.attaches, self.expiry, self.changes, self.boot, settings.largest)
+        self.peers = Peers(self.home, self.attaches, self.expiry, self.changes, self.boot, self.generations.bodies)
         self.outlet.trace(Event.BOOT)
         self.boot.check(now)
 
@@ -131,7 +131,8 @@ class Topic:
         stream.lifetime = lifetime
         stream.overtook = unsettled is not None and overtakes(seen, known)
         if stream.link is not None:
-            self.generations.attach(stream, Claim(generation, unsettled, complete, seen), now)
+            claim = Claim(generation, unsettled, complete, seen)
+            self.generations.attach(stream, claim, now, self.expiry.all_since)
         return stream
 
     @event

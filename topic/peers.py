@@ -11,7 +11,7 @@ from typing import Any, Final
 from linkstate.plan.plan import Plan
 from topic.actions import STOLEN, Detach, Note
 from topic.delivery.record import Record
-from topic.directory.entry import Change, Decision, LinkEntry, Role, Status, unpack_entry
+from topic.directory.entry import Change, Decision, LinkEntry, Role, Status, check_once, unpack_entries, unpack_entry
 from topic.directory.gossip import Gossip
 from topic.edge.bodies import Bodies
 from topic.errors import BreachError
@@ -34,9 +34,9 @@ class Peers:
     """The receiving end of the contacts of one router."""
 
     def __init__(
-        self, home: Home, attaches: Attaches, expiry: Expiry, changes: Changes, boot: Boot, largest: int
+        self, home: Home, attaches: Attaches, expiry: Expiry, changes: Changes, boot: Boot, bodies: Bodies
     ) -> None:
-        """`largest`: bytes of a message, at most."""
+        """`bodies`: what goes ahead of Forwards."""
         self.outlet = home.outlet
         self.directory = home.directory
         self.home = home
@@ -46,7 +46,7 @@ class Peers:
         self._changes = changes
         self._boot = boot
         self._gossip = Gossip(self.directory)
-        self.bodies = Bodies(largest)
+        self.bodies = bodies
         self._parts: dict[str, tuple[list[LinkEntry], list[LinkEntry]]] = {}
         """By contact: what has come of its section, and of what it gossips with that."""
 
@@ -89,7 +89,7 @@ class Peers:
     def _on_section(self, router: str, version: int, latest: int, own: list[Any], gossip: list[Any]) -> None:
         self._on_part(router, own, gossip)
         entries, told = self._parts.pop(router)
-        _check_once([*entries, *told])
+        check_once([*entries, *told])
         joined_before = [entry for entry in entries if self._is_same_subscriber(entry)]
         taken_back = [entry for entry in entries if entry.live and self.directory.take_back(entry)]
         changes = self.directory.apply_section(router, version, latest, entries, told)
@@ -114,7 +114,7 @@ class Peers:
         return known is not None and known.live and known.epoch == entry.epoch
 
     def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
-        told, moved = _unpack(entries), _unpack(departed)
+        told, moved = unpack_entries(entries), unpack_entries(departed)
         changes = self.directory.apply_delta(router, version, told)
         self._pass_on(router, changes, learned=False)
         for change in changes:
@@ -126,7 +126,7 @@ class Peers:
         self.outlet.batches.ack(router, version)
 
     def _on_gossip(self, router: str, entries: list[Any]) -> None:
-        told = _unpack(entries)
+        told = unpack_entries(entries)
         changes = self.directory.apply_gossip(router, told)
         self._pass_on(router, changes, learned=True)
         self._changes.follow(changes, learned=True)
@@ -229,12 +229,12 @@ class Peers:
         self, router: str, publisher: bytes, epoch: list[Any], seen: dict[str, int], first: int, presettled: bool,
         keys: bytes, messages: list[bytes | None], only: list[Any] | None,
     ) -> None:  # fmt: skip
-        split = segments.split_keys(keys)
-        if None in messages:
-            messages = [self.bodies.take(router, publisher, key) for key in split]
-        entry = self._unfenced(router, publisher, Epoch(*epoch))
+        entry = self._unfenced(router, publisher, _given_by(router, epoch))
         if entry is None or not messages:
             return
+        split = segments.split_keys(keys)
+        if None in messages:
+            messages = [self.bodies.take(publisher, key) for key in split]
         stream = self.edge.stream(entry)
         records = [Record(stream, key, b"", message) for key, message in zip(split, messages, strict=True)]
         if presettled:
@@ -250,7 +250,10 @@ class Peers:
                 self.edge.backlog(stream, n, seen.get(self.outlet.router, 0), record, name, Epoch(*attach))
 
     def _on_body(self, router: str, publisher: bytes, key: bytes, at: int, piece: bytes) -> None:
-        self.bodies.add(router, publisher, key, at, piece)
+        """What comes from anywhere but the publisher's home is dropped: that may not have heard yet where it is now."""
+        entry = self.directory.publisher(publisher)
+        if entry is not None and entry.live and entry.router == router:
+            self.bodies.add(router, publisher, key, at, piece)
 
     def _on_resolve(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
         """Only the home of that very epoch answers. The asker will soon know another."""
@@ -258,9 +261,9 @@ class Peers:
         if stream is not None:
             self.home.resolution.resolve(router, stream, segments.split_keys(keys))
 
-    def _on_resolved(self, _: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
-        stream = self.edge.streams.get(publisher)
-        if stream is not None and stream.epoch == Epoch(*epoch):
+    def _on_resolved(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
+        stream, given = self.edge.streams.get(publisher), _given_by(router, epoch)
+        if stream is not None and stream.epoch == given:
             self.edge.resolved(stream, segments.split_keys(keys))
 
     def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> LinkEntry | None:
@@ -288,7 +291,7 @@ class Peers:
             self.home.outcome_in_full(router, stream, n, counts, moved)
 
     def _on_settle(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
-        self.edge.settle(router, publisher, Epoch(*epoch), ranges)
+        self.edge.settle(router, publisher, _given_by(router, epoch), ranges)
 
     def _on_settled(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
         stream = self.home.current(publisher, Epoch(*epoch))
@@ -306,17 +309,12 @@ class Peers:
             self.home.suspend(stream)
 
 
-def _unpack(entries: list[Any]) -> list[LinkEntry]:
-    """What is told at once."""
-    told = [unpack_entry(fields) for fields in entries]
-    _check_once(told)
-    return told
-
-
-def _check_once(told: list[LinkEntry]) -> None:
-    """A list has a link once, as it is now: what follows from a change finds the directory as that has left it."""
-    if len({entry.index for entry in told}) < len(told):
-        raise BreachError("a link is told of twice at once")
+def _given_by(router: str, epoch: list[Any]) -> Epoch:
+    """Only the router where a publisher is attached speaks as its home."""
+    given = Epoch(*epoch)
+    if given.router != router:
+        raise BreachError(f"it speaks as home of a publisher that is attached at router {given.router}")
+    return given
 
 
 HANDLERS: Final[dict[int, Callable[..., None]]] = {

@@ -214,8 +214,23 @@ def resumed_unheard_of(_: Method) -> Method:
 def resumed_though_forgotten(_: Method) -> Method:
     """7.10: what the home of its last attach has forgotten, though it is around, is over."""
 
-    def broken(generations: Generations, stream: Stream, known: LinkEntry | None, seen: Epoch) -> bool:
+    def broken(*_: object, is_late: bool) -> bool:
         return False
+
+    return broken
+
+
+@mutant(
+    Generations,
+    "_is_over",
+    by="3",
+    scenario=expiry.test_who_comes_when_all_that_knew_it_have_died_is_too_late_once_no_terminus_lives_that_long,
+)
+def resumed_though_outlived(is_over: Method) -> Method:
+    """7.10: whose home has died is too late when all have been in contact for longer than any terminus lives."""
+
+    def broken(*attach: object, is_late: bool) -> bool:
+        return bool(is_over(*attach, is_late=False))
 
     return broken
 

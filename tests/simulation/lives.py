@@ -62,6 +62,13 @@ class Lives:
         is_it = there.alive and there.incarnation == home.incarnation
         return is_it and (there is router or self._judge.contact(router, there.name) is not None)
 
+    def is_outlived(self, link: "PublisherLink") -> bool:
+        """Whether the client had been away for its timeout when the attach came, and nobody around knew its life: all
+        that did have died (protocol 10)."""
+        termini = self._judge.termini
+        knows = any(termini.knows_life(router, link) for router in termini.around(link.router))
+        return not knows and link.client.away >= link.client.shortest
+
     def begun(self, publisher: "Publisher", generation: bytes) -> None:
         """A null map is answered: the life has begun, and its keys are no other life's."""
         older = [self.generations.get((publisher.name, life)) for life in range(1, publisher.life)]

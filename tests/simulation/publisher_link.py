@@ -26,6 +26,8 @@ class PublisherLink(Link):
     """Whether its router knew the client's life when the attach came."""
     life_bound: bool
     """Whether it had agreed by then to let that life expire."""
+    was_outlived: bool
+    """The client had been away for its timeout when it came, and nobody in contact knew its present life."""
     home_was_around: bool
     """The home of the attach that it echoes was in contact when this attach came, and its life outlives connections."""
 
@@ -49,8 +51,9 @@ class PublisherLink(Link):
         self.afresh = unsettled is None
         self.in_doubt = unsettled is not None and (not complete or 0 in unsettled.values())
         self.router.judge.termini.watch(self.router)  # it may have just booted, with what its store has
-        self.life_known = self.router.judge.termini.knows_life(self)
+        self.life_known = self.router.judge.termini.knows_life(self.router, self)
         self.life_bound = self.router.judge.termini.is_bound(self)
+        self.was_outlived = self.router.judge.lives.is_outlived(self)
         lasts = client.lifetime.timeout > 0
         self.home_was_around = lasts and self.router.judge.lives.is_around(self.router, seen)
         self.stream = topic.attach_publisher(

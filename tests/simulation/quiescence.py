@@ -73,7 +73,7 @@ def _leftovers(topic: Topic) -> dict[str, object]:
         "records of streams": [stream.records for stream in streams if stream.records],
         "withheld": [stream.withheld for stream in streams if stream.withheld or stream.withheld_at_edge],
         "messages gone ahead": [stream.ahead for stream in streams if stream.ahead],
-        "pieces": [of_home for of_home in topic.peers.bodies.come.values() if of_home],
+        "pieces": topic.peers.bodies.come,
         "full routers": home.publishing._full,
         "publishers that wait for room": home.publishing._queue,
         "busy keys": list(topic.records.busy_keys),

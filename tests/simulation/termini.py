@@ -108,9 +108,9 @@ class Termini:
             what = "6 joined" if reads else "7 announced"
             self._judge.check(known, f"{what}: {link} is answered, and unknown at {router.name}")
 
-    def knows_life(self, link: "PublisherLink") -> bool:
-        """Whether the router of an attach knows the client's present life."""
-        view = self._views_of(link.router).get(link.client.name, View())
+    def knows_life(self, router: "Router", link: "PublisherLink") -> bool:
+        """Whether the router knows the present life of an attach's client."""
+        view = self._views_of(router).get(link.client.name, View())
         return view.epoch is not None and view.generation == link.client.generation
 
     def remembered(self, router: "Router", former: int) -> list[tuple[str, Epoch, Epoch | None]]:
@@ -133,14 +133,14 @@ class Termini:
         return away or client.name in self._over
 
     def away(self, link: "Link") -> float:
-        """For how long the client has not been seen, by who has seen it least."""
-        client = link.client
-        if client.plain:
-            return 0.0
+        """For how long the client has not been seen, by who has seen it least. If nobody knows it: for how long it has
+        been nowhere, if that is longer than any terminus lives (protocol 7.10)."""
+        client, routers = link.client, self._judge.routers
         known = [(router, self._views_of(router)[client.name].epoch) for router in self.around(link.router)]
-        routers = self._judge.routers
         unseen = [self._unseen(router, client, routers[epoch.router]) for router, epoch in known if epoch is not None]
-        return max(unseen, default=0.0)
+        nowhere = min(self._unseen(link.router, client, there) for there in routers.values())
+        outlived = nowhere if nowhere >= link.router.topic.settings.terminus else 0.0
+        return 0.0 if client.plain else max(unseen, default=outlived)
 
     def may_give_up(self, router: "Router", message: Message) -> bool:
         """Whether the router may settle what is left of a publisher that it does not know: for as long as any terminus
@@ -165,11 +165,11 @@ class Termini:
 
     def is_forgotten(self, link: "PublisherLink", generation: bytes) -> bool:
         """Whether the life had expired so long before the attach that no router remembers that, or all that knew have
-        died, and it was not durable; unless the home of its last attach was around, which needs no memory to know
+        died, be it before they saw that; unless the home of its last attach was around, which needs no memory to know
         (protocol 7.10)."""
         over = self._lives_over.get(generation)
         if over is None or link.home_was_around:
-            return False
+            return over is None and link.was_outlived and not link.home_was_around
         running = {(router.name, router.incarnation) for router in self._judge.routers.values() if router.alive}
         volatile = not link.client.durable and running.isdisjoint(self._knowing[generation])
         return volatile or link.attached_at > over + link.router.topic.settings.terminus

@@ -37,7 +37,7 @@ def said(bench: Bench, there: str) -> list[Segment]:
 
 def held(bench: Bench, router: str) -> int:
     """Messages of which something has come, and which were not forwarded."""
-    return sum(map(len, bench.cores[router].peers.bodies.come.values()))
+    return len(bench.cores[router].peers.bodies.come)
 
 
 def test_a_large_message_goes_ahead_in_pieces() -> None:
@@ -134,4 +134,19 @@ def test_pieces_that_do_not_fit_break_the_protocol(pieces: list[tuple[bytes, int
         for key, at, piece in pieces:
             bodies.add("a", b"p", key, at, piece)
         if taken is not None:
-            bodies.take("a", b"p", taken)
+            bodies.take(b"p", taken)
+
+
+def test_what_comes_of_a_publisher_that_has_moved_is_harmless() -> None:
+    """Its former home has not heard of that."""
+    bench = Bench("a", "b", "c", settings=IN_PIECES)
+    reader, pen = bench.subscriber("b"), pen_at(bench, "a")
+    begin(bench, pen)
+    bench.hold("c", "a")
+    bench.hold("b", "a")
+    moved = pen_at(bench, "c", pen, unsettled={LARGE: 0})
+    go_on(bench)
+    assert held(bench, "b") == 0 and reader.delivered == []
+    bench.let_go()
+    moved.send(LARGE)
+    assert reader.delivered == [LARGE]

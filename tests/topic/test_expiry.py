@@ -7,6 +7,7 @@ from tests.topic.clients import Pen, key_of
 from topic.actions import EXPIRED, Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Lifetime, Role, Status
+from topic.identity import NOWHERE
 
 
 def status(bench: Bench, router: str, name: bytes) -> Status | None:
@@ -257,6 +258,33 @@ def test_a_life_whose_home_has_died_since_may_be_resumed_after_it_was_forgotten(
     again = bench.publisher(
         "b", lifetime=LASTING, generation=pen.stream.generation, seen=pen.stream.epoch, unsettled={}
     )
+    assert again.stream.generation == pen.stream.generation
+
+
+def test_who_comes_when_all_that_knew_it_have_died_is_too_late_once_no_terminus_lives_that_long() -> None:
+    for seconds, goes_on in ((SETTINGS.terminus - 10, True), (SETTINGS.terminus + 2, False)):
+        bench = Bench("a", "b")
+        pen = pen_at(bench, "a")
+        for name in ("a", "b"):
+            bench.kill(name)
+            bench.boot(name, incarnation=2)
+        bench.meet("a", "b")
+        bench.flow()
+        bench.wait(int(seconds))
+        again = pen_at(bench, "b", pen, seen=pen.stream.epoch, unsettled={b"1": 0})
+        assert (again.stream.generation == pen.stream.generation) is goes_on
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_who_comes_late_is_not_too_late_if_its_home_may_live_and_have_told_nothing(tells: bool) -> None:
+    bench = Bench("a", "b", "c")
+    bench.wait(int(SETTINGS.terminus) + 2)
+    bench.lose("c", "a")  # which a has not noticed
+    pen = pen_at(bench, "c")
+    again = pen_at(bench, "a", pen, seen=pen.stream.epoch if tells else NOWHERE, unsettled={b"1": 0})
+    bench.part("a", "c")
+    bench.meet("a", "c")
+    bench.flow()
     assert again.stream.generation == pen.stream.generation
 
 

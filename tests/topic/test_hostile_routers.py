@@ -187,3 +187,28 @@ def test_a_large_batch_is_read_as_a_small_one(segments: list[list[Any]]) -> None
     payload = msgpack.packb(segments)
     assert len(payload) > MIB
     assert decode(payload) == msgpack.unpackb(payload, strict_map_key=False)
+
+
+def test_of_a_publisher_that_is_not_there_nothing_goes_ahead() -> None:
+    bench = Bench("a", "b", "c")
+    pen, elsewhere = bench.publisher("b"), bench.publisher("c", "elsewhere")
+    for name in (NAME, elsewhere.stream.publisher):
+        for at in (0, 4):
+            say(bench, [Segment.BODY, name, name + b"k" * 20, at, b"1234"])
+    come = bench.cores["a"].peers.bodies.come
+    assert not come
+    say(bench, [Segment.BODY, pen.stream.publisher, key_of(pen, 1), 0, b"1234"])
+    assert list(come) == [pen.stream.publisher]
+    pen.close()
+    assert not come
+
+
+def test_only_where_a_publisher_is_attached_it_has_its_home() -> None:
+    bench = Bench("a", "b", "c")
+    reader, pen = bench.subscriber("a"), bench.publisher("c")
+    name, epoch, key = pen.stream.publisher, pen.stream.epoch, key_of(pen, 1)
+    for segment in (forward(pen, 0, key), [Segment.SETTLE, name, epoch, [0, 0]], [Segment.RESOLVED, name, epoch, key]):
+        with pytest.raises(BreachError, match="attached at router c"):
+            say(bench, segment)
+    pen.send(b"1")
+    assert reader.delivered == [b"1"]

@@ -244,7 +244,7 @@ def test_outcomes_of_what_home_never_sent_are_harmless() -> None:
     bench = Bench("a", "b")
     pen = bench.publisher("a")
     ranges = [0, 1 << 62, 5, 2, 0, 0]
-    for kind in (Segment.OUTCOME, Segment.SETTLED, Segment.SETTLE):
+    for kind in (Segment.OUTCOME, Segment.SETTLED):
         say(bench, kind, pen, ranges)
     say(bench, Segment.OUTCOME_IN_FULL, pen, 7, None, [])
     assert bench.records() == {}
@@ -330,8 +330,8 @@ def test_what_comes_from_a_publisher_that_has_gone_or_never_was_is_fenced(is_kno
     bench.kill("c")  # who has closed is remembered
     pen = bench.publisher("b")
     pen.close()
-    stream = pen.stream if is_known else STREAM
-    forward = [Segment.FORWARD, stream.publisher, stream.epoch, {"a": 0}, 0, False, b"k" * 32, [b"m"], None]
+    name, epoch = (pen.stream.publisher, pen.stream.epoch) if is_known else (NAME, Epoch(1, "b", 1))
+    forward = [Segment.FORWARD, name, epoch, {"a": 0}, 0, False, b"k" * 32, [b"m"], None]
     bench.cores["a"].receive("b", msgpack.packb([forward]))
     bench.collect("a")
     assert bench.said[-1] == ("a", "b", Segment.FENCED) and bench.records() == {}

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from topic.errors import BreachError
 from topic.identity import Epoch, LinkIdentity, link_name
 
 
@@ -129,6 +130,20 @@ def unpack_entry(fields: list[Any]) -> LinkEntry:
     identity = LinkIdentity(*names)
     epoch, status, lifetime = Epoch(*epoch), Status(status), Lifetime(timeout, policy, durable)
     return LinkEntry(Role(role), link_name(identity), identity, epoch, generation, status, lifetime, *subscription)
+
+
+def unpack_entries(packed: list[Any]) -> list[LinkEntry]:
+    """What is told at once. Raises BreachError."""
+    entries = [unpack_entry(fields) for fields in packed]
+    check_once(entries)
+    return entries
+
+
+def check_once(entries: list[LinkEntry]) -> None:
+    """A list has a link once, as it is now: what follows from a change finds the directory as that has left it. Raises
+    BreachError."""
+    if len({entry.index for entry in entries}) < len(entries):
+        raise BreachError("a link is told of twice at once")
 
 
 def overtakes(seen: Epoch, known: LinkEntry | None) -> bool:

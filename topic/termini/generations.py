@@ -17,10 +17,11 @@ from topic.delivery.outcomes import TERMINAL
 from topic.delivery.record import Stream
 from topic.directory.addresses import is_pattern
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status
+from topic.edge.bodies import Bodies
 from topic.edge.subscriber import LocalSubscriber
 from topic.edge.unconfirmed import UNKNOWN, nowhere
 from topic.home.home import Home
-from topic.identity import KEY_LENGTH, NAME_LENGTH, Epoch, new_generation
+from topic.identity import KEY_LENGTH, NAME_LENGTH, NOWHERE, Epoch, new_generation
 from topic.journal import Event
 from topic.settings import Settings
 from topic.termini.attaches import Attaches
@@ -71,14 +72,17 @@ class Generations:
         self._edge = home.edge
         self._attaches = attaches
         self._settings = settings
+        self.bodies = Bodies(settings.largest)
         self._nowhere: dict[bytes, dict[str, _Nowhere]] = {}
         """Publishers that only placeholders name, by name and the address of the subscriber: that may be wrong."""
 
-    def attach(self, stream: Stream, claim: Claim, now: float) -> None:
-        """A publisher attaches here, and begins at once, or when somebody in contact knows it (7.6, 7.9)."""
-        begin = partial(self._begin, stream, claim, now)
+    def attach(self, stream: Stream, claim: Claim, now: float, all_since: float) -> None:
+        """A publisher attaches here, and begins at once, or when somebody in contact knows it (7.6, 7.9). `all_since`:
+        since when all routers are in contact, in seconds."""
+        is_late = now >= all_since + self._settings.terminus
+        begin = partial(self._begin, stream, claim, now, is_late=is_late)
         known, seen = self.directory.publisher(stream.publisher), claim.seen
-        knows_all = self._attaches.knows_all(seen) or self._is_over(stream, known, seen)
+        knows_all = self._attaches.knows_all(seen) or self._is_over(stream, known, seen, is_late=is_late)
         if claim.unsettled is None or knows_all:
             begin()
         elif claim.generation is None and (known is None or not known.live):
@@ -89,7 +93,7 @@ class Generations:
         else:
             begin()
 
-    def _begin(self, stream: Stream, claim: Claim, now: float) -> None:
+    def _begin(self, stream: Stream, claim: Claim, now: float, *, is_late: bool) -> None:
         """A publisher attaches here (7.1). With an unsettled map and a generation, its own or a known one, it
         resumes."""
         assert not stream.here and not stream.records
@@ -99,7 +103,7 @@ class Generations:
             self._end_link(stream, known.router)
             return
         client_map, seen = claim.unsettled, claim.seen
-        begins = client_map is None or self._is_over(stream, known, seen)
+        begins = client_map is None or self._is_over(stream, known, seen, is_late=is_late)
         life = None if begins else self._life_of(known, claim.generation, seen.hlc)
         if life is not None and client_map and known is None:
             self.outlet.actions.append(Note(f"publisher {stream.identity} resumes, but {FORGOTTEN}"))
@@ -124,11 +128,15 @@ class Generations:
             self._home.resume(stream, client_map, complete=claim.complete)
         self._attaches.publisher(stream, now)
 
-    def _is_over(self, stream: Stream, known: LinkEntry | None, seen: Epoch) -> bool:
+    def _is_over(self, stream: Stream, known: LinkEntry | None, seen: Epoch, *, is_late: bool) -> bool:
         """Whether nobody here knows the publisher, though the home of its last attach has told us of that, or is this
         router: it forgets a life that outlives its connection only after its end. What it has told before counts for
-        nothing, as the contact may be one that only we still have."""
-        return known is None and self.directory.members.has_told(seen) and stream.lifetime.timeout > 0
+        nothing, as the contact may be one that only we still have. Or that home has died, and the attach `is_late`: all
+        have been in contact for longer than any terminus lives (7.10)."""
+        if known is not None or not stream.lifetime.timeout:
+            return False
+        outlived = is_late and seen != NOWHERE and self._attaches.knows_all(seen)
+        return outlived or self.directory.members.has_told(seen)
 
     def knows(self, publisher: bytes, generation: bytes | None) -> bool:
         """Whether an attach with a map goes on with a life that is known here; whichever, if it names none."""
@@ -172,6 +180,7 @@ class Generations:
     def _retire(self, name: bytes, address: str, new: Stream | None) -> None:
         """End the publisher's earlier attaches. What they have in doubt is resumed under the `new` one if that is of
         the same life (7.4), and abandoned otherwise (7.5)."""
+        self.bodies.drop(name)
         mine, other = self._home.streams.get(name), self._edge.streams.get(name)
         if other is not None:
             self._edge.streams.discard(other)
