@@ -1,5 +1,10 @@
 """`python -m router NAME TOPOLOGY ...`: one router process, as the launcher starts it."""
 
+# ruff: noqa: E402
+from router.mesh.stopping import put_off
+
+put_off()
+
 import sys
 
 from router.cli.base import Commands

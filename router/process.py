@@ -38,6 +38,7 @@ from router.mesh.listeners import Listeners
 from router.mesh.planned import planned
 from router.mesh.quantities import Address, format_duration
 from router.mesh.rundir import RunError
+from router.mesh.signals import taken
 from router.mesh.stopping import APPLY
 from router.neighbours import Neighbours, keep_dialling
 from router.plan.alternates import Alternates
@@ -320,7 +321,7 @@ class Process:
         await keep_dialling(neighbour, address, self.topology.timing.neighbour_idle, self._visit_neighbour)
 
     async def _apply_when_told(self) -> None:
-        with trio.open_signal_receiver(APPLY) as signals:
+        with taken(APPLY) as signals:
             async for _ in signals:
                 apply(self.node, self._mesh, self._run_dir)
 

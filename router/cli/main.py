@@ -2,6 +2,12 @@
 
 # ruff: noqa: E402
 import signal
+import sys
+
+if sys.argv[1:2] == ["router"]:
+    from router.mesh.stopping import put_off
+
+    put_off()
 
 # Ctrl-C while the rest is loaded has nothing to undo yet: it ends the command without a traceback.
 _interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -1,5 +1,8 @@
 """How a router process is told to end: at once, or when its clients have moved to other routers. For who asks and who
 obeys.
+
+A signal may come before the router can take it, and when it takes none any more: the kernel's answer is to end the
+process, in the midst of what it does. So it waits instead. Loads nothing: this comes first.
 """
 
 import signal
@@ -14,3 +17,12 @@ STOP_S: Final = 5.0
 """For which whoever asked a router to stop waits for its end."""
 DRAIN_S: Final = 10.0
 """For which a draining router waits for its clients to be attached elsewhere."""
+
+early: Final[set[int]] = set()
+"""Signals that have come and were not taken."""
+
+
+def put_off() -> None:
+    """At the very beginning of a router's process: its children, if it has any, have no part in this."""
+    for number in (STOP, DRAIN, APPLY, signal.SIGHUP):
+        signal.signal(number, lambda number, _: early.add(number))

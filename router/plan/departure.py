@@ -2,7 +2,7 @@
 
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -11,6 +11,7 @@ from linkstate.mesh import Mesh
 from linkstate.plan.plan import Standing
 from router.events.kind import EventKind, event
 from router.mesh.quantities import format_duration
+from router.mesh.signals import taken
 from router.mesh.stopping import DRAIN, DRAIN_S, STOP
 from router.plan.request import leave
 from topic.node import Node
@@ -52,8 +53,7 @@ class Departure:
 
     async def _until_signal(self) -> None:
         """To stop at once, or to drain and all clients have moved away."""
-        with trio.open_signal_receiver(STOP, signal.SIGINT, DRAIN) as signals:
-            received: AsyncIterator[int] = signals
+        with taken(STOP, signal.SIGINT, DRAIN) as received:
             if await anext(received) == DRAIN:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._drain, nursery.cancel_scope)

@@ -31,6 +31,7 @@ from router.amqp.tls import LeftError, TlsError, TlsStream
 from router.events.kind import EventKind, event
 from router.mesh.config import AMQP, IN_CLEAR, Topology
 from router.mesh.reading import FileError
+from router.mesh.signals import taken
 from router.security.attempts import Attempts, Guesses
 from router.security.files import Files
 from router.security.operator import OPERATOR
@@ -104,7 +105,7 @@ class Doors:
 
     async def reload_on_hangup(self) -> None:
         """Certificates run out and secrets get known: new ones come while the router runs."""
-        with trio.open_signal_receiver(signal.SIGHUP) as signals:
+        with taken(signal.SIGHUP) as signals:
             async for _ in signals:
                 try:
                     self._load()

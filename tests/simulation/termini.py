@@ -133,14 +133,14 @@ class Termini:
         return away or client.name in self._over
 
     def away(self, link: "Link") -> float:
-        """For how long the client has not been seen, by who has seen it least. If nobody knows it: for how long it has
-        been nowhere, if that is longer than any terminus lives (protocol 7.10)."""
+        """For how long the client has not been seen, by who has seen it least; by none, if for a terminus."""
         client, routers = link.client, self._judge.routers
+        if client.plain:
+            return 0.0
         known = [(router, self._views_of(router)[client.name].epoch) for router in self.around(link.router)]
         unseen = [self._unseen(router, client, routers[epoch.router]) for router, epoch in known if epoch is not None]
         nowhere = min(self._unseen(link.router, client, there) for there in routers.values())
-        outlived = nowhere if nowhere >= link.router.topic.settings.terminus else 0.0
-        return 0.0 if client.plain else max(unseen, default=outlived)
+        return max(unseen, default=nowhere if nowhere >= link.router.topic.settings.terminus else 0.0)
 
     def may_give_up(self, router: "Router", message: Message) -> bool:
         """Whether the router may settle what is left of a publisher that it does not know: for as long as any terminus

@@ -32,9 +32,8 @@ def _is_wildcard(words: Sequence[str], at: int) -> bool:
 
 
 def is_pattern(address: str) -> bool:
-    if WORD not in address and LEVEL not in address and REST not in address:  # most are none, and more than are remembered
-        return False
-    return bool(_read(address)[1])
+    """Few are: the rest is not read, as no more than some of that are remembered."""
+    return (WORD in address or LEVEL in address or REST in address) and bool(_read(address)[1])
 
 
 def is_misplaced(address: str) -> bool:
