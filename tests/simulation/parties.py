@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.directory.entry import LinkEntry
 from topic.identity import Epoch
 
 if TYPE_CHECKING:
@@ -138,11 +139,18 @@ class View:
     epoch: Epoch | None = None
     """None if it knows nothing, or that the terminus is over."""
     generation: bytes = b""
-    entry: object = ...
-    """As of the last look; nothing compares with it before that."""
+    entry: LinkEntry | None = None
+    """As of the last look."""
+    is_new: bool = True
+    """Nobody has looked yet."""
     latest: int = 0
     """Clock of the latest attach that it knew before."""
     untold: bool = False
     """It has learned of the client, and not yet sent what follows from that."""
     told: dict[str, tuple[int, int]] = attrs.Factory(dict)
     """When that was sent, by router: the contact, and how many frames had been sent in it."""
+
+    def look(self, entry: LinkEntry | None) -> LinkEntry | None:
+        """Returns what it was when somebody last looked."""
+        former, self.entry, self.is_new = self.entry, entry, False
+        return former

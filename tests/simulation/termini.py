@@ -183,16 +183,16 @@ class Termini:
         for client, name, publisher in self._clients:
             entry = directory.publisher(name) if publisher else directory.subscriber(name)
             view = views[client.name]
-            if entry is view.entry and not view.untold and name not in directory.lapsed:
+            if entry is view.entry and not (view.is_new or view.untold or name in directory.lapsed):
                 continue
-            view.entry = entry
+            former = view.look(entry)
             self._watch_consent(router, client, entry)
             self._watch_lapse(router, client, entry)
             if entry is not None and entry.live:
                 if view.epoch is None:
                     view.untold = True
                 if view.epoch != entry.epoch:
-                    view.latest = 0 if view.epoch is None else view.epoch.hlc
+                    view.latest = 0 if former is None else former.epoch.hlc
                     if publisher:
                         self._judge.lives.begins(router, client, entry, self._known_around(router, client, entry.epoch))
                     self._judge.memory.epoch_seen(router, entry.epoch)
@@ -206,11 +206,11 @@ class Termini:
                 view.epoch = None
 
     def _known_around(self, router: "Router", client: "Client", but_for: Epoch) -> int:
-        """Clock of the latest attach of the client that the router knows, or any that it has heard in this event, in
-        whatever incarnation."""
+        """Clock of the latest attach of the client, over or not, that the router knows, or any that it heard in this
+        event, in whatever incarnation."""
         names = router.name, *router.had_contact
         views = [views[client.name] for (name, _), views in self._views.items() if name in names]
-        return max(view.latest if view.epoch in (None, but_for) else view.epoch.hlc for view in views)
+        return max(v.latest if v.entry is None or v.entry.epoch == but_for else v.entry.epoch.hlc for v in views)
 
     def _watch_consent(self, router: "Router", client: "Client", entry: LinkEntry | None) -> None:
         key = router.name, client.name
