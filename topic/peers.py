@@ -250,9 +250,10 @@ class Peers:
                 self.edge.backlog(stream, n, seen.get(self.outlet.router, 0), record, name, Epoch(*attach))
 
     def _on_body(self, router: str, publisher: bytes, key: bytes, at: int, piece: bytes) -> None:
-        """What comes from anywhere but the publisher's home is dropped: that may not have heard yet where it is now."""
+        """What comes from anywhere but the publisher's home is dropped: that may not have heard yet where it is now. So
+        is what comes before home has told of the attach that others announce: it is of an earlier one."""
         entry = self.directory.publisher(publisher)
-        if entry is not None and entry.live and entry.router == router:
+        if entry is not None and entry.live and entry.router == router and self.directory.in_contact(entry):
             self.bodies.add(router, publisher, key, at, piece)
 
     def _on_resolve(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:

@@ -150,3 +150,22 @@ def test_what_comes_of_a_publisher_that_has_moved_is_harmless() -> None:
     bench.let_go()
     moved.send(LARGE)
     assert reader.delivered == [LARGE]
+
+
+def test_what_is_still_to_come_of_a_former_attach_is_harmless_when_others_announce_the_next_one_there() -> None:
+    """Its home is far, and the publisher has been elsewhere for a moment: that router's word comes first."""
+    bench = Bench("a", "b", "c", settings=IN_PIECES)
+    reader, pen = bench.subscriber("b"), pen_at(bench, "a")
+    bench.hold("a", "b")
+    begin(bench, pen)
+    go_on(bench)
+    there = pen_at(bench, "c", pen, unsettled={LARGE: 0})
+    bench.step("a", "b")
+    again = pen_at(bench, "a", there, unsettled={LARGE: 0})
+    entry = bench.cores["b"].directory.publisher(pen.stream.publisher)
+    assert entry is not None and entry.epoch == again.stream.epoch
+    bench.step("a", "b")
+    assert held(bench, "b") == 0
+    bench.let_go()
+    again.send(LARGE)
+    assert reader.delivered == [LARGE]

@@ -288,6 +288,44 @@ def test_who_comes_late_is_not_too_late_if_its_home_may_live_and_have_told_nothi
     assert again.stream.generation == pen.stream.generation
 
 
+def test_who_waits_is_not_too_late_because_its_home_dies_meanwhile() -> None:
+    """It was attached there a moment ago; all have been in contact for long, as it seemed when it came."""
+    bench = Bench("a", "b", "c")
+    reader = reader_at(bench, "b")
+    bench.wait(int(SETTINGS.terminus) + 2)
+    bench.lose("c", "a")  # which a has not noticed
+    pen = pen_at(bench, "c")
+    pen.send(b"1")
+    reader.accept(b"1")
+    again = pen_at(bench, "a", pen, seen=pen.stream.epoch, unsettled={b"1": 0})
+    assert bench.cores["a"].attaches.waiting
+    bench.kill("c")
+    bench.boot("c", incarnation=2)
+    bench.meet("a", "c")
+    bench.meet("b", "c")
+    bench.flow()
+    assert again.stream.generation == pen.stream.generation
+    again.send(b"1")
+    assert reader.delivered == [b"1"]
+
+
+def test_who_comes_from_a_router_that_was_removed_out_of_reach_is_not_too_late() -> None:
+    """It goes on there (11.8)."""
+    bench = Bench("a", "b", "c")
+    bench.part("a", "c")
+    bench.part("b", "c")
+    reader, pen = reader_at(bench, "c"), pen_at(bench, "c")
+    pen.send(b"1")
+    reader.accept(b"1")
+    bench.replan("ab")
+    bench.wait(int(SETTINGS.terminus) + 2)
+    moved = reader_at(bench, "b", unsettled={key_of(pen, b"1"): int(DeliveryOutcome.ACCEPTED)})
+    again = pen_at(bench, "a", pen, seen=pen.stream.epoch, unsettled={b"1": 0})
+    assert again.stream.generation == pen.stream.generation
+    again.send(b"1")
+    assert moved.delivered == []
+
+
 def _forgotten(bench: Bench) -> Pen:
     """A publisher that was away for so long that no router knows that its life has expired."""
     pen = pen_at(bench, "a")

@@ -21,7 +21,7 @@ from topic.edge.bodies import Bodies
 from topic.edge.subscriber import LocalSubscriber
 from topic.edge.unconfirmed import UNKNOWN, nowhere
 from topic.home.home import Home
-from topic.identity import KEY_LENGTH, NAME_LENGTH, NOWHERE, Epoch, new_generation
+from topic.identity import KEY_LENGTH, NAME_LENGTH, Epoch, new_generation
 from topic.journal import Event
 from topic.settings import Settings
 from topic.termini.attaches import Attaches
@@ -80,22 +80,22 @@ class Generations:
         """A publisher attaches here, and begins at once, or when somebody in contact knows it (7.6, 7.9). `all_since`:
         since when all routers are in contact, in seconds."""
         is_late = now >= all_since + self._settings.terminus
-        begin = partial(self._begin, stream, claim, now, is_late=is_late)
+        begin = partial(self._begin, stream, claim, now)
         known, seen = self.directory.publisher(stream.publisher), claim.seen
         knows_all = self._attaches.knows_all(seen) or self._is_over(stream, known, seen, is_late=is_late)
         if claim.unsettled is None or knows_all:
-            begin()
+            begin(is_late=is_late)
         elif claim.generation is None and (known is None or not known.live):
             self._attaches.unknown(stream, seen, begin, now + self._settings.boot_wait)
         elif claim.is_in_doubt and seen.hlc > (0 if known is None else known.epoch.hlc):
             self.outlet.actions.append(Note(f"publisher {stream.identity} waits: {UNHEARD_OF}"))
             self._attaches.unknown(stream, seen, begin, now + self._settings.terminus)
         else:
-            begin()
+            begin(is_late=is_late)
 
-    def _begin(self, stream: Stream, claim: Claim, now: float, *, is_late: bool) -> None:
+    def _begin(self, stream: Stream, claim: Claim, now: float, *, is_late: bool = False) -> None:
         """A publisher attaches here (7.1). With an unsettled map and a generation, its own or a known one, it
-        resumes."""
+        resumes. One that has waited is not late: contacts were lost and made since it came."""
         assert not stream.here and not stream.records
         name, epoch = stream.publisher, stream.epoch
         known = self.directory.publisher(name)
@@ -135,8 +135,14 @@ class Generations:
         have been in contact for longer than any terminus lives (7.10)."""
         if known is not None or not stream.lifetime.timeout:
             return False
-        outlived = is_late and seen != NOWHERE and self._attaches.knows_all(seen)
+        outlived = is_late and self.directory.complete and self._has_died(seen)
         return outlived or self.directory.members.has_told(seen)
+
+    def _has_died(self, home: Epoch) -> bool:
+        """Whether a later incarnation is there. A router that was removed may go on, out of reach (11.8)."""
+        directory = self.directory
+        present = {directory.router: directory.incarnation, **directory.contacts}
+        return home.incarnation < present.get(home.router, 0)
 
     def knows(self, publisher: bytes, generation: bytes | None) -> bool:
         """Whether an attach with a map goes on with a life that is known here; whichever, if it names none."""
