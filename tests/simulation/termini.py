@@ -133,14 +133,15 @@ class Termini:
         return away or client.name in self._over
 
     def away(self, link: "Link") -> float:
-        """For how long the client has not been seen, by who has seen it least; by none, if for a terminus."""
+        """For how long the client has not been seen, by who has seen it least; if nobody around knows it, by itself, if
+        for a terminus."""
         client, routers = link.client, self._judge.routers
         if client.plain:
             return 0.0
         known = [(router, self._views_of(router)[client.name].epoch) for router in self.around(link.router)]
         unseen = [self._unseen(router, client, routers[epoch.router]) for router, epoch in known if epoch is not None]
-        nowhere = min(self._unseen(link.router, client, there) for there in routers.values())
-        return max(unseen, default=nowhere if nowhere >= link.router.topic.settings.terminus else 0.0)
+        itself = client.away if client.away >= link.router.topic.settings.terminus else 0.0
+        return max(unseen, default=itself)
 
     def may_give_up(self, router: "Router", message: Message) -> bool:
         """Whether the router may settle what is left of a publisher that it does not know: for as long as any terminus
