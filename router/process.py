@@ -106,8 +106,7 @@ class Process:
         connections, exceeded = self.clients.connections, self._guard.exceeded
         reporter = Reporter(self.node, mesh, topology.mesh, connections, self._journal, exceeded)
         self._status = StatusNode(reporter, self._guard.view)
-        closed = topology.security.closes_mesh
-        self.neighbours = shell.neighbours = Neighbours(self.node, mesh, topology.mesh, closed=closed)
+        self.neighbours = Neighbours(self.node, mesh, topology.mesh, closed=topology.security.closes_mesh)
         for_neighbours, for_clients = descriptors(len(mesh.neighbours))
         self._from_neighbours = Admission(for_neighbours, timing.neighbour_idle)
         self._turns = ClientTurns()
@@ -125,7 +124,7 @@ class Process:
         self._admission = trio.CancelScope()
         self._departure = Departure(self.node, mesh, self._send_clients_away)
         self.neighbours.removed = self._departure.removed
-        shell.planned = self._follow_plan
+        shell.neighbours, shell.planned = self.neighbours, self._follow_plan
 
     async def run(self, listeners: Listeners) -> None:
         """Serve until told to stop."""
@@ -150,17 +149,21 @@ class Process:
             if self._starts is Start.MESH:
                 apply(self.node, self._mesh, self._run_dir, afresh=True)
             self._follow_plan()
-            told, at = event(EventKind.BOOT, incarnation=self.node.incarnation), Address(*amqp.getsockname()[:2])
-            log.info("router %s of mesh %s serves %s", self.name, self.topology.mesh, at, extra=told)
-            if awaited := self.node.topic.boot.waiting_for:
-                longest = format_duration(self.topology.timing.boot_wait)
-                log.info("it waits for %s before it answers publishers, for %s at most", " and ".join(awaited), longest)
-            await self._departure.until_told()
+            with self._departure.asked() as signals:
+                self._log_boot(Address(*amqp.getsockname()[:2]))
+                await self._departure.until_told(signals)
             await self._goodbye()
             nursery.cancel_scope.cancel()
         self.node.now()
         self.node.topic.stop()
         self._journal.close()
+
+    def _log_boot(self, at: Address) -> None:
+        told = event(EventKind.BOOT, incarnation=self.node.incarnation)
+        log.info("router %s of mesh %s serves %s", self.name, self.topology.mesh, at, extra=told)
+        if awaited := self.node.topic.boot.waiting_for:
+            longest = format_duration(self.topology.timing.boot_wait)
+            log.info("it waits for %s before it answers publishers, for %s at most", " and ".join(awaited), longest)
 
     async def _show(self, http: socket.socket) -> None:
         """What that takes is loaded only where there is such a listener."""

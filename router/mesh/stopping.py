@@ -2,7 +2,7 @@
 obeys.
 
 A signal may come before the router can take it, and when it takes none any more: the kernel's answer is to end the
-process, in the midst of what it does. So it waits instead. Loads nothing: this comes first.
+process. What does not ask for that at once waits instead. Loads nothing: this comes first.
 """
 
 import signal
@@ -24,5 +24,5 @@ early: Final[set[int]] = set()
 
 def put_off() -> None:
     """At the very beginning of a router's process: its children, if it has any, have no part in this."""
-    for number in (STOP, DRAIN, APPLY, signal.SIGHUP):
+    for number in (DRAIN, APPLY, signal.SIGHUP):
         signal.signal(number, lambda number, _: early.add(number))

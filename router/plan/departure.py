@@ -2,7 +2,8 @@
 
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
 import trio
@@ -45,21 +46,19 @@ class Departure:
     def _is_out(self) -> bool:
         return self._was_removed or self._mesh.plan.is_out(self._node.name, self._node.incarnation)
 
-    async def until_told(self) -> None:
+    def asked(self) -> AbstractContextManager[AsyncIterator[int]]:
+        """By signals, to be given to `until_told`."""
+        return taken(STOP, signal.SIGINT, DRAIN)
+
+    async def until_told(self, signals: AsyncIterator[int]) -> None:
+        """By a signal to stop at once, or to drain, and all clients have moved away; or by the mesh."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._until_removed, nursery.cancel_scope)
-            await self._until_signal()
+            if await anext(signals) == DRAIN:
+                nursery.start_soon(self._drain, nursery.cancel_scope)
+                while await anext(signals) == DRAIN:
+                    log.info("draining already")
             nursery.cancel_scope.cancel()
-
-    async def _until_signal(self) -> None:
-        """To stop at once, or to drain and all clients have moved away."""
-        with taken(STOP, signal.SIGINT, DRAIN) as received:
-            if await anext(received) == DRAIN:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._drain, nursery.cancel_scope)
-                    while await anext(received) == DRAIN:
-                        log.info("draining already")
-                    nursery.cancel_scope.cancel()
 
     async def _until_removed(self, removed: trio.CancelScope) -> None:
         """Until the mesh has taken this router out, or it has left, as it was to."""

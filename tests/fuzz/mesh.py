@@ -107,7 +107,8 @@ class FuzzRouter:
         self.guests: list[Guest] = []
         self.contacts = Contacts(partial(mesh.carry, name))
         self.journal = Block(name, "router", 1)
-        topic = Topic(name, 1, mesh.names, HybridClock(0), self.journal, SETTINGS, 0.0)
+        self.clock = HybridClock(0)
+        topic = Topic(name, 1, mesh.names, self.clock, self.journal, SETTINGS, 0.0)
         self.node = Node(self.contacts, topic, MemoryStore(), self)
         guard = Guard(lambda user: EVERYTHING, Limits())
         topics = Topics(self.node, (AddressRule("topic/"),), MAX_MESSAGE, LONGEST_S, guard)
@@ -252,7 +253,9 @@ class FuzzMesh:
             for (here, there), wire in self._wires.items():
                 moves = moves or bool(wire)
                 while wire:
-                    self.routers[there].contacts.received(here, wire.popleft())
+                    target = self.routers[there]
+                    target.clock.merge(self.routers[here].clock.read())
+                    target.contacts.received(here, wire.popleft())
 
     def time(self, seconds: float) -> None:
         self.now += seconds

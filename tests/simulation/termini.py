@@ -133,8 +133,7 @@ class Termini:
         return away or client.name in self._over
 
     def away(self, link: "Link") -> float:
-        """For how long the client has not been seen, by who has seen it least; if nobody around knows it, by itself, if
-        for a terminus."""
+        """For how long the client has not been seen, by who has seen it least; if by none, in truth, for a terminus."""
         client, routers = link.client, self._judge.routers
         if client.plain:
             return 0.0

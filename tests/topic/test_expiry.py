@@ -262,7 +262,8 @@ def test_a_life_whose_home_has_died_since_may_be_resumed_after_it_was_forgotten(
 
 
 def test_who_comes_when_all_that_knew_it_have_died_is_too_late_once_no_terminus_lives_that_long() -> None:
-    for seconds, goes_on in ((SETTINGS.terminus - 10, True), (SETTINGS.terminus + 2, False)):
+    longest = SETTINGS.terminus + SETTINGS.boot_wait
+    for seconds, goes_on in ((longest - 2, True), (longest + 2, False)):
         bench = Bench("a", "b")
         pen = pen_at(bench, "a")
         for name in ("a", "b"):
@@ -278,7 +279,7 @@ def test_who_comes_when_all_that_knew_it_have_died_is_too_late_once_no_terminus_
 @pytest.mark.parametrize("tells", [True, False])
 def test_who_comes_late_is_not_too_late_if_its_home_may_live_and_have_told_nothing(tells: bool) -> None:
     bench = Bench("a", "b", "c")
-    bench.wait(int(SETTINGS.terminus) + 2)
+    bench.wait(int(SETTINGS.terminus + SETTINGS.boot_wait) + 2)
     bench.lose("c", "a")  # which a has not noticed
     pen = pen_at(bench, "c")
     again = pen_at(bench, "a", pen, seen=pen.stream.epoch if tells else NOWHERE, unsettled={b"1": 0})
@@ -292,7 +293,7 @@ def test_who_waits_is_not_too_late_because_its_home_dies_meanwhile() -> None:
     """It was attached there a moment ago; all have been in contact for long, as it seemed when it came."""
     bench = Bench("a", "b", "c")
     reader = reader_at(bench, "b")
-    bench.wait(int(SETTINGS.terminus) + 2)
+    bench.wait(int(SETTINGS.terminus + SETTINGS.boot_wait) + 2)
     bench.lose("c", "a")  # which a has not noticed
     pen = pen_at(bench, "c")
     pen.send(b"1")
@@ -318,7 +319,7 @@ def test_who_comes_from_a_router_that_was_removed_out_of_reach_is_not_too_late()
     pen.send(b"1")
     reader.accept(b"1")
     bench.replan("ab")
-    bench.wait(int(SETTINGS.terminus) + 2)
+    bench.wait(int(SETTINGS.terminus + SETTINGS.boot_wait) + 2)
     moved = reader_at(bench, "b", unsettled={key_of(pen, b"1"): int(DeliveryOutcome.ACCEPTED)})
     again = pen_at(bench, "a", pen, seen=pen.stream.epoch, unsettled={b"1": 0})
     assert again.stream.generation == pen.stream.generation

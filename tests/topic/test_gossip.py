@@ -5,6 +5,7 @@ import pytest
 
 from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
 from topic.actions import Detach
+from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.directory.gossip import FEW, Gossip
@@ -137,3 +138,15 @@ def test_who_takes_over_a_publisher_is_told_whom_its_former_home_knows() -> None
     again = pen_at(bench, "c", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
     again.send(b"1")
     assert not again.outcomes and reader.delivered == []
+
+
+def test_nothing_is_a_rumour_that_its_owner_has_spoken_of_before() -> None:
+    """It is over, and nobody remembers it."""
+    bench = Bench("a", "b", "c")
+    bench.hold("c", "b")
+    reader_at(bench, "a", unsettled={}).close()
+    pen = pen_at(bench, "b")
+    bench.let_go()
+    bench.part("a", "b")
+    pen.send(b"1")
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}

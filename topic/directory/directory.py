@@ -256,7 +256,8 @@ class Directory:
         others = [entry for entry in entries if not self.is_mine(entry)]
         told = [entry for entry in others if self.tells_itself(entry)]
         for entry in told:
-            self._rumours.hear(entry, self.entry(entry.index))
+            if not self.members.has_told(entry.epoch):  # else it has told what became of it, too
+                self._rumours.hear(entry, self.entry(entry.index))
         left = self.apply_departures(router, [e for e in told if e.live and e.role is Role.PUBLISHER])
         return left + self._merge([entry for entry in others if not entry.live or not self.tells_itself(entry)])
 

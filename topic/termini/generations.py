@@ -79,7 +79,7 @@ class Generations:
     def attach(self, stream: Stream, claim: Claim, now: float, all_since: float) -> None:
         """A publisher attaches here, and begins at once, or when somebody in contact knows it (7.6, 7.9). `all_since`:
         since when all routers are in contact, in seconds."""
-        is_late = now >= all_since + self._settings.terminus
+        is_late = now >= all_since + self._settings.terminus + self._settings.boot_wait
         begin = partial(self._begin, stream, claim, now)
         known, seen = self.directory.publisher(stream.publisher), claim.seen
         knows_all = self._attaches.knows_all(seen) or self._is_over(stream, known, seen, is_late=is_late)
