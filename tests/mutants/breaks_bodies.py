@@ -1,9 +1,14 @@
 """Breakages of large messages that go ahead of their Forwards (protocol 5, Large messages)."""
 
+from typing import Any
+
 from tests.mutants.mutant import MOVING, Method, mutant
+from tests.topic import test_hostile_routers
 from topic.delivery.record import Stream
 from topic.edge.bodies import Bodies
 from topic.home.publishing import Publishing
+from topic.peers import HANDLERS, Peers
+from topic.wire.segments import Segment
 
 IN_PIECES = MOVING | {"piece": 3, "message": 25, "budget": 10, "messages": 20}
 PARTED = IN_PIECES | {"faults": ("flap",) * 8, "restless": 0.0}
@@ -25,5 +30,18 @@ def kept_beyond_the_contact(_: Method) -> Method:
 
     def broken(bodies: Bodies, home: str) -> None:
         pass
+
+    return broken
+
+
+STRANGERS = test_hostile_routers.test_of_a_publisher_that_is_not_there_nothing_goes_ahead
+
+
+@mutant(HANDLERS, Segment.BODY, by="6", scenario=STRANGERS)
+def pieces_of_anybodys(_: Method) -> Method:
+    """5 Large messages: what goes ahead from anywhere but the publisher's home is dropped."""
+
+    def broken(peers: Peers, router: str, *piece: Any) -> None:
+        peers.bodies.add(router, *piece)
 
     return broken

@@ -16,6 +16,7 @@ from tests.topic import test_apart_plain, test_expiry, test_gossip, test_joining
 from topic.directory.directory import Directory
 from topic.directory.entry import Change, Decision, Index, LinkEntry
 from topic.directory.gossip import Gossip
+from topic.directory.members import Members
 from topic.identity import Epoch
 from topic.peers import Peers
 from topic.termini.attaches import Attaches
@@ -229,6 +230,16 @@ def rumours_forgotten(_: Method) -> Method:
 
     def broken(directory: Directory, router: str) -> list[Change]:
         return []
+
+    return broken
+
+
+@mutant(Members, "has_told", by="5", scenario=test_gossip.test_nothing_is_a_rumour_that_its_owner_has_spoken_of_before)
+def rumours_of_what_was_told(_: Method) -> Method:
+    """3.3: of a link that its owner has told of, be it that it is over, nothing is a rumour."""
+
+    def broken(members: Members, attach: Epoch) -> bool:
+        return False
 
     return broken
 
