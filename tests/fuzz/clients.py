@@ -122,10 +122,11 @@ class Talk:
         rng = self._rng
         taken = self._links.values() if rng.random() < 0.98 else ()
         free = [link for link in product(LINKS, (True, False)) if link not in taken]
-        if not free:
+        handles = [handle for handle in range(7) if handle not in self._links]
+        if not (free and handles):
             return self._detach()
         name, receives = rng.choice(free)
-        handle = rng.choice([handle for handle in range(7) if handle not in self._links])
+        handle = rng.choice(handles)
         self._links[handle] = name, receives
         credit = frame(FLOW, 0, 1000, 0, 1000, handle, 0, 10) if receives and rng.random() < 0.7 else b""
         modes = Raw(ubyte(rng.choice((0, 1, 2, 2)))), Raw(ubyte(rng.randrange(2)))
