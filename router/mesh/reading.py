@@ -17,6 +17,7 @@ import attrs
 from cattrs import BaseConverter, ClassValidationError, Converter, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
+from failover.printable import printable
 from router.mesh.marked import Malformed, MarkedList, MarkedMap, MarkedText, Value, read
 from router.mesh.quantities import format_size, parse_size
 
@@ -28,12 +29,12 @@ _MOST_BYTES = 1 << 20
 
 
 class FileError(Exception):
-    """What is wrong with a file, one line each."""
+    """What is wrong with a file, one line each; what it quotes may be anybody's."""
 
     def __init__(self, path: str | Path, messages: list[str]):
         assert messages
         lines = messages if len(messages) == 1 else [f"{len(messages)} problems in {path}:", *messages]
-        super().__init__("\n  ".join(lines))
+        super().__init__("\n  ".join(map(printable, lines)))
         self.messages = messages
 
 
