@@ -259,9 +259,11 @@ def a_contact_knows_all(_: Method) -> Method:
 def a_contact_knows_all_lives(is_over: Method) -> Method:
     """7.10: a home that forgets a publisher has told us of its last attach before."""
 
-    def broken(generations: Generations, stream: Stream, known: LinkEntry | None, seen: Epoch) -> bool:
+    def broken(
+        generations: Generations, stream: Stream, known: LinkEntry | None, seen: Epoch, *, is_late: bool
+    ) -> bool:
         is_around = generations.directory.tells(seen[1:])
-        return bool(is_over(generations, stream, known, seen)) or (known is None and is_around)
+        return bool(is_over(generations, stream, known, seen, is_late=is_late)) or (known is None and is_around)
 
     return broken
 
