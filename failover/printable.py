@@ -15,6 +15,12 @@ def printable(text: str) -> str:
     return _UNFIT.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def visible(text: str) -> str:
+    """`text` with whatever cannot be seen in it written out, also a space that is none: of a file, that may be what is
+    wrong with it."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def printable_json(value: object, indent: int | None = None) -> str:
     """`value` as JSON that a terminal does not obey either; for programs it says the same."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)

@@ -17,7 +17,7 @@ import attrs
 from cattrs import BaseConverter, ClassValidationError, Converter, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
-from failover.printable import printable
+from failover.printable import visible
 from router.mesh.marked import Malformed, MarkedList, MarkedMap, MarkedText, Value, read
 from router.mesh.quantities import format_size, parse_size
 
@@ -34,7 +34,7 @@ class FileError(Exception):
     def __init__(self, path: str | Path, messages: list[str]):
         assert messages
         lines = messages if len(messages) == 1 else [f"{len(messages)} problems in {path}:", *messages]
-        super().__init__("\n  ".join(map(printable, lines)))
+        super().__init__("\n  ".join(map(visible, lines)))
         self.messages = messages
 
 

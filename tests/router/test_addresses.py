@@ -62,8 +62,8 @@ def test_an_address_that_leads_nowhere_is_told(tmp_path: Path, text: str, compla
     assert [message.replace(f"{tmp_path}/", "") for message in caught.value.messages] == [complaint]
 
 
-def test_nothing_that_a_complaint_quotes_is_obeyed_by_a_terminal(tmp_path: Path) -> None:
+def test_what_a_complaint_quotes_can_be_seen_and_is_not_obeyed_by_a_terminal(tmp_path: Path) -> None:
     path = tmp_path / "mesh.yaml"
-    path.write_text("mesh: m\nrouters:\n  a: {amqp: 'host\u202e:1x'}\n")
-    with pytest.raises(TopologyError, match=r"host\\u202e:1x"):
+    path.write_text("mesh: m\nrouters:\n  a: {amqp: 'host\u202e\xa0:1x'}\n")
+    with pytest.raises(TopologyError, match=r"host\\u202e\\xa0:1x"):
         load(path)

@@ -73,6 +73,7 @@ class Generations:
         self._attaches = attaches
         self._settings = settings
         self.bodies = Bodies(settings.largest)
+        """What has come ahead of Forwards: it ends with the attach that it came of."""
         self._nowhere: dict[bytes, dict[str, _Nowhere]] = {}
         """Publishers that only placeholders name, by name and the address of the subscriber: that may be wrong."""
 
@@ -135,7 +136,7 @@ class Generations:
         have been in contact for longer than any terminus lives (7.10)."""
         if known is not None or not stream.lifetime.timeout:
             return False
-        outlived = is_late and self.directory.complete and self._has_died(seen)
+        outlived = is_late and self._has_died(seen)
         return outlived or self.directory.members.has_told(seen)
 
     def _has_died(self, home: Epoch) -> bool:
