@@ -89,15 +89,17 @@ def misreported(found: Deliveries) -> Flags:
 
 
 def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: Case) -> Flags:
-    """Its home says that the publisher settled it after an outcome; the publisher's logs are whole and tell of none. A
-    home also settles what only a subscriber's map has named to it: of a life that has ended, whose publisher is told
-    no outcome any more."""
+    """Its home says that the publisher settled it after an outcome; its logs are whole and tell of none, nor had
+    its store one when it began again: a kill may come between store and log. A home also settles what only a
+    subscriber's map has named to it: of a life that has ended, whose publisher is told no outcome any more."""
     logged = np.isin(found.uses.publisher(), [name.encode() for name in case.whole])
     settled = records.groups.any(facts.at_home & facts.tells(Event.SETTLED))
     received = records.groups.any(facts.tells(Event.RECEIVED))
     told = np.zeros(len(found.uses.key), np.bool_)
     told[records.delivery[settled & received]] = True
-    found_here: Flags = logged & told & (found.told_time == BIG) & (found.published >= 0)
+    stored = facts.by_publisher & facts.tells(Event.KEPT) & (facts.rows.outcome != LoggedOutcome.NONE)
+    unknown = (found.told_time == BIG) & ~found.groups.any(stored)
+    found_here: Flags = logged & told & unknown & (found.published >= 0)
     return found_here
 
 

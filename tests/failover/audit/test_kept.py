@@ -329,3 +329,13 @@ def test_a_place_does_not_depend_on_which_router_is_read_first(judged: Judged, o
     one_comes_back(run, run.key(ONE, LAST - 1), run.key(ONE, LAST))
     report = judged(run)
     assert not order_is_doubted(report) and "out of order" not in report.violations
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_publisher_knows_an_outcome_that_its_store_had_and_its_log_not_yet(judged: Judged, stored: bool) -> None:
+    """It was killed between the two."""
+    run = Run()
+    key = run.key(ONE, LAST)
+    run.drop("clients/one", *(run.find("clients/one", event, key) for event in (Event.OUTCOME, Event.SETTLED)))
+    one_comes_back(run, key, outcome=LoggedOutcome.ACCEPTED if stored else LoggedOutcome.NONE)
+    assert ("settled by nobody" in judged(run).violations) is not stored
