@@ -19,10 +19,10 @@ def explain(model: Model, finding: Finding) -> list[str]:
     for number, event in enumerate(finding.path):
         lines.append(f"  {number:3} {_said(model, event)}")
         lines += [f"        {line}" for line in talking.step(world, event)]
-        if not isinstance(talking.after, World):
+        if talking.after is None:
             break
         world = talking.after
-    lines += [f"  at rest: {model.clients.states.values[number]}" for number in world.clients]
+    lines += [f"  at rest: {model.clients.states.values[number]}" for number in model.look(world).clients]
     return lines
 
 

@@ -31,6 +31,9 @@ class Numbers(Generic[T]):
             self.values.append(value)
         return number
 
+    def value(self, number: int) -> T:
+        return self.values[number]
+
     def __len__(self) -> int:
         return len(self.values)
 
@@ -53,7 +56,9 @@ class Routers:
 
     def __init__(self) -> None:
         self.batches: Numbers[tuple[bytes, ...]] = Numbers()
-        self.facts: list[Facts | None] = []
+        self.facts: Numbers[Facts | None] = Numbers()
+        self._facts: list[int] = []
+        """Of each state, the number of its facts."""
         self._saved: list[bytes] = []
         self._numbers: dict[bytes, int] = {}
         self._steps: dict[tuple[int, Any, int], Step | Violation] = {}
@@ -71,13 +76,11 @@ class Routers:
         if number is None:
             number = self._numbers[digest] = len(self._saved)
             self._saved.append(state.save(router))
-            self.facts.append(router.facts())
+            self._facts.append(self.facts.number(router.facts()))
         return number
 
-    def live_facts(self, number: int) -> Facts:
-        facts = self.facts[number]
-        assert facts is not None, "a dead router"
-        return facts
+    def facts_of(self, number: int) -> Facts | None:
+        return self.facts.value(self._facts[number])
 
     def load(self, number: int) -> Router:
         router: Router = state.load(self._saved[number])

@@ -1,5 +1,6 @@
 """One step of a mesh: the world after an event."""
 
+from itertools import combinations
 from typing import Any
 
 from tests.exhaustive.clients import Client, Did, Frame, Phase, Publisher, check
@@ -9,7 +10,7 @@ from tests.exhaustive.promises import Promises
 from tests.exhaustive.router import Router
 from tests.exhaustive.scope import FAULTS, Scope
 from tests.exhaustive.subscriber import Subscriber
-from tests.exhaustive.world import BEGUN, DOWN, IN_CONTACT, LOST, UP, Draft, Event, World
+from tests.exhaustive.world import BEGUN, DOWN, IN_CONTACT, LOST, UP, Draft, Event, Layout, World
 from topic.actions import EXPIRED
 
 PROMPT = ("echo", "settle")
@@ -29,25 +30,34 @@ class Model:
         self.subscribers = range(len(scope.publishers), len(scope.publishers + scope.subscribers))
         self.routers = Routers()
         self.clients = Clients()
-        self.promises = Promises(scope, self.routers, self.clients)
-        self.possible = Possible(scope, self.routers, self.clients)
+        self.promises = Promises(scope, self.clients)
+        self.possible = Possible(scope, self.clients)
+        messages = len(scope.publishers) * scope.messages
+        ends = len(scope.publishers + scope.subscribers)
+        self.layout = Layout(self.count, ends, messages, len(FAULTS), self.routers.facts)
 
     def first(self) -> World:
         """All routers just started, but for those that join; nobody in contact, clients still away."""
-        count, scope = self.count, self.scope
-        begin = tuple(name for name in self.names if name not in scope.joins)
-        files = [(name, self.names if name in scope.joins else begin) for name in self.names]
-        routers = [self.routers.add(Router(name, file, name in scope.joins)) for name, file in files]
-        for place in self.starters:
-            routers[place] = self.routers.apply(routers[place], ("start", False)).state
-        lives = tuple(int(name in begin) for name in self.names)
-        clients = [*map(self._publisher, self.publishers), *map(self._subscriber, self.subscribers)]
-        messages, planned = len(self.publishers) * scope.messages, sum(1 << router for router in self.joining)
-        return World(
-            tuple(routers), lives, (DOWN,) * (count * (count - 1) // 2), ((),) * count**2,
-            tuple(self.clients.states.number(client) for client in clients), ((),) * len(clients),
-            (-1,) * messages, (0,) * messages, (0,) * count, scope.budget, (0,) * len(clients), planned, (), 0,
-        )  # fmt: skip
+        draft = Draft(self.layout, (0,) * self.layout.size)
+        begin = tuple(name for name in self.names if name not in self.scope.joins)
+        for place, name in enumerate(self.names):
+            joins = name in self.scope.joins
+            state = self.routers.add(Router(name, self.names if joins else begin, joins))
+            self._become(draft, place, state if joins else self.routers.apply(state, ("start", False)).state)
+            draft.lives[place], draft.planned[place] = int(not joins), int(joins)
+        for one, other in combinations(range(self.count), 2):
+            draft.set_status(one, other, DOWN)
+        for index in (*self.publishers, *self.subscribers):
+            client = self._publisher(index) if index in self.publishers else self._subscriber(index)
+            draft.clients[index] = self.clients.states.number(client)
+        for place in range(len(draft.promised)):
+            draft.promised[place] = -1
+        for place, budget in enumerate(self.scope.budget):
+            draft.faults[place] = budget
+        return draft.world()
+
+    def look(self, world: World) -> Draft:
+        return Draft(self.layout, self.layout.unpack(world))
 
     def _publisher(self, index: int) -> Client:
         here = self.names.index(self.scope.publishers[index])
@@ -60,7 +70,12 @@ class Model:
 
     def step(self, world: World, event: Event) -> World:
         """Raises `Violation`."""
-        draft = Draft(world)
+        draft = self.look(world)
+        self.change(draft, event)
+        return draft.world()
+
+    def change(self, draft: Draft, event: Event) -> None:
+        """The same, in place."""
         kind, *arguments = event
         fault = "kill" if kind == "doom" else kind
         if fault in FAULTS:
@@ -69,18 +84,26 @@ class Model:
         getattr(self, f"_on_{kind}")(draft, *arguments)
         if self.scope.prompt:
             self._react(draft)
-        return draft.world()
+        self._forget_who_is_known(draft)
 
     def _react(self, draft: Draft) -> None:
-        """What prompt clients do at once."""
+        """What prompt clients do at once: the others have done it before."""
         busy = True
         while busy:
             busy = False
-            for index, number in enumerate(draft.clients):
+            for index in draft.clients.changed():
+                number = draft.clients[index]
                 acts = () if self.clients.states.values[number].cut else self.clients.acts(number)
                 if act := next((act for act in acts if act in PROMPT), None):
                     busy = True
                     self._on_act(draft, index, act)
+
+    def _forget_who_is_known(self, draft: Draft) -> None:
+        """If nothing will be promised any more, and nobody joins."""
+        changed = any(row.changed() for row in (draft.promised, draft.knows, draft.planned))
+        if changed and -1 not in draft.promised and not any(draft.planned):
+            for router in range(self.count):
+                draft.knows[router] = 0
 
     # contacts
 
@@ -108,21 +131,22 @@ class Model:
         self._on_deaf(draft, router, index)
 
     def _on_deaf(self, draft: Draft, router: int, index: int) -> None:
-        draft.doomed = tuple(sorted((*draft.doomed, (router, index))))
+        draft.deaf[router] |= 1 << index
         self._client(draft, index, "lose", tuple(range(self.count)))
 
     def _on_die(self, draft: Draft, router: int) -> None:
-        draft.doomed = tuple(doom for doom in draft.doomed if doom[0] != router)
+        draft.deaf[router] = 0
         self._on_kill(draft, router)
 
     def _on_kill(self, draft: Draft, router: int) -> None:
-        draft.routers[router] = self.routers.apply(draft.routers[router], ("kill",)).state
+        self._become(draft, router, self.routers.apply(draft.routers[router], ("kill",)).state)
         draft.lives[router] *= -1
         draft.knows[router] = 0
         for other in range(self.count):
             if other != router:
                 self._part(draft, router, other)
-        for index, wires in enumerate(draft.wires):
+        for index in range(len(draft.wires)):
+            wires = draft.wires[index]
             if listens(self.clients.states.values[draft.clients[index]], wires, router):
                 self._client(draft, index, "lose", tuple(range(self.count)))
             draft.wires[index] = tuple(wire for wire in wires if wire[1] != router)
@@ -139,14 +163,14 @@ class Model:
     def _on_restart(self, draft: Draft, router: int, with_store: bool) -> None:
         """Of the plan it knows what its store or its file says."""
         if not with_store and router in self.starters:
-            draft.planned &= ~(1 << router)
+            draft.planned[router] = 0
         draft.lives[router] = 1 - draft.lives[router]
         self._router(draft, router, ("start", with_store))
 
     def _on_replan(self, draft: Draft, router: int) -> None:
         """It hears of the grown mesh, from an operator or from another router. Who joins has it from its file."""
         self._router(draft, router, ("replan", self.names))
-        draft.planned |= 1 << router
+        draft.planned[router] = 1
         for joining in self.joining:
             if draft.lives[joining] == 0:
                 draft.lives[joining] = 1
@@ -166,10 +190,10 @@ class Model:
         self._router(draft, router, ("look",))
 
     def _router(self, draft: Draft, router: int, event: Event, rank: int = 0) -> None:
-        before = draft.routers[router]
-        step = self.routers.apply(before, event, rank)
-        draft.routers[router] = step.state
-        if router in self.joining and self._admits(step.state) > self._admits(before):
+        step = self.routers.apply(draft.routers[router], event, rank)
+        admitted = router in self.joining and self._admits(draft, router)
+        self._become(draft, router, step.state)
+        if router in self.joining and self._admits(draft, router) > admitted:
             self.promises.admitted(draft, router)
         for target, batch in step.to_routers:
             draft.push(router, self.names.index(target), batch)
@@ -180,8 +204,11 @@ class Model:
         for index, serial, frame in step.to_clients:
             self._hear(draft, router, index, serial, frame, step)
 
-    def _admits(self, state: int) -> bool:
-        facts = self.routers.facts[state]
+    def _become(self, draft: Draft, router: int, state: int) -> None:
+        draft.routers[router], draft.facts[router] = state, self.routers.facts_of(state)
+
+    def _admits(self, draft: Draft, router: int) -> bool:
+        facts = draft.facts[router]
         return facts is not None and facts.admits
 
     # clients

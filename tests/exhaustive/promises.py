@@ -10,7 +10,7 @@ is true, and the life of a publisher only in the first case.
 from collections.abc import Mapping
 
 from tests.exhaustive.clients import Did, Frame, Message, Phase, Publisher, Violation, check
-from tests.exhaustive.memo import Clients, Routers
+from tests.exhaustive.memo import Clients
 from tests.exhaustive.router import container, identity_of
 from tests.exhaustive.scope import Scope
 from tests.exhaustive.subscriber import Subscriber
@@ -21,9 +21,7 @@ from topic.identity import link_name
 class Promises:
     """The judge of one scope."""
 
-    def __init__(self, scope: Scope, routers: Routers, clients: Clients) -> None:
-        self.limits = 0
-        """Acceptances that a subscriber was missed in and excused."""
+    def __init__(self, scope: Scope, clients: Clients) -> None:
         self._names = tuple(scope.routers)
         self._messages = scope.messages
         self._subscribers = range(len(scope.publishers), len(scope.publishers + scope.subscribers))
@@ -31,7 +29,6 @@ class Promises:
         self._indexes = {container(index): index for index in self._subscribers}
         self._links = {link_name(identity_of(index)): index for index in (*self._publishers, *self._subscribers)}
         self._joining = [self._names.index(name) for name in scope.joins]
-        self._routers = routers
         self._clients = clients
 
     def joined(self, draft: Draft, router: int, name: str) -> None:
@@ -125,7 +122,8 @@ class Promises:
             if promised >= 0:
                 draft.promised[place] &= ~(1 << index)
                 draft.missed[place] |= 1 << index
-        draft.knows = [known & ~(1 << index) for known in draft.knows]
+        for router in range(len(draft.knows)):
+            draft.knows[router] &= ~(1 << index)
 
     def _is_given_up(self, draft: Draft, message: Message) -> bool:
         """Its publisher's life is over, and that has no outcome of it."""
@@ -147,7 +145,7 @@ class Promises:
                     check(bool(draft.terms[index] & APART), "2 accepted too early", told)
                     draft.terms[index] |= UNTOLD
                 draft.missed[place] |= 1 << index
-                self.limits += 1
+                draft.limits += 1
         draft.promised[place] = 0
 
     def _was_known(self, draft: Draft, home: int, subscriber: int) -> bool:
@@ -157,12 +155,12 @@ class Promises:
     def _is_known(self, draft: Draft, home: int, subscriber: int) -> bool:
         """By home, where it may be attaching, or by a router in contact where it is not."""
         name = container(subscriber)
-        facts = self._routers.live_facts(draft.routers[home])
+        facts = draft.live_facts(home)
         if name in facts.subscribers | facts.attaching:
             return True
         for router, life in enumerate(draft.lives):
             if life > 0 and self._names[router] in facts.applied and draft.status(home, router) == UP:
-                others = self._routers.live_facts(draft.routers[router])
+                others = draft.live_facts(router)
                 if name in others.subscribers - others.attaching:
                     return True
         return False

@@ -7,11 +7,11 @@ from tests.exhaustive.clients import Client, Phase, Publisher, Stage, check
 from tests.exhaustive.model import Model
 from tests.exhaustive.router import Router
 from tests.exhaustive.subscriber import Subscriber
-from tests.exhaustive.world import UNTOLD, UP, World
+from tests.exhaustive.world import UNTOLD, UP, Draft
 from topic.core import Topic
 
 
-def check_rest(model: Model, world: World) -> None:
+def check_rest(model: Model, world: Draft) -> None:
     for number in world.clients:
         _check_client(model.clients.states.values[number])
     alive = [router for router, life in enumerate(world.lives) if life > 0]

@@ -19,29 +19,22 @@ class Seen:
 
     def add(self, digest: bytes) -> bool:
         """False if it was there already."""
-        start = self._find(digest)
-        if self._table[start : start + DIGEST] == digest:
-            return False
-        self._table[start : start + DIGEST] = digest
+        table, mask = self._table, self._mask
+        start = DIGEST * (int.from_bytes(digest[:8], "little") & mask)
+        while (found := table[start : start + DIGEST]) != EMPTY:
+            if found == digest:
+                return False
+            start = (start + DIGEST) & (DIGEST * mask + DIGEST - 1)
+        table[start : start + DIGEST] = digest
         self._count += 1
-        if 4 * self._count > 3 * self._mask:
+        if 4 * self._count > 3 * mask:
             self._grow()
         return True
 
-    def _find(self, digest: bytes) -> int:
-        """Where it is, or else the free place for it."""
-        table, mask = self._table, self._mask
-        place = int.from_bytes(digest[:8], "little") & mask
-        while (found := table[DIGEST * place : DIGEST * place + DIGEST]) != digest and found != EMPTY:
-            place = (place + 1) & mask
-        return DIGEST * place
-
     def _grow(self) -> None:
-        old = bytes(self._table)
+        old, self._count = bytes(self._table), 0
         self._mask = 2 * self._mask + 1
         self._table = bytearray(2 * len(old))
         for start in range(0, len(old), DIGEST):
-            digest = old[start : start + DIGEST]
-            if digest != EMPTY:
-                place = self._find(digest)
-                self._table[place : place + DIGEST] = digest
+            if (digest := old[start : start + DIGEST]) != EMPTY:
+                self.add(digest)

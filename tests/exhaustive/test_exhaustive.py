@@ -8,9 +8,11 @@ import pytest
 from tests.exhaustive import search as searching
 from tests.exhaustive import state
 from tests.exhaustive.explain import explain
+from tests.exhaustive.recall import Recall
 from tests.exhaustive.router import Router
 from tests.exhaustive.scope import QUICK, SCOPES, Scope
 from tests.exhaustive.search import Search
+from tests.exhaustive.world import Draft, Values
 from topic.directory.entry import Decision, LinkEntry
 from topic.edge.subscriber import LocalSubscriber
 from topic.home.boot import Boot
@@ -115,9 +117,29 @@ def test_a_router_that_joins_before_it_has_all_sections_is_found(monkeypatch: py
 
 def test_a_router_that_is_brought_back_is_the_same() -> None:
     search = Search(CALM)
-    world = search.prepared()
-    for number in world.routers:
+    for number in search.model.look(search.prepared()).routers:
         router: Router = search.model.routers.load(number)
         again = state.load(state.save(router))
         assert state.digest(router) == state.digest(again)
         assert search.model.routers.add(again) == number
+
+
+def test_what_is_found_again_is_what_would_happen(monkeypatch: pytest.MonkeyPatch) -> None:
+    recalled: Any = Recall.__call__
+
+    def checked(recall: Recall[Any], values: Values) -> Any:
+        found = recalled(recall, values)
+        assert found == recall._function(Draft(recall._layout, values))
+        return found
+
+    monkeypatch.setattr(Recall, "__call__", checked)
+    assert Search(SCOPES["grows"]).run().states > 4000
+
+
+def test_what_looks_at_more_than_its_world_is_not_taken_for_a_function_of_it() -> None:
+    layout = Search(CALM).model.layout
+    rows = iter(("lives", "terms"))
+    recall = Recall(layout, lambda draft: [*getattr(draft, next(rows))])
+    assert recall((0,) * layout.size) == [0, 0]
+    with pytest.raises(AssertionError, match="looks at something"):
+        recall((1,) * layout.size)

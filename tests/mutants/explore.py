@@ -65,7 +65,8 @@ def walk(scope: str, path: Iterable[Event], mutant: Mutant | None = None) -> Ver
 def _follow(model: Model, path: Iterable[Event]) -> None:
     world = prepare(model)
     for event in path:
-        if event in [*model.possible.events(world), *model.possible.faults(world)]:
+        draft = model.look(world)
+        if event in [*model.possible.events(draft), *model.possible.faults(draft)]:
             world = model.step(world, event)
-    if not model.possible.events(world):
-        check_rest(model, world)
+    if not model.possible.events(model.look(world)):
+        check_rest(model, model.look(world))
