@@ -129,6 +129,7 @@ class Attaches:
         assert not subscriber.answered and subscriber.link is not None
         subscriber.answered = False
         subscriber.unanswered = set(self.directory.contacts)
+        self._later.pop(subscriber.name, None)  # it was later than the attach that this one follows
         self._subscribers[subscriber.name] = subscriber
         self._deadlines.set(subscriber, now + self._join)
 
