@@ -217,11 +217,11 @@ class Termini:
         if entry is None or entry.status is not Status.BOUND:
             self._bound.pop(key, None)
         elif key not in self._bound or self._bound[key][0] != entry.generation:
-            custodian = self._judge.routers[entry.router]
-            away = max(self._unseen(other, client, custodian) for other in self.around(router))
-            rightly = away >= client.shortest - self._grain(router)
-            self._bound[key] = entry.generation, rightly
-            if rightly:
+            routers = self._judge.routers
+            away = max(self._unseen(other, client, routers[entry.router]) for other in self.around(router))
+            told = any((other, client.name, entry.epoch) in self._agreed for other in routers)
+            self._bound[key] = entry.generation, told or away >= client.shortest - self._grain(router)
+            if self._bound[key][1]:
                 self._agreed.add((router.name, client.name, entry.epoch))
 
     def _watch_lapse(self, router: "Router", client: "Client", entry: LinkEntry | None) -> None:
