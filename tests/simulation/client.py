@@ -188,13 +188,16 @@ class Client:
             self.perhaps_late(link)
 
     def map_to_send(self, unsettled: Mapping[bytes, int]) -> dict[bytes, int]:
-        """The unsettled map, or as much of it as there is room for in the attach."""
+        """The unsettled map, or as much of it as there is room for in the attach. What has an outcome may be named in
+        any order, such as first what the last attach has left out."""
         keys = list(unsettled)
         most = len(keys)
         if len(keys) > 1 and not self.calm and self.random.random() < self.knobs.partial:
             most = self.random.randrange(1, len(keys))
         most = min(most, self.most)
         self.partial = most < len(keys)
+        if self.partial and self.random.random() < 0.5:
+            keys = [key for key in keys if not unsettled[key]] + [key for key in reversed(keys) if unsettled[key]]
         return {key: unsettled[key] for key in keys[:most]}
 
     def attach_again(self, link: Link) -> None:
