@@ -17,6 +17,7 @@ from typing import ClassVar, Literal, Unpack
 
 import trio
 
+from failover.client.attachment.attachment import LIVED_S
 from failover.client.delivery import Delivery
 from failover.client.endpoint import Endpoint, Options
 from failover.client.errors import ClientError
@@ -27,7 +28,7 @@ from failover.client.state.store import Decided, Removed, Role
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.codec import Described
-from router.amqp.format.values import RCV_FIRST, RCV_SECOND, REJECTED, RELEASED, SELECTOR
+from router.amqp.format.values import NO_STATE, RCV_FIRST, RCV_SECOND, REJECTED, RELEASED, SELECTOR
 from router.amqp.format.values import Handle as EngineHandle
 from router.amqp.proton.link import Link
 from topic.journal import Event
@@ -65,7 +66,6 @@ class Subscriber(Endpoint):
         self._waiting: deque[Delivery] = deque()  # for the user to take them
         self._unsettled: dict[bytes, Delivery] = {}  # by key; mode second only
         self._by_handle: dict[EngineHandle, Delivery] = {}
-        self._incomplete: Collection[bytes] | None = None  # maps of this link are: what must be settled first
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         return self
@@ -135,10 +135,13 @@ class Subscriber(Endpoint):
         if not silent:
             self._forget([self._unsettled[key] for key in ours if key not in theirs and key not in omitted])
         if silent or omitted:
-            self._incomplete = [key for key in ours if key in theirs or (not silent and key not in omitted)]
+            named = [key for key in ours if key in theirs or (not silent and key not in omitted)]
+            for key in named:  # behind what was left out, which the next map begins with
+                if key in self._unsettled:
+                    self._unsettled[key] = self._unsettled.pop(key)
+            self._beside.start_soon(self._tell_the_rest, link, named)
         if ours:
             self._tell(Resumed(len(self._unsettled)))
-        self._attach_again()
 
     def _start_anew(self) -> None:
         """The router knows nothing of us, and may use the same tags for other messages."""
@@ -150,15 +153,20 @@ class Subscriber(Endpoint):
         if handed_out:
             self._tell(Abandoned(handed_out))
 
-    def _attach_again(self) -> None:
-        """With incomplete maps nothing new comes: once what they named is settled, the rest may fit."""
-        if self._incomplete is not None and not any(key in self._unsettled for key in self._incomplete):
+    async def _tell_the_rest(self, link: Link, named: Collection[bytes]) -> None:
+        """With incomplete maps nothing new comes. What they have named must be answered before the rest is told, not
+        settled: that may wait for another subscriber, and it for what we left out. A link that has lived is followed by
+        one at the same router, which knows what it was told."""
+        told = False
+        while self._link is link and not told:
+            await trio.sleep(LIVED_S)
+            told = all(self._unsettled[key].state != NO_STATE for key in named if key in self._unsettled)
+        if self._link is link:
             self._lose(ClientError(None, "the unsettled map is told in parts"))
 
     def _parted(self) -> None:
         """What was released is not ours any more, and comes again as it would have."""
         self._owed = 0
-        self._incomplete = None
         if self._settle == "first":
             self._waiting = deque(delivery for delivery in self._waiting if delivery.handle is None)
         for delivery in self._by_handle.values():
@@ -215,7 +223,6 @@ class Subscriber(Endpoint):
             else:
                 self._take_again(link, handle, known)
         link.connection.wake()
-        self._attach_again()
         self._news.unpark_all()
 
     def _take_unknown(self, link: Link, handle: EngineHandle, tag: bytes, message: bytes, state: int) -> None:
@@ -284,7 +291,6 @@ class Subscriber(Endpoint):
         done = [handle for handle, _, is_settled in dispositions if is_settled]
         self._forget([self._by_handle[handle] for handle in done])
         link.settle_many(done)
-        self._attach_again()
         self._news.unpark_all()
 
     def _forget(self, deliveries: Collection[Delivery]) -> None:

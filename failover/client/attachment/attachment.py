@@ -69,6 +69,7 @@ class Attachment(Handler):
         self._resumes = False  # an attach of this link has been answered before
         self._told = False  # that the last link has ended without our doing: said until an attach is answered
         self._connection: Connection | None = None  # the current one
+        self._beside: trio.Nursery  # for what ends with it
         self._attaching: Link | None = None  # its link, from our attach on
         self._link: Link | None = None  # the same, from the router's attach on
         self._listening: Link | None = None  # its link from `$routers`
@@ -153,6 +154,7 @@ class Attachment(Handler):
         self._connections.start_soon(_serve, stream, connection, serving, save)
         try:
             async with trio.open_nursery() as nursery:
+                self._beside = nursery
                 nursery.start_soon(self._await_attach, router)
                 nursery.start_soon(self._watch, router, connection, serving)
                 await self._over.wait()

@@ -7,6 +7,8 @@ import trio
 import trio.testing
 
 from failover.client import Abandoned, Event, Resumed, Subscriber
+from failover.client import subscriber as subscribers
+from failover.client.attachment import attachment
 from failover.client.endpoint import TURN_S
 from router.amqp.format.values import ACCEPTED, NO_STATE, RCV_SECOND, REJECTED, RELEASED
 from router.amqp.proton.link import Link
@@ -22,6 +24,13 @@ async def again(peer: Peer, ours: dict[bytes, int], theirs: dict[bytes, int] | N
     assert link.remote_unsettled == states(ours)
     assert link.remote_properties == {"oncemesh:epoch": EPOCH}
     return link
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link has lived as soon as it is there."""
+    for module in (attachment, subscribers):
+        monkeypatch.setattr(module, "LIVED_S", 0.001)
 
 
 async def has_nothing(s: Subscriber) -> bool:
@@ -234,22 +243,22 @@ async def test_credit_is_given_for_answers_and_anew_at_every_attach() -> None:
         assert link.credit == 4
 
 
+@pytest.mark.usefixtures("at_once")
 async def test_an_incomplete_map_proves_nothing() -> None:
     async with running_peers("a") as [a], subscribing(a) as (s, link):
         for n in range(3):
             await (await taken(a, s, link, KEYS[n])).accept()
             await a.next(Stated)
-        link = await again(a, dict.fromkeys(KEYS[:3], ACCEPTED), {KEYS[1]: ACCEPTED}, incomplete=True)
-        handle = await a.send(link, KEYS[1], None, resume=True, state=ACCEPTED)
-        await a.next(Stated)
-        a.settle(link, handle)
+        await again(a, dict.fromkeys(KEYS[:3], ACCEPTED), {KEYS[1]: ACCEPTED}, incomplete=True)
         await a.next(Gone)
         link = await a.answer({KEYS[0]: NO_STATE})
-        assert link.remote_unsettled == states({KEYS[0]: ACCEPTED, KEYS[2]: ACCEPTED})
+        assert link.remote_unsettled == states(dict.fromkeys(KEYS[:3], ACCEPTED))
+        assert list(link.remote_unsettled) == [KEYS[0], KEYS[2], KEYS[1]], "what was left out comes first"
         await trio.testing.wait_all_tasks_blocked()
         await again(a, {KEYS[0]: ACCEPTED}, {})
 
 
+@pytest.mark.usefixtures("at_once")
 async def test_a_map_that_is_too_large_is_told_in_parts() -> None:
     async with running_peers("a") as [a]:
         a.max_frame = 1024
@@ -267,18 +276,51 @@ async def test_a_map_that_is_too_large_is_told_in_parts() -> None:
                 named = list(link.remote_unsettled)
                 assert named == left[: len(named)]
                 assert link.remote_incomplete_unsettled == (len(named) < len(left))
-                link.answer(unsettled=dict.fromkeys(named[:5], ACCEPTED))
+                link.answer(unsettled={})
                 link.connection.wake()
-                handles = []
-                for key in named[:5]:
-                    handles.append(await a.send(link, key, None, resume=True, state=ACCEPTED))
-                    await a.next(Stated)
-                a.settle(link, *handles)
                 left = left[len(named) :]
                 parts += 1
             assert parts > 2
             await trio.testing.wait_all_tasks_blocked()
             await taken(a, s, link, b"new")
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_what_was_left_out_is_told_though_nothing_is_settled() -> None:
+    """Settlement may wait for another subscriber, which waits for what we have left out."""
+    async with running_peers("a") as [a]:
+        a.max_frame = 1024
+        async with subscribing(a, credit=200) as (s, link):
+            for key in KEYS:
+                await (await taken(a, s, link, key)).accept()
+                await a.next(Stated)
+            a.cut()
+            told: set[bytes] = set()
+            while told != set(KEYS):
+                await a.next(Gone)
+                link = await a.next(Link)
+                assert link.remote_unsettled is not None and link.remote_incomplete_unsettled
+                named = list(link.remote_unsettled)
+                left_out = [key for key in KEYS if key not in told]
+                assert named[: len(left_out)] == left_out[: len(named)]
+                link.answer(unsettled=dict.fromkeys(named, ACCEPTED))
+                link.connection.wake()
+                told |= set(named)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_what_the_user_still_has_is_answered_before_more_is_told() -> None:
+    async with running_peers("a") as [a], subscribing(a) as (s, link):
+        deliveries = [await taken(a, s, link, key) for key in KEYS[:2]]
+        link = await again(a, dict.fromkeys(KEYS[:2], NO_STATE), {KEYS[0]: NO_STATE}, incomplete=True)
+        await a.send(link, KEYS[0], b"body", resume=True)
+        await has_nothing(s)
+        assert a.has_nothing(), "it has not gone"
+        await deliveries[0].accept()
+        await a.next(Stated)
+        await a.next(Gone)
+        link = await a.answer({})
+        assert link.remote_unsettled == states({KEYS[1]: NO_STATE, KEYS[0]: ACCEPTED})
 
 
 async def test_the_acceptance_is_durable_before_it_is_stated() -> None:
