@@ -33,6 +33,7 @@ from router.amqp.format.values import Handle as EngineHandle
 from router.amqp.proton.link import Link
 from topic.journal import Event
 
+MOST_PAUSES = 10  # moments that a link lives at most whose map was told in part
 SETTLE_S = 2.0  # how long an orderly end waits for the router to settle what we answered
 
 
@@ -66,6 +67,7 @@ class Subscriber(Endpoint):
         self._waiting: deque[Delivery] = deque()  # for the user to take them
         self._unsettled: dict[bytes, Delivery] = {}  # by key; mode second only
         self._by_handle: dict[EngineHandle, Delivery] = {}
+        self._parts = 0  # attaches in a row whose maps were incomplete
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         return self
@@ -134,7 +136,8 @@ class Subscriber(Endpoint):
         silent, omitted = link.remote_incomplete_unsettled, frozenset(link.omitted)
         if not silent:
             self._forget([self._unsettled[key] for key in ours if key not in theirs and key not in omitted])
-        if silent or omitted:
+        self._parts = self._parts + 1 if silent or omitted else 0
+        if self._parts:
             named = [key for key in ours if key in theirs or (not silent and key not in omitted)]
             for key in named:  # behind what was left out, which the next map begins with
                 if key in self._unsettled:
@@ -156,10 +159,10 @@ class Subscriber(Endpoint):
     async def _tell_the_rest(self, link: Link, named: Collection[bytes]) -> None:
         """With incomplete maps nothing new comes. What they have named must be answered before the rest is told, not
         settled: that may wait for another subscriber, and it for what we left out. A link that has lived is followed by
-        one at the same router, which knows what it was told."""
+        one at the same router, which knows what it was told; after ever longer, while nothing comes of it."""
         told = False
         while self._link is link and not told:
-            await trio.sleep(LIVED_S)
+            await trio.sleep(LIVED_S * min(self._parts, MOST_PAUSES))
             told = all(self._unsettled[key].state != NO_STATE for key in named if key in self._unsettled)
         if self._link is link:
             self._lose(ClientError(None, "the unsettled map is told in parts"))
