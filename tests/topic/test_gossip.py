@@ -1,8 +1,10 @@
-"""What a router is told of subscribers as it takes over a publisher (protocol 3.3, 7.4): what it lacks, and once."""
+"""What a router is told of subscribers as it takes over a publisher (protocol 3.3, 7.4): what it lacks, and once; and what
+gossip says of attaches (6.7)."""
 
 import attrs
 import pytest
 
+from linkstate.events import Late
 from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
 from topic.actions import Detach
 from topic.delivery.outcomes import DeliveryOutcome
@@ -150,3 +152,18 @@ def test_nothing_is_a_rumour_that_its_owner_has_spoken_of_before() -> None:
     bench.part("a", "b")
     pen.send(b"1")
     assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+
+
+def test_what_was_later_than_an_attach_says_nothing_of_the_one_that_follows() -> None:
+    """It goes from b to c, and back to b, which has heard of that by d; c has joined it there, a is late."""
+    bench = Bench("a", "b", "c", "d")
+    bench.hold("a", "b")
+    bench.hold("c", "b")
+    reader_at(bench, "b")
+    reader_at(bench, "c", unsettled={})
+    again = reader_at(bench, "b", unsettled={})
+    while bench.under_way("c", "b"):
+        bench.step("c", "b")
+    assert again.end.unanswered == {"a"}
+    bench.time(SETTINGS.join)
+    assert [late.router for late in bench.actions["b"] if isinstance(late, Late)] == ["a"]

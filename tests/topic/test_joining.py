@@ -86,21 +86,6 @@ def overtake(*, resumed: bool) -> None:
     assert again.answered and [detach.condition for detach in reader.mine(Detach)] == ["amqp:link:stolen"]
 
 
-def test_what_was_later_than_an_attach_says_nothing_of_the_one_that_follows() -> None:
-    """It goes from b to c, and back to b, which has heard of that by d; c has joined it there, a is late."""
-    bench = Bench("a", "b", "c", "d")
-    bench.hold("a", "b")
-    bench.hold("c", "b")
-    reader_at(bench, "b")
-    reader_at(bench, "c", unsettled={})
-    again = reader_at(bench, "b", unsettled={})
-    while bench.under_way("c", "b"):
-        bench.step("c", "b")
-    assert again.end.unanswered == {"a"}
-    bench.time(SETTINGS.join)
-    assert [late.router for late in bench.actions["b"] if isinstance(late, Late)] == ["a"]
-
-
 def test_a_later_attach_of_the_publisher_of_that_name_says_nothing_of_who_is_late() -> None:
     """A client may name its two links alike."""
     bench = Bench("a", "b", "c")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -276,12 +277,18 @@ def test_clients_whose_nemesis_is_killed_end_by_themselves(tmp_path: Path) -> No
             if "of load" in line:
                 break
         process.kill()
-    clients = [one for one in processes_of(tmp_path) if "failover.chaos.client" in one.cmdline()]
+    clients = [one for one in processes_of(tmp_path) if _is_client(one)]
     _, alive = psutil.wait_procs(clients, timeout=PATIENCE_S)
     for router in processes_of(tmp_path):
         router.kill()
         router.wait()
     assert not alive
+
+
+def _is_client(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):  # it may have ended by now
+        return "failover.chaos.client" in process.cmdline()
+    return False
 
 
 def test_only_the_directory_of_a_run_is_made_anew(tmp_path: Path) -> None:

@@ -300,8 +300,7 @@ async def test_what_was_left_out_is_told_though_nothing_is_settled() -> None:
                 await a.next(Gone)
                 link = await a.next(Link)
                 assert link.remote_unsettled is not None and link.remote_incomplete_unsettled
-                named = list(link.remote_unsettled)
-                left_out = [key for key in KEYS if key not in told]
+                named, left_out = list(link.remote_unsettled), [key for key in KEYS if key not in told]
                 assert named[: len(left_out)] == left_out[: len(named)]
                 link.answer(unsettled=dict.fromkeys(named, ACCEPTED))
                 link.connection.wake()
@@ -314,8 +313,7 @@ async def test_what_the_user_still_has_is_answered_before_more_is_told() -> None
         deliveries = [await taken(a, s, link, key) for key in KEYS[:2]]
         link = await again(a, dict.fromkeys(KEYS[:2], NO_STATE), {KEYS[0]: NO_STATE}, incomplete=True)
         await a.send(link, KEYS[0], b"body", resume=True)
-        await has_nothing(s)
-        assert a.has_nothing(), "it has not gone"
+        assert await has_nothing(s) and a.has_nothing(), "it has not gone"
         await deliveries[0].accept()
         await a.next(Stated)
         await a.next(Gone)
