@@ -1,5 +1,5 @@
-"""What a router is told of subscribers as it takes over a publisher (protocol 3.3, 7.4): what it lacks, and once; and what
-gossip says of attaches (6.7)."""
+"""What a router is told of subscribers as it takes over a publisher (protocol 3.3, 7.4): what it lacks, and once. And
+what gossip says of attaches (6.7)."""
 
 import attrs
 import pytest
