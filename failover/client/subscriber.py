@@ -67,7 +67,7 @@ class Subscriber(Endpoint):
         self._waiting: deque[Delivery] = deque()  # for the user to take them
         self._unsettled: dict[bytes, Delivery] = {}  # by key; mode second only
         self._by_handle: dict[EngineHandle, Delivery] = {}
-        self._parts = 0  # attaches in a row whose maps were incomplete
+        self._parts = 0.0  # of its map that were told in a row: 1.0 is all of it, once
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         return self
@@ -136,12 +136,14 @@ class Subscriber(Endpoint):
         silent, omitted = link.remote_incomplete_unsettled, frozenset(link.omitted)
         if not silent:
             self._forget([self._unsettled[key] for key in ours if key not in theirs and key not in omitted])
-        self._parts = self._parts + 1 if silent or omitted else 0
-        if self._parts:
+        if not (silent or omitted):
+            self._parts = 0.0
+        else:
             named = [key for key in ours if key in theirs or (not silent and key not in omitted)]
             for key in named:  # behind what was left out, which the next map begins with
                 if key in self._unsettled:
                     self._unsettled[key] = self._unsettled.pop(key)
+            self._parts += max(len(named), 1) / max(len(ours), 1)
             self._beside.start_soon(self._tell_the_rest, link, named)
         if ours:
             self._tell(Resumed(len(self._unsettled)))
@@ -159,10 +161,10 @@ class Subscriber(Endpoint):
     async def _tell_the_rest(self, link: Link, named: Collection[bytes]) -> None:
         """With incomplete maps nothing new comes. What they have named must be answered before the rest is told, not
         settled: that may wait for another subscriber, and it for what we left out. A link that has lived is followed by
-        one at the same router, which knows what it was told; after ever longer, while nothing comes of it."""
+        one at the same router, which knows what it was told; after ever longer, when it has been told all of it."""
         told = False
         while self._link is link and not told:
-            await trio.sleep(LIVED_S * min(self._parts, MOST_PAUSES))
+            await trio.sleep(LIVED_S * min(1 + int(self._parts), MOST_PAUSES))
             told = all(self._unsettled[key].state != NO_STATE for key in named if key in self._unsettled)
         if self._link is link:
             self._lose(ClientError(None, "the unsettled map is told in parts"))
