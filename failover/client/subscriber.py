@@ -140,9 +140,6 @@ class Subscriber(Endpoint):
             self._parts = 0.0
         else:
             named = [key for key in ours if key in theirs or (not silent and key not in omitted)]
-            for key in named:  # behind what was left out, which the next map begins with
-                if key in self._unsettled:
-                    self._unsettled[key] = self._unsettled.pop(key)
             self._parts += max(len(named), 1) / max(len(ours), 1)
             self._beside.start_soon(self._tell_the_rest, link, named)
         if ours:
@@ -165,8 +162,11 @@ class Subscriber(Endpoint):
         told = False
         while self._link is link and not told:
             await trio.sleep(LIVED_S * min(1 + int(self._parts), MOST_PAUSES))
-            told = all(self._unsettled[key].state != NO_STATE for key in named if key in self._unsettled)
+            left = [key for key in named if key in self._unsettled]
+            told = all(self._unsettled[key].state != NO_STATE for key in left)
         if self._link is link:
+            for key in left:  # behind what was left out, which the next map begins with
+                self._unsettled[key] = self._unsettled.pop(key)
             self._lose(ClientError(None, "the unsettled map is told in parts"))
 
     def _parted(self) -> None:

@@ -33,6 +33,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "LIVED_S", 0.001)
 
 
+async def accepts_all_and_is_cut(peer: Peer, s: Subscriber, link: Link) -> None:
+    for key in KEYS:
+        await (await taken(peer, s, link, key)).accept()
+        await peer.next(Stated)
+    peer.cut()
+
+
 async def has_nothing(s: Subscriber) -> bool:
     await trio.testing.wait_all_tasks_blocked()
     return not s._waiting
@@ -263,12 +270,8 @@ async def test_a_map_that_is_too_large_is_told_in_parts() -> None:
     async with running_peers("a") as [a]:
         a.max_frame = 1024
         async with subscribing(a, credit=200) as (s, link):
-            for key in KEYS:
-                await (await taken(a, s, link, key)).accept()
-                await a.next(Stated)
-            a.cut()
-            parts = 0
-            left = list(KEYS)
+            await accepts_all_and_is_cut(a, s, link)
+            parts, left = 0, list(KEYS)
             while left:
                 await a.next(Gone)
                 link = await a.next(Link)
@@ -291,10 +294,7 @@ async def test_what_was_left_out_is_told_though_nothing_is_settled() -> None:
     async with running_peers("a") as [a]:
         a.max_frame = 1024
         async with subscribing(a, credit=200) as (s, link):
-            for key in KEYS:
-                await (await taken(a, s, link, key)).accept()
-                await a.next(Stated)
-            a.cut()
+            await accepts_all_and_is_cut(a, s, link)
             told: set[bytes] = set()
             while told != set(KEYS):
                 await a.next(Gone)
