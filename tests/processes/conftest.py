@@ -24,6 +24,13 @@ def own_triangle(tmp_path: Path) -> Iterator[RunningMesh]:
 
 
 @pytest.fixture
+def hasty_triangle(tmp_path: Path) -> Iterator[RunningMesh]:
+    """For one test, of who falls silent: he is given up after twice `idle`."""
+    with running("triangle", tmp_path, idle="2s") as mesh:
+        yield mesh
+
+
+@pytest.fixture
 def own_ring(tmp_path: Path) -> Iterator[RunningMesh]:
     with running("ring", tmp_path) as mesh:
         yield mesh

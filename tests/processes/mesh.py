@@ -23,6 +23,7 @@ from tests.processes.clients import fetch_status
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
 PATIENCE_S = 60.0
+PATIENT = {"idle": "30s"}  # clients here are many, in one process, and it may not get the processor for seconds
 
 
 async def eventually(probe: Callable[[], Awaitable[bool]], timeout: float = PATIENCE_S) -> None:
@@ -56,7 +57,7 @@ class RunningMesh:
                 router["http"] = "127.0.0.1:0"
             if mqtt:
                 router["mqtt"] = "127.0.0.1:0"
-        plan.setdefault("timing", {}).update(timing)
+        plan.setdefault("timing", {}).update(PATIENT | dict(timing))
         if security is not None:
             plan["security"] = dict(security)
         plan.setdefault("limits", {}).update(limits or {})

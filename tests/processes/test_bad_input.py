@@ -238,21 +238,21 @@ async def has_publisher(mesh: RunningMesh, topic: str, *, expected: bool = True)
 
 
 async def test_a_subscriber_that_falls_silent_holds_up_nobody_for_longer_than_the_idle_timeout(
-    triangle: RunningMesh, clients: Clients
+    hasty_triangle: RunningMesh, clients: Clients
 ) -> None:
     topic = "topic/silent"
-    address = triangle.address("b")
+    address = hasty_triangle.address("b")
     async with (
-        background_traffic(triangle, clients),
+        background_traffic(hasty_triangle, clients),
         await trio.open_tcp_stream(address.host, address.port) as silent,
     ):
         credit = frame(FLOW, 0, 1000, 0, 1000, 0, 0, 100)
         await silent.send_all(opening() + attach("link", 0, receiver=True, address=topic) + credit)
-        publisher = await clients.publisher(triangle.address("a"), topic)
-        await awaits_b(triangle, topic)
+        publisher = await clients.publisher(hasty_triangle.address("a"), topic)
+        await awaits_b(hasty_triangle, topic)
         publisher.send(b"0")
         await clients.until(lambda: publisher.accepted == [0])
-        assert (await triangle.status("b"))["subscribers"] == []
+        assert (await hasty_triangle.status("b"))["subscribers"] == []
 
 
 async def awaits_b(mesh: RunningMesh, topic: str) -> None:

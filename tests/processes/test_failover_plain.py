@@ -36,9 +36,9 @@ async def test_a_plain_subscriber_that_is_killed_holds_up_nobody(
     await holds_up_nobody(SIGKILL, patient_triangle, clients)
 
 
-async def test_a_plain_subscriber_that_hangs_holds_up_nobody(triangle: RunningMesh, clients: Clients) -> None:
+async def test_a_plain_subscriber_that_hangs_holds_up_nobody(hasty_triangle: RunningMesh, clients: Clients) -> None:
     """A connection that fell silent: after twice `timing.idle`, by AMQP 1.0 (2.4.5)."""
-    await holds_up_nobody(SIGSTOP, triangle, clients)
+    await holds_up_nobody(SIGSTOP, hasty_triangle, clients)
 
 
 async def holds_up_nobody(how: Signals, mesh: RunningMesh, clients: Clients) -> None:

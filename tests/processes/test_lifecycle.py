@@ -143,30 +143,32 @@ async def test_all_routers_killed_at_once_come_back(own_triangle: RunningMesh, c
         await background.goes_on()
 
 
-async def test_a_router_that_hangs_is_routed_around_and_taken_back(own_triangle: RunningMesh, clients: Clients) -> None:
+async def test_a_router_that_hangs_is_routed_around_and_taken_back(
+    hasty_triangle: RunningMesh, clients: Clients
+) -> None:
     topic = "topic/hung"
-    async with background_traffic(own_triangle, clients) as background:
-        publisher = await clients.publisher(own_triangle.address("c"), topic)
-        subscriber = await clients.subscriber(own_triangle.address("b"), topic)
-        before = await incarnation(own_triangle, "b")
-        own_triangle.signal("b", SIGSTOP)
+    async with background_traffic(hasty_triangle, clients) as background:
+        publisher = await clients.publisher(hasty_triangle.address("c"), topic)
+        subscriber = await clients.subscriber(hasty_triangle.address("b"), topic)
+        before = await incarnation(hasty_triangle, "b")
+        hasty_triangle.signal("b", SIGSTOP)
         publisher.send(b"0")
-        await sees(own_triangle, "a", "c")
+        await sees(hasty_triangle, "a", "c")
         await clients.until(lambda: publisher.accepted == [0])  # its terminus lived no longer than its router
         await background.goes_on()
 
         async def named() -> bool:
-            return "connection of router b ended" in own_triangle.log("a")  # a dials it, and it says nothing
+            return "connection of router b ended" in hasty_triangle.log("a")  # a dials it, and it says nothing
 
         await eventually(named)
-        assert "connection of '' ended" not in own_triangle.log("a")
+        assert "connection of '' ended" not in hasty_triangle.log("a")
 
-        own_triangle.signal("b", SIGCONT)
-        await sees(own_triangle, "a", "b", "c")
-        await sees(own_triangle, "b", "a", "c")
-        assert await incarnation(own_triangle, "b") == before
+        hasty_triangle.signal("b", SIGCONT)
+        await sees(hasty_triangle, "a", "b", "c")
+        await sees(hasty_triangle, "b", "a", "c")
+        assert await incarnation(hasty_triangle, "b") == before
         await clients.until(lambda: subscriber.detached is not None)  # it is told what it has missed
-        again = await clients.subscriber(own_triangle.address("b"), topic)
+        again = await clients.subscriber(hasty_triangle.address("b"), topic)
         publisher.send(b"1")
         await clients.until(lambda: publisher.accepted == [0, 1])
         assert again.bodies == [b"1"]

@@ -72,7 +72,7 @@ def secret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("secret")
     (folder / "secret").write_text(f"{SECRET}\n")
     write_users(folder / "users", UserFile({"bob": Verifier.of(PASSWORD)}))
-    with running("pair", folder, security={"secret": "secret", "users": "users"}) as mesh:
+    with running("pair", folder, security={"secret": "secret", "users": "users"}, idle="2s") as mesh:
         yield Secured(mesh, folder)
 
 
