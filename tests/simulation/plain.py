@@ -38,15 +38,15 @@ class PlainSubscribers:
         self._missed: list[Missed] = []
 
     def watch(self, home: "Router") -> None:
-        """Note whose links home has joined: it may lose their routers from now on. And whose links it takes for ended:
-        they have to be told."""
+        """Note whose links home has joined: it may lose their routers from now on. And whose links it takes for ended,
+        or for older than one that has ended: they have to be told."""
         for name, reader in self._judge.readers.items():
             link = reader.link
             if reader.resumes or link is None:
                 continue
             if self._is_reached(home, link):
                 link.joined_by.add((home.name, home.incarnation))
-            if _has_missed(home, link):
+            if _has_missed(home, link) or self._has_been_outdone(home, link):
                 for message in self._judge.messages.values():
                     if name in message.promised and message.home == home.name:
                         self.missed(message, name, home, accepted=True)
@@ -96,6 +96,14 @@ class PlainSubscribers:
         entry = home.topic.directory.subscriber(newest.subscriber.name)
         is_older = name in self._judge.inexact and (entry is None or entry.epoch != newest.epoch)
         return is_older or any(_has_missed(home, link) for link in reader.links)
+
+    def _has_been_outdone(self, home: "Router", link: "SubscriberLink") -> bool:
+        """Whether home, which had joined this link, takes it for older than one that has ended: one that came late,
+        before this one, and was given an epoch after it. Of what has ended nothing may be remembered."""
+        if link.client.name not in self._judge.inexact or (home.name, home.incarnation) not in link.joined_by:
+            return False
+        entry = home.topic.directory.subscriber(link.subscriber.name)
+        return entry is None or (not entry.live and link.epoch is not None and entry.epoch > link.epoch)
 
     def missed(self, message: Message, name: str, home: "Router", *, accepted: bool) -> None:
         """Home waits no more for this one, which is out of its reach. If home has accepted without it, it has to be
