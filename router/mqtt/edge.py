@@ -14,7 +14,7 @@ from router.edge.clients import ClientEdge, Guest
 from router.edge.guard import Guard
 from router.mesh.config import Limits
 from router.mqtt.connection import MqttConnection
-from router.mqtt.ends import LINKS
+from router.mqtt.ends import LINK, LINKS
 from router.mqtt.packets import (
     AckPacket,
     ConnectPacket,
@@ -22,15 +22,17 @@ from router.mqtt.packets import (
     PublishPacket,
     SubscribePacket,
     UnsubscribePacket,
+    ack,
     connack,
 )
 from router.mqtt.permissions import Permissions
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MOST_IDENTIFIERS, MqttSession
 from router.mqtt.subscriber import MqttSubscriber
-from router.mqtt.values import V3, V5, MqttError, Reason
+from router.mqtt.values import REFUSED, V3, V5, MqttError, PacketKind, Reason
 from topic.actions import EXPIRED, STOLEN, Detach
 from topic.directory.entry import LinkEntry, Role
+from topic.identity import LinkIdentity, link_name
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.mqtt")
@@ -143,11 +145,12 @@ class MqttEdge:
             former.gone(self._node.now(), closed=True)
             self._node.perform()
             del self.sessions[name]
-        if former is not None and not clean and former.timeout and former.is_whole:
+        if former is not None and not clean and former.timeout and former.is_whole(self._links_of(former)):
             return former, True
         session = self.sessions[name] = MqttSession(self._node, client, connection.user, self._lost)
         known = self._links_of(session)
-        session.resumes = not clean and bool(known) and not any(entry.ending for entry in known)
+        if not clean and known and not any(entry.ending for entry in known):
+            session.take_over(known)
         return session, session.resumes
 
     def _forget_expired(self) -> None:
@@ -244,12 +247,12 @@ class MqttEdge:
         end = session.publishers.pop(index, None)
         if end is None:
             if (why := self._permissions.refusal(connection, session, packet.topic, receives=False)) is not None:
-                session.refuse(packet, *why)
+                _refuse(session, packet, *why)
                 return
             end = MqttPublisher(session, self._node, packet.topic, first=packet.qos == 1, answer=session.answer)
         session.publishers[index] = end  # now the last
         if session.waiting_bytes > self._limits.window_bytes:
-            session.overflow(packet)
+            _overflow(session, packet)
             return
         session.publish(packet, end, self._limits.max_message)
         if len(session.received) > PATIENCE * self._receive_maximum:
@@ -267,7 +270,20 @@ class MqttEdge:
         if "subscription-identifier" in packet.properties:
             raise MqttError(Reason.NO_IDENTIFIERS, "a subscription identifier")
         session = self._of[connection]
-        session.subscribe(packet.identifier, self._permissions.grant(connection, session, packet.filters))
+        granted = self._permissions.grant(connection, session, packet.filters)
+        subscribe = partial(session.subscribe, packet.identifier, granted)
+        if connection.can_prove and any(qos < REFUSED and self._is_elsewhere(session, name) for name, qos in granted):
+            connection.hold(subscribe)
+        else:
+            subscribe()
+
+    def _is_elsewhere(self, session: MqttSession, address: str) -> bool:
+        """Whether the client has this subscription at another router, where it may be by now (7.8)."""
+        if address in session.subscribers:
+            return False
+        name = link_name(LinkIdentity(session.client, LINK, address, session.user))
+        known = self._node.topic.directory.subscriber(name)
+        return known is not None and known.live
 
     def on_unsubscribe(self, connection: MqttConnection, packet: UnsubscribePacket) -> None:
         self._of[connection].unsubscribe(packet.identifier, packet.filters, self._node.now())
@@ -281,3 +297,22 @@ class MqttEdge:
         """Of what the client has sent, and nobody has taken yet."""
         session = self._of.get(connection)
         return session.waiting_bytes if session is not None else 0
+
+
+def _overflow(session: MqttSession, packet: PublishPacket) -> None:
+    """More than is to be kept for a client that does not wait for its answers."""
+    if packet.qos:
+        raise MqttError(Reason.QUOTA, f"{session.waiting_bytes} bytes of messages wait", "unsettled")
+    log.warning("%s: a message of QoS 0 is dropped: %d bytes wait", session, session.waiting_bytes)
+
+
+def _refuse(session: MqttSession, packet: PublishPacket, reason: Reason, why: str) -> None:
+    """A message that may not be published. MQTT 3.1.1 has no word for that but the end."""
+    connection = session.connection
+    assert connection is not None
+    if packet.qos and connection.version == V3:
+        raise MqttError(reason, why)
+    log.warning("%s: a message is refused: %s", session, why)
+    if packet.qos:
+        kind = PacketKind.PUBACK if packet.qos == 1 else PacketKind.PUBREC
+        connection.send(ack(V5, kind, packet.identifier, reason, why))

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from router.mqtt.connection import MqttConnection
 from topic.actions import Detach, LinkAction
-from topic.directory.entry import Lifetime, LinkEntry
+from topic.directory.entry import Lifetime, LinkEntry, Role
 from topic.identity import Epoch, LinkIdentity, link_name
 from topic.node import Node
 
@@ -57,12 +57,14 @@ ABSENT: Final = Absent()
 class MqttEnd:
     """Of either kind."""
 
+    role: Role
+
     def __init__(self, host: EndHost, node: Node, address: str, name: str) -> None:
         self.host = host
         self.node = node
         self.name = name
         self.identity = LinkIdentity(host.client, name, address, host.user)
-        self._mesh_name = link_name(self.identity)
+        self.mesh_name = link_name(self.identity)
         self.is_detached = False
         """By the core: it is attached elsewhere, or has ended."""
         self.lingers = False
@@ -104,9 +106,9 @@ class MqttEnd:
     def is_current(self) -> bool:
         """Whether the link is where this left it: it was not elsewhere since, as far as the mesh knows, nor has it
         ended."""
-        if self.epoch is None:
-            return True
         known = self.known()
+        if self.epoch is None:
+            return known is None or not known.live
         return known is not None and known.live and known.epoch == self.epoch
 
     def gone(self, now: float, *, closed: bool) -> None:

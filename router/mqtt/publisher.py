@@ -27,7 +27,7 @@ from router.mqtt.ends import LINK, LINK_QOS_1, EndHost, MqttEnd
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Echo, LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
-from topic.directory.entry import LinkEntry
+from topic.directory.entry import LinkEntry, Role
 from topic.home.ttl import OVER
 from topic.identity import NOWHERE, Epoch
 from topic.node import Node
@@ -59,6 +59,8 @@ Answer = Callable[[ReceivedMessage, bool, str], None]
 
 
 class MqttPublisher(MqttEnd):
+    role = Role.PUBLISHER
+
     def __init__(self, host: EndHost, node: Node, address: str, *, first: bool, answer: Answer) -> None:
         """`first`: for what comes at QoS 1."""
         super().__init__(host, node, address, LINK_QOS_1 if first else LINK)
@@ -98,7 +100,7 @@ class MqttPublisher(MqttEnd):
         return not (self.waiting or self._open or self._begins)
 
     def known(self) -> LinkEntry | None:
-        return self.node.topic.directory.publisher(self._mesh_name)
+        return self.node.topic.directory.publisher(self.mesh_name)
 
     @property
     def epoch(self) -> Epoch | None:
@@ -233,7 +235,7 @@ class MqttPublisher(MqttEnd):
             self._put_back()
             known, states = self.known(), {}
             is_there = known is not None and known.live and known.lifetime.timeout > 0
-            self._inherits = not self._renews and self.host.resumes and is_there and bool(copies)
+            self._inherits = not self._renews and is_there and bool(copies)
             if not self._inherits:
                 return None
         self._named = copies if self._inherits else set()

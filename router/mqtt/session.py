@@ -7,7 +7,7 @@ may have a session, and what is asked for in vain, is `router.mqtt.edge`'s busin
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -19,11 +19,12 @@ from router.mqtt.message import MqttContent, from_amqp, to_amqp
 from router.mqtt.packets import AckPacket, PublishPacket, ack, publish, suback
 from router.mqtt.publisher import MqttPublisher, ReceivedMessage
 from router.mqtt.subscriber import MqttSubscriber, SentMessage
-from router.mqtt.values import REFUSED, V3, V5, MqttError, PacketKind, Reason
+from router.mqtt.values import REFUSED, V3, MqttError, PacketKind, Reason
 from topic.actions import Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
-from topic.directory.entry import Lifetime
+from topic.directory.entry import Index, Lifetime, LinkEntry
+from topic.identity import Epoch
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.mqtt")
@@ -63,6 +64,10 @@ class MqttSession:
         self._quota = MOST_SENT
         self._largest = 0
         self._identifier = 0
+        self._left: dict[Index, Epoch] = {}
+        """The last attaches of links that the client had elsewhere, as it came."""
+        self._freed = MOST_IDENTIFIERS
+        """The client holds nothing under identifiers up to this one but what this session has sent."""
         self._unsent: deque[tuple[MqttSubscriber, Record, int]] = deque()
         self._touched: dict[MqttPublisher | MqttSubscriber, None] = {}
         self._subacks: dict[MqttEnd, list[WaitingSuback]] = {}
@@ -78,6 +83,13 @@ class MqttSession:
         self._quota = min(MOST_SENT, asked.get("receive-maximum", MOST_SENT))
         self._largest = asked.get("maximum-packet-size", 0)
 
+    def take_over(self, known: Iterable[LinkEntry]) -> None:
+        """The client goes on with these links, which it had elsewhere. What it may still hold of what it was sent there
+        it would take a message of the same identifier for (MQTT 5 4.3.3)."""
+        self.resumes = True
+        self._freed = 0
+        self._left = {(entry.role, entry.name): entry.epoch for entry in known}
+
     def resume(self) -> None:
         """All that was under way goes on."""
         self.resumes = True
@@ -89,10 +101,14 @@ class MqttSession:
         for publisher in list(self.publishers.values()):
             publisher.resume()
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether what the identifiers stand for still holds."""
-        return all(end.is_current for end in (*self.publishers.values(), *self.subscribers.values()))
+    def is_whole(self, known: Iterable[LinkEntry]) -> bool:
+        """Whether what the identifiers stand for still holds: of the client's links that are `known` in the mesh none
+        was elsewhere since, and there are no others."""
+        ends = (*self.publishers.values(), *self.subscribers.values())
+        ours = {(end.role, end.mesh_name) for end in ends}
+        others = [entry for entry in known if entry.live and (entry.role, entry.name) not in ours]
+        is_left = all(self._left.get((entry.role, entry.name)) == entry.epoch for entry in others)
+        return is_left and all(end.is_current for end in ends)
 
     def lifetime(self, durable: int) -> Lifetime:
         """Of a link. That of a subscription tells its QoS, for other routers."""
@@ -172,23 +188,6 @@ class MqttSession:
             incoming.released = True
         connection.send(ack(connection.version, PacketKind.PUBREC, incoming.identifier, refused, why))
 
-    def overflow(self, packet: PublishPacket) -> None:
-        """More than is to be kept for a client that does not wait for its answers."""
-        if packet.qos:
-            raise MqttError(Reason.QUOTA, f"{self.waiting_bytes} bytes of messages wait", "unsettled")
-        log.warning("%s: a message of QoS 0 is dropped: %d bytes wait", self, self.waiting_bytes)
-
-    def refuse(self, packet: PublishPacket, reason: Reason, why: str) -> None:
-        """A message that may not be published. MQTT 3.1.1 has no word for that but the end."""
-        connection = self.connection
-        assert connection is not None
-        if packet.qos and connection.version == V3:
-            raise MqttError(reason, why)
-        log.warning("%s: a message is refused: %s", self, why)
-        if packet.qos:
-            kind = PacketKind.PUBACK if packet.qos == 1 else PacketKind.PUBREC
-            connection.send(ack(V5, kind, packet.identifier, reason, why))
-
     # what it answers
 
     def acknowledge(self, packet: AckPacket) -> None:
@@ -250,6 +249,9 @@ class MqttSession:
 
     def _carry(self, end: MqttSubscriber, record: Record, content: MqttContent, qos: int) -> None:
         number = self._free_identifier()
+        if number > self._freed:
+            self._freed = number
+            self._say(PacketKind.PUBREL, number)
         if not self._send(end.topic_of(record), content, qos, number):
             end.refuse([record])
             return

@@ -28,7 +28,7 @@ from topic.actions import (
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.addresses import is_pattern
-from topic.directory.entry import LinkEntry
+from topic.directory.entry import LinkEntry, Role
 from topic.edge.subscriber import ROOM, LocalSubscriber
 from topic.identity import NOWHERE, Epoch
 from topic.node import Node
@@ -72,6 +72,7 @@ class SendingHost(EndHost, Protocol):
 
 
 class MqttSubscriber(MqttEnd):
+    role = Role.SUBSCRIBER
     host: SendingHost
     subscriber: LocalSubscriber
     """Of its last attach: the first is made with it."""
@@ -97,7 +98,7 @@ class MqttSubscriber(MqttEnd):
         return self._topic or text(record.stream.address)
 
     def known(self) -> LinkEntry | None:
-        return self.node.topic.directory.subscriber(self._mesh_name)
+        return self.node.topic.directory.subscriber(self.mesh_name)
 
     @property
     def epoch(self) -> Epoch:

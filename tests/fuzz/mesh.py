@@ -5,6 +5,7 @@
 Each has a node, the edge for AMQP clients and their connections. Time is virtual. Guests say bytes.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -102,14 +103,15 @@ class GoodClient(Guest, Handler):
 class FuzzRouter:
     """The shell of one node."""
 
-    def __init__(self, mesh: "FuzzMesh", name: str) -> None:
-        self.mesh, self.name = mesh, name
+    def __init__(self, mesh: "FuzzMesh", name: str, incarnation: int = 1, store: MemoryStore | None = None) -> None:
+        self.mesh, self.name, self.incarnation = mesh, name, incarnation
+        self.store = store if store is not None else MemoryStore()
         self.guests: list[Guest] = []
         self.contacts = Contacts(partial(mesh.carry, name))
-        self.journal = Block(name, "router", 1)
-        self.clock = HybridClock(0)
-        topic = Topic(name, 1, mesh.names, self.clock, self.journal, SETTINGS, 0.0)
-        self.node = Node(self.contacts, topic, MemoryStore(), self)
+        self.journal = Block(name, "router", incarnation)
+        self.clock, known = HybridClock(self.store.reserved), self.store.remembered
+        topic = Topic(name, incarnation, mesh.names, self.clock, self.journal, SETTINGS, mesh.now, known)
+        self.node = Node(self.contacts, topic, self.store, self)
         guard = Guard(lambda user: EVERYTHING, Limits())
         topics = Topics(self.node, (AddressRule("topic/"),), MAX_MESSAGE, LONGEST_S, guard)
         self.clients = ClientEdge(self.node, topics, guard)
@@ -159,7 +161,10 @@ class FuzzMesh:
         self.breaches: list[tuple[str, str]] = []
         self._liar = liar
         self._bend: Callable[[str, bytes], bytes] = lambda _, payload: payload
-        self._wires: dict[tuple[str, str], deque[bytes]] = {(a, b): deque() for a in names for b in names if a != b}
+        self.wires: dict[tuple[str, str], deque[tuple[int, bytes]]] = {
+            (a, b): deque() for a in names for b in names if a != b
+        }
+        """What a router has said to another, with its clock."""
         self._parted: set[frozenset[str]] = set()
         self.routers = {name: FuzzRouter(self, name) for name in names}
         for here, there in combinations(names, 2):
@@ -199,16 +204,16 @@ class FuzzMesh:
 
     def carry(self, here: str, there: str, payload: bytes) -> None:
         if frozenset((here, there)) not in self._parted:
-            self._wires[here, there].append(self._bend(here, payload))
+            self.wires[here, there].append((self.routers[here].clock.read(), self._bend(here, payload)))
 
     def _meet(self, here: str, there: str) -> None:
-        self.routers[here].contacts.made(there, 1)
-        self.routers[there].contacts.made(here, 1)
+        self.routers[here].contacts.made(there, self.routers[there].incarnation)
+        self.routers[there].contacts.made(here, self.routers[here].incarnation)
 
     def _part(self, here: str, there: str) -> None:
         """`here` has dropped the contact, or is no more: the other is told."""
-        self._wires[here, there].clear()
-        self._wires[there, here].clear()
+        self.wires[here, there].clear()
+        self.wires[there, here].clear()
         self._parted.add(frozenset((here, there)))
         if there in self.routers and here in self.routers[there].node.topic.directory.contacts:
             self.routers[there].contacts.lost(here)
@@ -240,22 +245,29 @@ class FuzzMesh:
 
     def flow(self) -> None:
         """Until nobody has anything to say."""
-        moves = True
-        while moves:
-            moves = False
-            for router in list(self.routers.values()):
-                with self.acting(router):
-                    router.node.pump()
-                    moves = router.write() or moves
-            while self.breaches:
-                self._part(*self.breaches.pop())
-                moves = True
-            for (here, there), wire in self._wires.items():
-                moves = moves or bool(wire)
-                while wire:
-                    target = self.routers[there]
-                    target.clock.merge(self.routers[here].clock.read())
-                    target.contacts.received(here, wire.popleft())
+        while self.work() or any(self.wires.values()):
+            for here, there in self.wires:
+                self.bring(here, there)
+
+    def work(self) -> bool:
+        """What routers do, and say to clients, before they hear of each other; whether there was anything."""
+        moves = False
+        for router in list(self.routers.values()):
+            with self.acting(router):
+                router.node.pump()
+                moves = router.write() or moves
+        while self.breaches:
+            self._part(*self.breaches.pop())
+            moves = True
+        return moves
+
+    def bring(self, here: str, there: str, most: int = sys.maxsize) -> None:
+        """To one router what another has said, or so many payloads of it."""
+        wire = self.wires[here, there]
+        for _ in range(min(most, len(wire))):
+            clock, payload = wire.popleft()
+            self.routers[there].clock.merge(clock)
+            self.routers[there].contacts.received(here, payload)
 
     def time(self, seconds: float) -> None:
         self.now += seconds

@@ -17,6 +17,7 @@ from tests.mutants import (
     breaks_expiry,
     breaks_filters,
     breaks_joining,
+    breaks_mqtt,
     breaks_patterns,
     breaks_plan,
     breaks_rehoming,
@@ -29,8 +30,8 @@ from tests.mutants.runs import Verdict, enact, play
 
 PINS = Path(__file__).with_name("pins.json")
 BREAKAGES = (
-    breaks_audience, breaks_bodies, breaks_directory, breaks_expiry, breaks_filters, breaks_joining, breaks_patterns,
-    breaks_plan, breaks_rehoming, breaks_settling, breaks_ttl,
+    breaks_audience, breaks_bodies, breaks_directory, breaks_expiry, breaks_filters, breaks_joining, breaks_mqtt,
+    breaks_patterns, breaks_plan, breaks_rehoming, breaks_settling, breaks_ttl,
 )  # fmt: skip
 """Importing them is what fills `MUTANTS`."""
 

@@ -41,6 +41,14 @@ class Heard:
         return self.body[at] if len(self.body) > at else 0
 
 
+def split(data: bytes) -> tuple[int, bytes, bytes]:
+    """The first byte of the first packet, its body, and what follows."""
+    reader = FieldReader(data[1:])
+    size = reader.number()
+    start = len(data) - len(reader.rest())
+    return data[0], data[start : start + size], data[start + size :]
+
+
 @define(eq=False)
 class MqttGuest(Guest):
     """One connection."""
@@ -75,14 +83,7 @@ class MqttGuest(Guest):
     def hears(self, data: bytes) -> None:
         self._buffer += data
         while len(self._buffer) > 1:
-            reader = FieldReader(self._buffer[1:])
-            size = reader.number()
-            start = len(self._buffer) - len(reader.rest())
-            first, body, self._buffer = (
-                self._buffer[0],
-                self._buffer[start : start + size],
-                self._buffer[start + size :],
-            )
+            first, body, self._buffer = split(self._buffer)
             if first >> 4 == PacketKind.PUBLISH:
                 packet = read_packet(first, body, self.version)
                 assert isinstance(packet, PublishPacket)
@@ -162,11 +163,18 @@ class MqttBench(FuzzMesh):
         super().flow()
         while asked := [guest for guest in self.mqtt_guests() if guest.connection.proofs and guest.is_here]:
             for guest in asked:
-                proofs, guest.connection.proofs = guest.connection.proofs, {}
-                for told in proofs:
-                    with self.acting(guest.router):
-                        told()
+                self.prove(guest)
             super().flow()
+
+    def prove(self, guest: MqttGuest) -> None:
+        """Its machine acknowledges what was written to it."""
+        proofs, guest.connection.proofs = guest.connection.proofs, {}
+        for told in proofs:
+            with self.acting(guest.router):
+                try:
+                    told()
+                except PeerFaultError:
+                    assert guest.connection.closed
 
     @property
     def ended(self) -> bool:

@@ -95,6 +95,19 @@ def test_what_is_read_late_of_a_client_that_has_gone_elsewhere_takes_nothing_fro
     assert "DISCONNECT" not in reader.kinds()
 
 
+def test_a_subscription_that_is_read_late_takes_nothing_from_who_has_it_elsewhere() -> None:
+    """Its client was let in at c, said SUBSCRIBE, and went to b before c had read that."""
+    bench = MqttBench("a", "b", "c")
+    late = bench.client("c", "client", clean=False, expiry=4)
+    late.is_here = False
+    reader = bench.reader("b", "client", clean=False, expiry=4)
+    late.say(by_hand.subscribe(1, [(TOPIC, 2)]))
+    publish(bench.client("a", "writer"), b"m", 2, 1)
+    assert reader.payloads == [b"m"]
+    assert "DISCONNECT" not in reader.kinds()
+    bench.finish(*bench.mqtt_guests())
+
+
 def test_who_begins_anew_and_leaves_ends_what_it_had_elsewhere(bench: MqttBench) -> None:
     """It has read the CONNACK, and closes before its machine has acknowledged anything else."""
     bench.reader("b", clean=False, expiry=4).leave()

@@ -1,0 +1,129 @@
+"""Breakages of the sessions of MQTT clients (docs/mqtt.md)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from router.mqtt.edge import MqttEdge
+from router.mqtt.ends import MqttEnd
+from router.mqtt.packets import PublishPacket
+from router.mqtt.publisher import MqttPublisher
+from router.mqtt.session import MqttSession
+from router.mqtt.subscriber import MqttSubscriber
+from tests.mutants.mutant import Method, mutant
+from tests.router.mqtt.test_subscribing import (
+    test_a_subscription_that_is_read_late_takes_nothing_from_who_has_it_elsewhere as late_subscribe,
+)
+from tests.router.mqtt.walk import scenario
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.directory.entry import LinkEntry
+
+
+@mutant(MqttSession, "take_over", by="2", scenario=scenario(6))
+def identifiers_taken_for_free(original: Method) -> Method:
+    """MQTT: what a client holds of another router's is let go before its identifier is used."""
+
+    def broken(session: MqttSession, known: Iterable[LinkEntry]) -> None:
+        session.resumes = True
+
+    return broken
+
+
+@mutant(MqttSession, "is_whole", by="1", scenario=scenario(61))
+def links_elsewhere_overlooked(original: Method) -> Method:
+    """MQTT: a session whose client has a link elsewhere that it does not know is not whole."""
+
+    def broken(session: MqttSession, known: Iterable[LinkEntry]) -> bool:
+        return bool(original(session, ()))
+
+    return broken
+
+
+@mutant(MqttEdge, "_is_elsewhere", by="2", scenario=late_subscribe)
+def late_subscription_taken(original: Method) -> Method:
+    """MQTT: a subscription that is at another router is not taken from there before it is certain who is here."""
+
+    def broken(edge: MqttEdge, session: MqttSession, address: str) -> bool:
+        return False
+
+    return broken
+
+
+@mutant(MqttSession, "_is_known", by="1", scenario=scenario(2))
+def copies_taken_for_messages(original: Method) -> Method:
+    """MQTT: a copy of what is under way already is not sent again."""
+
+    def broken(session: MqttSession, packet: PublishPacket, message: bytes) -> bool:
+        return False
+
+    return broken
+
+
+@mutant(MqttPublisher, "tag", by="1", scenario=scenario(0))
+def tags_counted(original: Method) -> Method:
+    """MQTT: a copy has the tag that the message had at another router."""
+
+    def broken(publisher: MqttPublisher, identifier: int, message: bytes) -> bytes:
+        return bytes(original(publisher, 0, message))
+
+    return broken
+
+
+@mutant(MqttPublisher, "_get_past", by="5", scenario=scenario(1))
+def a_life_that_never_ends(original: Method) -> Method:
+    """MQTT: with the first message that is no copy a new life begins."""
+
+    def broken(publisher: MqttPublisher, head: object) -> None: ...
+
+    return broken
+
+
+@mutant(MqttSession, "_received", by="2", scenario=scenario(1))
+def accepted_when_received(original: Method) -> Method:
+    """MQTT: what a client has said PUBREC of it may still lose with its router."""
+
+    def broken(session: MqttSession, number: int, reason: int) -> None:
+        if (outgoing := session.sent.get(number)) is not None and not outgoing.released and outgoing.end is not None:
+            outgoing.end.answer(outgoing, DeliveryOutcome.ACCEPTED)
+            session._touched[outgoing.end] = None
+        original(session, number, reason)
+
+    return broken
+
+
+@mutant(MqttEnd, "is_current", by="1", scenario=scenario(32))
+def never_attached_is_current(original: Any) -> Any:
+    """MQTT: a topic that a session never came to publish to may be published to elsewhere."""
+
+    def broken(end: MqttEnd) -> bool:
+        return end.epoch is None or bool(original.fget(end))
+
+    return property(broken)
+
+
+@mutant(MqttSession, "resume", by="5", scenario=scenario(13))
+def releases_not_repeated(original: Method) -> Method:
+    """MQTT: PUBREL is said again to a client that comes back."""
+
+    def broken(session: MqttSession) -> None:
+        released = [outgoing for outgoing in session.sent.values() if outgoing.released]
+        for outgoing in released:
+            outgoing.released = False
+        original(session)
+        for outgoing in released:
+            outgoing.released = True
+
+    return broken
+
+
+@mutant(MqttSubscriber, "_resume", by="1", scenario=scenario(13))
+def sent_again_though_answered(original: Method) -> Method:
+    """MQTT: what the client has answered since is not sent to it again at the same router."""
+
+    def broken(subscriber: MqttSubscriber, action: object) -> None:
+        record = action.record  # type: ignore[attr-defined]
+        if action.settled or action.state or record.key in subscriber.records:  # type: ignore[attr-defined]
+            original(subscriber, action)
+        else:
+            subscriber._deliver([record])
+
+    return broken

@@ -1,0 +1,229 @@
+"""Model clients of MQTT: what they remember are packet identifiers, as the standard has it, and nothing else.
+
+A client reads and says packets when the walk lets it, on a `Line`, and goes on at any router when its connection has
+ended: it sends again what it has no answer to, before anything new (MQTT 5 4.4, 4.6).
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from attrs import define, field, frozen
+
+from router.mqtt.packets import PublishPacket, read_packet
+from router.mqtt.values import REFUSED, V5, PacketKind
+from tests.router.mqtt import by_hand
+from tests.router.mqtt.bench import TOPIC, MqttGuest, split
+
+if TYPE_CHECKING:
+    from tests.router.mqtt.walk import MqttWalk
+
+EXPIRY_S = 4
+IDENTIFIERS = 6
+"""That a writer has: each is used again at once."""
+
+
+@frozen
+class Said:
+    """A message, as its writer knows it."""
+
+    number: int
+    identifier: int
+    qos: int
+
+    @property
+    def payload(self) -> bytes:
+        return b"%d" % self.number
+
+
+@define(eq=False)
+class Line(MqttGuest):
+    """One connection, both of whose directions take their time."""
+
+    client: "Client" = field(kw_only=True)
+    acks: bool = False
+    up: deque[bytes] = field(factory=deque)
+    """Packets that the router has not read."""
+    down: deque[tuple[int, bytes]] = field(factory=deque)
+    """Packets that the client has not read."""
+
+    def hears(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) > 1:
+            first, body, self._buffer = split(self._buffer)
+            self.client.walk.judge.router_says(self, PacketKind(first >> 4), body)
+            if self.client.line is self:
+                self.down.append((first, body))
+
+    def read(self, most: int) -> None:
+        """The router does, so many packets at once."""
+        found = [self.up.popleft() for _ in range(min(most, len(self.up)))]
+        for packet in found:
+            self.client.walk.judge.router_reads(self, packet)
+        self.say(b"".join(found))
+
+    @property
+    def is_dead(self) -> bool:
+        """Its router is no more."""
+        return self.router.mesh.routers.get(self.router.name) is not self.router
+
+    @property
+    def is_over(self) -> bool:
+        """For its client, who may not know."""
+        return self.is_dead or self.connection.closed
+
+
+class Client:
+    def __init__(self, walk: "MqttWalk", name: str, qos: int, version: int) -> None:
+        self.walk, self.name, self.qos, self.version = walk, name, qos, version
+        self.line: Line | None = None
+        self.is_let_in = False
+        """It has read the CONNACK."""
+        self.away_since: float | None = 0.0
+
+    def __str__(self) -> str:
+        return self.name
+
+    def connect(self, router: str) -> None:
+        assert self.line is None
+        self.walk.note(f"{self} connects to {router}")
+        self.line = self.walk.line(self, router)
+        found = {"session-expiry-interval": EXPIRY_S}
+        self.tell(by_hand.connect(self.name, self.version, clean=False, found=found))
+
+    def cut(self) -> None:
+        """Its connection is over for it."""
+        if self.line is not None:
+            self.line.is_here = False
+        self.line, self.is_let_in = None, False
+        if self.away_since is None:
+            self.away_since = self.walk.now
+
+    def tell(self, packet: bytes) -> None:
+        assert self.line is not None
+        self.line.up.append(packet)
+
+    def ack(self, kind: PacketKind, identifier: int) -> None:
+        self.walk.note(f"{self} says {kind.name} {identifier}")
+        self.tell(by_hand.ack(kind, identifier))
+
+    def hear(self, most: int) -> None:
+        """The client reads, so many packets at once."""
+        for _ in range(most):
+            if self.line is None or not self.line.down:
+                break
+            first, body = self.line.down.popleft()
+            kind = PacketKind(first >> 4)
+            if kind is PacketKind.CONNACK:
+                self.walk.note(f"{self} is let in at {self.line.router.name}, {'present' if body[0] else 'unknown'}")
+                self.is_let_in, self.away_since = True, None
+                self.walk.judge.is_at(self.line)
+                self.begins(is_present=bool(body[0]))
+            elif kind is PacketKind.DISCONNECT:
+                self.walk.note(f"{self} is sent away")
+                self.cut()
+            elif kind is PacketKind.PUBLISH:
+                packet = read_packet(first, body, self.version)
+                assert isinstance(packet, PublishPacket)
+                self.is_sent(packet)
+            else:
+                reason = body[2] if len(body) > 2 and self.version == V5 else 0
+                self.hears(kind, int.from_bytes(body[:2], "big"), reason)
+
+    def begins(self, *, is_present: bool) -> None:
+        raise NotImplementedError
+
+    def is_sent(self, packet: PublishPacket) -> None:
+        raise AssertionError(f"{self} has not subscribed")
+
+    def hears(self, kind: PacketKind, identifier: int, reason: int) -> None:
+        raise NotImplementedError
+
+
+class Writer(Client):
+    """It publishes numbers."""
+
+    def __init__(self, walk: "MqttWalk", name: str, qos: int, version: int, first: int) -> None:
+        super().__init__(walk, name, qos, version)
+        self.open: dict[int, Said] = {}
+        """By identifier, in the order in which they were sent."""
+        self.latest: dict[int, Said] = {}
+        """By identifier: the last one that was sent under it."""
+        self.known: set[int] = set()
+        """Identifiers of those that have a PUBREC."""
+        self._next = first
+
+    @property
+    def free(self) -> list[int]:
+        return [number for number in range(1, IDENTIFIERS + 1) if number not in self.open]
+
+    def publish(self) -> None:
+        self._next += 1
+        said = Said(self._next, self.free[0], self.qos)
+        self.open[said.identifier] = self.latest[said.identifier] = said
+        self.walk.judge.published(self, said)
+        self._send(said)
+
+    def _send(self, said: Said, *, dup: bool = False) -> None:
+        assert self.line is not None
+        self.walk.note(f"{self} publishes {said.number} as {said.identifier}{', a copy' if dup else ''}")
+        self.tell(by_hand.publish(TOPIC, said.payload, said.qos, said.identifier, self.version, dup=dup))
+
+    def begins(self, *, is_present: bool) -> None:
+        for said in self.open.values():
+            if said.identifier in self.known:
+                self.ack(PacketKind.PUBREL, said.identifier)
+            else:
+                self._send(said, dup=True)
+
+    def hears(self, kind: PacketKind, identifier: int, reason: int) -> None:
+        assert reason < REFUSED or kind is PacketKind.PUBCOMP, f"{self} is refused {identifier}: {reason:#x}"
+        if kind is PacketKind.PUBREC:
+            self.known.add(identifier)
+            self.ack(PacketKind.PUBREL, identifier)
+        elif identifier in self.open and (kind is PacketKind.PUBACK or identifier in self.known):
+            assert kind is (PacketKind.PUBCOMP if self.qos == 2 else PacketKind.PUBACK)
+            self.known.discard(identifier)
+            del self.open[identifier]
+
+
+class Reader(Client):
+    """It hands each message on: at QoS 2 as it comes if it is `eager`, else when it may not come again."""
+
+    def __init__(self, walk: "MqttWalk", name: str, qos: int, version: int, *, eager: bool) -> None:
+        super().__init__(walk, name, qos, version)
+        self.has_subscribed = False
+        """It has read the SUBACK."""
+        self._eager = eager
+        self._held: dict[int, tuple[int, Line]] = {}
+        """By identifier: what it has answered with PUBREC, and has no PUBREL of."""
+
+    def begins(self, *, is_present: bool) -> None:
+        if not is_present:
+            self._held.clear()
+            self.walk.judge.is_unknown(self)
+        if not self.has_subscribed:
+            self.tell(by_hand.subscribe(1, [(TOPIC, self.qos)], self.version))
+
+    def is_sent(self, packet: PublishPacket) -> None:
+        assert self.line is not None
+        number, identifier = int(packet.payload), packet.identifier
+        self.walk.note(f"{self} is sent {number} as {identifier}{', a copy' if packet.dup else ''}")
+        if packet.qos == 1:
+            self.walk.judge.handed_on(self, number, self.line)
+            self.ack(PacketKind.PUBACK, identifier)
+            return
+        if identifier not in self._held:  # else it has come before (MQTT 5 4.3.3)
+            self._held[identifier] = number, self.line
+            if self._eager:
+                self.walk.judge.handed_on(self, number, self.line)
+        self.ack(PacketKind.PUBREC, identifier)
+
+    def hears(self, kind: PacketKind, identifier: int, reason: int) -> None:
+        if kind is PacketKind.SUBACK:
+            self.has_subscribed = True
+            return
+        assert kind is PacketKind.PUBREL
+        held = self._held.pop(identifier, None)
+        if held is not None and not self._eager:
+            self.walk.judge.handed_on(self, *held)
+        self.ack(PacketKind.PUBCOMP, identifier)

@@ -1,0 +1,12 @@
+"""Model clients of MQTT, who are cut off, move, and lose their routers: what docs/mqtt.md promises is kept."""
+
+import pytest
+
+from tests.router.mqtt.walk import play
+
+SEEDS = 40
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_clients_are_kept_the_promise_wherever_they_go(seed: int) -> None:
+    play(seed)

@@ -1,0 +1,315 @@
+"""Walks of MQTT clients through a mesh, by a seed: cut off, moved, their routers killed and started again.
+
+    a ~~~ b ~~~ c ~~~ w - witness, of AMQP        all in contact; whole routers but for their sockets
+
+What is said to a router, by a client or by another router, arrives when the dice say so, in order; a router is killed
+with what is on its way from it, some of which arrives. Who kills a second home before others have heard what has come
+to it would break what docs/mqtt.md promises, so all is brought before another router is killed. A client is back long
+before its session ends.
+
+    python -m tests.router.mqtt.walk SEED
+"""
+
+import argparse
+from collections.abc import Callable
+from random import Random
+
+from router.amqp.batches import Transfers
+from router.amqp.format.message import body_of
+from router.amqp.format.values import ACCEPTED
+from router.amqp.proton.link import Link
+from router.edge.guard import Guard
+from router.mesh.config import Limits
+from router.mqtt.edge import MqttEdge
+from router.mqtt.values import V3, V5
+from router.security.rules import EVERYTHING
+from tests.fuzz.mesh import LONGEST_S, MAX_MESSAGE, FuzzRouter, GoodClient
+from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest
+from tests.router.mqtt.judge import MqttJudge, MqttViolation
+from tests.router.mqtt.sessions import Client, Line, Reader, Writer
+
+KILLED = "abc"
+STEPS = 600
+PATIENCE_S = 2.0
+"""No client is away for longer."""
+LIVES = 1000
+"""Numbers of one writer."""
+
+
+class Witness(GoodClient):
+    """A plain subscriber of AMQP, of a router that lives."""
+
+    def __init__(self, walk: "MqttWalk") -> None:
+        super().__init__(walk.routers["w"], "witness")
+        self._walk = walk
+        self.router.guests.append(self)
+        self.engine.receiver("hears all", TOPIC, rcv_settle_mode=1).flow(1000)
+
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        for message in transfers.messages:
+            self._walk.judge.witnessed(int(body_of(message)))
+        link.update_many(transfers.handles, ACCEPTED)
+        link.flow(len(transfers.handles))
+
+
+class MqttWalk(MqttBench):
+    def __init__(self, seed: int) -> None:
+        self.is_slow = False
+        super().__init__(*KILLED, "w")
+        self.dice = Random(seed)
+        self.trace: list[str] = []
+        self.judge = MqttJudge(self)
+        self.witness = Witness(self)
+        self.flow()
+        versions = self.dice.choices((V3, V5), k=6)
+        self.writers = [Writer(self, f"writer {n}", (2, 2, 1)[n], versions[n], n * LIVES) for n in range(3)]
+        self.readers = [Reader(self, f"reader {n}", (2, 2, 1)[n], versions[3 + n], eager=n == 0) for n in range(3)]
+        self.clients: list[Client] = [*self.writers, *self.readers]
+        self.lines: list[Line] = []
+        self.stores = {name: router.store for name, router in self.routers.items()}
+        self._unnoticed: list[tuple[str, str]] = []
+        """Who has not noticed yet that another is no more."""
+        self._lives = dict.fromkeys(KILLED, 1)
+        self._has_killed = False
+        self.is_slow = True
+
+    def note(self, text: str) -> None:
+        self.trace.append(f"{self.now:8.3f} {text}")
+
+    def line(self, client: Client, router: str) -> Line:
+        line = Line(self.routers[router], self.edges[router], client.version, client=client)
+        self.lines.append(line)
+        return line
+
+    # what takes its time
+
+    def flow(self) -> None:
+        if not self.is_slow:
+            super().flow()
+            return
+        while self.work():
+            pass
+
+    def settle(self) -> None:
+        """All comes to rest, with all clients."""
+        self.note("all is brought")
+        while self._unnoticed:
+            self._notice(0)
+        for client in self.clients:
+            if client.line is None or client.line.is_over:
+                self._go_on(client)
+        moves = True
+        while moves:
+            self.is_slow = False
+            self.flow()
+            self.is_slow = True
+            moves = False
+            for line in list(self.lines):
+                moves = self._read(line, 100) or moves
+            for client in self.clients:
+                moves = moves or (client.line is not None and bool(client.line.down))
+                client.hear(100)
+                if client.line is None:
+                    self._go_on(client)
+                    moves = True
+
+    def _read(self, line: Line, most: int) -> bool:
+        """Whether the router read something."""
+        if line.is_dead:
+            self.lines.remove(line)
+        elif line.up and not line.connection.closed:
+            self.note(f"{line.router.name} reads of {line.client}, {min(most, len(line.up))} of {len(line.up)} packets")
+            line.read(most)
+        elif line.client.line is not line or line.connection.closed:
+            self.note(f"{line.router.name} reads the end of {line.client}")
+            self.lines.remove(line)
+            line.leave()
+        else:
+            return False
+        return True
+
+    def prove(self, guest: MqttGuest) -> None:
+        if isinstance(guest, Line):
+            self.note(f"{guest.client} is known to be at {guest.router.name}")
+            self.judge.is_at(guest)
+        super().prove(guest)
+
+    # what happens
+
+    def play(self) -> None:
+        actions: list[tuple[int, Callable[[], None]]] = [
+            (8, self._some_router_hears), (8, self._some_router_reads), (8, self._some_client_reads),
+            (6, self._some_writer_publishes), (4, self._some_machine_acknowledges), (2, self._time_passes),
+            (2, self._somebody_goes_on), (1, self._somebody_is_cut_off), (2, self._somebody_notices),
+        ]  # fmt: skip
+        weights = [weight for weight, _ in actions]
+        kills = self.dice.random() < 0.7
+        for _ in range(STEPS):
+            for client in self.clients:
+                if client.away_since is not None and self.now - client.away_since > PATIENCE_S:
+                    self.settle()
+            self.dice.choices(actions, weights)[0][1]()
+            if kills and self.dice.random() < 0.01:
+                self._some_router_dies()
+            if kills and self.dice.random() < 0.02:
+                self._some_router_boots()
+        self._finish()
+
+    def _some_router_hears(self) -> None:
+        if wires := [index for index, wire in self.wires.items() if wire and index[1] in self.routers]:
+            here, there = self.dice.choice(wires)
+            self.note(f"{there} hears of {here}")
+            self.bring(here, there, self.dice.randint(1, 3))
+            self.flow()
+
+    def _some_router_reads(self) -> None:
+        if self.lines:
+            self._read(self.dice.choice(self.lines), self.dice.randint(1, 4))
+
+    def _some_client_reads(self) -> None:
+        self.dice.choice(self.clients).hear(self.dice.randint(1, 4))
+
+    def _some_writer_publishes(self) -> None:
+        writer = self.dice.choice(self.writers)
+        if writer.is_let_in and writer.free:
+            writer.publish()
+
+    def _some_machine_acknowledges(self) -> None:
+        lines = [client.line for client in self.clients if client.line is not None]
+        if asked := [line for line in lines if line.connection.proofs and not line.is_dead]:
+            self.prove(self.dice.choice(asked))
+            self.flow()
+
+    def _time_passes(self) -> None:
+        self.time(self.dice.uniform(0.0, 0.1))
+
+    def _somebody_goes_on(self) -> None:
+        if away := [client for client in self.clients if client.line is None or client.line.is_over]:
+            self._go_on(self.dice.choice(away))
+
+    def _go_on(self, client: Client) -> None:
+        if client.line is not None:
+            self.note(f"{client} notices that its connection is over")
+            client.cut()
+        client.connect(self.dice.choice(list(self.routers)))
+
+    def _somebody_is_cut_off(self) -> None:
+        client = self.dice.choice(self.clients)
+        if client.line is not None:
+            self.note(f"{client} is cut off")
+            for _ in range(self.dice.randint(0, len(client.line.up))):
+                client.line.up.pop()
+            client.cut()
+
+    def _somebody_notices(self) -> None:
+        if self._unnoticed:
+            self._notice(self.dice.randrange(len(self._unnoticed)))
+
+    def _notice(self, nth: int) -> None:
+        here, there = self._unnoticed.pop(nth)
+        self.wires[there, here].clear()
+        self.wires[here, there].clear()
+        if here in self.routers:
+            self.note(f"{here} has lost {there}")
+            with self.acting(self.routers[here]):
+                self.routers[here].contacts.lost(there)
+            self.flow()
+
+    def _some_router_dies(self) -> None:
+        name = self.dice.choice(KILLED)
+        if name not in self.routers or len(self.routers) < len(self.names) - 1:
+            return
+        if self._has_killed:
+            self.settle()
+        self._has_killed = True
+        self.note(f"{name} is killed")
+        router = self.routers.pop(name)
+        for guest in router.guests:
+            if isinstance(guest, GoodClient):
+                guest.engine.release()
+        for other in self.routers:
+            self.wires[other, name].clear()
+            wire = self.wires[name, other]
+            for _ in range(self.dice.randint(0, len(wire))):
+                wire.pop()
+            self._unnoticed.append((other, name))
+
+    def _some_router_boots(self) -> None:
+        if dead := [name for name in KILLED if name not in self.routers]:
+            self._boot(self.dice.choice(dead))
+
+    def _boot(self, name: str) -> None:
+        while found := [nth for nth, pair in enumerate(self._unnoticed) if name in pair]:
+            self._notice(found[0])
+        self._lives[name] += 1
+        self.note(f"{name} is started again")
+        router = self.routers[name] = FuzzRouter(self, name, self._lives[name], self.stores[name])
+        limits = Limits(max_message=MAX_MESSAGE)
+        guard = Guard(lambda user: EVERYTHING, limits)
+        self.edges[name] = MqttEdge(router.node, router.clients, guard, ["topic/"], limits, LONGEST_S)
+        for other in self.routers:
+            if other != name:
+                self._meet(name, other)
+        self.flow()
+
+    def _finish(self) -> None:
+        """All routers are there, and what is under way comes to its end."""
+        for name in KILLED:
+            if name not in self.routers:
+                self._boot(name)
+        for _ in range(12):
+            self.settle()
+            self.time(0.5)
+        self.settle()
+        self.judge.check_all()
+        for client in self.clients:
+            client.cut()
+        self.is_slow = False
+        while self.lines:
+            self._read(self.lines[0], 100)
+        self.witness.leave()
+        self.witness.engine.release()
+        self.finish()
+
+
+def play(seed: int) -> None:
+    """Raises MqttViolation, with all that happened."""
+    walk = MqttWalk(seed)
+    try:
+        walk.play()
+    except AssertionError as error:
+        lines = [*walk.trace, f"seed {seed}: {error}", f"replay with: python -m tests.router.mqtt.walk {seed}"]
+        raise MqttViolation("\n".join(lines)) from error
+
+
+def scenario(seed: int) -> Callable[[], None]:
+    """A walk, for who asks whether it notices something."""
+
+    def walk() -> None:
+        try:
+            play(seed)
+        except MqttViolation as violation:
+            raise MqttViolation(str(violation).splitlines()[-2]) from None
+
+    walk.__name__ = f"mqtt_walk_{seed}"
+    return walk
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.router.mqtt.walk", description=__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--count", type=int, default=1, help="play so many seeds from this one on")
+    asked = parser.parse_args()
+    failed = 0
+    for seed in range(asked.seed, asked.seed + asked.count):
+        try:
+            play(seed)
+        except MqttViolation as violation:
+            failed += 1
+            print(violation if asked.count == 1 else str(violation).splitlines()[-2])
+    print(f"{asked.count} seeds, {failed} failed")
+    raise SystemExit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
