@@ -89,6 +89,7 @@ class MqttConnection:
         self._keep_alive = 0.0
         self._buffer = bytearray()
         self._held: Callable[[], None] | None = None
+        self._goodbye_proves = True
         self._out: list[bytes] = []
 
     # input
@@ -102,14 +103,19 @@ class MqttConnection:
         if self._held is None:
             self._handle_all()
         elif self._buffer[0] >> 4 == PacketKind.DISCONNECT:
-            self._proven()
+            if self._goodbye_proves:
+                self._proven()
+            else:
+                self._held = None
+                self._handle_all(HELD_TURN)
         elif len(self._buffer) > max(HELD_MOST, self.max_packet):
             self._fail(MqttError(Reason.QUOTA, "more than may come before it is certain that it is there"))
 
-    def hold(self, then: Callable[[], None]) -> None:
+    def hold(self, then: Callable[[], None], *, goodbye_proves: bool = True) -> None:
         """What comes from now on waits until it is certain that the client is there, and `then` was called. Who reads
-        the CONNACK, and says goodbye, was there, too: then its DISCONNECT did not come with the CONNECT."""
-        self._held = then
+        the CONNACK, and says goodbye, was there, too: then its DISCONNECT did not come with the CONNECT. Else, a
+        DISCONNECT that comes first ends what was asked for before it."""
+        self._held, self._goodbye_proves = then, goodbye_proves
         self.prove(self._proven)
 
     def _proven(self) -> None:

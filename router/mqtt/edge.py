@@ -171,7 +171,7 @@ class MqttEdge:
 
     def _begin(self, session: MqttSession, connection: MqttConnection, *, present: bool, others: bool) -> None:
         """What was under way goes on, or ends. A client that may have gone elsewhere since is waited for (7.8)."""
-        if session.publishers or session.subscribers:
+        if session.publishers or session.subscribers or session.sent:
             log.info("%s goes on where it was: exactly once", session)
             session.resume()
         elif not others and self._links_of(session):
@@ -186,6 +186,7 @@ class MqttEdge:
         known = self._links_of(session)
         routers = ", ".join(sorted({entry.router for entry in known}))
         log.warning("%s comes from router %s: what it had not answered there it is sent again", session, routers)
+        session.free()
         for entry in known:
             if entry.role is Role.SUBSCRIBER:
                 end = MqttSubscriber(session, self._node, entry.identity.address, entry.lifetime.durable)
@@ -273,7 +274,7 @@ class MqttEdge:
         granted = self._permissions.grant(connection, session, packet.filters)
         subscribe = partial(session.subscribe, packet.identifier, granted)
         if connection.can_prove and any(qos < REFUSED and self._is_elsewhere(session, name) for name, qos in granted):
-            connection.hold(subscribe)
+            connection.hold(subscribe, goodbye_proves=False)
         else:
             subscribe()
 

@@ -27,8 +27,6 @@ class EndHost(Protocol):
     user: str
     timeout: int
     """Seconds for which the session outlives its connection; 0: it does not."""
-    resumes: bool
-    """The client goes on with what it had at another router, or here before this began."""
     connection: MqttConnection | None
     """None while the client is away."""
     waiting_bytes: int
@@ -106,9 +104,9 @@ class MqttEnd:
     def is_current(self) -> bool:
         """Whether the link is where this left it: it was not elsewhere since, as far as the mesh knows, nor has it
         ended."""
-        known = self.known()
         if self.epoch is None:
-            return known is None or not known.live
+            return True
+        known = self.known()
         return known is not None and known.live and known.epoch == self.epoch
 
     def gone(self, now: float, *, closed: bool) -> None:
@@ -120,5 +118,6 @@ class MqttEnd:
         raise NotImplementedError
 
     def detach(self, action: Detach) -> None:
-        self.is_detached = True
-        self.host.lost(action)
+        if not self.is_detached:
+            self.is_detached = True
+            self.host.lost(action)

@@ -199,3 +199,10 @@ def _fits(value: Any) -> bool:
         return len(value.encode()) <= LONGEST
     except UnicodeEncodeError:  # AMQP has characters that are no text
         return False
+
+
+def read_again(message: bytes) -> MqttContent:
+    """One that could be read before."""
+    content = from_amqp(message)
+    assert content is not None
+    return content

@@ -15,7 +15,8 @@ from attrs import define
 
 from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import MqttEnd
-from router.mqtt.message import MqttContent, from_amqp, to_amqp
+from router.mqtt.identifiers import MOST_SENT, Identifiers
+from router.mqtt.message import MqttContent, read_again, to_amqp
 from router.mqtt.packets import AckPacket, PublishPacket, ack, publish, suback
 from router.mqtt.publisher import MqttPublisher, ReceivedMessage
 from router.mqtt.subscriber import MqttSubscriber, SentMessage
@@ -23,14 +24,12 @@ from router.mqtt.values import REFUSED, V3, MqttError, PacketKind, Reason
 from topic.actions import Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
-from topic.directory.entry import Index, Lifetime, LinkEntry
+from topic.directory.entry import Index, Lifetime, LinkEntry, Role
 from topic.identity import Epoch
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.mqtt")
 
-MOST_SENT: Final = 256
-"""Messages that are under way to a client at once, unless it wants fewer."""
 MOST_LOOKED_AT: Final = 100
 """Topics, for one that was not published to for long."""
 MOST_IDENTIFIERS: Final = 0xFFFF
@@ -63,12 +62,10 @@ class MqttSession:
         self._lost = lost
         self._quota = MOST_SENT
         self._largest = 0
-        self._identifier = 0
+        self._identifiers = Identifiers()
         self._left: dict[Index, Epoch] = {}
-        """The last attaches of links that the client had elsewhere, as it came."""
-        self._freed = MOST_IDENTIFIERS
-        """The client holds nothing under identifiers up to this one but what this session has sent."""
-        self._unsent: deque[tuple[MqttSubscriber, Record, int]] = deque()
+        """The last attaches of links that the client had elsewhere, as this took over."""
+        self._unsent: deque[tuple[MqttSubscriber, Record]] = deque()
         self._touched: dict[MqttPublisher | MqttSubscriber, None] = {}
         self._subacks: dict[MqttEnd, list[WaitingSuback]] = {}
         """Those that wait for it."""
@@ -83,19 +80,27 @@ class MqttSession:
         self._quota = min(MOST_SENT, asked.get("receive-maximum", MOST_SENT))
         self._largest = asked.get("maximum-packet-size", 0)
 
-    def take_over(self, known: Iterable[LinkEntry]) -> None:
-        """The client goes on with these links, which it had elsewhere. What it may still hold of what it was sent there
-        it would take a message of the same identifier for (MQTT 5 4.3.3)."""
+    def take_over(self, known: Sequence[LinkEntry]) -> None:
+        """The client goes on with these links, which it had elsewhere."""
         self.resumes = True
-        self._freed = 0
         self._left = {(entry.role, entry.name): entry.epoch for entry in known}
+        if any(entry.role is Role.SUBSCRIBER and entry.lifetime.durable == 2 for entry in known):
+            self._identifiers.may_be_held()
+
+    def free(self) -> None:
+        """Have the client let go of what it may hold from elsewhere."""
+        for number in self._identifiers.to_be_let_go():
+            self._say(PacketKind.PUBREL, number)
 
     def resume(self) -> None:
         """All that was under way goes on."""
         self.resumes = True
+        self.free()
         for outgoing in list(self.sent.values()):
             if outgoing.released:
                 self._say(PacketKind.PUBREL, outgoing.identifier)
+            elif outgoing.end is None:
+                self.let_go(outgoing)
         for subscriber in list(self.subscribers.values()):
             subscriber.attach(resumes=True)
         for publisher in list(self.publishers.values()):
@@ -105,7 +110,7 @@ class MqttSession:
         """Whether what the identifiers stand for still holds: of the client's links that are `known` in the mesh none
         was elsewhere since, and there are no others."""
         ends = (*self.publishers.values(), *self.subscribers.values())
-        ours = {(end.role, end.mesh_name) for end in ends}
+        ours = {(end.role, end.mesh_name) for end in ends if end.epoch is not None}
         others = [entry for entry in known if entry.live and (entry.role, entry.name) not in ours]
         is_left = all(self._left.get((entry.role, entry.name)) == entry.epoch for entry in others)
         return is_left and all(end.is_current for end in ends)
@@ -204,11 +209,11 @@ class MqttSession:
             case PacketKind.PUBACK:
                 if (outgoing := self.sent.get(number)) is not None and outgoing.qos == 1:
                     self._answered(outgoing, packet.reason)
-                    del self.sent[number]
-            case PacketKind.PUBCOMP:
+                    self._forget(number)
+            case PacketKind.PUBCOMP if not self._identifiers.let_go(number):
                 if (outgoing := self.sent.get(number)) is not None and outgoing.released:
                     self._answered(outgoing, 0)  # "not found" says that it was
-                    del self.sent[number]
+                    self._forget(number)
 
     def _received(self, number: int, reason: int) -> None:
         outgoing = self.sent.get(number)
@@ -217,7 +222,7 @@ class MqttSession:
             return
         if reason >= REFUSED and not outgoing.released:
             self._answered(outgoing, reason)
-            del self.sent[number]
+            self._forget(number)
         else:
             outgoing.released = True
             self._say(PacketKind.PUBREL, number)
@@ -232,29 +237,32 @@ class MqttSession:
         touched, self._touched = self._touched, {}
         for end in touched:
             end.go_on()
-        while self._unsent and len(self.sent) < self._quota and self.connection is not None:
-            end, record, qos = self._unsent.popleft()
+        while self._unsent and self._has_place and self.connection is not None:
+            end, record = self._unsent.popleft()
             if record in end.unsent:
                 del end.unsent[record]
-                self._carry(end, record, _content(record), qos)
+                assert record.message is not None
+                self._carry(end, record, read_again(record.message))
 
     # what it is sent
 
-    def carry(self, end: MqttSubscriber, record: Record, content: MqttContent, qos: int) -> None:
-        if self._unsent or len(self.sent) >= self._quota:
-            end.unsent[record] = None
-            self._unsent.append((end, record, qos))
-        else:
-            self._carry(end, record, content, qos)
+    @property
+    def _has_place(self) -> bool:
+        return len(self.sent) < self._quota and bool(self._identifiers)
 
-    def _carry(self, end: MqttSubscriber, record: Record, content: MqttContent, qos: int) -> None:
-        number = self._free_identifier()
-        if number > self._freed:
-            self._freed = number
-            self._say(PacketKind.PUBREL, number)
+    def carry(self, end: MqttSubscriber, record: Record, content: MqttContent) -> None:
+        if self._unsent or not self._has_place:
+            end.unsent[record] = None
+            self._unsent.append((end, record))
+        else:
+            self._carry(end, record, content)
+
+    def _carry(self, end: MqttSubscriber, record: Record, content: MqttContent) -> None:
+        number, qos = self._identifiers.next, min(end.qos, content.qos)
         if not self._send(end.topic_of(record), content, qos, number):
             end.refuse([record])
             return
+        self._identifiers.take()
         self.sent[number] = end.records[record.key] = SentMessage(end, number, qos, record)
 
     def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None:
@@ -278,16 +286,14 @@ class MqttSession:
         connection.send(packet)
         return True
 
-    def _free_identifier(self) -> int:
-        while True:
-            self._identifier = self._identifier % MOST_IDENTIFIERS + 1
-            if self._identifier not in self.sent:
-                return self._identifier
+    def _forget(self, number: int) -> None:
+        del self.sent[number]
+        self._identifiers.give_back(number)
 
     def let_go(self, outgoing: SentMessage) -> None:
         outgoing.end = None
         if outgoing.qos == 1:
-            self.sent.pop(outgoing.identifier, None)
+            self._forget(outgoing.identifier)
         elif not outgoing.released:
             outgoing.released = True
             self._say(PacketKind.PUBREL, outgoing.identifier)
@@ -308,15 +314,14 @@ class MqttSession:
         end = self.subscribers.get(address)
         if end is not None and end.qos == qos and end.is_attached:
             return
-        is_new = end is None
-        if end is None:
-            end = self.subscribers[address] = MqttSubscriber(self, self._node, address, qos)
-        self._subacks.setdefault(end, []).append(waiting)
         waiting.left += 1
-        if is_new:
-            end.attach(resumes=False)
-        elif end.qos != qos:
-            end.change(qos)
+        if end is not None and end.qos == qos:
+            self._subacks.setdefault(end, []).append(waiting)
+            return
+        new = end.successor(qos) if end is not None else MqttSubscriber(self, self._node, address, qos)
+        self.subscribers[address] = new
+        self._subacks[new] = [*(self._subacks.pop(end, ()) if end is not None else ()), waiting]
+        new.attach(resumes=end is not None)
 
     def answered(self, end: MqttSubscriber) -> None:
         for waiting in self._subacks.pop(end, ()):
@@ -342,10 +347,3 @@ class MqttSession:
     def _say(self, kind: PacketKind, identifier: int, reason: int = 0) -> None:
         if self.connection is not None:
             self.connection.send(ack(self.connection.version, kind, identifier, reason))
-
-
-def _content(record: Record) -> MqttContent:
-    assert record.message is not None
-    content = from_amqp(record.message)
-    assert content is not None, "it could be read before"
-    return content

@@ -55,7 +55,7 @@ class SentMessage:
 class SendingHost(EndHost, Protocol):
     """The session, as its subscriptions see it."""
 
-    def carry(self, end: "MqttSubscriber", record: Record, content: MqttContent, qos: int) -> None:
+    def carry(self, end: "MqttSubscriber", record: Record, content: MqttContent) -> None:
         """Send it under a free identifier; as soon as there is one."""
 
     def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None: ...
@@ -123,12 +123,16 @@ class MqttSubscriber(MqttEnd):
         )
         self.node.perform()
 
-    def change(self, qos: int) -> None:
-        """Another QoS is asked for: the link is attached again with all that is under way."""
-        self.qos = qos
-        self.node.topic.suspend_subscriber(self.subscriber, self, self.node.now())
+    def successor(self, qos: int) -> "MqttSubscriber":
+        """For another QoS: it is to attach with all that is under way, and takes the link from this one, which is over.
+        So the terminus goes on, also one that would end with its link."""
+        other = MqttSubscriber(self.host, self.node, self.identity.address, qos)
+        other.records, other._accepted = self.records, self._accepted
+        for outgoing in other.records.values():
+            outgoing.end = other
+        self.is_detached = True
         self.unsent.clear()
-        self.attach(resumes=True)
+        return other
 
     def gone(self, now: float, *, closed: bool) -> None:
         self.is_attached = False
@@ -227,7 +231,7 @@ class MqttSubscriber(MqttEnd):
                 outgoing.record = record
                 self.host.carry_again(outgoing, content)
             else:
-                self.host.carry(self, record, content, min(self.qos, content.qos))
+                self.host.carry(self, record, content)
         if refused:
             self.refuse([] if settled else refused)
 

@@ -1,10 +1,8 @@
 """Breakages of the sessions of MQTT clients (docs/mqtt.md)."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from router.mqtt.edge import MqttEdge
-from router.mqtt.ends import MqttEnd
 from router.mqtt.packets import PublishPacket
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MqttSession
@@ -28,7 +26,7 @@ def identifiers_taken_for_free(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "is_whole", by="1", scenario=scenario(61))
+@mutant(MqttSession, "is_whole", by="1", scenario=scenario(32))
 def links_elsewhere_overlooked(original: Method) -> Method:
     """MQTT: a session whose client has a link elsewhere that it does not know is not whole."""
 
@@ -90,14 +88,15 @@ def accepted_when_received(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttEnd, "is_current", by="1", scenario=scenario(32))
-def never_attached_is_current(original: Any) -> Any:
+@mutant(MqttSession, "is_whole", by="1", scenario=scenario(32))
+def never_attached_is_ours(original: Method) -> Method:
     """MQTT: a topic that a session never came to publish to may be published to elsewhere."""
 
-    def broken(end: MqttEnd) -> bool:
-        return end.epoch is None or bool(original.fget(end))
+    def broken(session: MqttSession, known: Iterable[LinkEntry]) -> bool:
+        ours = {(end.role, end.mesh_name) for end in (*session.publishers.values(), *session.subscribers.values())}
+        return bool(original(session, [entry for entry in known if (entry.role, entry.name) not in ours]))
 
-    return property(broken)
+    return broken
 
 
 @mutant(MqttSession, "resume", by="5", scenario=scenario(13))

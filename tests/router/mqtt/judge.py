@@ -72,12 +72,14 @@ class MqttJudge:
     def handed_on(self, reader: Reader, number: int, line: Line) -> None:
         """What it was sent on that line."""
         self._walk.note(f"{reader} hands on {number}")
-        handed, (writer, said) = self._handed[reader], self._said[number]
-        if said.qos == 2 and reader in self._owed[number] and number not in handed:
-            self._check_order(writer, number, [other for other in handed if reader in self._owed[other]], str(reader))
+        handed, stay, (writer, said) = self._handed[reader], self._stays[line], self._said[number]
+        is_of_old = line is not reader.line  # let go of at another router: later, and in any order
+        if said.qos == 2 and reader in self._owed[number] and number not in handed and not is_of_old:
+            before = [one for one, stays in handed.items() if reader in self._owed[one] and stay in stays]
+            self._check_order(writer, number, before, str(reader))
         stays = handed.setdefault(number, set())
-        assert self._stays[line] not in stays or _least(said, reader) == 1, f"{reader} hands on {number} twice"
-        stays.add(self._stays[line])
+        assert stay not in stays or _least(said, reader) == 1, f"{reader} hands on {number} twice"
+        stays.add(stay)
 
     def _check_order(self, writer: Writer, number: int, before: list[int], who: str) -> None:
         of_writer = [other for other in before if self._said[other][0] is writer]

@@ -195,7 +195,7 @@ def test_the_properties_of_a_message_are_not_read_if_they_are_large() -> None:
 
 def test_what_was_held_is_handled_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = MqttBench("a", "b", "c")
-    bench.reader("a", clean=False, expiry=4).leave()
+    bench.reader("a", qos=1, clean=False, expiry=4).leave()
     guest = bench.stranger("b")
     guest.is_here = False
     guest.say(by_hand.connect("reader", clean=False, found={"session-expiry-interval": 4}))

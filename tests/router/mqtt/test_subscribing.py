@@ -9,10 +9,26 @@ from router.amqp.format.message import data_message
 from router.mqtt.edge import Nobody
 from router.mqtt.values import V3, V5, PacketKind, Reason
 from tests.router.mqtt import by_hand
-from tests.router.mqtt.bench import TOPIC, MqttBench, answer, answer_all, leave, publish
+from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, answer, answer_all, leave, publish
 from topic.identity import LinkIdentity
 
 PUBREC, PUBREL, PUBCOMP, PUBACK = PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP, PacketKind.PUBACK
+
+
+def let_go(reader: MqttGuest) -> None:
+    """Of what it is told to."""
+    for identifier, _ in reader.told(PUBREL):
+        reader.say(by_hand.ack(PUBCOMP, identifier))
+
+
+def test_a_client_that_never_lets_go_is_asked_on_three_connections(bench: MqttBench) -> None:
+    bench.reader("b", clean=False, expiry=4).leave()
+    publish(bench.client("a", "writer"), b"m", 2, 1)
+    for asked in (True, True, True, False):
+        reader = bench.client("c", "reader", clean=False, expiry=4, acks=False)
+        assert bool(reader.told(PUBREL)) == asked
+        assert reader.payloads == ([] if asked else [b"m"])
+        reader.leave()
 
 
 def test_a_subscriber_resumes_by_its_identifiers_at_the_same_router(bench: MqttBench) -> None:
@@ -96,16 +112,87 @@ def test_what_is_read_late_of_a_client_that_has_gone_elsewhere_takes_nothing_fro
 
 
 def test_a_subscription_that_is_read_late_takes_nothing_from_who_has_it_elsewhere() -> None:
-    """Its client was let in at c, said SUBSCRIBE, and went to b before c had read that."""
-    bench = MqttBench("a", "b", "c")
-    late = bench.client("c", "client", clean=False, expiry=4)
-    late.is_here = False
-    reader = bench.reader("b", "client", clean=False, expiry=4)
-    late.say(by_hand.subscribe(1, [(TOPIC, 2)]))
+    """Its client was let in at c, said SUBSCRIBE, perhaps goodbye, and went to b before c had read that."""
+    for goodbye in (b"", by_hand.DISCONNECT):
+        bench = MqttBench("a", "b", "c")
+        late = bench.client("c", "client", clean=False, expiry=4)
+        late.is_here = False
+        reader = bench.reader("b", "client", clean=False, expiry=4)
+        late.say(by_hand.subscribe(1, [(TOPIC, 2)]))
+        if goodbye:
+            late.say(goodbye)
+        publish(bench.client("a", "writer"), b"m", 2, 1)
+        assert reader.payloads == [b"m"]
+        assert "DISCONNECT" not in reader.kinds()
+        bench.finish(*bench.mqtt_guests())
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_a_client_may_hold_of_another_router_it_lets_go_before_the_identifier_comes_again(
+    bench: MqttBench, qos: int
+) -> None:
+    """It would take the next message for a copy. What comes at QoS 1 it holds nothing of."""
+    reader, writer = bench.reader("b", qos=qos, clean=False, expiry=4, acks=False), bench.client("a", "writer")
+    publish(writer, b"first", 2, 1)
+    reader.leave()
+    reader = bench.client("c", "reader", clean=False, expiry=4, acks=False)
+    publish(writer, b"second", 2, 2)
+    assert bool(reader.told(PUBREL)) == (not reader.messages) == (qos == 2)
+    let_go(reader)
+    assert [message.payload for message in reader.messages] == [b"first", b"second"]
+    answer_all(reader)
+    assert [identifier for identifier, _ in writer.told(PUBREC)] == [1, 2]
+
+
+def test_a_client_goes_on_where_it_was_though_it_has_a_topic_elsewhere(bench: MqttBench) -> None:
+    """It publishes to that here, and is cut off before it is certain that it was here."""
+    client = bench.reader("b", "client", clean=False, expiry=4, acks=False)
+    client.say(by_hand.publish("topic/p", b"p", 2, 1))
+    client.leave()
+    client = bench.client("c", "client", clean=False, expiry=4, acks=False)
+    let_go(client)
     publish(bench.client("a", "writer"), b"m", 2, 1)
-    assert reader.payloads == [b"m"]
-    assert "DISCONNECT" not in reader.kinds()
-    bench.finish(*bench.mqtt_guests())
+    client.is_here = False
+    client.say(by_hand.publish("topic/p", b"p", 2, 1, dup=True))
+    client.leave()
+    client = bench.client("c", "client", clean=False, expiry=4, acks=False)
+    assert [(message.payload, message.dup) for message in client.messages] == [(b"m", True)]
+
+
+def test_what_was_under_way_as_a_subscription_ended_does_not_stay_so(bench: MqttBench) -> None:
+    """Its client takes one message at a time, and was cut off with the end."""
+
+    def connected() -> MqttGuest:
+        guest = bench.stranger("b")
+        found = {"receive-maximum": 1, "session-expiry-interval": 4}
+        guest.say(by_hand.connect("reader", clean=False, found=found))
+        return guest
+
+    reader, writer = connected(), bench.client("a", "writer")
+    reader.acks = False
+    reader.say(by_hand.subscribe(1, [(TOPIC, 2)]))
+    publish(writer, b"first", 2, 1)
+    reader.say(by_hand.unsubscribe(2, [TOPIC]))
+    reader.leave()
+    reader = connected()
+    let_go(reader)
+    reader.say(by_hand.subscribe(3, [(TOPIC, 2)]))
+    publish(writer, b"second", 2, 2)
+    assert reader.payloads == [b"second"]
+
+
+def test_what_waits_is_sent_at_the_qos_that_holds_by_then(bench: MqttBench) -> None:
+    reader = bench.stranger("b")
+    reader.acks = False
+    reader.say(by_hand.connect("reader", found={"receive-maximum": 1}))
+    reader.say(by_hand.subscribe(1, [(TOPIC, 2)]))
+    writer = bench.client("a", "writer")
+    for n in range(3):
+        publish(writer, b"%d" % n, 2, 1 + n)
+    reader.say(by_hand.subscribe(2, [(TOPIC, 1)]))
+    for _ in range(3):
+        answer(reader, reader.messages[-1])
+    assert {message.payload: message.qos for message in reader.messages} == {b"0": 2, b"1": 1, b"2": 1}
 
 
 def test_who_begins_anew_and_leaves_ends_what_it_had_elsewhere(bench: MqttBench) -> None:
