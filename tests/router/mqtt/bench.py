@@ -129,11 +129,12 @@ class MqttBench(FuzzMesh):
 
     def __init__(self, *names: str, limits: Limits | None = None, rule: Rule = EVERYTHING) -> None:
         super().__init__(*names)
-        limits = limits or Limits(max_message=MAX_MESSAGE)
-        self.edges = {
-            name: MqttEdge(router.node, router.clients, Guard(lambda user: rule, limits), ["topic/"], limits, LONGEST_S)
-            for name, router in self.routers.items()
-        }
+        self._limits, self._rule = limits or Limits(max_message=MAX_MESSAGE), rule
+        self.edges = {name: self.edge(router) for name, router in self.routers.items()}
+
+    def edge(self, router: FuzzRouter) -> MqttEdge:
+        guard = Guard(lambda user: self._rule, self._limits)
+        return MqttEdge(router.node, router.clients, guard, ["topic/"], self._limits, LONGEST_S)
 
     def stranger(self, router: str, version: int = V5) -> MqttGuest:
         """Who has said nothing yet."""

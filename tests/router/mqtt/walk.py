@@ -18,12 +18,8 @@ from router.amqp.batches import Transfers
 from router.amqp.format.message import body_of
 from router.amqp.format.values import ACCEPTED
 from router.amqp.proton.link import Link
-from router.edge.guard import Guard
-from router.mesh.config import Limits
-from router.mqtt.edge import MqttEdge
 from router.mqtt.values import V3, V5
-from router.security.rules import EVERYTHING
-from tests.fuzz.mesh import LONGEST_S, MAX_MESSAGE, FuzzRouter, GoodClient
+from tests.fuzz.mesh import FuzzRouter, GoodClient
 from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest
 from tests.router.mqtt.judge import MqttJudge, MqttViolation
 from tests.router.mqtt.sessions import Client, Line, Reader, Writer
@@ -244,9 +240,7 @@ class MqttWalk(MqttBench):
         self._lives[name] += 1
         self.note(f"{name} is started again")
         router = self.routers[name] = FuzzRouter(self, name, self._lives[name], self.stores[name])
-        limits = Limits(max_message=MAX_MESSAGE)
-        guard = Guard(lambda user: EVERYTHING, limits)
-        self.edges[name] = MqttEdge(router.node, router.clients, guard, ["topic/"], limits, LONGEST_S)
+        self.edges[name] = self.edge(router)
         for other in self.routers:
             if other != name:
                 self._meet(name, other)
