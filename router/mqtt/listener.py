@@ -4,6 +4,7 @@ It is loaded by `router.process` only where the topology has one.
 """
 
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -11,7 +12,7 @@ from typing import Final
 import trio
 from attrs import frozen
 
-from router.admission import Visitor
+from router.admission import Admission, Visitor
 from router.amqp import tcp
 from router.amqp.format.errors import TOO_MANY
 from router.edge.guard import Guard
@@ -92,7 +93,16 @@ class MqttListener:
         self._passwords = has_passwords and security.hears_passwords(address.host)
         self._anybody = security.admits_anybody(MQTT, address.host)
 
-    async def serve(self, below: trio.SocketStream, visitor: Visitor) -> None:
+    async def run(self, listener: socket.socket, admission: Admission, nursery: trio.Nursery) -> None:
+        """Admit clients, from when it is known here what they have at other routers: each is told at once whether it
+        has a session (docs/mqtt.md)."""
+        if not self._at.node.topic.booted:
+            log.info("clients of MQTT wait until it is known what they have at other routers")
+        while not self._at.node.topic.booted:
+            await trio.sleep(LOOK_S)
+        await admission.serve(listener, self._serve, nursery)
+
+    async def _serve(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor)):
             stream, certified, guesses = await self._doors.let_in(tcp.prompt(below))
             connection = MqttConnection(self.edge, self._limits.max_message + HEADROOM, self._limits.opening)

@@ -308,6 +308,8 @@ class MqttPublisher(MqttEnd):
 
     def _begun(self, action: AnswerPublisher) -> None:
         """What was transferred before is transferred again, by us: the session has it."""
+        if self.stream is None or self.stream.link is not self:
+            return  # it was taken from us, too, by what came behind that, as we are about to hear
         self._answered, self._credit = True, action.credit
         self.signs = SignsOfLife(self, self._alive, answers=False)
         again, self._open = list(self._open.values()), {}

@@ -113,6 +113,8 @@ class MqttWalk(MqttBench):
         """Whether the router read something."""
         if line.is_dead:
             self.lines.remove(line)
+        elif not line.router.node.topic.booted:
+            return False  # nobody is accepted yet
         elif line.up and not line.connection.closed:
             self.note(f"{line.router.name} reads of {line.client}, {min(most, len(line.up))} of {len(line.up)} packets")
             line.read(most)
