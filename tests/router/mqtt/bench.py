@@ -127,6 +127,9 @@ class MqttGuest(Guest):
 class MqttBench(FuzzMesh):
     """Each router also speaks MQTT."""
 
+    is_slow = False
+    """What is said to other routers waits until it is brought, and what clients' machines acknowledge, too."""
+
     def __init__(self, *names: str, limits: Limits | None = None, rule: Rule = EVERYTHING) -> None:
         super().__init__(*names)
         self._limits, self._rule = limits or Limits(max_message=MAX_MESSAGE), rule
@@ -161,6 +164,10 @@ class MqttBench(FuzzMesh):
 
     def flow(self) -> None:
         """And the machines of clients acknowledge what was written to them."""
+        if self.is_slow:
+            while self.work():
+                pass
+            return
         super().flow()
         while asked := [guest for guest in self.mqtt_guests() if guest.connection.proofs and guest.is_here]:
             for guest in asked:

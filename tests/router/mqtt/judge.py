@@ -38,7 +38,7 @@ class MqttJudge:
         self._witnessed: list[int] = []
         self._handed: dict[Reader, dict[int, set[int]]] = defaultdict(dict)
         """By number: the stays in which it was handed on."""
-        self._sent: dict[Client, dict[int, Sent]] = defaultdict(dict)
+        self._sent: dict[Reader, dict[int, Sent]] = defaultdict(dict)
         """By reader, and number."""
         self._stays: dict[Line, int] = {}
         """Equal of lines of one client to one router, one after the other."""
@@ -66,29 +66,31 @@ class MqttJudge:
         writer, said = self._said[number]
         if said.qos == 2:
             assert number not in self._witnessed, f"{number} of {writer} is published twice"
-            self._check_order(writer, number, self._witnessed, "the witness")
+            self._check_order(number, self._witnessed, "the witness")
         self._witnessed.append(number)
 
     def handed_on(self, reader: Reader, number: int, line: Line) -> None:
         """What it was sent on that line."""
         self._walk.note(f"{reader} hands on {number}")
-        handed, stay, (writer, said) = self._handed[reader], self._stays[line], self._said[number]
-        is_of_old = line is not reader.line  # let go of at another router: later, and in any order
+        handed, stay, said = self._handed[reader], self._stays[line], self._said[number][1]
+        is_of_old = line is not reader.client.line  # let go of at another router: later, and in any order
         if said.qos == 2 and reader in self._owed[number] and number not in handed and not is_of_old:
             before = [one for one, stays in handed.items() if reader in self._owed[one] and stay in stays]
-            self._check_order(writer, number, before, str(reader))
+            self._check_order(number, before, str(reader))
         stays = handed.setdefault(number, set())
         assert stay not in stays or _least(said, reader) == 1, f"{reader} hands on {number} twice"
         stays.add(stay)
 
-    def _check_order(self, writer: Writer, number: int, before: list[int], who: str) -> None:
-        of_writer = [other for other in before if self._said[other][0] is writer]
-        assert not of_writer or of_writer[-1] < number, f"{who} has {number} of {writer} after {of_writer[-1]}"
+    def _check_order(self, number: int, before: list[int], who: str) -> None:
+        """Of one writer, in one topic."""
+        writer, said = self._said[number]
+        stream = [one for one in before if self._said[one][0] is writer and self._said[one][1].topic == said.topic]
+        assert not stream or stream[-1] < number, f"{who} has {number} of {writer} after {stream[-1]}"
 
     def _is_sent(self, line: Line, identifier: int, number: int) -> None:
         """A reader is: again at another router only, while the writer had not settled it as it came there."""
-        reader, (_, said) = line.client, self._said[number]
-        assert isinstance(reader, Reader)
+        reader, (_, said) = line.client.reader, self._said[number]
+        assert reader is not None
         former = self._sent[reader].get(number)
         self._sent[reader][number] = Sent(line, identifier)
         if former is None or _least(said, reader) == 1:
@@ -105,25 +107,22 @@ class MqttJudge:
         """What a writer settles, if it has not gone elsewhere since."""
         first, body, _ = split(packet)
         kind, identifier = PacketKind(first >> 4), int.from_bytes(body[:2], "big")
-        if isinstance(line.client, Writer) and kind is PacketKind.PUBREL and self._last.get(line.client) is line:
-            self._settled.add(line.client.latest[identifier].number)
+        writer = line.client.writer
+        if writer is not None and kind is PacketKind.PUBREL and self._last.get(line.client) is line:
+            self._settled.add(writer.latest[identifier].number)
 
     def router_says(self, line: Line, kind: PacketKind, body: bytes) -> None:
         """At this very moment."""
-        if isinstance(line.client, Reader):
-            self._tells(line, kind, body)
-        elif isinstance(line.client, Writer) and kind in (PacketKind.PUBREC, PacketKind.PUBACK):
-            answer = read_packet(kind << 4, body, line.version)
-            assert isinstance(answer, AckPacket) and answer.reason < REFUSED, f"{line.client} is refused: {body!r}"
-            self._check_accepted(line.client.latest[answer.identifier].number)
-
-    def _tells(self, line: Line, kind: PacketKind, body: bytes) -> None:
-        """A reader, of its messages."""
         if kind is PacketKind.PUBLISH:
             self.is_at(line)
             size = int.from_bytes(body[:2], "big")
             at = 4 + size + (0 if line.version == V3 else 1)
             self._is_sent(line, int.from_bytes(body[2 + size :][:2], "big"), int(body[at:]))
+        elif kind in (PacketKind.PUBREC, PacketKind.PUBACK):
+            answer, writer = read_packet(kind << 4, body, line.version), line.client.writer
+            assert isinstance(answer, AckPacket) and answer.reason < REFUSED, f"{line.client} is refused: {body!r}"
+            assert writer is not None
+            self._check_accepted(writer.latest[answer.identifier].number)
 
     def _check_accepted(self, number: int) -> None:
         """All have it."""

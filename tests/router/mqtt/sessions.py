@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from router.mqtt.packets import PublishPacket, read_packet
 from router.mqtt.values import REFUSED, V5, PacketKind
 from tests.router.mqtt import by_hand
-from tests.router.mqtt.bench import TOPIC, MqttGuest, split
+from tests.router.mqtt.bench import MqttGuest, split
 
 if TYPE_CHECKING:
     from tests.router.mqtt.walk import MqttWalk
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 EXPIRY_S = 4
 IDENTIFIERS = 6
 """That a writer has: each is used again at once."""
+TOPICS = "topic/t", "topic/u"
 
 
 @frozen
@@ -27,6 +28,7 @@ class Said:
     """A message, as its writer knows it."""
 
     number: int
+    topic: str
     identifier: int
     qos: int
 
@@ -73,8 +75,12 @@ class Line(MqttGuest):
 
 
 class Client:
-    def __init__(self, walk: "MqttWalk", name: str, qos: int, version: int) -> None:
-        self.walk, self.name, self.qos, self.version = walk, name, qos, version
+    """Who publishes, is subscribed, or does both."""
+
+    def __init__(self, walk: "MqttWalk", name: str, version: int) -> None:
+        self.walk, self.name, self.version = walk, name, version
+        self.writer: Writer | None = None
+        self.reader: Reader | None = None
         self.line: Line | None = None
         self.is_let_in = False
         """It has read the CONNACK."""
@@ -89,6 +95,10 @@ class Client:
         self.line = self.walk.line(self, router)
         found = {"session-expiry-interval": EXPIRY_S}
         self.tell(by_hand.connect(self.name, self.version, clean=False, found=found))
+
+    def say_goodbye(self) -> None:
+        self.tell(by_hand.DISCONNECT)
+        self.cut()
 
     def cut(self) -> None:
         """Its connection is over for it."""
@@ -112,38 +122,41 @@ class Client:
             if self.line is None or not self.line.down:
                 break
             first, body = self.line.down.popleft()
-            kind = PacketKind(first >> 4)
-            if kind is PacketKind.CONNACK:
-                self.walk.note(f"{self} is let in at {self.line.router.name}, {'present' if body[0] else 'unknown'}")
-                self.is_let_in, self.away_since = True, None
-                self.walk.judge.is_at(self.line)
-                self.begins(is_present=bool(body[0]))
-            elif kind is PacketKind.DISCONNECT:
-                self.walk.note(f"{self} is sent away")
-                self.cut()
-            elif kind is PacketKind.PUBLISH:
-                packet = read_packet(first, body, self.version)
-                assert isinstance(packet, PublishPacket)
-                self.is_sent(packet)
-            else:
-                reason = body[2] if len(body) > 2 and self.version == V5 else 0
-                self.hears(kind, int.from_bytes(body[:2], "big"), reason)
+            self._hears(PacketKind(first >> 4), first, body)
 
-    def begins(self, *, is_present: bool) -> None:
-        raise NotImplementedError
+    def _hears(self, kind: PacketKind, first: int, body: bytes) -> None:
+        if kind is PacketKind.CONNACK:
+            assert self.line is not None
+            self.walk.note(f"{self} is let in at {self.line.router.name}, {'present' if body[0] else 'unknown'}")
+            self.is_let_in, self.away_since = True, None
+            self.walk.judge.is_at(self.line)
+            self._begins(is_present=bool(body[0]))
+        elif kind is PacketKind.DISCONNECT:
+            self.walk.note(f"{self} is sent away")
+            self.cut()
+        elif kind is PacketKind.PUBLISH:
+            packet = read_packet(first, body, self.version)
+            assert isinstance(packet, PublishPacket) and self.reader is not None
+            self.reader.is_sent(packet)
+        else:
+            reason = body[2] if len(body) > 2 and self.version == V5 else 0
+            role = self.reader if kind in (PacketKind.PUBREL, PacketKind.SUBACK) else self.writer
+            assert role is not None
+            role.hears(kind, int.from_bytes(body[:2], "big"), reason)
 
-    def is_sent(self, packet: PublishPacket) -> None:
-        raise AssertionError(f"{self} has not subscribed")
+    def _begins(self, *, is_present: bool) -> None:
+        if self.reader is not None:
+            self.reader.begins(is_present=is_present)
+        if self.writer is not None:
+            self.writer.begins()
 
-    def hears(self, kind: PacketKind, identifier: int, reason: int) -> None:
-        raise NotImplementedError
 
-
-class Writer(Client):
+class Writer:
     """It publishes numbers."""
 
-    def __init__(self, walk: "MqttWalk", name: str, qos: int, version: int, first: int) -> None:
-        super().__init__(walk, name, qos, version)
+    def __init__(self, client: Client, qos: int, first: int) -> None:
+        self.client, self.qos = client, qos
+        client.writer = self
         self.open: dict[int, Said] = {}
         """By identifier, in the order in which they were sent."""
         self.latest: dict[int, Said] = {}
@@ -152,26 +165,30 @@ class Writer(Client):
         """Identifiers of those that have a PUBREC."""
         self._next = first
 
+    def __str__(self) -> str:
+        return self.client.name
+
     @property
     def free(self) -> list[int]:
         return [number for number in range(1, IDENTIFIERS + 1) if number not in self.open]
 
-    def publish(self) -> None:
+    def publish(self, topic: str) -> None:
         self._next += 1
-        said = Said(self._next, self.free[0], self.qos)
+        said = Said(self._next, topic, self.free[0], self.qos)
         self.open[said.identifier] = self.latest[said.identifier] = said
-        self.walk.judge.published(self, said)
+        self.client.walk.judge.published(self, said)
         self._send(said)
 
     def _send(self, said: Said, *, dup: bool = False) -> None:
-        assert self.line is not None
-        self.walk.note(f"{self} publishes {said.number} as {said.identifier}{', a copy' if dup else ''}")
-        self.tell(by_hand.publish(TOPIC, said.payload, said.qos, said.identifier, self.version, dup=dup))
+        what = f"{said.number} to {said.topic} as {said.identifier}"
+        self.client.walk.note(f"{self} publishes {what}{', a copy' if dup else ''}")
+        version = self.client.version
+        self.client.tell(by_hand.publish(said.topic, said.payload, said.qos, said.identifier, version, dup=dup))
 
-    def begins(self, *, is_present: bool) -> None:
+    def begins(self) -> None:
         for said in self.open.values():
             if said.identifier in self.known:
-                self.ack(PacketKind.PUBREL, said.identifier)
+                self.client.ack(PacketKind.PUBREL, said.identifier)
             else:
                 self._send(said, dup=True)
 
@@ -179,44 +196,49 @@ class Writer(Client):
         assert reason < REFUSED or kind is PacketKind.PUBCOMP, f"{self} is refused {identifier}: {reason:#x}"
         if kind is PacketKind.PUBREC:
             self.known.add(identifier)
-            self.ack(PacketKind.PUBREL, identifier)
+            self.client.ack(PacketKind.PUBREL, identifier)
         elif identifier in self.open and (kind is PacketKind.PUBACK or identifier in self.known):
             assert kind is (PacketKind.PUBCOMP if self.qos == 2 else PacketKind.PUBACK)
             self.known.discard(identifier)
             del self.open[identifier]
 
 
-class Reader(Client):
+class Reader:
     """It hands each message on: at QoS 2 as it comes if it is `eager`, else when it may not come again."""
 
-    def __init__(self, walk: "MqttWalk", name: str, qos: int, version: int, *, eager: bool) -> None:
-        super().__init__(walk, name, qos, version)
+    def __init__(self, client: Client, qos: int, *, eager: bool) -> None:
+        self.client, self.qos = client, qos
+        client.reader = self
         self.has_subscribed = False
         """It has read the SUBACK."""
         self._eager = eager
         self._held: dict[int, tuple[int, Line]] = {}
         """By identifier: what it has answered with PUBREC, and has no PUBREL of."""
 
+    def __str__(self) -> str:
+        return self.client.name
+
     def begins(self, *, is_present: bool) -> None:
         if not is_present:
             self._held.clear()
-            self.walk.judge.is_unknown(self)
+            self.client.walk.judge.is_unknown(self)
         if not self.has_subscribed:
-            self.tell(by_hand.subscribe(1, [(TOPIC, self.qos)], self.version))
+            self.client.tell(by_hand.subscribe(1, [(topic, self.qos) for topic in TOPICS], self.client.version))
 
     def is_sent(self, packet: PublishPacket) -> None:
-        assert self.line is not None
+        client, line = self.client, self.client.line
+        assert line is not None
         number, identifier = int(packet.payload), packet.identifier
-        self.walk.note(f"{self} is sent {number} as {identifier}{', a copy' if packet.dup else ''}")
+        client.walk.note(f"{self} is sent {number} as {identifier}{', a copy' if packet.dup else ''}")
         if packet.qos == 1:
-            self.walk.judge.handed_on(self, number, self.line)
-            self.ack(PacketKind.PUBACK, identifier)
+            client.walk.judge.handed_on(self, number, line)
+            client.ack(PacketKind.PUBACK, identifier)
             return
         if identifier not in self._held:  # else it has come before (MQTT 5 4.3.3)
-            self._held[identifier] = number, self.line
+            self._held[identifier] = number, line
             if self._eager:
-                self.walk.judge.handed_on(self, number, self.line)
-        self.ack(PacketKind.PUBREC, identifier)
+                client.walk.judge.handed_on(self, number, line)
+        client.ack(PacketKind.PUBREC, identifier)
 
     def hears(self, kind: PacketKind, identifier: int, reason: int) -> None:
         if kind is PacketKind.SUBACK:
@@ -225,5 +247,5 @@ class Reader(Client):
         assert kind is PacketKind.PUBREL
         held = self._held.pop(identifier, None)
         if held is not None and not self._eager:
-            self.walk.judge.handed_on(self, *held)
-        self.ack(PacketKind.PUBCOMP, identifier)
+            self.client.walk.judge.handed_on(self, *held)
+        self.client.ack(PacketKind.PUBCOMP, identifier)

@@ -209,3 +209,32 @@ def test_who_has_left_something_that_is_still_to_be_published_is_on_no_connectio
     [stream] = writer.router.node.topic.home.streams.at(TOPIC)
     assert stream.link.link.connection.measure() is None
     bench.finish(writer)
+
+
+def test_a_link_that_is_taken_as_it_is_answered_publishes_nothing_here(bench: MqttBench) -> None:
+    """Router a hears at once that all know of the attach, and that the client is elsewhere."""
+    reader = bench.reader("c", acks=False)
+    former = bench.client("a", "writer", expiry=5)
+    publish(former, b"m", 2, 5)
+    former.leave()
+    bench.is_slow = True
+    here = bench.client("a", "writer", clean=False, expiry=5)
+    bench.bring("a", "b")
+    bench.bring("a", "c")
+    bench.flow()
+    bench.bring("b", "a")
+    bench.flow()
+    there = bench.client("b", "writer", clean=False, expiry=5)
+    publish(there, b"m", 2, 5, dup=True)
+    for _ in ("the session is there", "its life is"):
+        bench.prove(there)
+        bench.flow()
+    bench.bring("c", "a")
+    bench.bring("b", "a")
+    bench.is_slow = False
+    bench.flow()
+    assert here.kinds()[-1] == "DISCONNECT"
+    answer(reader, reader.messages[0])
+    assert there.told(PUBREC) == [(5, 0)]
+    there.say(by_hand.ack(PUBREL, 5))
+    bench.finish(reader, there)
