@@ -8,15 +8,19 @@ from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MqttSession
 from router.mqtt.subscriber import MqttSubscriber
 from tests.mutants.mutant import Method, mutant
+from tests.router.mqtt.test_publishing import (
+    test_a_link_that_is_taken_as_it_is_answered_publishes_nothing_here as taken_as_answered,
+)
 from tests.router.mqtt.test_subscribing import (
     test_a_subscription_that_is_read_late_takes_nothing_from_who_has_it_elsewhere as late_subscribe,
 )
 from tests.router.mqtt.walk import scenario
+from topic.actions import AnswerPublisher
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import LinkEntry
 
 
-@mutant(MqttSession, "take_over", by="2", scenario=scenario(6))
+@mutant(MqttSession, "take_over", by="2", scenario=scenario(24))
 def identifiers_taken_for_free(original: Method) -> Method:
     """MQTT: what a client holds of another router's is let go before its identifier is used."""
 
@@ -26,7 +30,7 @@ def identifiers_taken_for_free(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "is_whole", by="1", scenario=scenario(32))
+@mutant(MqttSession, "is_whole", by="1", scenario=scenario(66))
 def links_elsewhere_overlooked(original: Method) -> Method:
     """MQTT: a session whose client has a link elsewhere that it does not know is not whole."""
 
@@ -46,7 +50,7 @@ def late_subscription_taken(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "_is_known", by="1", scenario=scenario(2))
+@mutant(MqttSession, "_is_known", by="1", scenario=scenario(4))
 def copies_taken_for_messages(original: Method) -> Method:
     """MQTT: a copy of what is under way already is not sent again."""
 
@@ -56,7 +60,7 @@ def copies_taken_for_messages(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttPublisher, "tag", by="1", scenario=scenario(0))
+@mutant(MqttPublisher, "tag", by="1", scenario=scenario(3))
 def tags_counted(original: Method) -> Method:
     """MQTT: a copy has the tag that the message had at another router."""
 
@@ -66,7 +70,7 @@ def tags_counted(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttPublisher, "_get_past", by="5", scenario=scenario(1))
+@mutant(MqttPublisher, "_get_past", by="5", scenario=scenario(0))
 def a_life_that_never_ends(original: Method) -> Method:
     """MQTT: with the first message that is no copy a new life begins."""
 
@@ -75,7 +79,7 @@ def a_life_that_never_ends(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "_received", by="2", scenario=scenario(1))
+@mutant(MqttSession, "_received", by="2", scenario=scenario(5))
 def accepted_when_received(original: Method) -> Method:
     """MQTT: what a client has said PUBREC of it may still lose with its router."""
 
@@ -88,7 +92,7 @@ def accepted_when_received(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "is_whole", by="1", scenario=scenario(32))
+@mutant(MqttSession, "is_whole", by="1", scenario=scenario(169))
 def never_attached_is_ours(original: Method) -> Method:
     """MQTT: a topic that a session never came to publish to may be published to elsewhere."""
 
@@ -99,7 +103,7 @@ def never_attached_is_ours(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "resume", by="5", scenario=scenario(13))
+@mutant(MqttSession, "resume", by="5", scenario=scenario(70))
 def releases_not_repeated(original: Method) -> Method:
     """MQTT: PUBREL is said again to a client that comes back."""
 
@@ -114,7 +118,7 @@ def releases_not_repeated(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSubscriber, "_resume", by="1", scenario=scenario(13))
+@mutant(MqttSubscriber, "_resume", by="1", scenario=scenario(70))
 def sent_again_though_answered(original: Method) -> Method:
     """MQTT: what the client has answered since is not sent to it again at the same router."""
 
@@ -124,5 +128,30 @@ def sent_again_though_answered(original: Method) -> Method:
             original(subscriber, action)
         else:
             subscriber._deliver([record])
+
+    return broken
+
+
+@mutant(MqttPublisher, "_begun", by="5", scenario=taken_as_answered)
+def publishes_though_taken(original: Method) -> Method:
+    """MQTT: a link that was taken as it was answered publishes nothing."""
+
+    def broken(publisher: MqttPublisher, action: AnswerPublisher) -> None:
+        assert publisher.stream is not None
+        link, publisher.stream.link = publisher.stream.link, publisher
+        original(publisher, action)
+        publisher.stream.link = link
+
+    return broken
+
+
+@mutant(MqttSubscriber, "successor", by="1", scenario=scenario(41))
+def begun_afresh_at_another_qos(original: Method) -> Method:
+    """MQTT: what is under way of a subscription goes on when its client asks for another QoS."""
+
+    def broken(subscriber: MqttSubscriber, qos: int) -> MqttSubscriber:
+        other: MqttSubscriber = original(subscriber, qos)
+        other.records = {}
+        return other
 
     return broken

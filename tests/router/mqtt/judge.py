@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from router.mqtt.packets import AckPacket, read_packet
-from router.mqtt.values import REFUSED, V3, PacketKind
+from router.mqtt.packets import AckPacket, PublishPacket, read_packet
+from router.mqtt.values import REFUSED, PacketKind
 from tests.router.mqtt.bench import split
 from tests.router.mqtt.sessions import Client, Line, Reader, Said, Writer
 
@@ -24,6 +24,7 @@ class Sent:
 
     line: Line
     identifier: int
+    qos: int
 
 
 class MqttJudge:
@@ -35,6 +36,10 @@ class MqttJudge:
         """By stay: what was settled as it began."""
         self._owed: dict[int, list[Reader]] = {}
         """By number: who had a subscription as it was published."""
+        self._ended: dict[Reader, set[int]] = defaultdict(set)
+        """By reader: numbers from before the end of its subscription."""
+        self._lowered: dict[Reader, set[int]] = defaultdict(set)
+        """By reader: numbers that it may have been sent at QoS 1."""
         self._witnessed: list[int] = []
         self._handed: dict[Reader, dict[int, set[int]]] = defaultdict(dict)
         """By number: the stays in which it was handed on."""
@@ -55,10 +60,33 @@ class MqttJudge:
 
     def published(self, writer: Writer, said: Said) -> None:
         self._said[said.number] = writer, said
-        self._owed[said.number] = [reader for reader in self._walk.readers if reader.has_subscribed]
+        self._owed[said.number] = []
+        for reader in self._walk.readers:
+            wanted, confirmed = reader.wanted[said.topic], reader.confirmed.get(said.topic, 0)
+            if not wanted:
+                self._ended[reader].add(said.number)
+            elif confirmed:
+                self._owed[said.number].append(reader)
+            if 1 in (wanted, confirmed):
+                self._lowered[reader].add(said.number)
+
+    def wants(self, reader: Reader, topic: str, qos: int) -> None:
+        """Another QoS, or 0: no subscription."""
+        for number, (_, said) in self._said.items():
+            if said.topic == topic and not qos:
+                self._ended[reader].add(number)
+                if reader in self._owed[number]:
+                    self._owed[number].remove(reader)
+            elif said.topic == topic and qos == 1:
+                self._lowered[reader].add(number)
 
     def is_unknown(self, reader: Reader) -> None:
-        assert not reader.has_subscribed, f"the session of {reader} is lost"
+        assert not any(reader.confirmed.values()), f"the session of {reader} is lost"
+
+    def _may_come_again(self, reader: Reader, number: int) -> bool:
+        """At any time, wherever it is."""
+        is_low = self._said[number][1].qos == 1 or number in self._lowered[reader]
+        return is_low or number in self._ended[reader]
 
     # what arrives
 
@@ -73,12 +101,14 @@ class MqttJudge:
         """What it was sent on that line."""
         self._walk.note(f"{reader} hands on {number}")
         handed, stay, said = self._handed[reader], self._stays[line], self._said[number][1]
+        owed = {one for one, readers in self._owed.items() if reader in readers} - self._lowered[reader]
         is_of_old = line is not reader.client.line  # let go of at another router: later, and in any order
-        if said.qos == 2 and reader in self._owed[number] and number not in handed and not is_of_old:
-            before = [one for one, stays in handed.items() if reader in self._owed[one] and stay in stays]
-            self._check_order(number, before, str(reader))
+        if said.qos == 2 and number in owed and number not in handed and not is_of_old:
+            self._check_order(
+                number, [one for one, stays in handed.items() if one in owed and stay in stays], str(reader)
+            )
         stays = handed.setdefault(number, set())
-        assert stay not in stays or _least(said, reader) == 1, f"{reader} hands on {number} twice"
+        assert stay not in stays or self._may_come_again(reader, number), f"{reader} hands on {number} twice"
         stays.add(stay)
 
     def _check_order(self, number: int, before: list[int], who: str) -> None:
@@ -87,19 +117,16 @@ class MqttJudge:
         stream = [one for one in before if self._said[one][0] is writer and self._said[one][1].topic == said.topic]
         assert not stream or stream[-1] < number, f"{who} has {number} of {writer} after {stream[-1]}"
 
-    def _is_sent(self, line: Line, identifier: int, number: int) -> None:
+    def _is_sent(self, reader: Reader, number: int, sent: Sent) -> None:
         """A reader is: again at another router only, while the writer had not settled it as it came there."""
-        reader, (_, said) = line.client.reader, self._said[number]
-        assert reader is not None
-        former = self._sent[reader].get(number)
-        self._sent[reader][number] = Sent(line, identifier)
-        if former is None or _least(said, reader) == 1:
+        former, self._sent[reader][number] = self._sent[reader].get(number), sent
+        if former is None or number in self._ended[reader]:
             return
-        text = f"{reader} is sent {number} again"
-        if self._stays[former.line] == self._stays[line]:
-            assert former.identifier == identifier, f"{text}, at one router"
-            return
-        assert number not in self._over[self._stays[line]], f"{text}, and it is settled"
+        text, stay = f"{reader} is sent {number} again", self._stays[sent.line]
+        if self._stays[former.line] == stay:
+            assert former.qos == 1 or former.identifier == sent.identifier, f"{text}, at one router"
+        elif not self._may_come_again(reader, number):
+            assert number not in self._over[stay], f"{text}, and it is settled"
 
     # what is said
 
@@ -111,18 +138,20 @@ class MqttJudge:
         if writer is not None and kind is PacketKind.PUBREL and self._last.get(line.client) is line:
             self._settled.add(writer.latest[identifier].number)
 
-    def router_says(self, line: Line, kind: PacketKind, body: bytes) -> None:
+    def router_says(self, line: Line, first: int, body: bytes) -> None:
         """At this very moment."""
-        if kind is PacketKind.PUBLISH:
+        reader, writer = line.client.reader, line.client.writer
+        if first >> 4 not in (PacketKind.PUBLISH, PacketKind.PUBREC, PacketKind.PUBACK):
+            return
+        packet = read_packet(first, body, line.version)
+        if isinstance(packet, PublishPacket):
+            assert reader is not None
             self.is_at(line)
-            size = int.from_bytes(body[:2], "big")
-            at = 4 + size + (0 if line.version == V3 else 1)
-            self._is_sent(line, int.from_bytes(body[2 + size :][:2], "big"), int(body[at:]))
-        elif kind in (PacketKind.PUBREC, PacketKind.PUBACK):
-            answer, writer = read_packet(kind << 4, body, line.version), line.client.writer
-            assert isinstance(answer, AckPacket) and answer.reason < REFUSED, f"{line.client} is refused: {body!r}"
+            self._is_sent(reader, int(packet.payload), Sent(line, packet.identifier, packet.qos))
+        else:
+            assert isinstance(packet, AckPacket) and packet.reason < REFUSED, f"{line.client} is refused: {body!r}"
             assert writer is not None
-            self._check_accepted(writer.latest[answer.identifier].number)
+            self._check_accepted(writer.latest[packet.identifier].number)
 
     def _check_accepted(self, number: int) -> None:
         """All have it."""
@@ -136,7 +165,3 @@ class MqttJudge:
             assert not writer.open, f"{writer} has {sorted(writer.open)} open"
         for number in self._said:
             self._check_accepted(number)
-
-
-def _least(said: Said, reader: Reader) -> int:
-    return min(said.qos, reader.qos)

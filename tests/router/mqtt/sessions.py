@@ -21,6 +21,10 @@ EXPIRY_S = 4
 IDENTIFIERS = 6
 """That a writer has: each is used again at once."""
 TOPICS = "topic/t", "topic/u"
+SUBSCRIBED_BY = 100
+"""The first identifier of what is no PUBLISH."""
+
+OF_READERS = PacketKind.PUBREL, PacketKind.SUBACK, PacketKind.UNSUBACK
 
 
 @frozen
@@ -52,7 +56,7 @@ class Line(MqttGuest):
         self._buffer += data
         while len(self._buffer) > 1:
             first, body, self._buffer = split(self._buffer)
-            self.client.walk.judge.router_says(self, PacketKind(first >> 4), body)
+            self.client.walk.judge.router_says(self, first, body)
             if self.client.line is self:
                 self.down.append((first, body))
 
@@ -140,7 +144,7 @@ class Client:
             self.reader.is_sent(packet)
         else:
             reason = body[2] if len(body) > 2 and self.version == V5 else 0
-            role = self.reader if kind in (PacketKind.PUBREL, PacketKind.SUBACK) else self.writer
+            role = self.reader if kind in OF_READERS else self.writer
             assert role is not None
             role.hears(kind, int.from_bytes(body[:2], "big"), reason)
 
@@ -209,8 +213,13 @@ class Reader:
     def __init__(self, client: Client, qos: int, *, eager: bool) -> None:
         self.client, self.qos = client, qos
         client.reader = self
-        self.has_subscribed = False
-        """It has read the SUBACK."""
+        self.wanted = dict.fromkeys(TOPICS, qos)
+        """The QoS of its subscriptions; 0: it wants none."""
+        self.confirmed: dict[str, int] = {}
+        """The same, as it has been told."""
+        self.asked: dict[int, tuple[str, int]] = {}
+        """By identifier: what it has no answer to."""
+        self._count = SUBSCRIBED_BY
         self._eager = eager
         self._held: dict[int, tuple[int, Line]] = {}
         """By identifier: what it has answered with PUBREC, and has no PUBREL of."""
@@ -222,8 +231,26 @@ class Reader:
         if not is_present:
             self._held.clear()
             self.client.walk.judge.is_unknown(self)
-        if not self.has_subscribed:
-            self.client.tell(by_hand.subscribe(1, [(topic, self.qos) for topic in TOPICS], self.client.version))
+        self.asked.clear()
+        for topic, qos in self.wanted.items():
+            if self.confirmed.get(topic, 0) != qos:
+                self._ask(topic, qos)
+
+    def change(self, topic: str, qos: int) -> None:
+        """It wants another QoS, or 0: none."""
+        self.wanted[topic] = qos
+        self.client.walk.judge.wants(self, topic, qos)
+        self._ask(topic, qos)
+
+    def _ask(self, topic: str, qos: int) -> None:
+        client = self.client
+        client.walk.note(f"{self} {f'subscribes to {topic} at QoS {qos}' if qos else f'unsubscribes from {topic}'}")
+        self._count += 1
+        self.asked[self._count] = topic, qos
+        if qos:
+            client.tell(by_hand.subscribe(self._count, [(topic, qos)], client.version))
+        else:
+            client.tell(by_hand.unsubscribe(self._count, [topic], client.version))
 
     def is_sent(self, packet: PublishPacket) -> None:
         client, line = self.client, self.client.line
@@ -241,10 +268,10 @@ class Reader:
         client.ack(PacketKind.PUBREC, identifier)
 
     def hears(self, kind: PacketKind, identifier: int, reason: int) -> None:
-        if kind is PacketKind.SUBACK:
-            self.has_subscribed = True
+        if kind is not PacketKind.PUBREL:
+            topic, qos = self.asked.pop(identifier)
+            self.confirmed[topic] = qos
             return
-        assert kind is PacketKind.PUBREL
         held = self._held.pop(identifier, None)
         if held is not None and not self._eager:
             self.client.walk.judge.handed_on(self, *held)

@@ -24,7 +24,8 @@ from tests.router.mqtt.judge import MqttJudge, MqttViolation
 from tests.router.mqtt.sessions import TOPICS, Client, Line, Reader, Writer
 
 KILLED = "abc"
-STEPS = 600
+STEPS = 800
+RARE = 0.3
 PATIENCE_S = 2.0
 """No client is away for longer."""
 LIVES = 1000
@@ -137,7 +138,7 @@ class MqttWalk(MqttBench):
             (8, self._some_router_hears), (8, self._some_router_reads), (8, self._some_client_reads),
             (6, self._some_writer_publishes), (4, self._some_machine_acknowledges), (2, self._time_passes),
             (2, self._somebody_goes_on), (1, self._somebody_is_cut_off), (1, self._somebody_says_goodbye),
-            (2, self._somebody_notices),
+            (2, self._somebody_notices), (1, self._some_reader_changes),
         ]  # fmt: skip
         weights = [weight for weight, _ in actions]
         kills = self.dice.random() < 0.7
@@ -171,6 +172,18 @@ class MqttWalk(MqttBench):
         if writer.client.is_let_in and writer.free:
             writer.publish(self.dice.choice(TOPICS))
 
+    def _some_reader_changes(self) -> None:
+        """One that keeps another subscription, of QoS 2, so that other routers know that it may hold something."""
+        reader = self.dice.choice([reader for reader in self.readers if reader.qos == 2])
+        qos = self.dice.choice((0, 1, 2))
+        if (
+            reader.client.is_let_in
+            and not reader.asked
+            and qos != reader.wanted[TOPICS[1]]
+            and self.dice.random() < RARE
+        ):
+            reader.change(TOPICS[1], qos)
+
     def _some_machine_acknowledges(self) -> None:
         lines = [client.line for client in self.clients if client.line is not None]
         if asked := [line for line in lines if line.connection.proofs and not line.is_dead]:
@@ -200,7 +213,7 @@ class MqttWalk(MqttBench):
 
     def _somebody_says_goodbye(self) -> None:
         client = self.dice.choice(self.clients)
-        if client.is_let_in and self.dice.random() < 0.5:
+        if client.is_let_in and self.dice.random() < RARE:
             self.note(f"{client} says goodbye")
             client.say_goodbye()
 
