@@ -7,13 +7,13 @@ error of a peer ends its connection; any other exception ends the router loudly,
 import logging
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 import trio
 
-from router.admission import Admission, Visitor, descriptors, take_descriptors
+from router.admission import Admission, Handler, Visitor, descriptors, take_descriptors
 from router.amqp import tcp
 from router.amqp.connection import Connection
 from router.amqp.format.values import Bounds
@@ -140,7 +140,8 @@ class Process:
             )  # fmt: skip
             for task in tasks:
                 nursery.start_soon(task)
-            nursery.start_soon(self._admit_clients, amqp, others.get(MQTT), nursery)
+            for_clients = {amqp: self._serve_client} | ({others[MQTT]: self._mqtt()} if MQTT in others else {})
+            nursery.start_soon(self._admit_clients, for_clients, nursery)
             nursery.start_soon(self._from_neighbours.serve, inter, self._accept_neighbour, nursery)
             if HTTP in others:
                 nursery.start_soon(self._show, others[HTTP])
@@ -200,7 +201,8 @@ class Process:
 
     def _pumped(self) -> None:
         self._journal.save()
-        if (deadline := self.node.deadline()) != self._timer.deadline:
+        deadline = self.node.deadline()
+        if deadline != self._timer.deadline:
             self._timer.deadline = deadline
 
     async def _write_journal(self) -> None:
@@ -220,22 +222,20 @@ class Process:
 
     # connections
 
-    async def _admit_clients(self, amqp: socket.socket, mqtt: socket.socket | None, nursery: trio.Nursery) -> None:
+    async def _admit_clients(self, listeners: Mapping[socket.socket, Handler], nursery: trio.Nursery) -> None:
         """Who comes when it is over is refused, and not kept waiting."""
         with self._admission:
             while self._starts is Start.JOIN and not self.node.topic.boot.has_joined:
                 await trio.sleep(LOOK_S)
             async with trio.open_nursery() as accepting:
-                accepting.start_soon(self._from_clients.serve, amqp, self._serve_client, nursery)
-                if mqtt is not None:
-                    accepting.start_soon(self._admit_mqtt, mqtt, nursery)
+                for listener, handler in listeners.items():
+                    accepting.start_soon(self._from_clients.serve, listener, handler, nursery)
 
-    async def _admit_mqtt(self, listener: socket.socket, nursery: trio.Nursery) -> None:
+    def _mqtt(self) -> Handler:
         """Loaded only where there is such a listener, as what `_show` takes is."""
         from router.mqtt.listener import MqttListener
 
-        mqtt = MqttListener(self._managed, self._guard, self._doors, self._turns.turn, self._serve)
-        await mqtt.run(listener, self._from_clients, nursery)
+        return MqttListener(self._managed, self._guard, self._doors, self._turns.turn, self._serve).serve
 
     async def _serve_client(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor), partial(self._guard.exceeded.update, ["opening"])):

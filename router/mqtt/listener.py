@@ -4,7 +4,6 @@ It is loaded by `router.process` only where the topology has one.
 """
 
 import logging
-import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -12,7 +11,7 @@ from typing import Final
 import trio
 from attrs import frozen
 
-from router.admission import Admission, Visitor
+from router.admission import Visitor
 from router.amqp import tcp
 from router.amqp.format.errors import TOO_MANY
 from router.edge.guard import Guard
@@ -89,22 +88,16 @@ class MqttListener:
         self._doors = doors
         self._turn = turn
         self._drive = serve
+        self._boot = trio.Lock()
         has_passwords = security.users is not None or security.secret is not None
         self._passwords = has_passwords and security.hears_passwords(address.host)
         self._anybody = security.admits_anybody(MQTT, address.host)
 
-    async def run(self, listener: socket.socket, admission: Admission, nursery: trio.Nursery) -> None:
-        """Admit clients, from when it is known here what they have at other routers: each is told at once whether it
-        has a session (docs/mqtt.md)."""
-        if not self._at.node.topic.booted:
-            log.info("clients of MQTT wait until it is known what they have at other routers")
-        while not self._at.node.topic.booted:
-            await trio.sleep(LOOK_S)
-        await admission.serve(listener, self._serve, nursery)
-
-    async def _serve(self, below: trio.SocketStream, visitor: Visitor) -> None:
+    async def serve(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor)):
             stream, certified, guesses = await self._doors.let_in(tcp.prompt(below))
+            if not await self._boots(below):
+                return
             connection = MqttConnection(self.edge, self._limits.max_message + HEADROOM, self._limits.opening)
             connection.context = visitor
             self.edge.entrances[connection] = Door(
@@ -118,6 +111,18 @@ class MqttListener:
 
             written = partial(self._at.clients.written, connection)
             await self._drive(stream, connection, self._at.node.pump, str(visitor), written, turn)
+
+    async def _boots(self, below: trio.SocketStream) -> bool:
+        """Wait until it is known here what clients have at other routers: each is told at once whether it has a session
+        (docs/mqtt.md). False: this one has gone meanwhile; it may have come again, and would end that connection."""
+        boot = self._at.node.topic.boot
+        if not boot.waiting_for:
+            return True
+        async with self._boot:  # one looks, for all
+            while boot.waiting_for:
+                await trio.sleep(LOOK_S)
+        kernel = tcp.kernel_of(below)
+        return kernel is None or kernel.is_open()
 
     async def _slow_down(self, connection: MqttConnection) -> None:
         """Who publishes faster than the mesh takes it, or does not read its answers, is read from more slowly."""

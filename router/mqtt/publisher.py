@@ -99,6 +99,11 @@ class MqttPublisher(MqttEnd):
         """Whether nothing of the client's is under way."""
         return not (self.waiting or self._open or self._begins)
 
+    @property
+    def _has_link(self) -> bool:
+        """Whether it is attached, or about to be."""
+        return self.stream is not None and self.stream.link is self
+
     def known(self) -> LinkEntry | None:
         return self.node.topic.directory.publisher(self.mesh_name)
 
@@ -126,7 +131,7 @@ class MqttPublisher(MqttEnd):
             self._settle()
         if self.ended or self._begins or not self.waiting:
             return
-        if self.stream is None or self.stream.link is not self:
+        if not self._has_link:
             self._attach()
         elif self._answered and not self._transfers:
             self._transfers = True  # what is performed may come back here: it goes on in this loop
@@ -140,7 +145,7 @@ class MqttPublisher(MqttEnd):
 
     def _settle(self) -> None:
         over, self._over = self._over, []
-        if self.stream is not None and self.stream.link is self:
+        if self.stream is not None and self._has_link:
             self.node.topic.settle(self.stream, over)
             self.node.perform()
 
@@ -194,8 +199,11 @@ class MqttPublisher(MqttEnd):
 
     def _attach(self) -> None:
         """A life that is to last begins, or comes from elsewhere, when it is certain that the client is here (protocol
-        7.8)."""
-        if self.host.timeout and self.connection.can_prove and not self._goes_on():
+        7.8). For a client that has gone none does: what it has left at QoS 0 is dropped."""
+        if self.lingers:
+            self._keep([])
+            self._leave(self.node.now())
+        elif self.host.timeout and self.connection.can_prove and not self._goes_on():
             self._begins = True
             self.connection.prove(self._begin)
         else:
@@ -207,7 +215,7 @@ class MqttPublisher(MqttEnd):
             return
         topic, now = self.node.topic, self.node.now()
         unsettled = self._map()
-        if self.stream is not None and self.stream.link is self:
+        if self.stream is not None and self._has_link:
             topic.suspend_publisher(self.stream, self, now)
         known = self.known()
         self._answered, self._renews, self._credit = False, False, 0
@@ -250,13 +258,14 @@ class MqttPublisher(MqttEnd):
 
     def gone(self, now: float, *, closed: bool) -> None:
         lasts = self.host.timeout > 0 and not closed
-        is_attached = self.stream is not None and self.stream.link is self and not self.is_detached
+        is_attached = self._has_link and not (self.is_detached or self._begins)
         self._closes = closed
-        self.lingers = is_attached and any(not incoming.qos for incoming in self.waiting)
-        self._keep([one for one in self.waiting if (lasts and one.qos) or (self.lingers and not one.qos)])
+        # What is open may wait for the client, and what waits behind that, too.
+        self.lingers = is_attached and bool(self.waiting) and not (self._open or any(one.qos for one in self.waiting))
         if self.lingers:
             self.go_on()
         else:
+            self._keep([one for one in self.waiting if lasts and one.qos])
             self._leave(now)
 
     def _keep(self, left: list[ReceivedMessage]) -> None:
@@ -285,6 +294,8 @@ class MqttPublisher(MqttEnd):
         match action:
             case AnswerDeliveries():
                 self._answer_deliveries(action)
+            case Credit() | AnswerPublisher() if not self._has_link:
+                pass  # it was taken by what came behind that, as we are about to hear
             case Credit():
                 self._credit += action.count
                 self.go_on()
@@ -308,8 +319,6 @@ class MqttPublisher(MqttEnd):
 
     def _begun(self, action: AnswerPublisher) -> None:
         """What was transferred before is transferred again, by us: the session has it."""
-        if self.stream is None or self.stream.link is not self:
-            return  # it was taken from us, too, by what came behind that, as we are about to hear
         self._answered, self._credit = True, action.credit
         self.signs = SignsOfLife(self, self._alive, answers=False)
         again, self._open = list(self._open.values()), {}

@@ -15,7 +15,7 @@ from tests.router.mqtt.test_subscribing import (
     test_a_subscription_that_is_read_late_takes_nothing_from_who_has_it_elsewhere as late_subscribe,
 )
 from tests.router.mqtt.walk import scenario
-from topic.actions import AnswerPublisher
+from topic.actions import AnswerPublisher, LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import LinkEntry
 
@@ -132,15 +132,15 @@ def sent_again_though_answered(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttPublisher, "_begun", by="5", scenario=taken_as_answered)
+@mutant(MqttPublisher, "perform", by="5", scenario=taken_as_answered)
 def publishes_though_taken(original: Method) -> Method:
     """MQTT: a link that was taken as it was answered publishes nothing."""
 
-    def broken(publisher: MqttPublisher, action: AnswerPublisher) -> None:
-        assert publisher.stream is not None
-        link, publisher.stream.link = publisher.stream.link, publisher
-        original(publisher, action)
-        publisher.stream.link = link
+    def broken(publisher: MqttPublisher, action: LinkAction) -> None:
+        if isinstance(action, AnswerPublisher):
+            publisher._begun(action)
+        else:
+            original(publisher, action)
 
     return broken
 

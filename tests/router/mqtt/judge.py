@@ -8,7 +8,7 @@ from attrs import define
 from router.mqtt.packets import AckPacket, PublishPacket, read_packet
 from router.mqtt.values import REFUSED, PacketKind
 from tests.router.mqtt.bench import split
-from tests.router.mqtt.sessions import Client, Line, Reader, Said, Writer
+from tests.router.mqtt.sessions import TOPICS, Client, Line, Reader, Said, Writer
 
 if TYPE_CHECKING:
     from tests.router.mqtt.walk import MqttWalk
@@ -77,7 +77,7 @@ class MqttJudge:
                 self._ended[reader].add(number)
                 if reader in self._owed[number]:
                     self._owed[number].remove(reader)
-            elif said.topic == topic and qos == 1:
+            elif said.topic == topic and qos == 1 and number not in self._settled:
                 self._lowered[reader].add(number)
 
     def is_unknown(self, reader: Reader) -> None:
@@ -104,9 +104,7 @@ class MqttJudge:
         owed = {one for one, readers in self._owed.items() if reader in readers} - self._lowered[reader]
         is_of_old = line is not reader.client.line  # let go of at another router: later, and in any order
         if said.qos == 2 and number in owed and number not in handed and not is_of_old:
-            self._check_order(
-                number, [one for one, stays in handed.items() if one in owed and stay in stays], str(reader)
-            )
+            self._check_order(number, [one for one in handed if one in owed], str(reader))
         stays = handed.setdefault(number, set())
         assert stay not in stays or self._may_come_again(reader, number), f"{reader} hands on {number} twice"
         stays.add(stay)
@@ -119,8 +117,16 @@ class MqttJudge:
 
     def _is_sent(self, reader: Reader, number: int, sent: Sent) -> None:
         """A reader is: again at another router only, while the writer had not settled it as it came there."""
-        former, self._sent[reader][number] = self._sent[reader].get(number), sent
-        if former is None or number in self._ended[reader]:
+        said, former = self._said[number][1], self._sent[reader].get(number)
+        self._sent[reader][number] = sent
+        assert said.topic != TOPICS[1] or reader.left is not sent.line, f"{reader} is sent {number}, which it has left"
+        if number in self._ended[reader]:
+            return
+        if former is None:
+            asked = reader.wanted[said.topic], reader.confirmed.get(said.topic, 0)
+            assert sent.qos in [min(said.qos, qos) for qos in asked if qos], (
+                f"{reader} is sent {number} at QoS {sent.qos}"
+            )
             return
         text, stay = f"{reader} is sent {number} again", self._stays[sent.line]
         if self._stays[former.line] == stay:

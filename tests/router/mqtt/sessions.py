@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from router.mqtt.packets import PublishPacket, read_packet
-from router.mqtt.values import REFUSED, V5, PacketKind
+from router.mqtt.values import REFUSED, V5, PacketKind, Reason
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import MqttGuest, split
 
@@ -143,7 +143,8 @@ class Client:
             assert isinstance(packet, PublishPacket) and self.reader is not None
             self.reader.is_sent(packet)
         else:
-            reason = body[2] if len(body) > 2 and self.version == V5 else 0
+            is_short = kind in (PacketKind.SUBACK, PacketKind.UNSUBACK)  # of one topic
+            reason = body[-1 if is_short else 2] if len(body) > 2 and (is_short or self.version == V5) else 0
             role = self.reader if kind in OF_READERS else self.writer
             assert role is not None
             role.hears(kind, int.from_bytes(body[:2], "big"), reason)
@@ -219,6 +220,8 @@ class Reader:
         """The same, as it has been told."""
         self.asked: dict[int, tuple[str, int]] = {}
         """By identifier: what it has no answer to."""
+        self.left: Line | None = None
+        """Where it has been told that it has unsubscribed, and not asked for anything since."""
         self._count = SUBSCRIBED_BY
         self._eager = eager
         self._held: dict[int, tuple[int, Line]] = {}
@@ -245,7 +248,7 @@ class Reader:
     def _ask(self, topic: str, qos: int) -> None:
         client = self.client
         client.walk.note(f"{self} {f'subscribes to {topic} at QoS {qos}' if qos else f'unsubscribes from {topic}'}")
-        self._count += 1
+        self._count, self.left = self._count + 1, None
         self.asked[self._count] = topic, qos
         if qos:
             client.tell(by_hand.subscribe(self._count, [(topic, qos)], client.version))
@@ -270,7 +273,10 @@ class Reader:
     def hears(self, kind: PacketKind, identifier: int, reason: int) -> None:
         if kind is not PacketKind.PUBREL:
             topic, qos = self.asked.pop(identifier)
+            is_repeated = not qos and reason == Reason.NO_SUBSCRIPTION
+            assert reason == qos or is_repeated, f"{self} is told {reason:#x} for QoS {qos} of {topic}"
             self.confirmed[topic] = qos
+            self.left = None if qos else self.client.line
             return
         held = self._held.pop(identifier, None)
         if held is not None and not self._eager:

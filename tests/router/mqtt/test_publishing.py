@@ -6,6 +6,7 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 import pytest
 
 from router.mqtt.values import V3, V5, PacketKind, Reason
+from tests.fuzz.mesh import SETTINGS
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, answer, answer_all, leave, publish
 
@@ -241,3 +242,52 @@ def test_a_link_that_is_taken_as_it_is_answered_publishes_nothing_here() -> None
     bench.time(1.0)
     assert not any(router.node.topic.records.by_key for router in bench.routers.values())
     bench.finish(reader, there)
+
+
+def test_who_left_something_behind_is_not_taken_from_where_it_is() -> None:
+    """What waits at a has QoS 0. That there is room for it, and that the client is elsewhere, a hears at once."""
+    for expiry in (0, 5):
+        left_behind(expiry)
+
+
+def left_behind(expiry: int) -> None:
+    bench = MqttBench("a", "b", "c")
+    reader = bench.reader("c")
+    old = bench.client("a", "writer", clean=not expiry, expiry=expiry)
+    publish(old, b"first", 0)
+    bench.is_slow = True
+    for _ in range(2 * SETTINGS.window):
+        publish(old, b"left behind", 0)
+    old.leave()
+    bench.bring("a", "c")
+    bench.flow()
+    new = bench.client("b", "writer", clean=not expiry, expiry=expiry)
+    publish(new, b"new", 2, 1)
+    for _ in ("the session is there", "its life is"):
+        bench.prove(new)
+        bench.flow()
+    bench.bring("c", "a")
+    bench.bring("b", "a")
+    bench.is_slow = False
+    bench.flow()
+    assert new.kinds() == ["CONNACK", "PUBREC"]
+    assert reader.payloads.count(b"new") == 1
+    bench.finish(reader, new)
+
+
+def test_who_leaves_before_it_is_certain_that_it_was_there_leaves_nothing_behind(bench: MqttBench) -> None:
+    """Its copies are over, so a new life is to begin with a message of QoS 0: that is dropped."""
+    reader, there = bench.reader("c"), bench.client("b", "writer", expiry=5)
+    publish(there, b"m", 2, 5)
+    there.leave()
+    here = bench.client("a", "writer", clean=False, expiry=5)
+    publish(here, b"m", 2, 5, dup=True)
+    here.say(by_hand.ack(PUBREL, 5))
+    bench.is_slow = True
+    publish(here, b"zero", 0)
+    here.leave()
+    bench.is_slow = False
+    again = bench.client("a", "writer", clean=False, expiry=5)
+    publish(again, b"n", 2, 6)
+    assert again.kinds() == ["CONNACK", "PUBREC"]
+    assert reader.payloads == [b"m", b"n"]
