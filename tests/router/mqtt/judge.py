@@ -116,7 +116,8 @@ class MqttJudge:
         assert not stream or stream[-1] < number, f"{who} has {number} of {writer} after {stream[-1]}"
 
     def _is_sent(self, reader: Reader, number: int, sent: Sent) -> None:
-        """A reader is: again at another router only, while the writer had not settled it as it came there."""
+        """A reader is: again at another router only, while the writer had not settled it as it came there. Who is not
+        owed it, as it had subscribed later, may not have answered what is settled."""
         said, former = self._said[number][1], self._sent[reader].get(number)
         self._sent[reader][number] = sent
         assert said.topic != TOPICS[1] or reader.left is not sent.line, f"{reader} is sent {number}, which it has left"
@@ -131,7 +132,7 @@ class MqttJudge:
         text, stay = f"{reader} is sent {number} again", self._stays[sent.line]
         if self._stays[former.line] == stay:
             assert former.qos == 1 or former.identifier == sent.identifier, f"{text}, at one router"
-        elif not self._may_come_again(reader, number):
+        elif reader in self._owed[number] and not self._may_come_again(reader, number):
             assert number not in self._over[stay], f"{text}, and it is settled"
 
     # what is said
