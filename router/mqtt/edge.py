@@ -27,7 +27,7 @@ from router.mqtt.packets import (
 )
 from router.mqtt.permissions import Permissions
 from router.mqtt.publisher import MqttPublisher
-from router.mqtt.session import MOST_IDENTIFIERS, MqttSession
+from router.mqtt.session import MqttSession
 from router.mqtt.subscriber import MqttSubscriber
 from router.mqtt.values import REFUSED, V3, V5, MqttError, PacketKind, Reason
 from topic.actions import EXPIRED, STOLEN, Detach
@@ -41,6 +41,7 @@ HEADROOM: Final = 64 * 1024
 """Bytes of a packet beside those of the message that it may carry."""
 PATIENCE: Final = 8
 """Times the receive maximum: some clients send again more than that when they come back, and would do so for ever."""
+MOST_IDENTIFIERS: Final = 0xFFFF
 NEVER: Final = 0xFFFF_FFFF
 """Of a session's expiry."""
 LONGEST_CLIENT: Final = 256

@@ -23,10 +23,6 @@ class Identifiers:
         """Whether there is one."""
         return bool(self._free)
 
-    @property
-    def next(self) -> int:
-        return self._free[-1]
-
     def take(self) -> int:
         return self._free.pop()
 

@@ -32,7 +32,6 @@ log = logging.getLogger("oncemesh.mqtt")
 
 MOST_LOOKED_AT: Final = 100
 """Topics, for one that was not published to for long."""
-MOST_IDENTIFIERS: Final = 0xFFFF
 
 
 @define(eq=False)
@@ -258,11 +257,11 @@ class MqttSession:
             self._carry(end, record, content)
 
     def _carry(self, end: MqttSubscriber, record: Record, content: MqttContent) -> None:
-        number, qos = self._identifiers.next, min(end.qos, content.qos)
+        number, qos = self._identifiers.take(), min(end.qos, content.qos)
         if not self._send(end.topic_of(record), content, qos, number):
+            self._identifiers.give_back(number)
             end.refuse([record])
             return
-        self._identifiers.take()
         self.sent[number] = end.records[record.key] = SentMessage(end, number, qos, record)
 
     def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None:
