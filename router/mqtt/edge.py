@@ -146,7 +146,8 @@ class MqttEdge:
             former.gone(self._node.now(), closed=True)
             self._node.perform()
             del self.sessions[name]
-        if former is not None and not clean and former.timeout and former.is_whole(self._links_of(former)):
+        if former is not None and not clean and former.timeout and former.is_whole(known := self._links_of(former)):
+            former.check_published(known)
             return former, True
         session = self.sessions[name] = MqttSession(self._node, client, connection.user, self._lost)
         known = self._links_of(session)

@@ -268,6 +268,11 @@ class MqttPublisher(MqttEnd):
             self._keep([one for one in self.waiting if lasts and one.qos])
             self._leave(now)
 
+    def forget(self) -> None:
+        """The client is away, and has published elsewhere since."""
+        self._keep([])
+        self._leave(self.node.now())
+
     def _keep(self, left: list[ReceivedMessage]) -> None:
         """Of what waits, this."""
         gone = sum(len(one.message) for one in self.waiting) - sum(len(one.message) for one in left)

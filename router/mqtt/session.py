@@ -7,11 +7,9 @@ may have a session, and what is asked for in vain, is `router.mqtt.edge`'s busin
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
-
-from attrs import define
 
 from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import MqttEnd
@@ -19,6 +17,7 @@ from router.mqtt.identifiers import MOST_SENT, Identifiers
 from router.mqtt.message import MqttContent, read_again, to_amqp
 from router.mqtt.packets import AckPacket, PublishPacket, ack, publish, suback
 from router.mqtt.publisher import MqttPublisher, ReceivedMessage
+from router.mqtt.subacks import Subacks, WaitingSuback
 from router.mqtt.subscriber import MqttSubscriber, SentMessage
 from router.mqtt.values import REFUSED, V3, MqttError, PacketKind, Reason
 from topic.actions import Detach
@@ -32,14 +31,6 @@ log = logging.getLogger("oncemesh.mqtt")
 
 MOST_LOOKED_AT: Final = 100
 """Topics, for one that was not published to for long."""
-
-
-@define(eq=False)
-class WaitingSuback:
-    identifier: int
-    reasons: list[int]
-    left: int = 1
-    """Subscriptions that do not hold yet, and one while not all are asked for."""
 
 
 class MqttSession:
@@ -66,8 +57,7 @@ class MqttSession:
         """The last attaches of links that the client had elsewhere, as this took over."""
         self._unsent: deque[tuple[MqttSubscriber, Record]] = deque()
         self._touched: dict[MqttPublisher | MqttSubscriber, None] = {}
-        self._subacks: dict[MqttEnd, list[WaitingSuback]] = {}
-        """Those that wait for it."""
+        self._subacks = Subacks(self._say_suback)
 
     def __str__(self) -> str:
         return f"client {self.client!r}"
@@ -106,11 +96,25 @@ class MqttSession:
             publisher.resume()
 
     def is_whole(self, known: Iterable[LinkEntry]) -> bool:
-        """Whether what the identifiers stand for still holds: of the client's links that are `known` in the mesh none
-        was elsewhere since, and there are no others."""
-        ends = (*self.publishers.values(), *self.subscribers.values())
-        ours = {(end.role, end.mesh_name) for end in ends if end.epoch is not None}
-        others = [entry for entry in known if entry.live and (entry.role, entry.name) not in ours]
+        """Whether what the identifiers stand for that it was sent still holds: of the client's subscriptions that are
+        `known` in the mesh none was elsewhere since, and there are no others."""
+        return self._are_ours(self.subscribers.values(), [entry for entry in known if entry.role is Role.SUBSCRIBER])
+
+    def check_published(self, known: Iterable[LinkEntry]) -> None:
+        """If it has published elsewhere since, or that is heard of only now, it publishes as one that comes from there:
+        what it had not been answered here it sends again."""
+        links = [entry for entry in known if entry.role is Role.PUBLISHER]
+        if not self._are_ours(self.publishers.values(), links):
+            self._left |= {(entry.role, entry.name): entry.epoch for entry in links}
+            for publisher in self.publishers.values():
+                publisher.forget()
+            self.publishers.clear()
+            self.received.clear()
+
+    def _are_ours(self, ends: Collection[MqttEnd], links: Iterable[LinkEntry]) -> bool:
+        """Whether these links are where the ends have left them, or were left elsewhere before."""
+        ours = {end.mesh_name for end in ends if end.epoch is not None}
+        others = [entry for entry in links if entry.live and entry.name not in ours]
         is_left = all(self._left.get((entry.role, entry.name)) == entry.epoch for entry in others)
         return is_left and all(end.is_current for end in ends)
 
@@ -307,28 +311,26 @@ class MqttSession:
         waiting = WaitingSuback(identifier, [reason for _, reason in granted])
         for address, qos in {name: qos for name, qos in granted if qos < REFUSED}.items():  # the last of equal ones
             self._subscribe(address, qos, waiting)
-        self._holds(waiting)
+        self._subacks.less(waiting)
 
     def _subscribe(self, address: str, qos: int, waiting: WaitingSuback) -> None:
         end = self.subscribers.get(address)
-        if end is not None and end.qos == qos and end.is_attached:
-            return
-        waiting.left += 1
         if end is not None and end.qos == qos:
-            self._subacks.setdefault(end, []).append(waiting)
+            if not end.is_attached:
+                self._subacks.wait(end, waiting)
             return
         new = end.successor(qos) if end is not None else MqttSubscriber(self, self._node, address, qos)
         self.subscribers[address] = new
-        self._subacks[new] = [*(self._subacks.pop(end, ()) if end is not None else ()), waiting]
+        if end is not None:
+            self._subacks.hand_over(end, new)
+        self._subacks.wait(new, waiting)
         new.attach(resumes=end is not None)
 
     def answered(self, end: MqttSubscriber) -> None:
-        for waiting in self._subacks.pop(end, ()):
-            self._holds(waiting)
+        self._subacks.answered(end)
 
-    def _holds(self, waiting: WaitingSuback) -> None:
-        waiting.left -= 1
-        if not waiting.left and (connection := self.connection) is not None:
+    def _say_suback(self, waiting: WaitingSuback) -> None:
+        if (connection := self.connection) is not None:
             connection.send(suback(connection.version, PacketKind.SUBACK, waiting.identifier, waiting.reasons))
 
     def unsubscribe(self, identifier: int, filters: Sequence[str], now: float) -> None:

@@ -1,8 +1,9 @@
 """Breakages of the sessions of MQTT clients (docs/mqtt.md)."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from router.mqtt.edge import MqttEdge
+from router.mqtt.ends import MqttEnd
 from router.mqtt.packets import PublishPacket
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MqttSession
@@ -30,12 +31,12 @@ def identifiers_taken_for_free(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "is_whole", by="1", scenario=scenario(66))
+@mutant(MqttSession, "_are_ours", by="1", scenario=scenario(66))
 def links_elsewhere_overlooked(original: Method) -> Method:
     """MQTT: a session whose client has a link elsewhere that it does not know is not whole."""
 
-    def broken(session: MqttSession, known: Iterable[LinkEntry]) -> bool:
-        return bool(original(session, ()))
+    def broken(session: MqttSession, ends: Collection[MqttEnd], links: Iterable[LinkEntry]) -> bool:
+        return bool(original(session, ends, ()))
 
     return broken
 
@@ -92,13 +93,13 @@ def accepted_when_received(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "is_whole", by="1", scenario=scenario(169))
+@mutant(MqttSession, "_are_ours", by="1", scenario=scenario(169))
 def never_attached_is_ours(original: Method) -> Method:
     """MQTT: a topic that a session never came to publish to may be published to elsewhere."""
 
-    def broken(session: MqttSession, known: Iterable[LinkEntry]) -> bool:
-        ours = {(end.role, end.mesh_name) for end in (*session.publishers.values(), *session.subscribers.values())}
-        return bool(original(session, [entry for entry in known if (entry.role, entry.name) not in ours]))
+    def broken(session: MqttSession, ends: Collection[MqttEnd], links: Iterable[LinkEntry]) -> bool:
+        ours = {end.mesh_name for end in ends}
+        return bool(original(session, ends, [entry for entry in links if entry.name not in ours]))
 
     return broken
 

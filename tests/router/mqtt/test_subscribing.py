@@ -301,3 +301,22 @@ def test_who_unsubscribes_is_awaited_no_more(bench: MqttBench) -> None:
     assert writer.told(PUBREC) == [(1, 0), (2, 0)]
     reader.say(by_hand.ack(PUBREC, reader.messages[0].identifier))
     assert reader.payloads == [b"0"]
+
+
+def test_what_is_heard_late_of_where_a_client_was_takes_nothing_from_its_session(bench: MqttBench) -> None:
+    """It published at b and came to a before that had heard of it."""
+    before = bench.reader("b", expiry=5)
+    bench.is_slow = True
+    before.say(by_hand.publish("topic/other", b"o", 2, 1))
+    bench.prove(before)
+    bench.flow()
+    before.leave()
+    first = bench.client("a", "reader", clean=False, expiry=5)
+    bench.is_slow = False
+    bench.flow()
+    first.acks = False
+    publish(bench.client("c", "writer"), b"m", 2, 1)
+    first.leave()
+    again = bench.client("a", "reader", clean=False, expiry=5, acks=False)
+    (sent,), (once_more,) = first.messages, again.messages
+    assert (once_more.payload, once_more.identifier, once_more.dup) == (sent.payload, sent.identifier, True)
