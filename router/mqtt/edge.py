@@ -146,11 +146,11 @@ class MqttEdge:
             former.gone(self._node.now(), closed=True)
             self._node.perform()
             del self.sessions[name]
-        if former is not None and not clean and former.timeout and former.is_whole(known := self._links_of(former)):
+        known = self._links_of(client, connection.user)
+        if former is not None and not clean and former.timeout and former.is_whole(known):
             former.check_published(known)
             return former, True
         session = self.sessions[name] = MqttSession(self._node, client, connection.user, self._lost)
-        known = self._links_of(session)
         if not clean and known and not any(entry.ending for entry in known):
             session.take_over(known)
         return session, session.resumes
@@ -162,12 +162,12 @@ class MqttEdge:
             if (session := self.sessions.get(oldest[0])) is not None and session.connection is None:
                 del self.sessions[oldest[0]]
 
-    def _links_of(self, session: MqttSession) -> list[LinkEntry]:
+    def _links_of(self, client: str, user: str) -> list[LinkEntry]:
         """That the mesh knows of the client."""
         found = []
         for entry in self._node.topic.directory.entries():
             whose = entry.identity
-            if whose.container == session.client and whose.link in LINKS and whose.user == session.user:
+            if whose.container == client and whose.link in LINKS and whose.user == user:
                 found += [entry] if entry.lasts or entry.ending else []
         return found
 
@@ -176,7 +176,7 @@ class MqttEdge:
         if session.publishers or session.subscribers or session.sent:
             log.info("%s goes on where it was: exactly once", session)
             session.resume()
-        elif not others and self._links_of(session):
+        elif not others and self._links_of(session.client, session.user):
             begin = self._take_over if present else self._end_links
             if connection.can_prove:
                 connection.hold(partial(begin, session))
@@ -185,7 +185,7 @@ class MqttEdge:
 
     def _take_over(self, session: MqttSession) -> None:
         """The client has been at another router, or here before this one was started again."""
-        known = self._links_of(session)
+        known = self._links_of(session.client, session.user)
         routers = ", ".join(sorted({entry.router for entry in known}))
         log.warning("%s comes from router %s: what it had not answered there it is sent again", session, routers)
         session.free()
@@ -198,7 +198,7 @@ class MqttEdge:
     def _end_links(self, session: MqttSession) -> None:
         """The client wants to know nothing of what it had, or is not to: it has missed something."""
         topic, now = self._node.topic, self._node.now()
-        for entry in self._links_of(session):
+        for entry in self._links_of(session.client, session.user):
             if not entry.live:
                 continue
             nobody = Nobody()

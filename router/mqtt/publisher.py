@@ -100,9 +100,9 @@ class MqttPublisher(MqttEnd):
         return not (self.waiting or self._open or self._begins)
 
     @property
-    def _has_link(self) -> bool:
-        """Whether it is attached, or about to be."""
-        return self.stream is not None and self.stream.link is self
+    def _attached(self) -> Stream | None:
+        """Its stream, while that is attached here, or about to be."""
+        return self.stream if self.stream is not None and self.stream.link is self else None
 
     def known(self) -> LinkEntry | None:
         return self.node.topic.directory.publisher(self.mesh_name)
@@ -131,7 +131,7 @@ class MqttPublisher(MqttEnd):
             self._settle()
         if self.ended or self._begins or not self.waiting:
             return
-        if not self._has_link:
+        if self._attached is None:
             self._attach()
         elif self._answered and not self._transfers:
             self._transfers = True  # what is performed may come back here: it goes on in this loop
@@ -145,8 +145,8 @@ class MqttPublisher(MqttEnd):
 
     def _settle(self) -> None:
         over, self._over = self._over, []
-        if self.stream is not None and self._has_link:
-            self.node.topic.settle(self.stream, over)
+        if (stream := self._attached) is not None:
+            self.node.topic.settle(stream, over)
             self.node.perform()
 
     def _ready(self) -> list[ReceivedMessage]:
@@ -215,8 +215,8 @@ class MqttPublisher(MqttEnd):
             return
         topic, now = self.node.topic, self.node.now()
         unsettled = self._map()
-        if self.stream is not None and self._has_link:
-            topic.suspend_publisher(self.stream, self, now)
+        if (stream := self._attached) is not None:
+            topic.suspend_publisher(stream, self, now)
         known = self.known()
         self._answered, self._renews, self._credit = False, False, 0
         self.stream = topic.attach_publisher(
@@ -258,7 +258,7 @@ class MqttPublisher(MqttEnd):
 
     def gone(self, now: float, *, closed: bool) -> None:
         lasts = self.host.timeout > 0 and not closed
-        is_attached = self._has_link and not (self.is_detached or self._begins)
+        is_attached = self._attached is not None and not (self.is_detached or self._begins)
         self._closes = closed
         # What is open may wait for the client, and what waits behind that, too.
         self.lingers = is_attached and bool(self.waiting) and not (self._open or any(one.qos for one in self.waiting))
@@ -299,7 +299,7 @@ class MqttPublisher(MqttEnd):
         match action:
             case AnswerDeliveries():
                 self._answer_deliveries(action)
-            case Credit() | AnswerPublisher() if not self._has_link:
+            case Credit() | AnswerPublisher() if self._attached is None:
                 pass  # it was taken by what came behind that, as we are about to hear
             case Credit():
                 self._credit += action.count

@@ -105,6 +105,7 @@ class MqttSession:
         what it had not been answered here it sends again."""
         links = [entry for entry in known if entry.role is Role.PUBLISHER]
         if not self._are_ours(self.publishers.values(), links):
+            self.resumes = True
             self._left |= {(entry.role, entry.name): entry.epoch for entry in links}
             for publisher in self.publishers.values():
                 publisher.forget()
@@ -319,8 +320,7 @@ class MqttSession:
             if not end.is_attached:
                 self._subacks.wait(end, waiting)
             return
-        new = end.successor(qos) if end is not None else MqttSubscriber(self, self._node, address, qos)
-        self.subscribers[address] = new
+        new = self.subscribers[address] = end.successor(qos) if end else MqttSubscriber(self, self._node, address, qos)
         if end is not None:
             self._subacks.hand_over(end, new)
         self._subacks.wait(new, waiting)

@@ -8,7 +8,7 @@ import pytest
 from router.mqtt.values import V3, V5, PacketKind, Reason
 from tests.fuzz.mesh import SETTINGS
 from tests.router.mqtt import by_hand
-from tests.router.mqtt.bench import TOPIC, MqttBench, answer, answer_all, leave, publish
+from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, answer, answer_all, leave, publish
 
 PUBREC, PUBREL, PUBCOMP, PUBACK = PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP, PacketKind.PUBACK
 
@@ -212,6 +212,17 @@ def test_who_has_left_something_that_is_still_to_be_published_is_on_no_connectio
     bench.finish(writer)
 
 
+def a_hears_at_once_of(bench: MqttBench, client: MqttGuest) -> None:
+    """It is at b, and what c has said is on its way."""
+    for _ in ("its session is there", "its life is"):
+        bench.prove(client)
+        bench.flow()
+    bench.bring("c", "a")
+    bench.bring("b", "a")
+    bench.is_slow = False
+    bench.flow()
+
+
 def test_a_link_that_is_taken_as_it_is_answered_publishes_nothing_here() -> None:
     """Router a hears at once that all know of the attach, and that the client is elsewhere."""
     bench = MqttBench("a", "b", "c")
@@ -228,13 +239,7 @@ def test_a_link_that_is_taken_as_it_is_answered_publishes_nothing_here() -> None
     bench.flow()
     there = bench.client("b", "writer", clean=False, expiry=5)
     publish(there, b"m", 2, 5, dup=True)
-    for _ in ("the session is there", "its life is"):
-        bench.prove(there)
-        bench.flow()
-    bench.bring("c", "a")
-    bench.bring("b", "a")
-    bench.is_slow = False
-    bench.flow()
+    a_hears_at_once_of(bench, there)
     assert here.kinds()[-1] == "DISCONNECT"
     answer(reader, reader.messages[0])
     assert there.told(PUBREC) == [(5, 0)]
@@ -263,13 +268,7 @@ def left_behind(expiry: int) -> None:
     bench.flow()
     new = bench.client("b", "writer", clean=not expiry, expiry=expiry)
     publish(new, b"new", 2, 1)
-    for _ in ("the session is there", "its life is"):
-        bench.prove(new)
-        bench.flow()
-    bench.bring("c", "a")
-    bench.bring("b", "a")
-    bench.is_slow = False
-    bench.flow()
+    a_hears_at_once_of(bench, new)
     assert new.kinds() == ["CONNACK", "PUBREC"]
     assert reader.payloads.count(b"new") == 1
     bench.finish(reader, new)
