@@ -271,6 +271,7 @@ class FuzzMesh:
 
     def time(self, seconds: float) -> None:
         self.now += seconds
+        self.wall_us += round(seconds * 1e6)
         for router in list(self.routers.values()):
             with self.acting(router):
                 router.node.handle_timer()

@@ -25,6 +25,10 @@ from tests.router.mqtt.sessions import TOPICS, Client, Line, Reader, Writer
 
 KILLED = "abc"
 STEPS = 800
+STEP_US = 1000
+RESERVED_US = 1_000_000
+"""How far clocks go on with each step, and at a start, which is what the router has reserved of its clock: so of two
+attaches of a client the later one has the higher epoch (protocol 10)."""
 RARE = 0.3
 PATIENCE_S = 2.0
 """No client is away for longer."""
@@ -143,6 +147,7 @@ class MqttWalk(MqttBench):
         weights = [weight for weight, _ in actions]
         kills = self.dice.random() < 0.7
         for _ in range(STEPS):
+            self.wall_us += STEP_US
             for client in self.clients:
                 if client.away_since is not None and self.now - client.away_since > PATIENCE_S:
                     self.settle()
@@ -255,6 +260,7 @@ class MqttWalk(MqttBench):
         while found := [nth for nth, pair in enumerate(self._unnoticed) if name in pair]:
             self._notice(found[0])
         self._lives[name] += 1
+        self.wall_us += RESERVED_US
         self.note(f"{name} is started again")
         router = self.routers[name] = FuzzRouter(self, name, self._lives[name], self.stores[name])
         self.edges[name] = self.edge(router)
