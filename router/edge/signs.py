@@ -55,6 +55,10 @@ class SignsOfLife:
         if not self.answers:
             self._link.connection.prove(self.acknowledged)
 
+    def end(self) -> None:
+        """The link is attached anew: what was asked before is not asked any more, so an answer to it is none."""
+        self._wanted = False
+
     def answered(self) -> None:
         """The client has answered the echo that was under way."""
         self.answers = True

@@ -219,6 +219,8 @@ class MqttPublisher(MqttEnd):
             topic.suspend_publisher(stream, self, now)
         known = self.known()
         self._answered, self._renews, self._credit = False, False, 0
+        self.signs.end()
+        self.signs = SignsOfLife(self, self._alive, answers=False)
         self.stream = topic.attach_publisher(
             self.identity,
             self,
@@ -299,8 +301,10 @@ class MqttPublisher(MqttEnd):
         match action:
             case AnswerDeliveries():
                 self._answer_deliveries(action)
-            case Credit() | AnswerPublisher() if self._attached is None:
+            case AnswerPublisher() | Credit() if self._attached is None:
                 pass  # it was taken by what came behind that, as we are about to hear
+            case Credit() | Echo() if not self._answered:
+                pass  # of an attach before this one: it was still to be done as its answer brought this one about
             case Credit():
                 self._credit += action.count
                 self.go_on()
@@ -325,7 +329,6 @@ class MqttPublisher(MqttEnd):
     def _begun(self, action: AnswerPublisher) -> None:
         """What was transferred before is transferred again, by us: the session has it."""
         self._answered, self._credit = True, action.credit
-        self.signs = SignsOfLife(self, self._alive, answers=False)
         again, self._open = list(self._open.values()), {}
         if again:
             self._transfer(again)
