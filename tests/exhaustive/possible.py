@@ -4,7 +4,7 @@ Time does not pass, but for `boot_wait`, if it is asked for or those that are wa
 fault `expire`: nothing happens anywhere for longer than any timeout. By then what was under way between routers in
 contact is there. What a router finds due afterwards it does at any time, when it looks.
 
-Each source is a part of it, and looks at as little of the world as it can (`recall`).
+Each source is a part of it, and looks at as little of the world as it can (`kernel`).
 """
 
 from collections.abc import Callable, Iterator

@@ -1,23 +1,19 @@
 """Breadth first through everything that can happen in a scope; what is found first is found by a shortest path."""
 
-import sys
 import time
-from array import array
-from collections import deque
 from collections.abc import Callable
-from hashlib import blake2b
+from functools import partial
+from typing import Any
 
 import attrs
 
 from tests.exhaustive.clients import Violation
+from tests.exhaustive.kernel import Halt, Kernel
 from tests.exhaustive.model import Model
 from tests.exhaustive.possible import Source
-from tests.exhaustive.recall import Recall
 from tests.exhaustive.rest import check_rest
 from tests.exhaustive.scope import Scope
-from tests.exhaustive.seen import Seen
-from tests.exhaustive.state import DIGEST
-from tests.exhaustive.world import NUMBER, Draft, Event, World
+from tests.exhaustive.world import Draft, Event, World
 
 FOUND_ENOUGH = 20
 
@@ -57,125 +53,107 @@ class Result:
         )
 
 
-@attrs.frozen(slots=True)
-class Effect:
-    """What an event does to a world."""
-
-    changes: tuple[tuple[int, int, bytes], ...]
-    """From this byte to that: what stands there now."""
-    limits: int
-    violation: Violation | None
-
-
-Choice = tuple[Event, Recall[Effect]]
-"""An event that may be next."""
-
-
 class Search:
-    """States are known by 128 bits; how each was found takes six bytes more, for the path."""
+    """The functions that the kernel learns, and what it halts for."""
 
     def __init__(self, scope: Scope) -> None:
         self.model = model = Model(scope)
         self.result = Result(scope)
-        self._seen = Seen()
-        self._parents = array("I")
-        self._events = array("H")
-        self._frontier: deque[World] = deque()
-        """Of consecutive numbers: the last of them has the highest."""
-        self._effects: dict[Event, Recall[Effect]] = {}
-        self._sources = [self._choices(source) for source in model.possible.sources]
-        self._fault_sources = [self._choices(source) for source in model.possible.fault_sources]
+        self.kernel = Kernel(model.layout.size, model.layout.faults.first)
+        self.functions: list[Callable[[Draft], int]] = []
+        """By their trees: what each comes to, as a leaf."""
+        self._events: dict[Event, int] = {}
+        """The tree of each."""
+        self._effects: dict[tuple[Any, ...], int] = {}
+        """What events do, and the leaf of that: most do the same in many worlds."""
+        for source in model.possible.sources:
+            self.kernel.add_source(self._tree(partial(self._choices, source)), is_fault=False)
+        for source in model.possible.fault_sources:
+            self.kernel.add_source(self._tree(partial(self._choices, source)), is_fault=True)
 
-    def _choices(self, source: Source) -> Recall[list[Choice]]:
-        return Recall(self.model.layout, lambda draft: [(event, self._effect(event)) for event in source(draft)])
+    # functions of a world
 
-    def _effect(self, event: Event) -> Recall[Effect]:
-        if event not in self._effects:
-            self._effects[event] = Recall(self.model.layout, lambda draft: self._change(draft, event))
-        return self._effects[event]
+    def _tree(self, function: Callable[[Draft], int]) -> int:
+        self.functions.append(function)
+        return self.kernel.tree()
 
-    def _change(self, draft: Draft, event: Event) -> Effect:
+    def _choices(self, source: Source, draft: Draft) -> int:
+        return self.kernel.choices([self._event(event) for event in source(draft)])
+
+    def _event(self, event: Event) -> int:
+        if event not in self._events:
+            self._events[event] = self._tree(partial(self._effect, event))
+        return self._events[event]
+
+    def _effect(self, event: Event, draft: Draft) -> int:
+        violation = None
         try:
             self.model.change(draft, event)
-        except Violation as violation:
-            return Effect((), draft.limits, violation)
-        return Effect(
-            tuple(
-                (NUMBER * column, NUMBER * column + NUMBER, number.to_bytes(NUMBER, sys.byteorder, signed=True))
-                for column, number in draft.changes.items()
-            ),
-            draft.limits,
-            None,
-        )
+        except Violation as found:
+            violation = found
+            self._found(violation, event)
+        effect = (*draft.changes.items(), draft.limits, violation)
+        if effect not in self._effects:
+            self._effects[effect] = self.kernel.effect(draft.changes, draft.limits, violation is not None)
+        return self._effects[effect]
+
+    def _learn(self) -> None:
+        tree, values = self.kernel.head.missed, self.model.layout.unpack(self.kernel.world)
+        draft = Draft(self.model.layout, values)
+        leaf = self.functions[tree](draft)
+        self.kernel.learn(tree, draft.read_first, values, leaf)
+
+    # the search
 
     def run(
         self, max_seconds: float = float("inf"), progress: Callable[[Result], None] = lambda result: None
     ) -> Result:
         """Until everything was visited, or for so much processor time; `progress` is called for every layer."""
         begin = time.process_time()
-        result = self.result
-        self._add(self.prepared(), 0, 0)
-        while self._frontier and len(result.findings) < FOUND_ENOUGH and result.seconds < max_seconds:
-            for _ in range(len(self._frontier)):
-                number = len(self._parents) - len(self._frontier)
-                self._expand(number, self._frontier.popleft())
-            result.depth += bool(self._frontier)
+        result, kernel = self.result, self.kernel
+        kernel.begin(self.model.layout.unpack(prepare(self.model)))
+        halt = kernel.run()
+        while halt is Halt.LAYER and len(result.findings) < FOUND_ENOUGH and result.seconds < max_seconds:
+            halt = self._visit_layer()
+            result.depth += halt is Halt.LAYER
             result.seconds = time.process_time() - begin
-            progress(self._counted())
-        result.complete = not self._frontier
-        result.seconds = time.process_time() - begin
-        return self._counted()
-
-    def _counted(self) -> Result:
-        result, model = self.result, self.model
-        result.states = len(self._seen)
-        result.local_states, result.local_steps = len(model.routers), model.routers.steps
+            self._count()
+            progress(result)
+        result.complete = halt is Halt.DONE
         return result
 
-    def prepared(self) -> World:
-        return prepare(self.model)
-
-    def _expand(self, number: int, world: World) -> None:
-        model, result = self.model, self.result
-        values = model.layout.unpack(world)
-        choices = [choice for source in self._sources for choice in source(values)]
-        if not choices:
-            result.rests += 1
-            try:
-                check_rest(model, model.look(world))
-            except Violation as violation:
-                self._found(violation, number, None)
-        if values[model.layout.faults.first]:
-            choices += [choice for source in self._fault_sources for choice in source(values)]
-        result.transitions += len(choices)
-        for place, (event, recall) in enumerate(choices):
-            effect = recall(values)
-            result.limits += effect.limits
-            if effect.violation is not None:
-                self._found(effect.violation, number, event)
+    def _visit_layer(self) -> Halt:
+        while (halt := self.kernel.run()) in (Halt.MISSED, Halt.REST):
+            if halt is Halt.MISSED:
+                self._learn()
             else:
-                after = bytearray(world)
-                for start, end, changed in effect.changes:
-                    after[start:end] = changed
-                self._add(bytes(after), number, place)
+                self._rest()
+        return halt
 
-    def _add(self, world: World, parent: int, place: int) -> None:
-        if self._seen.add(blake2b(world, digest_size=DIGEST).digest()):
-            self._frontier.append(world)
-            self._parents.append(parent)
-            self._events.append(place)
+    def _rest(self) -> None:
+        self.result.rests += 1
+        try:
+            check_rest(self.model, self.model.look(self.kernel.world))
+        except Violation as violation:
+            self._found(violation)
 
-    def _found(self, violation: Violation, number: int, event: Event | None) -> None:
+    def _count(self) -> None:
+        result, head, routers = self.result, self.kernel.head, self.model.routers
+        result.states, result.transitions, result.limits = head.states, head.transitions, head.limits
+        result.local_states, result.local_steps = len(routers), routers.steps
+
+    def _found(self, violation: Violation, *event: Event) -> None:
+        """In the world that is looked at: what is learnt there is looked at for the first time."""
         if violation.invariant not in self.result.findings:
-            path = [*self._path(number), *([] if event is None else [event])]
-            self.result.findings[violation.invariant] = Finding(violation, tuple(path))
+            path = (*self._path(self.kernel.head.number), *event)
+            self.result.findings[violation.invariant] = Finding(violation, path)
 
     def _path(self, number: int) -> list[Event]:
         places: list[int] = []
         while number:
-            places.append(self._events[number])
-            number = self._parents[number]
-        world, path = self.prepared(), []
+            number, place = self.kernel.found_by(number)
+            places.append(place)
+        world, path = prepare(self.model), []
         for place in reversed(places):
             draft = self.model.look(world)
             event = [*self.model.possible.events(draft), *self.model.possible.faults(draft)][place]

@@ -8,11 +8,11 @@ import pytest
 from tests.exhaustive import search as searching
 from tests.exhaustive import state
 from tests.exhaustive.explain import explain
-from tests.exhaustive.recall import Recall
+from tests.exhaustive.kernel import Kernel
+from tests.exhaustive.model import Model
 from tests.exhaustive.router import Router
 from tests.exhaustive.scope import QUICK, SCOPES, Scope
-from tests.exhaustive.search import Search
-from tests.exhaustive.world import Draft, Values
+from tests.exhaustive.search import Search, prepare
 from topic.directory.entry import Decision, LinkEntry
 from topic.edge.subscriber import LocalSubscriber
 from topic.home.boot import Boot
@@ -117,29 +117,34 @@ def test_a_router_that_joins_before_it_has_all_sections_is_found(monkeypatch: py
 
 def test_a_router_that_is_brought_back_is_the_same() -> None:
     search = Search(CALM)
-    for number in search.model.look(search.prepared()).routers:
+    for number in search.model.look(prepare(search.model)).routers:
         router: Router = search.model.routers.load(number)
         again = state.load(state.save(router))
         assert state.digest(router) == state.digest(again)
         assert search.model.routers.add(again) == number
 
 
-def test_what_is_found_again_is_what_would_happen(monkeypatch: pytest.MonkeyPatch) -> None:
-    recalled: Any = Recall.__call__
-
-    def checked(recall: Recall[Any], values: Values) -> Any:
-        found = recalled(recall, values)
-        assert found == recall._function(Draft(recall._layout, values))
-        return found
-
-    monkeypatch.setattr(Recall, "__call__", checked)
-    assert Search(SCOPES["grows"]).run().states > 4000
+def test_a_search_that_learns_nothing_visits_the_same() -> None:
+    model = Model(SCOPES["grows"])
+    (first, *_) = left = [prepare(model)]
+    seen, transitions = {first}, 0
+    while left:
+        draft = model.look(world := left.pop())
+        events = [*model.possible.events(draft), *model.possible.faults(draft)]
+        transitions += len(events)
+        after = {model.step(world, event) for event in events} - seen
+        left += after
+        seen |= after
+    result = Search(SCOPES["grows"]).run()
+    assert (result.states, result.transitions) == (len(seen), transitions)
 
 
 def test_what_looks_at_more_than_its_world_is_not_taken_for_a_function_of_it() -> None:
-    layout = Search(CALM).model.layout
-    rows = iter(("lives", "terms"))
-    recall = Recall(layout, lambda draft: [*getattr(draft, next(rows))])
-    assert recall((0,) * layout.size) == [0, 0]
+    kernel = Kernel(columns=2, faults=0)
+    tree, leaf = kernel.tree(), kernel.choices([])
+    kernel.learn(tree, [0], (0, 0), leaf)
+    kernel.learn(tree, [0], (1, 0), leaf)
     with pytest.raises(AssertionError, match="looks at something"):
-        recall((1,) * layout.size)
+        kernel.learn(tree, [1], (2, 2), leaf)
+    with pytest.raises(AssertionError, match="looks at something"):
+        kernel.learn(tree, [0, 1], (0, 0), leaf)

@@ -37,9 +37,6 @@ Values = tuple[int, ...]
 World = bytes
 """The same, packed, so that it is hashed fast."""
 
-NUMBER = 4
-"""Bytes of one column."""
-
 T = TypeVar("T")
 
 
@@ -148,7 +145,7 @@ class Row(Generic[T]):
 
 
 class Draft:
-    """A world that is looked at, and changed: it keeps what was looked at, and what was changed (`recall`)."""
+    """A world that is looked at, and changed: it keeps what was looked at, and what was changed (`kernel`)."""
 
     def __init__(self, layout: Layout, values: Values) -> None:
         self.read_first: list[int] = []

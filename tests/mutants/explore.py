@@ -34,10 +34,10 @@ class _Hunt(Search):
 
     @property
     def states(self) -> int:
-        return len(self._seen)
+        return int(self.kernel.head.states)
 
-    def _found(self, violation: Violation, number: int, event: Event | None) -> None:
-        super()._found(violation, number, event)
+    def _found(self, violation: Violation, *event: Event) -> None:
+        super()._found(violation, *event)
         if violation.invariant[0] in self.by:
             self.caught = violation.invariant, self.result.findings[violation.invariant].path
             raise _Caught
