@@ -11,24 +11,19 @@ are the same: so homes may be killed one after the other, before others have hea
 
 import argparse
 from collections.abc import Callable
-from random import Random
 
 from router.amqp.batches import Transfers
 from router.amqp.format.message import body_of
 from router.amqp.format.values import ACCEPTED
 from router.amqp.proton.link import Link
 from router.mqtt.values import V3, V5
-from tests.fuzz.mesh import FuzzRouter, GoodClient
-from tests.router.mqtt.bench import MqttBench, MqttGuest
+from tests.fuzz.mesh import GoodClient
+from tests.router.mqtt.bench import MqttGuest
 from tests.router.mqtt.judge import MqttJudge, MqttViolation
+from tests.router.mqtt.mortal import KILLED, STEP_US, MortalBench
 from tests.router.mqtt.sessions import TOPICS, Client, Line, Reader, Writer
 
-KILLED = "abc"
 STEPS = 800
-STEP_US = 1000
-RESERVED_US = 1_000_000
-"""How far clocks go on with each step, and at a start, which is what the router has reserved of its clock: so of two
-attaches of a client the later one has the higher epoch (protocol 10)."""
 RARE = 0.3
 PATIENCE_S = 2.0
 """No client is away for longer."""
@@ -53,11 +48,9 @@ class Witness(GoodClient):
         link.flow(len(transfers.handles))
 
 
-class MqttWalk(MqttBench):
+class MqttWalk(MortalBench):
     def __init__(self, seed: int) -> None:
-        super().__init__(*KILLED, "w")
-        self.dice = Random(seed)
-        self.trace: list[str] = []
+        super().__init__(seed)
         self.judge = MqttJudge(self)
         self.witness = Witness(self)
         self.flow()
@@ -65,10 +58,6 @@ class MqttWalk(MqttBench):
         self.writers = [Writer(self._client(f"writer {n}"), (2, 2, 1)[n], n * LIVES) for n in range(3)]
         self.readers = [Reader(self._reads(n), (2, 2, 1)[n], eager=n == 0) for n in range(3)]
         self.lines: list[Line] = []
-        self.stores = {name: router.store for name, router in self.routers.items()}
-        self._unnoticed: list[tuple[str, str]] = []
-        """Who has not noticed yet that another is no more."""
-        self._lives = dict.fromkeys(KILLED, 1)
         self.is_slow = True
 
     def _client(self, name: str) -> Client:
@@ -78,9 +67,6 @@ class MqttWalk(MqttBench):
     def _reads(self, n: int) -> Client:
         """One that publishes, too, or another."""
         return self.writers[n].client if self.dice.random() < 0.3 else self._client(f"reader {n}")
-
-    def note(self, text: str) -> None:
-        self.trace.append(f"{self.now:8.3f} {text}")
 
     def line(self, client: Client, router: str) -> Line:
         line = Line(self.routers[router], self.edges[router], client.version, client=client)
@@ -92,8 +78,8 @@ class MqttWalk(MqttBench):
     def settle(self) -> None:
         """All comes to rest, with all clients."""
         self.note("all is brought")
-        while self._unnoticed:
-            self._notice(0)
+        while self.unnoticed:
+            self.notice(0)
         for client in self.clients:
             if client.line is None or client.line.is_over:
                 self._go_on(client)
@@ -139,10 +125,10 @@ class MqttWalk(MqttBench):
 
     def play(self) -> None:
         actions: list[tuple[int, Callable[[], None]]] = [
-            (8, self._some_router_hears), (8, self._some_router_reads), (8, self._some_client_reads),
+            (8, self.some_router_hears), (8, self._some_router_reads), (8, self._some_client_reads),
             (6, self._some_writer_publishes), (4, self._some_machine_acknowledges), (2, self._time_passes),
             (2, self._somebody_goes_on), (1, self._somebody_is_cut_off), (1, self._somebody_says_goodbye),
-            (2, self._somebody_notices), (1, self._some_reader_changes),
+            (2, self.somebody_notices), (1, self._some_reader_changes),
         ]  # fmt: skip
         weights = [weight for weight, _ in actions]
         kills = self.dice.random() < 0.7
@@ -153,17 +139,10 @@ class MqttWalk(MqttBench):
                     self.settle()
             self.dice.choices(actions, weights)[0][1]()
             if kills and self.dice.random() < 0.01:
-                self._some_router_dies()
+                self.some_router_dies()
             if kills and self.dice.random() < 0.02:
-                self._some_router_boots()
+                self.some_router_boots()
         self._finish()
-
-    def _some_router_hears(self) -> None:
-        if wires := [index for index, wire in self.wires.items() if wire and index[1] in self.routers]:
-            here, there = self.dice.choice(wires)
-            self.note(f"{there} hears of {here}")
-            self.bring(here, there, self.dice.randint(1, 3))
-            self.flow()
 
     def _some_router_reads(self) -> None:
         if self.lines:
@@ -222,58 +201,11 @@ class MqttWalk(MqttBench):
             self.note(f"{client} says goodbye")
             client.say_goodbye()
 
-    def _somebody_notices(self) -> None:
-        if self._unnoticed:
-            self._notice(self.dice.randrange(len(self._unnoticed)))
-
-    def _notice(self, nth: int) -> None:
-        here, there = self._unnoticed.pop(nth)
-        self.wires[there, here].clear()
-        self.wires[here, there].clear()
-        if here in self.routers:
-            self.note(f"{here} has lost {there}")
-            with self.acting(self.routers[here]):
-                self.routers[here].contacts.lost(there)
-            self.flow()
-
-    def _some_router_dies(self) -> None:
-        name = self.dice.choice(KILLED)
-        if name not in self.routers or len(self.routers) < len(self.names) - 1:
-            return
-        self.note(f"{name} is killed")
-        router = self.routers.pop(name)
-        for guest in router.guests:
-            if isinstance(guest, GoodClient):
-                guest.engine.release()
-        for other in self.routers:
-            self.wires[other, name].clear()
-            wire = self.wires[name, other]
-            for _ in range(self.dice.randint(0, len(wire))):
-                wire.pop()
-            self._unnoticed.append((other, name))
-
-    def _some_router_boots(self) -> None:
-        if dead := [name for name in KILLED if name not in self.routers]:
-            self._boot(self.dice.choice(dead))
-
-    def _boot(self, name: str) -> None:
-        while found := [nth for nth, pair in enumerate(self._unnoticed) if name in pair]:
-            self._notice(found[0])
-        self._lives[name] += 1
-        self.wall_us += RESERVED_US
-        self.note(f"{name} is started again")
-        router = self.routers[name] = FuzzRouter(self, name, self._lives[name], self.stores[name])
-        self.edges[name] = self.edge(router)
-        for other in self.routers:
-            if other != name:
-                self._meet(name, other)
-        self.flow()
-
     def _finish(self) -> None:
         """All routers are there, and what is under way comes to its end."""
         for name in KILLED:
             if name not in self.routers:
-                self._boot(name)
+                self.boot(name)
         for _ in range(12):
             self.settle()
             self.time(0.5)
