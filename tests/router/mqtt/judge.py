@@ -92,7 +92,7 @@ class MqttJudge:
 
     def witnessed(self, number: int) -> None:
         writer, said = self._said[number]
-        if said.qos == 2:
+        if said.qos != 1:
             assert number not in self._witnessed, f"{number} of {writer} is published twice"
             self._check_order(number, self._witnessed, "the witness")
         self._witnessed.append(number)
@@ -103,8 +103,9 @@ class MqttJudge:
         handed, stay, said = self._handed[reader], self._stays[line], self._said[number][1]
         owed = {one for one, readers in self._owed.items() if reader in readers} - self._lowered[reader]
         is_of_old = line is not reader.client.line  # let go of at another router: later, and in any order
-        if said.qos == 2 and number in owed and number not in handed and not is_of_old:
-            self._check_order(number, [one for one in handed if one in owed], str(reader))
+        if not said.qos or (said.qos == 2 and number in owed and number not in handed and not is_of_old):
+            before = [one for one in handed if self._said[one][1].qos == said.qos and (one in owed or not said.qos)]
+            self._check_order(number, before, str(reader))
         stays = handed.setdefault(number, set())
         assert stay not in stays or self._may_come_again(reader, number), f"{reader} hands on {number} twice"
         stays.add(stay)
@@ -112,7 +113,7 @@ class MqttJudge:
     def _check_order(self, number: int, before: list[int], who: str) -> None:
         """Of one writer, in one topic."""
         writer, said = self._said[number]
-        stream = [one for one in before if self._said[one][0] is writer and self._said[one][1].topic == said.topic]
+        stream = [one for one in before if (found := self._said[one])[0] is writer and found[1].stream == said.stream]
         assert not stream or stream[-1] < number, f"{who} has {number} of {writer} after {stream[-1]}"
 
     def _is_sent(self, reader: Reader, number: int, sent: Sent) -> None:
@@ -121,6 +122,7 @@ class MqttJudge:
         said, former = self._said[number][1], self._sent[reader].get(number)
         self._sent[reader][number] = sent
         assert said.topic != TOPICS[1] or reader.left is not sent.line, f"{reader} is sent {number}, which it has left"
+        assert said.qos or former is None, f"{reader} is sent {number} again, which is of QoS 0"
         if number in self._ended[reader]:
             return
         if former is None:
@@ -161,7 +163,9 @@ class MqttJudge:
             self._check_accepted(writer.latest[packet.identifier].number)
 
     def _check_accepted(self, number: int) -> None:
-        """All have it."""
+        """All have it, unless it is of QoS 0: at most once."""
+        if not self._said[number][1].qos:
+            return
         assert number in self._witnessed, f"{number} is accepted too early: the witness does not have it"
         for reader in self._owed[number]:
             assert number in self._handed[reader], f"{number} is accepted too early: {reader} does not have it"

@@ -40,6 +40,11 @@ class Said:
     def payload(self) -> bytes:
         return b"%d" % self.number
 
+    @property
+    def stream(self) -> tuple[str, bool]:
+        """What has one order: what is published at QoS 1 has its own."""
+        return self.topic, self.qos == 1
+
 
 @define(eq=False)
 class Line(MqttGuest):
@@ -184,8 +189,15 @@ class Writer:
         self.client.walk.judge.published(self, said)
         self._send(said)
 
+    def publish_once(self, topic: str) -> None:
+        """At QoS 0: it has no identifier, and is not sent again."""
+        self._next += 1
+        said = Said(self._next, topic, 0, 0)
+        self.client.walk.judge.published(self, said)
+        self._send(said)
+
     def _send(self, said: Said, *, dup: bool = False) -> None:
-        what = f"{said.number} to {said.topic} as {said.identifier}"
+        what = f"{said.number} to {said.topic} {f'as {said.identifier}' if said.qos else 'at QoS 0'}"
         self.client.walk.note(f"{self} publishes {what}{', a copy' if dup else ''}")
         version = self.client.version
         self.client.tell(by_hand.publish(said.topic, said.payload, said.qos, said.identifier, version, dup=dup))
@@ -260,6 +272,9 @@ class Reader:
         assert line is not None
         number, identifier = int(packet.payload), packet.identifier
         client.walk.note(f"{self} is sent {number} as {identifier}{', a copy' if packet.dup else ''}")
+        if packet.qos == 0:
+            client.walk.judge.handed_on(self, number, line)
+            return
         if packet.qos == 1:
             client.walk.judge.handed_on(self, number, line)
             client.ack(PacketKind.PUBACK, identifier)
