@@ -139,8 +139,9 @@ class MqttEdge:
         name = connection.user, client
         former = self.sessions.get(name)
         if former is not None and former.connection is not None:
-            former.connection.leave(Reason.TAKEN_OVER, "the client has come again")
-            self._end(former.connection, None)
+            left = former.connection
+            self._end(left, None)
+            left.leave(Reason.TAKEN_OVER, "the client has come again")
             former = self.sessions.get(name)
         if former is not None and clean:
             former.gone(self._node.now(), closed=True)

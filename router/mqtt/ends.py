@@ -29,6 +29,8 @@ class EndHost(Protocol):
     """Seconds for which the session outlives its connection; 0: it does not."""
     connection: MqttConnection | None
     """None while the client is away."""
+    was_left: bool
+    """The router had said goodbye before the client was gone: what the core has asked since then was not done."""
     waiting_bytes: int
     """Of messages that the client has sent, and no link has taken yet."""
 

@@ -213,8 +213,7 @@ class MqttPublisher(MqttEnd):
         self._begins = False
         if self.ended:
             return
-        topic, now = self.node.topic, self.node.now()
-        unsettled = self._map()
+        topic, now, unsettled = self.node.topic, self.node.now(), self._map()
         if (stream := self._attached) is not None:
             topic.suspend_publisher(stream, self, now)
         known = self.known()
@@ -259,15 +258,14 @@ class MqttPublisher(MqttEnd):
         self.host.waiting_bytes += sum(len(incoming.message) for incoming in left)
 
     def gone(self, now: float, *, closed: bool) -> None:
-        lasts = self.host.timeout > 0 and not closed
-        is_attached = self._attached is not None and not (self.is_detached or self._begins)
+        is_attached = self._attached is not None and not (self.is_detached or self._begins or self.host.was_left)
         self._closes = closed
         # What is open may wait for the client, and what waits behind that, too.
         self.lingers = is_attached and bool(self.waiting) and not (self._open or any(one.qos for one in self.waiting))
         if self.lingers:
             self.go_on()
         else:
-            self._keep([one for one in self.waiting if lasts and one.qos])
+            self._keep([one for one in self.waiting if self.host.timeout and not closed and one.qos])
             self._leave(now)
 
     def forget(self) -> None:

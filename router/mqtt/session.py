@@ -35,11 +35,11 @@ MOST_LOOKED_AT: Final = 100
 
 class MqttSession:
     def __init__(self, node: Node, client: str, user: str, lost: Callable[["MqttSession", Detach], None]) -> None:
-        self.client = client
-        self.user = user
+        self.client, self.user = client, user
         self.timeout = 0
         self.resumes = False
         self.connection: MqttConnection | None = None
+        self.was_left = False
         self.waiting_bytes = 0
         self.publishers: dict[tuple[str, bool], MqttPublisher] = {}
         """By topic, and whether for QoS 1; the one that was used last comes last."""
@@ -124,7 +124,7 @@ class MqttSession:
         return Lifetime(self.timeout, "connection-close", durable) if self.timeout else Lifetime()
 
     def gone(self, now: float, *, closed: bool) -> None:
-        self.connection = None
+        self.was_left, self.connection = self.connection is not None and self.connection.closing, None
         self._unsent.clear()
         self._subacks.clear()
         self._touched.clear()

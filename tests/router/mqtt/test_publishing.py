@@ -290,3 +290,19 @@ def test_who_leaves_before_it_is_certain_that_it_was_there_leaves_nothing_behind
     publish(again, b"n", 2, 6)
     assert again.kinds() == ["CONNACK", "PUBREC"]
     assert reader.payloads == [b"m", b"n"]
+
+
+def test_who_is_sent_away_as_its_link_is_answered_leaves_no_link(bench: MqttBench) -> None:
+    """Nobody does what the core asks between the router's goodbye and the end: no answer is to be waited for then."""
+    writer = bench.client("a", "writer", expiry=5)
+    publish(writer, b"m", 0)
+    bench.is_slow = True
+    publish(writer, b"n", 1, 5)
+    writer.say(by_hand.publish("topic/other", b"zero"))
+    bench.prove(writer)
+    bench.flow()
+    with bench.acting(writer.router):
+        writer.connection.close("amqp:connection:forced")
+    bench.is_slow = False
+    bench.flow()
+    bench.finish(writer)
