@@ -129,9 +129,11 @@ class MqttPublisher(MqttEnd):
         """Settle what was released, and transfer what may be. What comes of it is performed."""
         if self._over:
             self._settle()
-        if self.ended or self._begins or not self.waiting:
+        # Said by a map at once: the identifier may be used again elsewhere, for what reads the same.
+        owes = not self._answered and any(one.told and one.released for one in self._open.values())
+        if self.ended or self._begins or not (owes or self.waiting):
             return
-        if self._attached is None:
+        if owes or self._attached is None:
             self._attach()
         elif self._answered and not self._transfers:
             self._transfers = True  # what is performed may come back here: it goes on in this loop

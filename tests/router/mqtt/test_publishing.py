@@ -306,3 +306,20 @@ def test_who_is_sent_away_as_its_link_is_answered_leaves_no_link(bench: MqttBenc
     bench.is_slow = False
     bench.flow()
     bench.finish(writer)
+
+
+def test_what_is_settled_as_its_client_comes_back_is_over_at_once(bench: MqttBench) -> None:
+    """Its link has no answer yet, and would then wait for who has come meanwhile; what reads the same, for that."""
+    reader, writer = bench.reader("c"), bench.client("a", "writer", expiry=5)
+    publish(writer, b"m", 2, 5)
+    writer.leave()
+    late = bench.reader("b", "late", acks=False)
+    bench.is_slow = True
+    writer = bench.client("a", "writer", clean=False, expiry=5)
+    writer.say(by_hand.ack(PUBREL, 5))
+    bench.is_slow = False
+    bench.flow()
+    publish(writer, b"m", 2, 5)
+    assert reader.payloads == [b"m", b"m"]
+    assert late.payloads == [b"m"]
+    answer_all(late)
