@@ -31,6 +31,10 @@ class MqttJudge:
     def __init__(self, walk: "MqttWalk") -> None:
         self._walk = walk
         self._said: dict[int, tuple[Writer, Said]] = {}
+        self._copies: dict[int, list[int]] = defaultdict(list)
+        """By what they say: the numbers of messages that read the same. Which of them one is, is told by how many have
+        come: the first that may come is taken for it."""
+        self._accepted: set[int] = set()
         self._settled: set[int] = set()
         self._over: dict[int, set[int]] = {}
         """By stay: what was settled as it began."""
@@ -60,6 +64,7 @@ class MqttJudge:
 
     def published(self, writer: Writer, said: Said) -> None:
         self._said[said.number] = writer, said
+        self._copies[said.text].append(said.number)
         self._owed[said.number] = []
         for reader in self._walk.readers:
             wanted, confirmed = reader.wanted[said.topic], reader.confirmed.get(said.topic, 0)
@@ -90,7 +95,9 @@ class MqttJudge:
 
     # what arrives
 
-    def witnessed(self, number: int) -> None:
+    def witnessed(self, text: int) -> None:
+        copies = self._copies[text]
+        number = next((one for one in copies if one not in self._witnessed), copies[-1])
         writer, said = self._said[number]
         if said.qos != 1:
             assert number not in self._witnessed, f"{number} of {writer} is published twice"
@@ -115,6 +122,16 @@ class MqttJudge:
         writer, said = self._said[number]
         stream = [one for one in before if (found := self._said[one])[0] is writer and found[1].stream == said.stream]
         assert not stream or stream[-1] < number, f"{who} has {number} of {writer} after {stream[-1]}"
+
+    def _which(self, reader: Reader, text: int, sent: Sent, *, dup: bool) -> int:
+        """The number of what a reader is sent."""
+        stay, known = self._stays[sent.line], self._sent[reader]
+        copies = self._copies[text]
+        here = [one for one in copies if one in known and self._stays[known[one].line] == stay]
+        if again := [one for one in here if dup and known[one].identifier == sent.identifier]:
+            return again[-1]
+        new = [one for one in copies if one not in here]
+        return next((one for one in new if one not in self._over[stay]), (new or copies)[-1])
 
     def _is_sent(self, reader: Reader, number: int, sent: Sent) -> None:
         """A reader is: again at another router only, while the writer had not settled it as it came there. Who is not
@@ -147,28 +164,37 @@ class MqttJudge:
         if writer is not None and kind is PacketKind.PUBREL and self._last.get(line.client) is line:
             self._settled.add(writer.latest[identifier].number)
 
-    def router_says(self, line: Line, first: int, body: bytes) -> None:
-        """At this very moment."""
+    def router_says(self, line: Line, first: int, body: bytes) -> int:
+        """At this very moment. Returns the number of what it sends; 0 if that is no message."""
         reader, writer = line.client.reader, line.client.writer
         if first >> 4 not in (PacketKind.PUBLISH, PacketKind.PUBREC, PacketKind.PUBACK):
-            return
+            return 0
         packet = read_packet(first, body, line.version)
         if isinstance(packet, PublishPacket):
             assert reader is not None
             self.is_at(line)
-            self._is_sent(reader, int(packet.payload), Sent(line, packet.identifier, packet.qos))
-        else:
-            assert isinstance(packet, AckPacket) and packet.reason < REFUSED, f"{line.client} is refused: {body!r}"
-            assert writer is not None
-            self._check_accepted(writer.latest[packet.identifier].number)
+            sent = Sent(line, packet.identifier, packet.qos)
+            number = self._which(reader, int(packet.payload), sent, dup=packet.dup)
+            self._is_sent(reader, number, sent)
+            return number
+        assert isinstance(packet, AckPacket) and packet.reason < REFUSED, f"{line.client} is refused: {body!r}"
+        assert writer is not None
+        self._check_accepted(writer.latest[packet.identifier].number)
+        return 0
 
     def _check_accepted(self, number: int) -> None:
-        """All have it, unless it is of QoS 0: at most once."""
-        if not self._said[number][1].qos:
+        """All have it, as often as what reads the same was accepted; unless it is of QoS 0: at most once."""
+        said = self._said[number][1]
+        if not said.qos:
             return
-        assert number in self._witnessed, f"{number} is accepted too early: the witness does not have it"
+        self._accepted.add(number)
+        copies, text = self._copies[said.text], f"{number} is accepted too early"
+        due = [one for one in copies if one in self._accepted]
+        witnessed = sum(one in self._witnessed for one in copies)
+        assert witnessed >= len(due), f"{text}: the witness does not have it"
         for reader in self._owed[number]:
-            assert number in self._handed[reader], f"{number} is accepted too early: {reader} does not have it"
+            handed = sum(len(self._handed[reader].get(one, ())) for one in copies)
+            assert handed >= sum(reader in self._owed[one] for one in due), f"{text}: {reader} does not have it"
 
     def check_all(self) -> None:
         """At the end, nothing is left open."""

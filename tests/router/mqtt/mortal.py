@@ -20,6 +20,8 @@ class MortalBench(MqttBench):
         self.stores = {name: router.store for name, router in self.routers.items()}
         self.unnoticed: list[tuple[str, str]] = []
         """Who has not noticed yet that another is no more."""
+        self.are_heard_out = False
+        """Routers are, before they are killed."""
         self._lives = dict.fromkeys(KILLED, 1)
 
     def note(self, text: str) -> None:
@@ -50,6 +52,8 @@ class MortalBench(MqttBench):
         name = self.dice.choice(KILLED)
         if name not in self.routers or len(self.routers) < len(self.names) - 1:
             return
+        if self.are_heard_out:
+            self._hear_out(name)
         self.note(f"{name} is killed")
         router = self.routers.pop(name)
         for guest in router.guests:
@@ -61,6 +65,13 @@ class MortalBench(MqttBench):
             for _ in range(self.dice.randint(0, len(wire))):
                 wire.pop()
             self.unnoticed.append((other, name))
+
+    def _hear_out(self, name: str) -> None:
+        self.note(f"all that {name} has said is heard")
+        for other in self.routers:
+            if other != name:
+                self.bring(name, other)
+        self.flow()
 
     def some_router_boots(self) -> None:
         if dead := [name for name in KILLED if name not in self.routers]:

@@ -35,10 +35,12 @@ class Said:
     topic: str
     identifier: int
     qos: int
+    text: int
+    """What it says: its number, or that of an earlier message, which reads the same."""
 
     @property
     def payload(self) -> bytes:
-        return b"%d" % self.number
+        return b"%d" % self.text
 
     @property
     def stream(self) -> tuple[str, bool]:
@@ -54,16 +56,16 @@ class Line(MqttGuest):
     acks: bool = False
     up: deque[bytes] = field(factory=deque)
     """Packets that the router has not read."""
-    down: deque[tuple[int, bytes]] = field(factory=deque)
-    """Packets that the client has not read."""
+    down: deque[tuple[int, bytes, int]] = field(factory=deque)
+    """Packets that the client has not read, each with the number of its message, by the judge's account."""
 
     def hears(self, data: bytes) -> None:
         self._buffer += data
         while len(self._buffer) > 1:
             first, body, self._buffer = split(self._buffer)
-            self.client.walk.judge.router_says(self, first, body)
+            number = self.client.walk.judge.router_says(self, first, body)
             if self.client.line is self:
-                self.down.append((first, body))
+                self.down.append((first, body, number))
 
     def read(self, most: int) -> None:
         """The router does, so many packets at once."""
@@ -130,10 +132,10 @@ class Client:
         for _ in range(most):
             if self.line is None or not self.line.down:
                 break
-            first, body = self.line.down.popleft()
-            self._hears(PacketKind(first >> 4), first, body)
+            first, body, number = self.line.down.popleft()
+            self._hears(PacketKind(first >> 4), first, body, number)
 
-    def _hears(self, kind: PacketKind, first: int, body: bytes) -> None:
+    def _hears(self, kind: PacketKind, first: int, body: bytes, number: int) -> None:
         if kind is PacketKind.CONNACK:
             assert self.line is not None
             self.walk.note(f"{self} is let in at {self.line.router.name}, {'present' if body[0] else 'unknown'}")
@@ -146,7 +148,7 @@ class Client:
         elif kind is PacketKind.PUBLISH:
             packet = read_packet(first, body, self.version)
             assert isinstance(packet, PublishPacket) and self.reader is not None
-            self.reader.is_sent(packet)
+            self.reader.is_sent(packet, number)
         else:
             is_short = kind in (PacketKind.SUBACK, PacketKind.UNSUBACK)  # of one topic
             reason = body[-1 if is_short else 2] if len(body) > 2 and (is_short or self.version == V5) else 0
@@ -173,6 +175,11 @@ class Writer:
         """By identifier: the last one that was sent under it."""
         self.known: set[int] = set()
         """Identifiers of those that have a PUBREC."""
+        self._told: dict[int, Line | None] = {}
+        """By identifier: where it was read."""
+        self._unclear: set[tuple[int, int]] = set()
+        """By identifier, and what it said: messages that were settled on another connection than that of their PUBREC.
+        Of that the mesh may not know: what reads the same is taken for them (docs/mqtt.md)."""
         self._next = first
 
     def __str__(self) -> str:
@@ -184,7 +191,16 @@ class Writer:
 
     def publish(self, topic: str) -> None:
         self._next += 1
-        said = Said(self._next, topic, self.free[0], self.qos)
+        self._publish(Said(self._next, topic, self.free[0], self.qos, self._next))
+
+    def publish_equal(self, former: Said) -> None:
+        """One that reads the same, and is another message all the same."""
+        if (self.free[0], former.text) in self._unclear:
+            return self.publish(former.topic)
+        self._next += 1
+        self._publish(Said(self._next, former.topic, self.free[0], self.qos, former.text))
+
+    def _publish(self, said: Said) -> None:
         self.open[said.identifier] = self.latest[said.identifier] = said
         self.client.walk.judge.published(self, said)
         self._send(said)
@@ -192,12 +208,13 @@ class Writer:
     def publish_once(self, topic: str) -> None:
         """At QoS 0: it has no identifier, and is not sent again."""
         self._next += 1
-        said = Said(self._next, topic, 0, 0)
+        said = Said(self._next, topic, 0, 0, self._next)
         self.client.walk.judge.published(self, said)
         self._send(said)
 
     def _send(self, said: Said, *, dup: bool = False) -> None:
-        what = f"{said.number} to {said.topic} {f'as {said.identifier}' if said.qos else 'at QoS 0'}"
+        equal = f", which says {said.text}," if said.text != said.number else ""
+        what = f"{said.number}{equal} to {said.topic} {f'as {said.identifier}' if said.qos else 'at QoS 0'}"
         self.client.walk.note(f"{self} publishes {what}{', a copy' if dup else ''}")
         version = self.client.version
         self.client.tell(by_hand.publish(said.topic, said.payload, said.qos, said.identifier, version, dup=dup))
@@ -213,11 +230,14 @@ class Writer:
         assert reason < REFUSED or kind is PacketKind.PUBCOMP, f"{self} is refused {identifier}: {reason:#x}"
         if kind is PacketKind.PUBREC:
             self.known.add(identifier)
+            self._told.setdefault(identifier, self.client.line)
             self.client.ack(PacketKind.PUBREL, identifier)
         elif identifier in self.open and (kind is PacketKind.PUBACK or identifier in self.known):
             assert kind is (PacketKind.PUBCOMP if self.qos == 2 else PacketKind.PUBACK)
             self.known.discard(identifier)
-            del self.open[identifier]
+            said = self.open.pop(identifier)
+            if self._told.pop(identifier, self.client.line) is not self.client.line:
+                self._unclear.add((identifier, said.text))
 
 
 class Reader:
@@ -267,10 +287,10 @@ class Reader:
         else:
             client.tell(by_hand.unsubscribe(self._count, [topic], client.version))
 
-    def is_sent(self, packet: PublishPacket) -> None:
+    def is_sent(self, packet: PublishPacket, number: int) -> None:
         client, line = self.client, self.client.line
         assert line is not None
-        number, identifier = int(packet.payload), packet.identifier
+        identifier = packet.identifier
         client.walk.note(f"{self} is sent {number} as {identifier}{', a copy' if packet.dup else ''}")
         if packet.qos == 0:
             client.walk.judge.handed_on(self, number, line)

@@ -58,6 +58,9 @@ class MqttWalk(MortalBench):
         more = Random(~seed)
         self._at_qos_0 = more.choice((0.0, 0.3)) if seed >= WIDE else 0.0
         """How often a writer publishes at QoS 0."""
+        self._repeats = seed >= WIDE and more.random() < 0.5
+        """Writers say again what they have said: see `_publish`."""
+        self.are_heard_out = self._repeats
         self.judge = MqttJudge(self)
         self.witness = Witness(self)
         self.flow()
@@ -161,11 +164,19 @@ class MqttWalk(MortalBench):
     def _some_writer_publishes(self) -> None:
         writer = self.dice.choice(self.writers)
         if writer.client.is_let_in and writer.free:
-            topic = self.dice.choice(TOPICS)
-            if self._at_qos_0 and self.dice.random() < self._at_qos_0:
-                writer.publish_once(topic)
-            else:
-                writer.publish(topic)
+            self._publish(writer, self.dice.choice(TOPICS))
+
+    def _publish(self, writer: Writer, topic: str) -> None:
+        """An equal message has the identifier that the earlier one had, most often."""
+        if self._at_qos_0 and self.dice.random() < self._at_qos_0:
+            writer.publish_once(topic)
+        elif self._repeats and writer.latest and self.dice.random() < 0.5:
+            any_former = self.dice.choice(list(writer.latest.values()))
+            writer.publish_equal(
+                writer.latest.get(writer.free[0], any_former) if self.dice.random() < 0.7 else any_former
+            )
+        else:
+            writer.publish(topic)
 
     def _some_reader_changes(self) -> None:
         """One that keeps another subscription, of QoS 2, so that other routers know that it may hold something."""
