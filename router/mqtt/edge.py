@@ -143,6 +143,7 @@ class MqttEdge:
             self._end(left, None)
             left.leave(Reason.TAKEN_OVER, "the client has come again")
             former = self.sessions.get(name)
+        clean = clean or self._is_overdue(former)
         if former is not None and clean:
             former.gone(self._node.now(), closed=True)
             self._node.perform()
@@ -155,6 +156,16 @@ class MqttEdge:
         if not clean and known and not any(entry.ending for entry in known):
             session.take_over(known)
         return session, session.resumes
+
+    def _is_overdue(self, session: MqttSession | None) -> bool:
+        """Whether its client was away for longer than it was to last, and not elsewhere. The mesh may keep some of its
+        links still, and what others had in doubt would be taken for new."""
+        if session is None or session.connection is not None:
+            return False
+        if self._away[session.user, session.client] + session.timeout >= self._node.now():
+            return False
+        ours = {end.epoch for end in (*session.publishers.values(), *session.subscribers.values())}
+        return all(entry.epoch in ours for entry in self._links_of(session.client, session.user) if entry.live)
 
     def _forget_expired(self) -> None:
         """The core has let their links expire."""

@@ -177,6 +177,16 @@ def test_a_session_that_has_expired_is_not_present(bench: MqttBench) -> None:
     assert list(bench.edges["a"].sessions) == [("", "another")]
 
 
+def test_what_a_session_that_has_expired_had_in_doubt_is_not_published_again(bench: MqttBench) -> None:
+    """The one who comes is told that there is none, and has no copies to send."""
+    reader, writer = bench.reader("c"), bench.client("a", "writer", expiry=1)
+    publish(writer, b"m", 2, 5)
+    writer.leave()
+    bench.time(1.5)
+    assert not bench.client("a", "writer", clean=False, expiry=1).is_present
+    assert reader.payloads == [b"m"]
+
+
 def test_a_client_that_begins_anew_leaves_what_it_had(bench: MqttBench) -> None:
     reader = bench.reader("b", acks=False)
     writer = bench.client("a", "writer", clean=False, expiry=4)
