@@ -1,6 +1,7 @@
 """What docs/mqtt.md promises to clients, watched packet by packet."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from attrs import define
@@ -8,7 +9,8 @@ from attrs import define
 from router.mqtt.packets import AckPacket, PublishPacket, read_packet
 from router.mqtt.values import REFUSED, PacketKind
 from tests.router.mqtt.bench import split
-from tests.router.mqtt.sessions import TOPICS, Client, Line, Reader, Said, Writer
+from tests.router.mqtt.roles import Reader, Writer
+from tests.router.mqtt.sessions import TOPICS, Client, Line, Said
 
 if TYPE_CHECKING:
     from tests.router.mqtt.walk import MqttWalk
@@ -35,6 +37,13 @@ class MqttJudge:
         """By what they say: the numbers of messages that read the same. Which of them one is, is told by how many have
         come: the first that may come is taken for it."""
         self._accepted: set[int] = set()
+        self._doubted: set[int] = set()
+        """What a writer's session ended with: it may be lost, but does not come twice."""
+        self._late: set[int] = set()
+        """What writers had open as they came back too late, and were told that they still had a session: of some of its
+        links the mesh may just have agreed that they are over."""
+        self._missed: dict[Reader, list[int]] = defaultdict(list)
+        """By reader: what was accepted without it, as it was away for too long."""
         self._settled: set[int] = set()
         self._over: dict[int, set[int]] = {}
         """By stay: what was settled as it began."""
@@ -57,10 +66,18 @@ class MqttJudge:
         """The client is at this router now, for both."""
         last = self._last.get(line.client)
         if line not in self._stays:
-            has_moved = last is None or last.router is not line.router
-            self._stays[line] = len(self._stays) if has_moved or last is None else self._stays[last]
-            self._over.setdefault(self._stays[line], set(self._settled))
-            self._last[line.client] = line
+            has_moved = last is None or last.router is not line.router or last.session != line.session
+            if has_moved or last is None or line.client.may_have_expired:
+                self.begins_anew(line)
+            else:
+                self._stays[line] = self._stays[last]
+                self._last[line.client] = line
+
+    def begins_anew(self, line: Line) -> None:
+        """A stay does."""
+        self._stays[line] = len(self._over)
+        self._over[len(self._over)] = set(self._settled)
+        self._last[line.client] = line
 
     def published(self, writer: Writer, said: Said) -> None:
         self._said[said.number] = writer, said
@@ -85,13 +102,32 @@ class MqttJudge:
             elif said.topic == topic and qos == 1 and number not in self._settled:
                 self._lowered[reader].add(number)
 
+    def has_ended(self, reader: Reader) -> None:
+        """Its session: it is owed nothing of what was published before."""
+        for number in self._said:
+            self._ended[reader].add(number)
+            if reader in self._owed[number]:
+                self._owed[number].remove(reader)
+        self._missed[reader].clear()
+
+    def has_not_missed(self, client: Client) -> None:
+        """Whose session goes on."""
+        if client.reader is not None and (missed := self._missed[client.reader]):
+            raise MqttViolation(f"{client} is not told that {missed} were accepted without it")
+
+    def comes_late(self, left: Iterable[Said]) -> None:
+        self._late.update(said.number for said in left)
+
+    def doubt(self, left: Iterable[Said]) -> None:
+        self._doubted.update(said.number for said in left)
+
     def is_unknown(self, reader: Reader) -> None:
         assert not any(reader.confirmed.values()), f"the session of {reader} is lost"
 
     def _may_come_again(self, reader: Reader, number: int) -> bool:
         """At any time, wherever it is."""
         is_low = self._said[number][1].qos == 1 or number in self._lowered[reader]
-        return is_low or number in self._ended[reader]
+        return is_low or number in self._ended[reader] or number in self._late
 
     # what arrives
 
@@ -99,7 +135,7 @@ class MqttJudge:
         copies = self._copies[text]
         number = next((one for one in copies if one not in self._witnessed), copies[-1])
         writer, said = self._said[number]
-        if said.qos != 1:
+        if said.qos != 1 and number not in self._late:
             assert number not in self._witnessed, f"{number} of {writer} is published twice"
             self._check_order(number, self._witnessed, "the witness")
         self._witnessed.append(number)
@@ -110,6 +146,7 @@ class MqttJudge:
         handed, stay, said = self._handed[reader], self._stays[line], self._said[number][1]
         owed = {one for one, readers in self._owed.items() if reader in readers} - self._lowered[reader]
         is_of_old = line is not reader.client.line  # let go of at another router: later, and in any order
+        owed -= self._late
         if not said.qos or (said.qos == 2 and number in owed and number not in handed and not is_of_old):
             before = [one for one in handed if self._said[one][1].qos == said.qos and (one in owed or not said.qos)]
             self._check_order(number, before, str(reader))
@@ -131,7 +168,9 @@ class MqttJudge:
         if again := [one for one in here if dup and known[one].identifier == sent.identifier]:
             return again[-1]
         new = [one for one in copies if one not in here]
-        return next((one for one in new if one not in self._over[stay]), (new or copies)[-1])
+        may_come = [one for one in new if one not in self._over[stay]]
+        owed = [one for one in may_come if one not in self._ended[reader]]
+        return (owed or may_come or (new or copies)[-1:])[0]
 
     def _is_sent(self, reader: Reader, number: int, sent: Sent) -> None:
         """A reader is: again at another router only, while the writer had not settled it as it came there. Who is not
@@ -140,7 +179,7 @@ class MqttJudge:
         self._sent[reader][number] = sent
         assert said.topic != TOPICS[1] or reader.left is not sent.line, f"{reader} is sent {number}, which it has left"
         assert said.qos or former is None, f"{reader} is sent {number} again, which is of QoS 0"
-        if number in self._ended[reader]:
+        if number in self._ended[reader] or number in self._late or sent.line.session != reader.client.session:
             return
         if former is None:
             asked = reader.wanted[said.topic], reader.confirmed.get(said.topic, 0)
@@ -162,7 +201,7 @@ class MqttJudge:
         kind, identifier = PacketKind(first >> 4), int.from_bytes(body[:2], "big")
         writer = line.client.writer
         if writer is not None and kind is PacketKind.PUBREL and self._last.get(line.client) is line:
-            self._settled.add(writer.latest[identifier].number)
+            self._settled.add(line.latest[identifier].number)
 
     def router_says(self, line: Line, first: int, body: bytes) -> int:
         """At this very moment. Returns the number of what it sends; 0 if that is no message."""
@@ -179,7 +218,7 @@ class MqttJudge:
             return number
         assert isinstance(packet, AckPacket) and packet.reason < REFUSED, f"{line.client} is refused: {body!r}"
         assert writer is not None
-        self._check_accepted(writer.latest[packet.identifier].number)
+        self._check_accepted(line.latest[packet.identifier].number)
         return 0
 
     def _check_accepted(self, number: int) -> None:
@@ -194,11 +233,14 @@ class MqttJudge:
         assert witnessed >= len(due), f"{text}: the witness does not have it"
         for reader in self._owed[number]:
             handed = sum(len(self._handed[reader].get(one, ())) for one in copies)
-            assert handed >= sum(reader in self._owed[one] for one in due), f"{text}: {reader} does not have it"
+            has_all = handed >= sum(reader in self._owed[one] for one in due)
+            assert has_all or reader.client.may_have_expired, f"{text}: {reader} does not have it"
+            if not has_all:
+                self._missed[reader].append(number)
 
     def check_all(self) -> None:
         """At the end, nothing is left open."""
         for writer in self._walk.writers:
             assert not writer.open, f"{writer} has {sorted(writer.open)} open"
-        for number in self._said:
+        for number in self._said.keys() - self._doubted:
             self._check_accepted(number)

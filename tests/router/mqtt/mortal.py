@@ -1,5 +1,6 @@
 """Routers that die and are started again, and that hear of each other when the dice say so."""
 
+import sys
 from random import Random
 
 from tests.fuzz.mesh import FuzzRouter, GoodClient
@@ -26,6 +27,12 @@ class MortalBench(MqttBench):
 
     def note(self, text: str) -> None:
         self.trace.append(f"{self.now:8.3f} {text}")
+
+    def bring(self, here: str, there: str, most: int = sys.maxsize) -> None:
+        if there in self.routers:
+            super().bring(here, there, most)
+        else:  # it was on its way to who is no more
+            self.wires[here, there].clear()
 
     def some_router_hears(self) -> None:
         if wires := [index for index, wire in self.wires.items() if wire and index[1] in self.routers]:

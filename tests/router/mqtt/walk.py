@@ -3,8 +3,9 @@
     a ~~~ b ~~~ c ~~~ w - witness, of AMQP        all in contact; whole routers but for their sockets
 
 What is said to a router, by a client or by another router, arrives when the dice say so, in order; a router is killed
-with what is on its way from it, some of which arrives. A client is back long before its session ends. No two messages
-are the same: so homes may be killed one after the other, before others have heard what has come to them.
+with what is on its way from it, some of which arrives. A client is back long before its session ends, but for walks in which
+sessions end. No two messages are the same: so homes may be killed one after the other, before others have heard what has
+come to them; where messages are the same, it is heard first.
 
     python -m tests.router.mqtt.walk SEED
 """
@@ -22,7 +23,8 @@ from tests.fuzz.mesh import GoodClient
 from tests.router.mqtt.bench import MqttGuest
 from tests.router.mqtt.judge import MqttJudge, MqttViolation
 from tests.router.mqtt.mortal import KILLED, STEP_US, MortalBench
-from tests.router.mqtt.sessions import TOPICS, Client, Line, Reader, Writer
+from tests.router.mqtt.roles import Reader, Writer
+from tests.router.mqtt.sessions import EXPIRY_S, TOPICS, Client, Line
 
 STEPS = 800
 RARE = 0.3
@@ -61,6 +63,8 @@ class MqttWalk(MortalBench):
         self._repeats = seed >= WIDE and more.random() < 0.5
         """Writers say again what they have said: see `_publish`."""
         self.are_heard_out = self._repeats
+        self._ends = seed >= WIDE and more.random() < 0.5
+        """Sessions do, by a clean start or as their clients are away for long."""
         self.judge = MqttJudge(self)
         self.witness = Witness(self)
         self.flow()
@@ -91,7 +95,7 @@ class MqttWalk(MortalBench):
         while self.unnoticed:
             self.notice(0)
         for client in self.clients:
-            if client.line is None or client.line.is_over:
+            if self._is_to_go_on(client):
                 self._go_on(client)
         moves = True
         while moves:
@@ -104,6 +108,8 @@ class MqttWalk(MortalBench):
             for client in self.clients:
                 moves = moves or (client.line is not None and bool(client.line.down))
                 client.hear(100)
+                if client.is_asleep:
+                    continue
                 if client.line is None or not client.line.router.node.topic.booted:
                     self._go_on(client)
                     moves = True
@@ -145,13 +151,18 @@ class MqttWalk(MortalBench):
         for _ in range(STEPS):
             self.wall_us += STEP_US
             for client in self.clients:
-                if client.away_since is not None and self.now - client.away_since > PATIENCE_S:
+                if (
+                    client.away_since is not None
+                    and self.now > max(client.away_since, client.sleeps_until) + PATIENCE_S
+                ):
                     self.settle()
             self.dice.choices(actions, weights)[0][1]()
             if kills and self.dice.random() < 0.01:
                 self.some_router_dies()
             if kills and self.dice.random() < 0.02:
                 self.some_router_boots()
+            if self._ends:
+                self._some_session_may_end()
         self._finish()
 
     def _some_router_reads(self) -> None:
@@ -190,6 +201,18 @@ class MqttWalk(MortalBench):
         ):
             reader.change(TOPICS[1], qos)
 
+    def _some_session_may_end(self) -> None:
+        client = self.dice.choice(self.clients)
+        if client.version == V5 and self.dice.random() < 0.005:
+            client.begin_anew()
+        elif not client.is_asleep and self.dice.random() < 0.004:
+            client.cut()
+            client.sleeps_until = self.now + self.dice.uniform(0.5, 3.0) * EXPIRY_S
+            self.note(f"{client} sleeps until {client.sleeps_until:.3f}")
+        elif any(client.is_asleep for client in self.clients) and self.dice.random() < 0.03:
+            self.settle()
+            self.time(self.dice.uniform(0.5, 1.5))
+
     def _some_machine_acknowledges(self) -> None:
         lines = [client.line for client in self.clients if client.line is not None]
         if asked := [line for line in lines if line.connection.proofs and not line.is_dead]:
@@ -200,8 +223,11 @@ class MqttWalk(MortalBench):
         self.time(self.dice.uniform(0.0, 0.1))
 
     def _somebody_goes_on(self) -> None:
-        if away := [client for client in self.clients if client.line is None or client.line.is_over]:
+        if away := [client for client in self.clients if self._is_to_go_on(client)]:
             self._go_on(self.dice.choice(away))
+
+    def _is_to_go_on(self, client: Client) -> bool:
+        return not client.is_asleep and (client.line is None or client.line.is_over)
 
     def _go_on(self, client: Client) -> None:
         if client.line is not None:
@@ -228,6 +254,8 @@ class MqttWalk(MortalBench):
         for name in KILLED:
             if name not in self.routers:
                 self.boot(name)
+        for client in self.clients:
+            client.sleeps_until = 0.0
         for _ in range(12):
             self.settle()
             self.time(0.5)

@@ -1,0 +1,183 @@
+"""What model clients of MQTT do: a writer publishes, a reader hands on what it is sent."""
+
+from router.mqtt.packets import PublishPacket
+from router.mqtt.values import REFUSED, PacketKind, Reason
+from tests.router.mqtt import by_hand
+from tests.router.mqtt.sessions import TOPICS, Client, Line, Said
+
+IDENTIFIERS = 6
+"""That a writer has: each is used again at once."""
+SUBSCRIBED_BY = 100
+"""The first identifier of what is no PUBLISH."""
+
+
+class Writer:
+    """It publishes numbers."""
+
+    def __init__(self, client: Client, qos: int, first: int) -> None:
+        self.client, self.qos = client, qos
+        client.writer = self
+        self.open: dict[int, Said] = {}
+        """By identifier, in the order in which they were sent."""
+        self.latest: dict[int, Said] = {}
+        """By identifier: the last one that was sent under it."""
+        self.known: set[int] = set()
+        """Identifiers of those that have a PUBREC."""
+        self._told: dict[int, Line | None] = {}
+        """By identifier: where it was read."""
+        self._unclear: set[tuple[int, int]] = set()
+        """By identifier, and what it said: messages that were settled on another connection than that of their PUBREC.
+        Of that the mesh may not know: what reads the same is taken for them (docs/mqtt.md)."""
+        self._next = first
+
+    def __str__(self) -> str:
+        return self.client.name
+
+    @property
+    def free(self) -> list[int]:
+        return [number for number in range(1, IDENTIFIERS + 1) if number not in self.open]
+
+    def publish(self, topic: str) -> None:
+        self._next += 1
+        self._publish(Said(self._next, topic, self.free[0], self.qos, self._next))
+
+    def publish_equal(self, former: Said) -> None:
+        """One that reads the same, and is another message all the same."""
+        if (self.free[0], former.text) in self._unclear:
+            return self.publish(former.topic)
+        self._next += 1
+        self._publish(Said(self._next, former.topic, self.free[0], self.qos, former.text))
+
+    def _publish(self, said: Said) -> None:
+        self.open[said.identifier] = self.latest[said.identifier] = said
+        self.client.walk.judge.published(self, said)
+        self._send(said)
+
+    def publish_once(self, topic: str) -> None:
+        """At QoS 0: it has no identifier, and is not sent again."""
+        self._next += 1
+        said = Said(self._next, topic, 0, 0, self._next)
+        self.client.walk.judge.published(self, said)
+        self._send(said)
+
+    def _send(self, said: Said, *, dup: bool = False) -> None:
+        equal = f", which says {said.text}," if said.text != said.number else ""
+        what = f"{said.number}{equal} to {said.topic} {f'as {said.identifier}' if said.qos else 'at QoS 0'}"
+        self.client.walk.note(f"{self} publishes {what}{', a copy' if dup else ''}")
+        version = self.client.version
+        self.client.tell(by_hand.publish(said.topic, said.payload, said.qos, said.identifier, version, dup=dup))
+
+    def forget(self) -> None:
+        """What is open stays in doubt."""
+        self.client.walk.judge.doubt(self.open.values())
+        self.open.clear()
+        self.known.clear()
+        self._told.clear()
+        self.latest = {}
+
+    def begins(self) -> None:
+        for said in self.open.values():
+            if said.identifier in self.known:
+                self.client.ack(PacketKind.PUBREL, said.identifier)
+            else:
+                self._send(said, dup=True)
+
+    def hears(self, kind: PacketKind, identifier: int, reason: int) -> None:
+        assert reason < REFUSED or kind is PacketKind.PUBCOMP, f"{self} is refused {identifier}: {reason:#x}"
+        if kind is PacketKind.PUBREC:
+            self.known.add(identifier)
+            self._told.setdefault(identifier, self.client.line)
+            self.client.ack(PacketKind.PUBREL, identifier)
+        elif identifier in self.open and (kind is PacketKind.PUBACK or identifier in self.known):
+            assert kind is (PacketKind.PUBCOMP if self.qos == 2 else PacketKind.PUBACK)
+            self.known.discard(identifier)
+            said = self.open.pop(identifier)
+            if self._told.pop(identifier, self.client.line) is not self.client.line:
+                self._unclear.add((identifier, said.text))
+
+
+class Reader:
+    """It hands each message on: at QoS 2 as it comes if it is `eager`, else when it may not come again."""
+
+    def __init__(self, client: Client, qos: int, *, eager: bool) -> None:
+        self.client, self.qos = client, qos
+        client.reader = self
+        self.wanted = dict.fromkeys(TOPICS, qos)
+        """The QoS of its subscriptions; 0: it wants none."""
+        self.confirmed: dict[str, int] = {}
+        """The same, as it has been told."""
+        self.asked: dict[int, tuple[str, int]] = {}
+        """By identifier: what it has no answer to."""
+        self.left: Line | None = None
+        """Where it has been told that it has unsubscribed, and not asked for anything since."""
+        self._count = SUBSCRIBED_BY
+        self._eager = eager
+        self._held: dict[int, tuple[int, Line]] = {}
+        """By identifier: what it has answered with PUBREC, and has no PUBREL of."""
+
+    def __str__(self) -> str:
+        return self.client.name
+
+    def begins(self, *, is_present: bool) -> None:
+        if not is_present:
+            self._held.clear()
+            self.client.walk.judge.is_unknown(self)
+        self.asked.clear()
+        for topic, qos in self.wanted.items():
+            if self.confirmed.get(topic, 0) != qos:
+                self._ask(topic, qos)
+
+    def forget(self) -> None:
+        """Its subscriptions are over: it asks for others as it is let in."""
+        self.confirmed.clear()
+        self.asked.clear()
+        self._held.clear()
+        self.left = None
+        self.client.walk.judge.has_ended(self)
+
+    def change(self, topic: str, qos: int) -> None:
+        """It wants another QoS, or 0: none."""
+        self.wanted[topic] = qos
+        self.client.walk.judge.wants(self, topic, qos)
+        self._ask(topic, qos)
+
+    def _ask(self, topic: str, qos: int) -> None:
+        client = self.client
+        client.walk.note(f"{self} {f'subscribes to {topic} at QoS {qos}' if qos else f'unsubscribes from {topic}'}")
+        self._count, self.left = self._count + 1, None
+        self.asked[self._count] = topic, qos
+        if qos:
+            client.tell(by_hand.subscribe(self._count, [(topic, qos)], client.version))
+        else:
+            client.tell(by_hand.unsubscribe(self._count, [topic], client.version))
+
+    def is_sent(self, packet: PublishPacket, number: int) -> None:
+        client, line = self.client, self.client.line
+        assert line is not None
+        identifier = packet.identifier
+        client.walk.note(f"{self} is sent {number} as {identifier}{', a copy' if packet.dup else ''}")
+        if packet.qos == 0:
+            client.walk.judge.handed_on(self, number, line)
+            return
+        if packet.qos == 1:
+            client.walk.judge.handed_on(self, number, line)
+            client.ack(PacketKind.PUBACK, identifier)
+            return
+        if identifier not in self._held:  # else it has come before (MQTT 5 4.3.3)
+            self._held[identifier] = number, line
+            if self._eager:
+                client.walk.judge.handed_on(self, number, line)
+        client.ack(PacketKind.PUBREC, identifier)
+
+    def hears(self, kind: PacketKind, identifier: int, reason: int) -> None:
+        if kind is not PacketKind.PUBREL:
+            topic, qos = self.asked.pop(identifier)
+            is_repeated = not qos and reason == Reason.NO_SUBSCRIPTION
+            assert reason == qos or is_repeated, f"{self} is told {reason:#x} for QoS {qos} of {topic}"
+            self.confirmed[topic] = qos
+            self.left = None if qos else self.client.line
+            return
+        held = self._held.pop(identifier, None)
+        if held is not None and not self._eager:
+            self.client.walk.judge.handed_on(self, *held)
+        self.client.ack(PacketKind.PUBCOMP, identifier)
