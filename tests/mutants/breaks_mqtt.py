@@ -93,7 +93,7 @@ def accepted_when_received(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "_are_ours", by="1", scenario=scenario(169))
+@mutant(MqttSession, "_are_ours", by="1", scenario=scenario(175))
 def never_attached_is_ours(original: Method) -> Method:
     """MQTT: a topic that a session never came to publish to may be published to elsewhere."""
 
