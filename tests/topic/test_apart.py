@@ -105,6 +105,22 @@ def test_who_comes_to_where_something_was_accepted_without_it_is_told_once() -> 
     assert second.answered and second.delivered == [b"2"] and not second.mine(Detach)
 
 
+@pytest.mark.parametrize("closes", [True, False])
+def test_who_goes_before_it_was_told_is_told_when_it_comes_again(closes: bool) -> None:
+    bench = Bench("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    bench.part("a", "b")
+    pen.send(b"1")
+    bench.wait(64, "a")
+    first = reader_at(bench, "a", unsettled={}, seen=reader.end.epoch)
+    if closes:
+        first.close()
+    else:
+        bench.tick("a").suspend_subscriber(first.end, first, bench.now)
+    second = reader_at(bench, "a", unsettled={}, seen=reader.end.epoch)
+    assert [detach.condition for detach in second.mine(Detach)] == [EXPIRED] and not second.answered
+
+
 def test_a_suspended_subscriber_that_lapsed_and_missed_nothing_goes_on() -> None:
     bench = Bench("a", "b", "c")
     pen, reader = pen_at(bench, "a"), reader_at(bench, "b")

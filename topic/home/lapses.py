@@ -96,6 +96,7 @@ class Lapses:
         subscriber = LocalSubscriber(known.name, known.identity)
         subscriber.begin(link, self.outlet.new_epoch(known), None, complete=True)
         self.outlet.actions.append(Detach(link, EXPIRED, known.ending))
+        subscriber.suspend()  # its client may go before it was told
         return subscriber
 
     def told(self, subscriber: LocalSubscriber) -> None:
