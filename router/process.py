@@ -35,7 +35,7 @@ from router.management.node import management_of
 from router.management.recent_events import RecentEvents
 from router.mesh.config import GO_ON, HTTP, MQTT, Topology
 from router.mesh.listeners import Listeners
-from router.mesh.planned import planned
+from router.mesh.planned import planned, settings_of
 from router.mesh.quantities import Address, format_duration
 from router.mesh.rundir import RunError
 from router.mesh.signals import taken
@@ -56,14 +56,11 @@ from topic.journal import Block
 from topic.node import Node, boot
 from topic.properties import DEAD, ROUTERS, SERVER_LIST
 from topic.restatement import restate
-from topic.settings import Settings
 
 log = logging.getLogger("oncemesh")
 
 INTER_FRAME = 256 * 1024
 INTER_MESSAGE = 16 << 20
-BESIDES = 64 << 20
-"""Bytes of the largest payload between routers beside those of one message: there are sections, too."""
 GOODBYE_S = 1.0
 """How long a stopping router waits for its peers to take its closes."""
 LOOK_S = 0.01
@@ -84,15 +81,11 @@ class Process:
         timing, limits = topology.timing, topology.limits
         incarnation = store.begin(time.time_ns() // 1_000_000)
         block = Block(name, "router", incarnation, host=socket.gethostname())
-        waits = timing.join, timing.boot_wait, timing.terminus, timing.forget
-        largest = limits.max_message + BESIDES
-        settings = Settings(
-            limits.window, limits.window_bytes, limits.max_message, limits.redeliveries, *waits, largest=largest
-        )
+        settings = settings_of(topology)
         shell = Shell(self._pumped)
         mesh, topic = boot(
             name, incarnation, planned(topology), block, settings, store, shell,
-            hello=timing.hello, dead=timing.dead, max_payload=largest,
+            hello=timing.hello, dead=timing.dead, max_payload=settings.largest,
         )  # fmt: skip
         self.node = Node(mesh, topic, store, shell)
         self._guard = Guard(lambda user: self._doors.rules.of(user), limits)

@@ -58,7 +58,7 @@ class Topic:
         self.directory = Directory(router, incarnation, routers, remembered)
         self.outlet = Outlet(router, incarnation, clock, journal, settings.settle_delay)
         self.records = RecordTable()
-        self.home = Home(self.outlet, self.records, self.directory, settings.redeliveries, settings.piece)
+        self.home = Home(self.outlet, self.records, self.directory, settings)
         self.edge = self.home.edge
         self.out: list[Action] = self.outlet.actions
         self.boot = Boot(self.home, now + settings.boot_wait)
@@ -125,6 +125,7 @@ class Topic:
         known = self.directory.publisher(name)
         epoch = self.outlet.new_epoch(known)
         stream = Stream(name, identity, epoch, generation or new_generation(epoch))
+        stream.balanced = self.settings.is_balanced(identity.address)
         stream.window = CreditWindow(self.settings.window, self.settings.window_bytes, self.settings.max_message)
         stream.link = None if self.outlet.refuses(epoch, link) else link
         stream.settles_first = first
@@ -172,15 +173,13 @@ class Topic:
         self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool,
         until: Sequence[float] | None = None,
     ) -> list[Record]:  # fmt: skip
-        """Take a batch of transfers, in order. Returns their records, in the same order. `until`: by when, in the
-        shell's seconds, somebody has to have each of them; infinity for never, `topic.home.ttl.OVER` for what comes too
-        late (protocol 5, Time to live)."""
+        """Take a batch of transfers. Returns their records, in the same order. `until`: when, in the shell's seconds,
+        somebody has to have each; infinity for never, `OVER` for what comes too late (protocol 5, Time to live)."""
         return self.home.publishing.publish(stream, tags, messages, presettled=presettled, until=until)
 
     @event
     def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool) -> Record | None:
-        """Take a transfer with resume=true. None if our map did not list its tag: it is ignored then (AMQP 1.0
-        2.7.5)."""
+        """Take a transfer with resume=true. None, and it is ignored, if our map lacks its tag (AMQP 1.0 2.7.5)."""
         return self.home.transferred_again(stream, tag, aborted=aborted)
 
     @event
@@ -212,7 +211,8 @@ class Topic:
         told = told or unsettled is None  # that claims nothing from before
         if known is not None and known.ending and not told:
             return self.home.lapses.tell(known, link)
-        subscriber.begin(link, epoch, unsettled, complete=complete, wants=wants)
+        subscriber.balanced = self.settings.is_balanced(identity.address)
+        subscriber.begin(link, epoch, unsettled, complete=complete, wants=None if subscriber.balanced else wants)
         subscriber.overtook = overtakes(seen, known)
         subscriber.lifetime = lifetime
         subscriber.settles_first = first
@@ -309,6 +309,7 @@ class Topic:
         self.peers.lost(router)
         self.changes.follow(expired)
         self.edge.lost(router)
+        self.home.balancing.lost(router)
         self.home.audiences.lose(router)
         self.home.publishing.lost(router)
         self.attaches.lost()

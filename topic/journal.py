@@ -35,7 +35,8 @@ Entries
     router, on deliveries: all with keys, address, publisher, and the epoch of the home
     RECEIVED     home: a transfer began a record (tags, n, generation). Edge: a Forward did (peer, n)
     AUDIENCE     home: detail = JSON list of the subscribers awaited, remote ones and orphans included;
-                 again, with all or with the new names, when the audience grows
+                 again, with all or with the new names, when the audience grows. "one of many", a JSON string, at a
+                 balanced address: the one that FORWARDED or DELIVERED is for, or another if that gives it back
     FORWARDED    home: to router `peer`
     DELIVERED    transferred to the local `subscriber`; again for every further transfer of the message
     OUTCOME      what the local `subscriber` answered; also an outcome after which it is redelivered. detail = "map":
@@ -113,6 +114,8 @@ HEADER_LENGTH = len(MAGIC) + 8
 SEGMENT_LIMIT = 32 << 20
 BY_MAP = "map"
 """The detail of an OUTCOME that an unsettled map states."""
+ONE_OF_MANY = '"one of many"'
+"""The detail of an AUDIENCE at a balanced address."""
 BY_TTL = "ttl"
 """The detail of an ACCEPTED that rejects what nobody had when its time was over."""
 

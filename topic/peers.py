@@ -94,6 +94,7 @@ class Peers:
         taken_back = [entry for entry in entries if entry.live and self.directory.take_back(entry)]
         changes = self.directory.apply_section(router, version, latest, entries, told)
         self._pass_on(router, changes, learned=True)
+        self.home.balancing.heard(router)
         for entry in taken_back:  # before what else has changed lets anything be accepted
             self.home.audiences.expect(entry, router)
         self._changes.follow(changes, learned=True)
@@ -225,29 +226,35 @@ class Peers:
         if subscriber is not None and router in subscriber.joined:  # else it was for an attach that is over
             self.edge.admit(subscriber, publisher, router)
 
+    def _on_room(self, router: str, name: bytes, epoch: list[Any], count: int) -> None:
+        if (attach := Epoch(*epoch)).router == router:
+            self.home.balancing.room(name, attach, count)
+
     def _on_forward(
         self, router: str, publisher: bytes, epoch: list[Any], seen: dict[str, int], first: int, presettled: bool,
         keys: bytes, messages: list[bytes | None], only: list[Any] | None,
     ) -> None:  # fmt: skip
         entry = self._unfenced(router, publisher, _given_by(router, epoch))
         if entry is None or not messages:
+            self.edge.consumers.dropped(router, only, len(messages))
             return
         split = segments.split_keys(keys)
         if None in messages:
             messages = [self.bodies.take(publisher, key) for key in split]
-        stream = self.edge.stream(entry)
+        stream, ours = self.edge.stream(entry), seen.get(self.outlet.router, 0)
         records = [Record(stream, key, b"", message) for key, message in zip(split, messages, strict=True)]
         if presettled:
             for record in records:
                 record.presettled = True
-            self.edge.forward_presettled(stream, first, records)
+            self.edge.forward_presettled(stream, first, records, only[0] if only is not None else None)
         elif only is None:
-            self.edge.forward(stream, first, seen.get(self.outlet.router, 0), records)
+            self.edge.forward(stream, first, ours, records)
         else:
-            name, attach = only
+            name, attach, *offer = only
             self._is_awaited(router, name)
+            alone = name, Epoch(*attach), bool(offer)
             for n, record in enumerate(records, first):
-                self.edge.backlog(stream, n, seen.get(self.outlet.router, 0), record, name, Epoch(*attach))
+                self.edge.backlog(stream, n, ours, record, alone)
 
     def _on_body(self, router: str, publisher: bytes, key: bytes, at: int, piece: bytes) -> None:
         """What comes from anywhere but the publisher's home is dropped: that may not have heard yet where it is now. So
@@ -265,7 +272,7 @@ class Peers:
     def _on_resolved(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
         stream, given = self.edge.streams.get(publisher), _given_by(router, epoch)
         if stream is not None and stream.epoch == given:
-            self.edge.resolved(stream, segments.split_keys(keys))
+            self.edge.settlement.resolved(stream, segments.split_keys(keys))
 
     def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> LinkEntry | None:
         """The publisher's entry if `epoch` is its current one. Else the sender is told so, and None is returned (5,
@@ -327,6 +334,7 @@ HANDLERS: Final[dict[int, Callable[..., None]]] = {
     Segment.APPLIED: Peers._on_applied,
     Segment.JOINED: Peers._on_joined,
     Segment.ADMIT: Peers._on_admit,
+    Segment.ROOM: Peers._on_room,
     Segment.BODY: Peers._on_body,
     Segment.FORWARD: Peers._on_forward,
     Segment.OUTCOME: Peers._on_outcome,

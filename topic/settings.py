@@ -27,3 +27,8 @@ class Settings:
     """Bytes of a message in each of the pieces in which it goes ahead of its Forward, if it has more than two."""
     largest: int = 17 << 20
     """Bytes of a message that is taken from another router, at most."""
+    balanced: tuple[str, ...] = ()
+    """What addresses begin with whose deliveries go to one of their subscribers each (protocol 12)."""
+
+    def is_balanced(self, address: str) -> bool:
+        return address.startswith(self.balanced)

@@ -100,6 +100,7 @@ class SubscriberLink(TopicEnd):
         """The core has taken the attach."""
         self.subscriber = subscriber
         self._epoch = subscriber.epoch
+        self.link.moves = subscriber.balanced
 
     def unsettled(self) -> dict[bytes, int]:
         """The map that a re-attaching client would bring. What it has released, it has not got any more."""

@@ -7,7 +7,7 @@ from functools import partial
 
 import attrs
 
-from router.amqp.format.errors import RESOURCE_LIMIT
+from router.amqp.format.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT
 from router.amqp.proton.link import Link
 from router.edge.anonymous import AddressPublisher, AnonymousLink, request_for
 from router.edge.attach import AttachRequest, Refusal, check_modes, is_anonymous, read_request
@@ -39,6 +39,8 @@ class Topics:
             return
         now = self._node.now()
         request = read_request(link, self._prefixes, self._longest)
+        if request.filters and self._node.topic.settings.is_balanced(request.identity.address):
+            raise Refusal(NOT_IMPLEMENTED, f"a filter at {request.identity.address}, which is balanced")
         self._guard.attaches(link.connection, request.identity.address, receives=link.is_sender)
         if request.wants is not None:
             asked = self._node.topic.edge.delivery.asked

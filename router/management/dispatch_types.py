@@ -317,7 +317,7 @@ def _address(at: ManagedRouter) -> Kind:
             "identity": lambda address: MOBILE + address,
             "name": lambda address: MOBILE + address,
             "key": lambda address: MOBILE + address,
-            "distribution": lambda _: "multicast",
+            "distribution": lambda address: "balanced" if topic.settings.is_balanced(address) else "multicast",
             "inProcess": lambda _: 0,
             "subscriberCount": lambda address: len(locals_of(address)),
             "remoteCount": lambda address: len(topic.directory.audience(address).routers),

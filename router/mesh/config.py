@@ -55,10 +55,14 @@ class LinkConfig:
         return self.b if name == self.a else self.a
 
 
+TOPIC, BALANCED = KINDS = ("topic", "balanced")
+"""Of addresses: each subscriber is given every message; or each message goes to one of them (protocol 12)."""
+
+
 @attrs.frozen
 class AddressRule:
     prefix: str
-    kind: str = "topic"
+    kind: str = TOPIC
 
 
 @attrs.frozen
@@ -204,6 +208,14 @@ class Topology:
     security: Security = Security()
     base: Path = attrs.field(default=attrs.Factory(lambda topology: topology.path.parent, takes_self=True))
     """The folder from which files are named."""
+
+    @property
+    def balanced(self) -> tuple[str, ...]:
+        """What balanced addresses begin with."""
+        return tuple(rule.prefix for rule in self.addresses if rule.kind == BALANCED)
+
+    def is_balanced(self, address: str) -> bool:
+        return address.startswith(self.balanced)
 
     def file(self, name: str, router: str) -> Path:
         """One that `security` names, as it is for that router."""

@@ -1,9 +1,14 @@
-"""What a topology file says of routers and links, as the plan of a mesh has it (protocol 11)."""
+"""What a topology file says, as others have it: of routers and links the plan of a mesh (protocol 11), of the rest what
+the topic core of each router goes by."""
 
 from linkstate.plan.names import in_ascii
 from linkstate.plan.plan import Plan, PlannedLink, PlannedRouter
 from router.mesh.config import Topology
 from router.mesh.quantities import Address
+from topic.settings import Settings
+
+BESIDES = 64 << 20
+"""Bytes of the largest payload between routers beside those of one message: there are sections, too."""
 
 
 def planned(topology: Topology) -> Plan:
@@ -14,6 +19,15 @@ def planned(topology: Topology) -> Plan:
     }
     links = {(link.a, link.b): PlannedLink(cost=link.cost, address=_said(link.address)) for link in topology.links}
     return Plan(routers, links)
+
+
+def settings_of(topology: Topology) -> Settings:
+    timing, limits = topology.timing, topology.limits
+    waits = timing.join, timing.boot_wait, timing.terminus, timing.forget
+    return Settings(
+        limits.window, limits.window_bytes, limits.max_message, limits.redeliveries, *waits,
+        largest=limits.max_message + BESIDES, balanced=topology.balanced,
+    )  # fmt: skip
 
 
 def _said(address: Address | None) -> str:

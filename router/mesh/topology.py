@@ -5,7 +5,7 @@ checked here.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import attrs
@@ -167,6 +167,12 @@ class _Reader(Reader):
                     value.line,
                     f'addresses[{index}]: prefix "{rule.prefix}" has a rule, expected one rule each',
                 )
+            elif rule is not None and (other := _clashing(rule, rules.values())) is not None:
+                self.fail(
+                    value.line,
+                    f'addresses[{index}]: "{rule.prefix}" is {rule.kind}, and "{other.prefix}" {other.kind}, expected '
+                    "one kind for an address",
+                )
             elif rule is not None:
                 rules[rule.prefix] = rule
         return tuple(rules.values())
@@ -251,3 +257,16 @@ def _long_form(link: Value) -> Value:
     long = MarkedMap({MarkedText("between"): link})
     long.line = link.line
     return long
+
+
+def _clashing(rule: AddressRule, others: Iterable[AddressRule]) -> AddressRule | None:
+    """One of another kind, for some address that both are for."""
+    return next(
+        (
+            other
+            for other in others
+            if other.kind != rule.kind
+            and (rule.prefix.startswith(other.prefix) or other.prefix.startswith(rule.prefix))
+        ),
+        None,
+    )

@@ -14,6 +14,7 @@ from router.mesh.config import (
     HTTP,
     IN_CLEAR,
     INTER,
+    KINDS,
     MQTT,
     TLS_ONLY,
     WHEN_FULL,
@@ -69,8 +70,8 @@ def _prefix(text: str) -> str:
 
 
 def _kind(text: str) -> str:
-    if text != "topic":
-        raise ValueError(f'unknown kind "{text}", expected topic')
+    if text not in KINDS:
+        raise ValueError(f'unknown kind "{text}", expected {" or ".join(KINDS)}')
     return text
 
 

@@ -42,7 +42,7 @@ class Model:
         begin = tuple(name for name in self.names if name not in self.scope.joins)
         for place, name in enumerate(self.names):
             joins = name in self.scope.joins
-            state = self.routers.add(Router(name, self.names if joins else begin, joins))
+            state = self.routers.add(Router(name, self.names if joins else begin, joins, self.scope.balanced))
             self._become(draft, place, state if joins else self.routers.apply(state, ("start", False)).state)
             draft.lives[place], draft.planned[place] = int(not joins), int(joins)
         for one, other in combinations(range(self.count), 2):
@@ -219,6 +219,8 @@ class Model:
 
     def _on_act(self, draft: Draft, index: int, act: str) -> None:
         did = self._client(draft, index, "act", act)
+        if act == "process" and self.scope.balanced:
+            self.promises.processed(draft)
         wires, client = draft.wires[index], did.client
         if did.frame is None or not wires or wires[-1][0] != client.serial:
             return

@@ -24,6 +24,7 @@ class Promises:
     def __init__(self, scope: Scope, clients: Clients) -> None:
         self._names = tuple(scope.routers)
         self._messages = scope.messages
+        self._balanced = scope.balanced
         self._subscribers = range(len(scope.publishers), len(scope.publishers + scope.subscribers))
         self._publishers = range(len(scope.publishers))
         self._indexes = {container(index): index for index in self._subscribers}
@@ -53,7 +54,19 @@ class Promises:
         for known in draft.knows:
             draft.knows[router] |= known
 
+    def processed(self, draft: Draft) -> None:
+        """What is for one of many: by one. No time passes here in which a terminus could end."""
+        processed = [message for subscriber in self._readers(draft) for message in subscriber.processed]
+        twice = {message for message in processed if processed.count(message) > 1}
+        check(not twice, "1 one of many", f"{twice} are processed by more than one subscriber")
+
+    def _readers(self, draft: Draft) -> list[Subscriber]:
+        clients = [self._clients.states.values[draft.clients[index]] for index in self._subscribers]
+        return [client for client in clients if isinstance(client, Subscriber)]
+
     def _promise(self, draft: Draft, router: int, index: int) -> None:
+        if self._balanced:
+            return
         if self._clients.states.values[draft.clients[index]].resumes and not draft.terms[index] & GONE:
             draft.knows[router] |= 1 << index
 
@@ -77,7 +90,7 @@ class Promises:
             self._check_refused(draft, (index, number))
         for message in did.forgot:
             self._check_forgotten(draft, message)
-        for message in did.missed:
+        for message in did.missed if not self._balanced else ():
             excused = bool(draft.missed[self._place(message)] >> index & 1) or self._is_given_up(draft, message)
             check(excused, "1 nothing lost", f"{message} is settled, subscriber {index} has not processed it")
         if did.renewed:
@@ -136,6 +149,10 @@ class Promises:
     def _check_told(self, draft: Draft, home: int, message: Message) -> None:
         """2: at the instant the publisher sees `accepted`, everyone it was promised to has processed the message."""
         place = self._place(message)
+        if self._balanced:
+            had = any(message in subscriber.processed for subscriber in self._readers(draft))
+            check(had, "2 accepted too early", f"router {self._names[home]} accepts {message}, and nobody has it")
+            return
         for index in self._subscribers:
             subscriber = self._clients.states.values[draft.clients[index]]
             assert isinstance(subscriber, Subscriber)
@@ -167,8 +184,7 @@ class Promises:
 
     def _check_refused(self, draft: Draft, message: Message) -> None:
         """A publisher is told that somebody has refused its message."""
-        subscribers = [self._clients.states.values[draft.clients[index]] for index in self._subscribers]
-        refused = any(isinstance(client, Subscriber) and message in client.refused for client in subscribers)
+        refused = any(message in subscriber.refused for subscriber in self._readers(draft))
         check(refused, "2 refused by nobody", f"{message} is rejected though nobody has refused it")
         draft.promised[self._place(message)] = 0
 

@@ -42,6 +42,7 @@ GROWN = (1, "operator")
 """Version of the plan of the grown mesh."""
 CREDIT = 1000
 ADDRESS = "topic/x"
+BALANCED = attrs.evolve(SETTINGS, balanced=(ADDRESS,))
 
 
 @attrs.frozen
@@ -81,9 +82,10 @@ def container(client: int) -> str:
 
 
 class Router:
-    def __init__(self, name: str, names: tuple[str, ...], joins: bool) -> None:
-        """`names` are the routers of its topology file."""
+    def __init__(self, name: str, names: tuple[str, ...], joins: bool, balanced: bool) -> None:
+        """`names` are the routers of its topology file, which says whether the address is balanced."""
         self.name = name
+        self.settings = BALANCED if balanced else SETTINGS
         self.names = names
         self.admits = not joins
         """It takes clients, as soon as it runs. Who joins does so when the mesh has taken it in."""
@@ -140,7 +142,7 @@ class Router:
         journal: Any = JOURNAL
         self.contacts = Contacts(self.carry)
         members, remembered = file(self.names).merge(self.store.plan).members, self.store.remembered
-        topic = Topic(self.name, self.incarnation, members, clock, journal, SETTINGS, self.seconds, remembered)
+        topic = Topic(self.name, self.incarnation, members, clock, journal, self.settings, self.seconds, remembered)
         self.node = Node(self.contacts, topic, self.store, self)
 
     def on_kill(self) -> None:

@@ -42,6 +42,9 @@ class Scope:
     joins: str = ""
     """Routers that the mesh does not have at first; it grows by them at some time, once (protocol 11)."""
 
+    balanced: bool = False
+    """Each message is for one of the subscribers (protocol 12)."""
+
     @property
     def budget(self) -> tuple[int, ...]:
         limits = dict(self.kinds)
@@ -102,6 +105,11 @@ SCOPES = {
         # the subscriber rejects or releases, twice
         Scope("refused", "a", "b", early="sp", refusals=2),
         Scope("refused-together", "a", "a", messages=2, early="sp", refusals=2),
+        # 1 publisher, 2 routers, 2 subscribers at a balanced address, 1 message, 1 fault or 2
+        Scope("one-of-two", "a", "ab", early="sp", balanced=True),
+        Scope("one-of-two-late", "a", "bb", balanced=True, prompt=True),
+        Scope("one-of-two-refused", "a", "ab", early="sp", prompt=True, balanced=True, refusals=1),
+        Scope("one-of-two-twice", "a", "ab", faults=2, early="sp", prompt=True, balanced=True),
         # a client leaves half of its map out
         Scope("partial", "a", "b", messages=2, faults=2, kinds=_at_most(cut=1, partial=1), early="sp"),
         Scope("partial-moved", "a", "b", messages=2, faults=2, kinds=_at_most(move=1, partial=1), early="sp"),
@@ -111,6 +119,6 @@ SCOPES = {
 
 QUICK = (
     "apart-one", "together-attached", "apart-prompt", "together-prompt",
-    "away", "away-moved", "out-of-reach", "refused", "partial", "grows",
+    "away", "away-moved", "out-of-reach", "refused", "partial", "grows", "one-of-two",
 )  # fmt: skip
 """What every run of the tests does: no scope takes half a minute."""

@@ -312,7 +312,7 @@ limits: {links: 1}
         'mesh.yaml:6: links[0].cost: "zero", expected a whole number from 1 to 65535',
         'mesh.yaml:6: links[0]: unknown key "via", expected between, cost or address',
         "mesh.yaml:7: links[1].between: a list, expected the names of two routers such as [a, b]",
-        'mesh.yaml:9: addresses[0].kind: unknown kind "queue", expected topic',
+        'mesh.yaml:9: addresses[0].kind: unknown kind "queue", expected topic or balanced',
         'mesh.yaml:9: addresses[0]: "prefix" is missing, expected the keys prefix, kind',
         'mesh.yaml:10: limits.links: "1", expected a whole number from 2 to 1000000',
     ]

@@ -6,6 +6,7 @@ Never here: what they must have been given before a publisher is told (`judge`).
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tests.simulation.balanced import is_balanced
 from tests.simulation.filters import is_left_out
 from tests.simulation.parties import Message, Reader
 from tests.simulation.ttl import transferred
@@ -30,6 +31,7 @@ class Applications:
         reader, texts = self._judge.readers[name], list(unsettled)
         reader.may_repeat.update(texts)
         reader.lost.update(texts)
+        self._judge.balanced.forgotten(name, texts)
 
     def transferred(self, link: "SubscriberLink", record: Record, attempts: int) -> None:
         assert record.message is not None
@@ -58,10 +60,13 @@ class Applications:
         """The application is handed a message."""
         reader, message = self._judge.readers[name], self._judge.messages[text]
         self._judge.seen_count += 1
+        self._judge.balanced.seen(name, message)
         label = f"{text.decode()} at {name}"
         self._judge.check(message.key == key, f"1 key: {label} has another key")
         old = message.published <= reader.first_attach
-        self._judge.check(reader.resumes or not old, f"3 joined: {label} is older than its first attach")
+        self._judge.check(
+            reader.resumes or not old or is_balanced(message), f"3 joined: {label} is older than its first attach"
+        )
         if message.presettled:
             self._judge.check(text not in reader.ever, f"1 at most once: {label} again, though presettled")
         if self._is_exact(name, message):
@@ -102,13 +107,17 @@ class Applications:
         cut_off = (before != router or message.plain) and message.home in reader.cut_off
         cut_off = cut_off and not self._is_exact(name, message)
         unordered = cut_off or message.anew or reader.at_most_once or life in self._judge.lives.unordered
-        unordered = unordered or is_left_out(reader, message.text)
+        unordered = unordered or is_left_out(reader, message.text) or is_balanced(message)
         self._judge.check(message.number > last or unordered, f"1 order: {label} after number {last}")
         reader.last[life] = max(message.number, last), router
 
     def forgotten(self, client: "SubscriberClient", text: bytes, how: str) -> None:
         """A subscriber takes a delivery for settled."""
         reader, message = self._judge.readers[client.name], self._judge.messages[text]
+        if text not in reader.accepted:
+            self._judge.balanced.forgotten(client.name, [text])
+        if is_balanced(message) and text not in reader.had:
+            return  # it had given it back
         if self._is_exact(client.name, message) and reader.expired is None:
             over = message.over or self._judge.lives.is_over(message)
             given_up = (
@@ -130,4 +139,5 @@ class Applications:
         return True
 
     def outcome(self, name: str, text: bytes, outcome: DeliveryOutcome, final: bool) -> None:
+        self._judge.balanced.outcome(name, text, outcome)
         self._judge.readers[name].finish(text, outcome, final, self._judge.redeliveries)

@@ -18,25 +18,22 @@ from typing import TYPE_CHECKING
 
 from tests.simulation import ttl
 from tests.simulation.applications import Applications
+from tests.simulation.balanced import PREFIX, Balanced
 from tests.simulation.filters import CHANGED, check_refused, is_left_out, is_named
 from tests.simulation.knobs import Knobs
 from tests.simulation.lives import Lives
 from tests.simulation.memory import Memory
 from tests.simulation.parties import (
-    APART,
     CLOSED,
-    DELETED,
     FORGOTTEN,
     GIVEN_UP,
     REJECTED,
-    UNKNOWN,
-    VOLATILE,
     Message,
     Reader,
     Violation,
 )
 from tests.simulation.plain import PlainSubscribers
-from tests.simulation.promises import Promises
+from tests.simulation.promises import Promises, why_unknown
 from tests.simulation.termini import Termini
 from tests.simulation.wildcards import covers
 from tests.simulation.windows import check_windows
@@ -71,6 +68,7 @@ class Judge:
         self.memory = Memory(self)
         self.plain = PlainSubscribers(self)
         self.applications = Applications(self)
+        self.balanced = Balanced(self)
         self.by_key: dict[bytes, Message] = {}
         """The last message sent under each key."""
         self.seen_count = 0
@@ -162,6 +160,7 @@ class Judge:
                 message.promised_at = self.schedule.now
                 self.promises.made += sum(self.readers[name].exact for name in message.promised)
             message.published = self.schedule.now
+            self.balanced.received(message, link.router)
 
     def _sent_anew(self, text: bytes) -> None:
         """Under its key there is another delivery now: that the first one was settled says nothing of it."""
@@ -177,10 +176,12 @@ class Judge:
         if message.settled_for and not message.is_older(link):
             self._sent_anew(text)
         message.published = max(message.published, self.schedule.now)
+        self.balanced.received(message, link.router)
 
     def is_promised(self, link: "PublisherLink", name: str, reader: Reader) -> bool:
         """Whether it is to get what comes now."""
-        if not covers(reader.address, link.client.identity.address) or reader.at_most_once:
+        address = link.client.identity.address
+        if not covers(reader.address, address) or reader.at_most_once or address.startswith(PREFIX):
             return False
         if reader.resumes:
             return reader.since is not None and self.termini.knows(link.router, name, reader)
@@ -252,6 +253,7 @@ class Judge:
             if message.home != home.name:
                 continue  # a zombie home: its link's other end has gone on elsewhere, and will not read the answer
             check_refused(self, message, outcome)
+            self.balanced.decided(message, outcome)
             for name in sorted(message.promised):
                 self._check_promise(home, message, name, outcome)
 
@@ -268,7 +270,7 @@ class Judge:
         elif home.has_booted and not self.termini.known_around(home, name, reader, but_for=self._ended(home, name)):
             if message.sent_on.client.link is not message.sent_on:
                 return  # the publisher has left that link, and will not read the answer
-            return self.ends(message, name, self._why_unknown(home, message, name))
+            return self.ends(message, name, why_unknown(self, home, message, name))
         elif outcome == "REJECTED" and link_name(self._subscriber(name).identity) in home.topic.directory.lapsed:
             return self.ends(message, name, REJECTED)
         label = message.text.decode()
@@ -279,20 +281,6 @@ class Judge:
         brings from elsewhere may be promised still. That it was right to expire is checked as it happens."""
         entry = home.topic.directory.subscriber(link_name(self._subscriber(name).identity))
         return entry.epoch if entry is not None and entry.status is Status.EXPIRED else None
-
-    def _why_unknown(self, home: "Router", message: Message, name: str) -> str:
-        """Why nobody around home knows the subscriber: home knows that it has ended; or all routers that knew it by
-        then have died, and it had not asked them to remember it; or a store is not what it was; or who knows it is
-        elsewhere."""
-        entry = home.topic.directory.subscriber(link_name(self._subscriber(name).identity))
-        if entry is not None and not entry.live:
-            return CLOSED if entry.status is Status.CLOSED else APART
-        reader, durable = self.readers[name], self._subscriber(name).durable
-        older = [router for router in self.routers.values() if router.alive and router.booted_at <= message.promised_at]
-        if not durable and not any(self.termini.knows(router, name, reader) for router in older):
-            return VOLATILE
-        deleted = any((router.name, name) in self.memory.deleted for router in self.termini.around(home))
-        return DELETED if deleted else UNKNOWN
 
     def _subscriber(self, name: str) -> "SubscriberClient":
         return next(client for client in self.subscribers if client.name == name)

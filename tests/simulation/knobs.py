@@ -133,6 +133,8 @@ class Knobs:
     """How often a subscriber that attaches asks for another filter than before; without it, none has any."""
     wildcards: float = 0.0
     """How many subscribers are subscribed to a pattern; with it, addresses have two words."""
+    balanced: bool = False
+    """Addresses are balanced."""
     apart: tuple[float, ...] = (2.0, 4.0, 8.0)
     """Longest times for which partitions last."""
 

@@ -154,6 +154,10 @@ def _wildcards(knobs: Knobs, random: Random) -> dict[str, Any]:
     return {"wildcards": random.choice((0.3, 0.7, 1.0)), "publishers": publishers, "subscribers": subscribers}
 
 
+def _balanced(knobs: Knobs, random: Random) -> dict[str, Any]:
+    return {"balanced": True, "subscribers": max(knobs.subscribers, random.choice((2, 3, 4)))}
+
+
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "batch": _batch,
     "detach": _detach,
@@ -184,13 +188,14 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "ttl": _ttl,
     "pieces": _pieces,
     "wildcards": _wildcards,
+    "balanced": _balanced,
 }
 
 LIMITS = ("far clocks", "set back")
 """Played by name only: what these break is a limit (protocol 10), which the judge cannot always tell from a fault."""
 
 
-LATER = ("plain cuts", "grow", "filters", "ttl", "pieces", "wildcards")
+LATER = ("plain cuts", "grow", "filters", "ttl", "pieces", "wildcards", "balanced")
 """Played by name only, in tests of their own: seeds that others have named stay the runs that they were."""
 
 

@@ -7,8 +7,15 @@ life ended before it was told of an outcome, nobody was promised anything in the
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from tests.simulation.parties import GIVEN_UP, Message, Reader
+from tests.simulation.parties import APART, CLOSED, DELETED, GIVEN_UP, UNKNOWN, VOLATILE, Message, Reader
+from topic.directory.entry import Status
+from topic.identity import link_name
+
+if TYPE_CHECKING:
+    from tests.simulation.judge import Judge
+    from tests.simulation.router import Router
 
 
 class Promises:
@@ -28,3 +35,18 @@ class Promises:
 
     def _is_kept(self, message: Message, name: str) -> bool:
         return message.text in self._readers[name].final
+
+
+def why_unknown(judge: "Judge", home: "Router", message: Message, name: str) -> str:
+    """Why nobody around home knows the subscriber: home knows that it has ended; or all routers that knew it by then
+    have died, and it had not asked them to remember it; or a store is not what it was; or who knows it is elsewhere."""
+    client = next(client for client in judge.subscribers if client.name == name)
+    entry = home.topic.directory.subscriber(link_name(client.identity))
+    if entry is not None and not entry.live:
+        return CLOSED if entry.status is Status.CLOSED else APART
+    reader, routers = judge.readers[name], judge.routers.values()
+    older = [router for router in routers if router.alive and router.booted_at <= message.promised_at]
+    if not client.durable and not any(judge.termini.knows(router, name, reader) for router in older):
+        return VOLATILE
+    deleted = any((router.name, name) in judge.memory.deleted for router in judge.termini.around(home))
+    return DELETED if deleted else UNKNOWN

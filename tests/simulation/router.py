@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkstate.mesh import Mesh
 from linkstate.plan.plan import Plan, Standing
+from tests.simulation.balanced import PREFIX
 from tests.simulation.knobs import FORGET, Knobs
 from tests.simulation.link import Link
 from tests.simulation.schedule import Schedule
@@ -156,7 +157,13 @@ class Router:
         longest = float(max(knobs.timeouts))
         waits = 2.0, knobs.boot_wait, longest, FORGET
         settings = Settings(
-            knobs.window, knobs.window_bytes, knobs.message, knobs.redeliveries, *waits, piece=knobs.piece
+            knobs.window,
+            knobs.window_bytes,
+            knobs.message,
+            knobs.redeliveries,
+            *waits,
+            piece=knobs.piece,
+            balanced=(PREFIX,),
         )
         self.mesh, self.topic = boot(
             self.name, self.incarnation, self.file, self._log(), settings, self.store, shell,

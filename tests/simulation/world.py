@@ -14,6 +14,7 @@ from unittest.mock import patch
 import attrs
 
 from linkstate import chunks
+from tests.simulation.balanced import PREFIX
 from tests.simulation.client import Client
 from tests.simulation.faults import Faults
 from tests.simulation.judge import Judge
@@ -108,7 +109,8 @@ class World:
     def _client(self, name: str) -> tuple[object, ...]:
         patterns = self.knobs.wildcards
         if not patterns:
-            address = f"topic/{self.random.randrange(self.knobs.addresses)}"
+            prefix = PREFIX if self.knobs.balanced else "topic/"
+            address = f"{prefix}{self.random.randrange(self.knobs.addresses)}"
         elif name.startswith("s"):
             address = draw_subscription(self.random, patterns)
         else:

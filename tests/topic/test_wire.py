@@ -132,7 +132,7 @@ def test_no_batch_has_more_than_its_bytes_of_messages_or_one_message(sizes: list
 
 GOOD_ACK = [Segment.ACK, 0]
 ENTRY = [1, ["c", "l", "topic/x"], [1, "b", 1], b"", 0, 0, "session-end", 0, False, "", 0]
-ONLY: list[Any] = [[NAME], [NAME, EPOCH, 1], [b"short", EPOCH], [NAME, 5]]
+ONLY: list[Any] = [[NAME], [NAME, EPOCH, 2], [NAME, EPOCH, 1, 1], [b"short", EPOCH], [NAME, 5]]
 GOOD: dict[Segment, list[Any]] = {
     Segment.SECTION: [1, 1, [ENTRY], [ENTRY]],
     Segment.PART: [[ENTRY], []],
@@ -140,7 +140,8 @@ GOOD: dict[Segment, list[Any]] = {
     Segment.ACK: [0],
     Segment.JOINED: [NAME, EPOCH, {NAME: 1}],
     Segment.ADMIT: [NAME, NAME],
-    Segment.FORWARD: [NAME, EPOCH, {"a": 1}, 0, False, b"k" * 32, [b"m"], [NAME, EPOCH]],
+    Segment.FORWARD: [NAME, EPOCH, {"a": 1}, 0, False, b"k" * 32, [b"m"], [NAME, EPOCH, 1]],
+    Segment.ROOM: [NAME, EPOCH, 1],
     Segment.BODY: [NAME, b"k" * 32, 0, b"m"],
     Segment.OUTCOME: [NAME, EPOCH, [1, 1]],
     Segment.OUTCOME_IN_FULL: [NAME, EPOCH, 1, [1, 2, 3], [NAME]],
@@ -299,7 +300,7 @@ def test_what_is_resolved_under_one_attach_is_so_under_no_other() -> None:
     pen.send(b"1")
     stream = pen.stream
     another = Stream(stream.publisher, stream.identity, stream.epoch, stream.generation)
-    bench.cores["a"].edge.resolved(another, [pen.sent[b"1"].key])
+    bench.cores["a"].edge.settlement.resolved(another, [pen.sent[b"1"].key])
     bench.collect("a")
     assert not reader.settled
 

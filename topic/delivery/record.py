@@ -27,7 +27,6 @@ Records are the hot path: slotted, compared by identity, and handled in batches.
 import enum
 from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Any, Union
 
 from topic.delivery.gates import Gate
@@ -61,8 +60,8 @@ class Record:
     """One delivery at this router."""
 
     __slots__ = (
-        "awaited", "key", "locals", "message", "moved", "n", "open", "orphans", "presettled", "refusals",
-        "routers", "state", "stream", "tag", "unread", "without",
+        "awaited", "chosen", "key", "locals", "message", "moved", "n", "open", "orphans", "presettled", "refusals",
+        "routers", "state", "stream", "tag", "taken", "tries", "unread", "without",
     )  # fmt: skip
 
     def __init__(self, stream: "Stream", key: bytes, tag: bytes, message: bytes | None) -> None:
@@ -74,8 +73,11 @@ class Record:
         """Encoded message; None once settled, and in a placeholder, which an unsettled map named."""
         self.n = -1
         """Place in the publisher's order at its home; -1 while withheld (protocol 5) or unconfirmed."""
-        self.state = State.IN_DOUBT
-        self.presettled = False
+        self.state, self.presettled = State.IN_DOUBT, False
+        self.chosen: bytes | None = None
+        """Of a balanced address: the subscriber that it is for (`assignment.py`); None for whoever has it."""
+        self.taken = False  # the same: somebody, who may have gone since, has accepted it, here or elsewhere
+        self.tries = 0  # the same, at home: how often it was given back
         self.locals: dict[Any, int] = {}
         """Local subscriber -> QUEUED, SENT, WITHHELD, AWAITING_HOME or its final `DeliveryOutcome`."""
         self.open = 0
@@ -85,7 +87,7 @@ class Record:
         self.refusals: Refusals | None = None
         """Final outcomes other than accepted, counted; None while there are none."""
         self.moved: tuple[bytes, ...] = ()
-        """Edge: subscribers that home may count on here, and that left for another router without this."""
+        """Edge: subscribers that home may count on here, and that left for another router."""
         self.routers: tuple[str, ...] = ()
         """Home: the routers that it was forwarded to, and that get the settlement."""
         self.awaited: set[str] = set()
@@ -126,6 +128,7 @@ class Record:
         self.state = State.IN_DOUBT
         self.moved = self.routers = ()
         self.without = NOBODY
+        self.chosen = None
         self.awaited.clear()
         self.orphans.clear()
         self.refusals = None
@@ -171,6 +174,7 @@ class Record:
             return False
         self.open -= known is not None
         self.locals[subscriber] = outcome
+        self.taken = self.taken or outcome is DeliveryOutcome.ACCEPTED
         self.refusals = add_refusals(self.refusals, refusal(outcome))
         return True
 
@@ -180,7 +184,8 @@ class Record:
         if known in GIVEN_BACK:
             self.locals[subscriber] = AWAITING_HOME
             self.open += 1
-            self.refusals = take_refusal(self.refusals, DeliveryOutcome(known))
+            if not self.stream.balanced:  # else it was counted, and the count begun anew
+                self.refusals = take_refusal(self.refusals, DeliveryOutcome(known))
 
     def let_go(self, subscriber: Any, *, has_it: bool) -> None:
         """Await the subscriber no more. If it `has_it`, released on its link, it is settled there in the end."""
@@ -268,10 +273,10 @@ class Stream:
     """What one publisher sends under one epoch: its records by `n`, in order."""
 
     __slots__ = (
-        "_generation", "abandoned", "ahead", "alone", "answered", "askers", "echo_covers", "epoch", "expected",
-        "gates", "here", "home", "identity", "incomplete", "keys", "label", "lifetime", "link", "next_n",
-        "overtook", "publisher", "questions", "received", "records", "reply", "settles_first", "unconfirmed",
-        "until", "window", "withheld", "withheld_at_edge",
+        "_generation", "abandoned", "ahead", "alone", "answered", "askers", "balanced", "echo_covers", "epoch",
+        "expected", "gates", "here", "home", "identity", "incomplete", "keys", "label", "lifetime", "link", "next_n",
+        "overtook", "publisher", "questions", "received", "records", "reply", "settles_first", "unassigned",
+        "unconfirmed", "until", "window", "withheld", "withheld_at_edge",
     )  # fmt: skip
 
     def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
@@ -289,6 +294,7 @@ class Stream:
         self.withheld_at_edge: deque[tuple[Record, list[Any]]] = deque()
         """Edge: records whose key an older delivery holds, and all that came after them, in order; with the subscribers
         that each is for. Entered by key only if an unsettled map has named it."""
+        self.balanced = False  # or each of its deliveries is for one subscriber (protocol 12)
         self.here = False
         """Home is this router, in this incarnation."""
         # at home only
@@ -320,6 +326,7 @@ class Stream:
         """What was transferred on this attach and is not settled, and how much more may be."""
         self.withheld: deque[Record] = deque()
         """Home: records that wait for their key, or for room, and all that came after (`topic.home.publishing`)."""
+        self.unassigned: dict[Record, None] = {}  # balanced: what waits for a subscriber that has room, in order
         self.until: dict[Record, float] = {}  # when the time of what nobody can have yet is over (`topic.home.ttl`)
         self.ahead: dict[str, int] = {}  # bytes of the first withheld message that each router was sent already
         self.gates: dict[bytes, Gate] = {}  # by subscriber name
@@ -341,10 +348,3 @@ class Stream:
     def is_questioned(self, key: bytes) -> bool:
         """Whether somebody asked about the key and a sign of life is awaited. A transfer is none: it may be late."""
         return any(isinstance(question, tuple) and key in question[1] for question in self.questions)
-
-    def put_off(self, key: bytes) -> Record | None:
-        """The delivery of that key that has come and waits behind older ones of other keys, at an edge or at home."""
-        if self.is_questioned(key):
-            return None
-        come = chain(self.withheld, (record for record, _ in self.withheld_at_edge))
-        return next((r for r in come if r.key == key and r.state is State.IN_DOUBT and not r.presettled), None)

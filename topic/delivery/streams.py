@@ -1,10 +1,11 @@
 """The streams of one router, as home or as edge: by publisher, and by address. What is in them is
 `topic.delivery.record`'s."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from topic.delivery.record import Stream
 from topic.directory.addresses import ByAddress
+from topic.directory.entry import LinkEntry
 
 
 class Streams(Mapping[bytes, Stream]):
@@ -37,3 +38,10 @@ class Streams(Mapping[bytes, Stream]):
         if self._by_publisher.get(stream.publisher) is stream:
             del self._by_publisher[stream.publisher]
             self._at.discard(stream.address, stream.publisher)
+
+
+def stream_of(publisher: LinkEntry, is_balanced: Callable[[str], bool]) -> Stream:
+    """A new one, of the publisher's current epoch."""
+    stream = Stream(publisher.name, publisher.identity, publisher.epoch, publisher.generation)
+    stream.balanced = is_balanced(stream.address)
+    return stream

@@ -198,13 +198,25 @@ class EdgeDelivery:
         if outcome is DeliveryOutcome.ACCEPTED:
             subscriber.accepted += len(sent)
             self._records.accepted += len(sent)
+            if subscriber.balanced:
+                for record in sent:
+                    record.taken = True
         elif outcome in (DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED) and not final:
+            if subscriber.balanced:
+                self._give_back(subscriber, sent)
+                return
             sent = [record for record in sent if not self._again(subscriber, record)]
         finished = answer(sent, subscriber, outcome)
         if subscriber.attempts:
             for record in sent:
                 subscriber.attempts.pop(record, None)
         self.finished(finished)
+
+    def _give_back(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
+        """It may be given these once more, if home does not give them to another (protocol 12)."""
+        for record in records:
+            subscriber.attempts[record] = subscriber.attempts.get(record, 0) + 1
+        self.finished(answer(records, subscriber, DeliveryOutcome.RELEASED))
 
     def _again(self, subscriber: LocalSubscriber, record: Record) -> bool:
         """Queue a released record once more, behind what waits already. False if it was offered often enough."""

@@ -6,14 +6,15 @@ What a subscriber is given, and when, is `topic.edge.delivery`'s business. The e
 
 from collections.abc import Callable, Iterator
 
+from topic.delivery.assignment import UNASSIGNED
 from topic.delivery.gates import UNPROVEN
-from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, OPEN, WITHHELD, Record, State, Stream
 from topic.delivery.records import RecordTable, in_ranges, ranges_without
-from topic.delivery.streams import Streams
+from topic.delivery.streams import Streams, stream_of
 from topic.directory.addresses import ByAddress
 from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
+from topic.edge.consumers import Consumers, Whom
 from topic.edge.delivery import EdgeDelivery
 from topic.edge.reports import Reports
 from topic.edge.subscriber import LocalSubscriber
@@ -21,6 +22,7 @@ from topic.edge.unconfirmed import Unconfirmed
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.outlet import Outlet
+from topic.settings import Settings
 
 
 class Edge:
@@ -31,7 +33,7 @@ class Edge:
         outlet: Outlet,
         records: RecordTable,
         directory: Directory,
-        redeliveries: int,
+        settings: Settings,
         evaluate: Callable[[Stream, list[Record]], None],
     ) -> None:
         self.outlet = outlet
@@ -42,7 +44,9 @@ class Edge:
         self._at: ByAddress[bytes, LocalSubscriber] = ByAddress()
         self.unconfirmed = Unconfirmed(outlet, records, directory, self._at)
         self.reports = Reports(outlet, self.subscribers, directory.lapsed)
-        self.delivery = EdgeDelivery(outlet, records, self._at, self.reports, redeliveries, evaluate)
+        self.delivery = EdgeDelivery(outlet, records, self._at, self.reports, settings.redeliveries, evaluate)
+        self.consumers = Consumers(outlet, self.subscribers)
+        self.is_balanced = settings.is_balanced
         self.settlement = self.delivery.settlement
         self.receipts = self.settlement.receipts
 
@@ -55,7 +59,7 @@ class Edge:
             self._at.at(subscriber.identity.address)[subscriber.name] = subscriber
         self.delivery.asked.put(subscriber.name, subscriber.identity.user, subscriber.wants)
         self.reports.attaches(subscriber.name)
-        _forget_attempts(subscriber)
+        subscriber.forget_attempts()
         named = [record for record in self._records(subscriber) if subscriber in record.locals]
         self.unconfirmed.hold_for(subscriber, named)
         self._leave_out(subscriber, [record for record in named if record.stream.abandoned])
@@ -90,7 +94,7 @@ class Edge:
         self._unname(subscriber, named)
         left = [record for record in dict.fromkeys(named) if record.locals.get(subscriber) in OPEN]
         for record in left:
-            _let_go(record, subscriber)
+            subscriber.let_go(record)
         return left
 
     def _unname(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
@@ -133,6 +137,8 @@ class Edge:
         self._leave_out(subscriber, [r for r in homed if gated.get(r.stream.publisher) != UNPROVEN])
         self.reports.joined(home, subscriber.name)
         self.delivery.pump(subscriber)
+        subscriber.told.pop(home, None)
+        self.consumers.announce(subscriber)
 
     def _homed_at(self, router: str, subscriber: LocalSubscriber) -> list[Record]:
         """The records for the subscriber of that router's present incarnation. Of what an earlier one was home of it
@@ -149,7 +155,7 @@ class Edge:
     def _await_no_more(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
         records = list(dict.fromkeys(records))
         for record in records:
-            _let_go(record, subscriber)
+            subscriber.let_go(record)
         self.delivery.finished([record for record in records if not record.open])
 
     def admit(self, subscriber: LocalSubscriber, publisher: bytes, home: str) -> None:
@@ -173,12 +179,14 @@ class Edge:
         """The client takes `credit` transfers from now on."""
         subscriber.credit = credit
         self.delivery.pump(subscriber)
+        self.consumers.announce(subscriber)
         self.receipts.ask(subscriber)
 
     def room(self, subscriber: LocalSubscriber, room: int) -> None:
         """The subscriber's link takes so many bytes of messages from now on."""
         subscriber.room = room
         self.delivery.pump(subscriber)
+        self.consumers.announce(subscriber)
 
     # streams of other homes
 
@@ -186,7 +194,7 @@ class Edge:
         """The stream of a publisher's current epoch."""
         stream = self.streams.get(publisher.name)
         if stream is None:
-            stream = Stream(publisher.name, publisher.identity, publisher.epoch, publisher.generation)
+            stream = stream_of(publisher, self.is_balanced)
             self.streams.add(stream)
         assert stream.epoch == publisher.epoch, "a new epoch abandons or re-homes the old stream first"
         return stream
@@ -195,9 +203,9 @@ class Edge:
         """Take a Forward of the current epoch, for all local subscribers that home has joined."""
         moved = self.directory.departures.since(seen)
         joined = self.delivery.joined_at(stream)
-        if stream.unconfirmed:
+        if stream.unconfirmed or stream.balanced:
             for n, record in enumerate(records, first):
-                self._forward_one(stream, n, moved, record, joined)
+                self._forward_one(stream, n, moved, record, joined, self.consumers.holders)
             self.release(stream)
             return
         for n, record in enumerate(records, first):
@@ -207,27 +215,36 @@ class Edge:
         self.outlet.trace_records(Event.RECEIVED, stream, records, n=first)
         self._begin(stream, records, self.delivery.name_new(stream, records, joined))
 
-    def backlog(self, stream: Stream, n: int, seen: int, record: Record, name: bytes, attach: Epoch) -> None:
+    def backlog(self, stream: Stream, n: int, seen: int, record: Record, only: tuple[bytes, Epoch, bool]) -> None:
         """Take a Forward for one attach of a subscriber. The record may be here already, for others, or reported (6.3).
         If that attach is over, home learns so before our outcome, and forwards the record for the next attach."""
+        name, attach, is_offer = only
         known = self.subscribers.get(name)
         named = [known] if known is not None and known.epoch == attach else []
-        self._forward_one(stream, n, self.directory.departures.since(seen), record, named)
+        whom = self.consumers.offered if is_offer else self.consumers.owed
+        taken = self._forward_one(stream, n, self.directory.departures.since(seen), record, named, whom)
         self.release(stream)
+        if is_offer and named:
+            refused = taken is not None and taken.chosen == UNASSIGNED
+            self.consumers.count(named[0], stream.home, 1, refused=refused)
 
     def _forward_one(
-        self, stream: Stream, n: int, moved: tuple[bytes, ...], record: Record, subscribers: list[LocalSubscriber]
-    ) -> None:
+        self, stream: Stream, n: int, moved: tuple[bytes, ...], record: Record, subscribers: list[LocalSubscriber],
+        whom: Whom,
+    ) -> Record | None:  # fmt: skip
         """Take one record that may be here already, forwarded before or unconfirmed. A key belongs to one delivery in
         doubt. What home has settled it does not forward: if it does all the same, that is over here."""
         known = stream.records.get(n) or self.unconfirmed.take(stream, record.key) or record
         if known.state is State.SETTLED:
-            return
+            return None
         is_new = known.n != n
         known.forward(n, record.message, (*moved, *self._lapsed_without(known, moved)))
         if is_new:
             self.outlet.trace_records(Event.RECEIVED, stream, [known], n=n)
+        if stream.balanced:
+            subscribers = whom(known, subscribers)
         stream.withheld_at_edge.append((known, self.delivery.name_in(known, subscribers, WITHHELD)))
+        return known
 
     def _lapsed_without(self, record: Record, moved: tuple[bytes, ...]) -> Iterator[bytes]:
         """Subscribers that lapsed before an earlier Forward of the record: they attach nowhere, so home must hear of
@@ -235,12 +252,15 @@ class Edge:
         lapsed = self.directory.lapsed
         return (name for name in record.moved if name in lapsed and name not in moved)
 
-    def forward_presettled(self, stream: Stream, first: int, records: list[Record]) -> None:
+    def forward_presettled(self, stream: Stream, first: int, records: list[Record], only: bytes | None) -> None:
         """Hand presettled records on, or drop them: home may forget them at once. They do not overtake what is
         withheld."""
         if not stream.withheld_at_edge:
-            self.delivery.hand_on(stream, records, self.delivery.joined_at(stream))
+            joined = [s for s in self.delivery.joined_at(stream) if only is None or s.name == only]
+            self.delivery.hand_on(stream, records, joined)
         self.outlet.batches.outcome(stream.home, stream, range(first, first + len(records)))
+        if only in self.subscribers:
+            self.consumers.count(self.subscribers[only], stream.home, len(records))
 
     def _begin(self, stream: Stream, records: list[Record], offered: dict[LocalSubscriber, list[Record]]) -> None:
         """Offer new records to their local subscribers. While an older delivery holds one of the keys, withhold them:
@@ -314,7 +334,7 @@ class Edge:
         """Give unconfirmed records to nobody any more: their subscribers may have had them elsewhere."""
         for record in [*stream.unconfirmed.values(), *stream.records.values()]:
             for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME]:
-                _let_go(record, subscriber)
+                subscriber.let_go(record)
         self.settlement.close(stream, [record for record in stream.unconfirmed.values() if not record.open])
 
     def lost(self, home: str) -> None:
@@ -326,25 +346,5 @@ class Edge:
         self.reports.lost(home)
         for subscriber in self.subscribers.values():
             subscriber.joined.discard(home)
+            subscriber.told.pop(home, None)
             subscriber.unanswered.discard(home)
-
-    def resolved(self, stream: Stream, keys: list[bytes]) -> None:
-        """Home says that these keys are settled (7.4)."""
-        records = [self.records.by_key[key] for key in keys if key in self.records.by_key]
-        records = [r for r in records if r.stream is stream and r.state is not State.SETTLED]
-        if records:
-            self.outlet.trace_records(Event.RESOLVED, stream, records)
-            self.settlement.close(stream, records)
-
-
-def _let_go(record: Record, subscriber: LocalSubscriber) -> None:
-    """Await the subscriber no more. A record that it released is still on its link, and settled there in the end."""
-    record.let_go(subscriber, has_it=record in subscriber.attempts)
-
-
-def _forget_attempts(subscriber: LocalSubscriber) -> None:
-    """Forget the redeliveries of the subscriber's last link. Home may name it again in what it had released there."""
-    for record in subscriber.attempts:
-        if record.locals.get(subscriber) == DeliveryOutcome.RELEASED:
-            record.drop(subscriber)
-    subscriber.attempts.clear()

@@ -6,7 +6,7 @@ When the record may be forgotten afterwards is `topic.edge.receipts`'s business.
 from collections.abc import Callable
 
 from topic.actions import SettleSubscriber
-from topic.delivery.record import QUEUED, WITHHELD, Record, Stream, settle
+from topic.delivery.record import QUEUED, WITHHELD, Record, State, Stream, settle
 from topic.delivery.records import RecordTable
 from topic.directory.addresses import ByAddress
 from topic.edge.receipts import Receipts
@@ -44,10 +44,22 @@ class Settlement:
         self.receipts.records.settled += records
         self.receipts.forget([record for record in records if not record.unread])
 
+    def resolved(self, stream: Stream, keys: list[bytes]) -> None:
+        """Home says that these keys are settled (7.4)."""
+        by_key = self.receipts.records.by_key
+        records = [by_key[key] for key in keys if key in by_key]
+        records = [r for r in records if r.stream is stream and r.state is not State.SETTLED]
+        if records:
+            self.outlet.trace_records(Event.RESOLVED, stream, records)
+            self.close(stream, records)
+
     def settle_locals(self, records: list[Record]) -> None:
         """Send the settlement to every subscriber that a record was transferred to. For one that may come back with its
         map, the record stays unread; to one that cannot, written is read."""
         batches: dict[LocalSubscriber, list[Record]] = {}
+        if records and records[0].stream.balanced:
+            for subscriber in self._at.meeting(records[0].stream.address):
+                subscriber.claims.difference_update(record.key for record in records)
         resuming = self._settle_resuming(records)
         settle(records)
         for record in records:

@@ -14,7 +14,8 @@ from typing import Any
 import attrs
 
 from topic.delivery.gates import UNPROVEN
-from topic.delivery.record import AWAITING_HOME, QUEUED, Record, State
+from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
+from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, WITHHELD, Record, State
 from topic.delivery.records import sizes
 from topic.directory.entry import Lifetime
 from topic.edge.filters import Wants
@@ -41,10 +42,10 @@ class LocalSubscriber:
     """A subscriber whose custodian is this router."""
 
     __slots__ = (
-        "accepted", "answered", "armed", "attempts", "client_map", "confirmable", "credit", "delivered",
-        "echo_covers", "epoch", "exempt", "gated", "identity", "incomplete", "joined", "lifetime", "link",
+        "accepted", "answered", "armed", "attempts", "balanced", "claims", "client_map", "confirmable", "credit",
+        "delivered", "echo_covers", "epoch", "exempt", "gated", "identity", "incomplete", "joined", "lifetime", "link",
         "marker", "name", "overtook", "ready", "resuming", "room", "sends_settled", "settles_first", "stale",
-        "unanswered", "unread", "wants",
+        "told", "unanswered", "unread", "wants",
     )  # fmt: skip
 
     def __init__(self, name: bytes, identity: LinkIdentity) -> None:
@@ -82,6 +83,12 @@ class LocalSubscriber:
         """The map was incomplete: the client may know what it lacks, which waits for the next attach."""
         self.wants: Wants | None = None
         """Its filter (protocol 5, Filters). None also after an incomplete map: then it is given what that names."""
+        self.balanced = False
+        """Its address is: homes choose among its subscribers (protocol 12)."""
+        self.claims: set[bytes] = set()
+        """Balanced: keys of what the map of its last attach named, but for what it had given back."""
+        self.told: dict[str, int] = {}
+        """How many deliveries each home may choose it for still."""
         self.exempt: set[Record] = set()
         """What the map of this attach named: the filter does not apply to it."""
         self.resuming: dict[Record, int] = {}
@@ -213,6 +220,21 @@ class LocalSubscriber:
         self.incomplete = not complete
         self.wants = wants if complete else None
         self.exempt.clear()
+        self.told.clear()
+        self.claims.clear()
+
+    @property
+    def spare(self) -> int:
+        """How many deliveries it takes at once."""
+        takes = self.answered and not self.incomplete and self.room > 0
+        return max(0, self.credit - len(self.ready)) if takes else 0
+
+    def has(self, record: Record) -> bool:
+        """Whether its client may have the record: it was sent it on this link, or its map named it."""
+        known = record.locals.get(self)
+        if known in (QUEUED, SENT, WITHHELD, DeliveryOutcome.ACCEPTED):
+            return True
+        return known in (None, AWAITING_HOME) and (self.incomplete or record.key in self.claims)
 
     def named(self, records: Iterable[Record]) -> None:
         """These are what the client's map names here. What else that says is settled, whatever comes for these keys
@@ -220,11 +242,14 @@ class LocalSubscriber:
         assert self.client_map is not None
         self.client_map = {record.key: self.client_map[record.key] for record in records}
         self.exempt.update(records if self.wants is not None else ())
+        if self.balanced:
+            self.claims.update(key for key, state in self.client_map.items() if state not in GIVEN_BACK)
 
     def disown(self, record: Record) -> None:
         """Its map named the record, which is no delivery of its address."""
         self.resuming.pop(record, None)
         self.exempt.discard(record)
+        self.claims.discard(record.key)
         if self.client_map is not None:
             self.client_map = {key: state for key, state in self.client_map.items() if key != record.key}
 
@@ -232,6 +257,17 @@ class LocalSubscriber:
         """Whether its filter is asked about the record: not if the client has it by its map, or had it on this
         link."""
         return self.wants is not None and record not in self.exempt and record not in self.attempts
+
+    def let_go(self, record: Record) -> None:
+        """It is not awaited any more. A record that it released is still on its link, and settled there in the end."""
+        record.let_go(self, has_it=record in self.attempts)
+
+    def forget_attempts(self) -> None:
+        """Forget the redeliveries of its last link. Home may name it again in what it had released there."""
+        for record in self.attempts:
+            if record.locals.get(self) == DeliveryOutcome.RELEASED:
+                record.drop(self)
+        self.attempts.clear()
 
     def suspend(self) -> None:
         """The client's connection is gone, and it may come back."""

@@ -8,6 +8,7 @@ is `topic.home.resolution`'s business.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 
 from topic.delivery.outcomes import GIVEN_BACK, LOGGED, DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, Record, State, Stream
@@ -117,7 +118,7 @@ class Unconfirmed:
                 stream = stream_of(key[:NAME_LENGTH])
                 if not meets(stream.address, subscriber.identity.address):
                     continue
-                record = stream.put_off(key)
+                record = put_off(stream, key)
                 if record is None:
                     record = stream.unconfirmed[key] = Record(stream, key, b"", None)
                     unknown.setdefault(stream, []).append(key)
@@ -158,6 +159,14 @@ class Unconfirmed:
     def take(self, stream: Stream, key: bytes) -> Record | None:
         """Home has forwarded the record: it is confirmed. Returns None if it was not unconfirmed."""
         return stream.unconfirmed.pop(key, None)
+
+
+def put_off(stream: Stream, key: bytes) -> Record | None:
+    """The delivery of that key that has come and waits behind older ones of other keys, at an edge or at home."""
+    if stream.is_questioned(key):
+        return None
+    come = chain(stream.withheld, (record for record, _ in stream.withheld_at_edge))
+    return next((r for r in come if r.key == key and r.state is State.IN_DOUBT and not r.presettled), None)
 
 
 def nowhere(publisher: bytes, address: str) -> Stream:

@@ -6,7 +6,10 @@ publisher is answered is `topic.home.home`'s business.
 """
 
 from collections.abc import Callable
+from itertools import chain, groupby
+from operator import attrgetter
 
+from topic.delivery.assignment import concerns, is_over
 from topic.delivery.gates import Gate
 from topic.delivery.record import AWAITING_HOME, Record, State, Stream
 from topic.delivery.records import had
@@ -51,7 +54,8 @@ class Audiences:
         )
         for stream in self._streams.at(subscriber.identity.address):
             unproven = known and self._needs_proof(stream, subscriber)
-            self._gate(stream, subscriber, () if known else UNSETTLED, unproven=unproven)
+            gates = () if known or stream.balanced else UNSETTLED
+            self._gate(stream, subscriber, gates, unproven=unproven)
         self.tell_joined(subscriber)
 
     def tell_joined(self, subscriber: LinkEntry) -> None:
@@ -120,7 +124,10 @@ class Audiences:
     def _give_backlog(self, stream: Stream, name: bytes) -> None:
         """Forward to the subscriber what it is awaited for. Its map may have told the outcome already."""
         owed = [record for record in stream.records.values() if _is_owed(record, name)]
-        for run in _runs([record for record in owed if self._seek(record, name, not_at=None)]):
+        to_be_sent = [record for record in owed if self._seek(record, name, not_at=None)]
+        for run in chain.from_iterable(
+            _runs(list(alike)) for _, alike in groupby(to_be_sent, key=attrgetter("chosen"))
+        ):
             self._forward(run, name)
         self._evaluate(stream, owed)
 
@@ -210,12 +217,13 @@ class Audiences:
         """The subscriber was learned of from a contact: await it for anything that its publishers have resumed here
         (6.4)."""
         for stream in self._streams.at(subscriber.identity.address):
-            self._gate(stream, subscriber, (State.ACCEPTED,), unproven=False)
+            self._gate(stream, subscriber, () if stream.balanced else (State.ACCEPTED,), unproven=False)
             for record in stream.records.values():
                 self._expect(record, subscriber.name)
 
     def _expect(self, record: Record, name: bytes) -> None:
-        if record.state is State.IN_DOUBT and not record.presettled and not _is_gating(record, name):
+        is_in_doubt = record.state is State.IN_DOUBT and not record.presettled and not is_over(record)
+        if is_in_doubt and concerns(record, name) and not _is_gating(record, name):
             self.await_by_name(record, name)
 
     def await_by_name(self, record: Record, name: bytes) -> None:
@@ -228,8 +236,15 @@ class Audiences:
 
     def seek(self, record: Record, name: bytes, *, not_at: str) -> None:
         """The subscriber left the router `not_at` without the delivery: await it where the directory has it."""
-        if self._seek(record, name, not_at=not_at):
+        if record.stream.balanced and self._is_asked(record, name):
+            return
+        if concerns(record, name) and self._seek(record, name, not_at=not_at):
             self._forward([record], name)
+
+    def _is_asked(self, record: Record, name: bytes) -> bool:
+        """Whether the router where it is has been asked already, and has not answered: it answers once."""
+        subscriber = self.directory.subscriber(name)
+        return subscriber is not None and subscriber.router in record.awaited and name not in record.orphans
 
     def _seek(self, record: Record, name: bytes, *, not_at: str | None) -> bool:
         """Await the subscriber at its custodian, or as an orphan while that is nowhere, or where it left. Returns
@@ -248,7 +263,11 @@ class Audiences:
             self.await_by_name(record, name)
             return False
         if router == directory.router:
-            self.edge.delivery.take_for(record.stream, record, [self.edge.subscribers[name]])
+            whom = [self.edge.subscribers[name]]
+            if record.stream.balanced:
+                consumers, is_asked = self.edge.consumers, record.chosen is None
+                whom = consumers.holders(record, whom) if is_asked else consumers.owed(record, whom)
+            self.edge.delivery.take_for(record.stream, record, whom)
             return False
         record.awaited.add(router)
         if router not in record.routers:
@@ -259,7 +278,8 @@ class Audiences:
         """Forward records for this attach of the subscriber alone: the next attach may be gated by them."""
         subscriber = self.directory.subscriber(name)
         assert subscriber is not None
-        stream, router, attach = records[0].stream, subscriber.router, (name, subscriber.epoch)
+        stream, router = records[0].stream, subscriber.router
+        attach = (name, subscriber.epoch) if not stream.balanced or records[0].chosen else None
         had(stream, records)
         self.outlet.trace_records(Event.FORWARDED, stream, records, peer=router)
         self.outlet.batches.forward((router,), stream, records, self.directory.applied, attach)
@@ -277,6 +297,10 @@ class Audiences:
         gates, and those that have lapsed."""
         assert record.state is State.IN_DOUBT
         if record.presettled:
+            return
+        if record.stream.balanced:
+            record.orphans.update(name for name in orphans if concerns(record, name))
+            record.without = dict.fromkeys((*record.without, *(name for name in lapsed if concerns(record, name))))
             return
         record.orphans.update(name for name in orphans if not _is_gating(record, name))
         if record.without or record.stream.gates:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from topic.actions import AnswerDeliveries
+from topic.delivery.assignment import NOT_HAD, is_over
 from topic.delivery.outcomes import LOGGED, TERMINAL, DeliveryOutcome, Refusals, add_refusals
 from topic.delivery.record import Question, Record, State, Stream, accept, settle
 from topic.delivery.records import RecordTable, in_ranges
@@ -17,6 +18,7 @@ from topic.delivery.streams import Streams
 from topic.directory.directory import Directory
 from topic.edge.edge import Edge
 from topic.home.audiences import Audiences
+from topic.home.balancing import Balancing
 from topic.home.lapses import Lapses
 from topic.home.liveness import Liveness
 from topic.home.publishing import Publishing
@@ -25,6 +27,7 @@ from topic.home.settlement import HomeSettlement
 from topic.identity import Epoch
 from topic.journal import BY_TTL, Event
 from topic.outlet import Outlet
+from topic.settings import Settings
 
 EXPIRED: Final = "its time to live was over before anybody had it"
 
@@ -32,13 +35,11 @@ EXPIRED: Final = "its time to live was over before anybody had it"
 class Home:
     """The streams of this router's own publishers."""
 
-    def __init__(
-        self, outlet: Outlet, records: RecordTable, directory: Directory, redeliveries: int, piece: int
-    ) -> None:
+    def __init__(self, outlet: Outlet, records: RecordTable, directory: Directory, settings: Settings) -> None:
         self.outlet = outlet
         self.records = records
         self.directory = directory
-        self.edge = Edge(outlet, records, directory, redeliveries, self.evaluate)
+        self.edge = Edge(outlet, records, directory, settings, self.evaluate)
         self.booted = False
         """Nobody is answered before that (protocol 8, Boot)."""
         self.streams = Streams()
@@ -46,11 +47,15 @@ class Home:
         """Streams to evaluate at the end of the event; None if they are evaluated at once."""
         self.liveness = Liveness(outlet, records, self._answer_question)
         self.audiences = Audiences(self.edge, self.liveness, self.streams, self.evaluate)
-        self.resolution = Resolution(self.edge, self.liveness)
+        self.lapses = Lapses(self.edge, self.audiences, self.streams, self.evaluate)
+        balancing = self.streams, settings.redeliveries, self.evaluate, self.lapses.accepted
+        self.balancing = Balancing(self.edge, *balancing)
+        self.resolution = Resolution(self.edge, self.liveness, self.balancing.claimed)
         self.settlement = HomeSettlement(self.edge, self.audiences, self.resolution)
         decisions = self.evaluate, self._give_up, self._expire
-        self.publishing = Publishing(self.edge, self.settlement, self.streams, *decisions, piece)
-        self.lapses = Lapses(self.edge, self.audiences, self.streams, self.evaluate)
+        self.publishing = Publishing(
+            self.edge, self.settlement, self.balancing, self.streams, *decisions, settings.piece
+        )
 
     # outcomes: hot
 
@@ -65,6 +70,7 @@ class Home:
         for record in records:
             if record.state is State.IN_DOUBT:
                 record.awaited.discard(router)
+                record.taken = stream.balanced
         self.evaluate(stream, records)
 
     def outcome_in_full(
@@ -76,7 +82,11 @@ class Home:
             return
         record.refusals = add_refusals(record.refusals, refusals)
         record.awaited.discard(router)
-        for name in moved:
+        if stream.balanced and refusals is None:
+            record.taken = True
+        elif stream.balanced and refusals == NOT_HAD:
+            self.balancing.refused(record, router)
+        for name in moved if not is_over(record) else ():
             self.audiences.seek(record, name, not_at=router)
         self.evaluate(stream, [record])
 
@@ -98,7 +108,16 @@ class Home:
         if presettled:
             self._handed_on(stream, presettled)
         if len(presettled) < len(done):  # last: what is accepted without somebody ends it, and that decides more
-            self._accept(stream, [record for record in done if not record.presettled])
+            self._decide(stream, [record for record in done if not record.presettled])
+
+    def _decide(self, stream: Stream, records: list[Record]) -> None:
+        if stream.balanced:
+            untold = self.balancing.untold(stream, records)
+            records = [record for record in records if record not in untold]
+        if records:
+            self._accept(stream, records)
+        if stream.balanced:
+            self.balancing.choose_again(stream, untold)
 
     def _handed_on(self, stream: Stream, records: list[Record]) -> None:
         """Every edge has handed these presettled records on, or dropped them."""
@@ -188,6 +207,7 @@ class Home:
         self.publishing.gone(stream)
         stream.link = None
         stream.gates.clear()
+        stream.unassigned.clear()
         self.edge.unconfirmed.hold(stream)
         done = list(stream.records.values())  # all that is settled: nothing else is left
         for record in done:
@@ -246,6 +266,8 @@ class Home:
     def _answer_question(self, stream: Stream, question: Question, answered: bool) -> None:
         if isinstance(question, bytes):
             self.audiences.proven(stream, question)
+            if stream.unassigned:
+                self.balancing.go_on(stream)
         elif isinstance(question, tuple):
             self.resolution.answer(question[0], stream, question[1])
         elif answered:
@@ -258,6 +280,7 @@ class Home:
         self.streams.discard(stream)
         self.publishing.gone(stream)
         stream.abandoned = True
+        stream.unassigned.clear()
         stream.link = None
         for gate in [gate for gate in stream.gates.values() if not gate.unproven]:  # else it falls where it stands
             self.audiences.admit(stream, gate)

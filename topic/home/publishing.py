@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from math import inf
 
+from topic.delivery.assignment import UNASSIGNED
 from topic.delivery.record import Record, State, Stream, spread
 from topic.delivery.records import had
 from topic.delivery.streams import Streams
 from topic.edge.edge import Edge
+from topic.home.balancing import Balancing
 from topic.home.settlement import HomeSettlement
 from topic.home.ttl import TimeToLive
 from topic.wire.outgoing import FLUSH_BYTES
@@ -25,6 +27,7 @@ class Publishing:
         self,
         edge: Edge,
         settlement: HomeSettlement,
+        balancing: Balancing,
         streams: Streams,
         evaluate: Callable[[Stream, list[Record]], None],
         give_up: Callable[[Stream, bytes, Record | None], None],
@@ -38,6 +41,7 @@ class Publishing:
         self.directory = edge.directory
         self._edge = edge
         self._settlement = settlement
+        self._balancing = balancing
         self._streams = streams
         self._piece = piece
         self._evaluate = evaluate
@@ -64,9 +68,12 @@ class Publishing:
 
     def _publish_new(
         self, stream: Stream, keys: list[bytes], tags: list[bytes], messages: list[bytes],
-        until: Sequence[float] | None, *, presettled: bool,
+        until: Sequence[float] | None, *, presettled: bool, is_expected: bool = False,
     ) -> list[Record]:  # fmt: skip
         records = [Record(stream, *columns) for columns in zip(keys, tags, messages, strict=True)]
+        if stream.balanced and not is_expected and not stream.incomplete:
+            for record in records:
+                record.chosen = UNASSIGNED  # nobody can have it
         stream.received += len(records)
         self.records.received += len(records)
         sizes = list(map(len, messages))
@@ -75,7 +82,7 @@ class Publishing:
             for record in records:
                 record.presettled = True
         asked = stream.questions and any(stream.is_questioned(key) for key in keys)
-        is_large = max(sizes) > 2 * self._piece and not presettled
+        is_large = max(sizes) > 2 * self._piece and not presettled and not stream.balanced
         over = self.ttl.begin(stream, records, until) if until is not None else []
         waits = stream.withheld or asked or is_large or over or self._awaits_room(stream)
         if waits or not (presettled or self.records.enter(records)):
@@ -98,7 +105,7 @@ class Publishing:
             self._give_up(stream, key, record)
         if record is None or presettled:
             alone = [key], [tag], [message], None if is_expected else [until]
-            (record,) = self._publish_new(stream, *alone, presettled=presettled)
+            (record,) = self._publish_new(stream, *alone, presettled=presettled, is_expected=is_expected)
             return record
         record.message = message
         return self.again(stream, tag, record)
@@ -118,6 +125,9 @@ class Publishing:
 
     def _spread(self, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]) -> None:
         assert stream.here and not stream.abandoned
+        if stream.balanced:
+            self._balancing.spread(stream, records)
+            return
         audience = self.directory.audience(stream.address)
         first = stream.next_n
         stream.next_n += len(records)
@@ -171,7 +181,8 @@ class Publishing:
         """Send a piece of a large message to who lacks it; False if nobody of its audience does. What is said meanwhile
         waits for a piece, not for the message (protocol 5, Large messages)."""
         routers = self.directory.audience(stream.address).routers
-        if record.message is None or record.presettled or record.size <= 2 * self._piece or not routers:
+        goes_whole = record.presettled or stream.balanced
+        if record.message is None or goes_whole or record.size <= 2 * self._piece or not routers:
             return False
         at = min(stream.ahead.get(router, 0) for router in routers)
         if at == record.size:

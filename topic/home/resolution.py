@@ -5,7 +5,9 @@ else is settled, or was never a delivery. That is answered by absence, and only 
 `topic.home.liveness` asks for.
 """
 
-from topic.delivery.record import State, Stream
+from collections.abc import Callable
+
+from topic.delivery.record import Record, State, Stream
 from topic.edge.edge import Edge
 from topic.home.liveness import Liveness
 
@@ -13,7 +15,9 @@ from topic.home.liveness import Liveness
 class Resolution:
     """The questions that came to one home."""
 
-    def __init__(self, edge: Edge, liveness: Liveness) -> None:
+    def __init__(self, edge: Edge, liveness: Liveness, claimed: Callable[[Stream, Record, str], None]) -> None:
+        """`claimed` is told of who may have a delivery of a balanced address."""
+        self._claimed = claimed
         self.outlet = edge.outlet
         self.records = edge.records
         self.edge = edge
@@ -27,6 +31,9 @@ class Resolution:
         settled: list[bytes] = []
         for key in keys:
             if self._is_doubted(stream, key):
+                record = self.records.by_key.get(key)
+                if stream.balanced and record is not None and record.stream is stream and record.n >= 0:
+                    self._claimed(stream, record, router)
                 stream.askers.setdefault(key, set()).add(router)
             else:
                 settled.append(key)
@@ -48,7 +55,7 @@ class Resolution:
     def answer(self, router: str, stream: Stream, keys: list[bytes]) -> None:
         """Tell the asker that these are settled."""
         if router == self.outlet.router:
-            self.edge.resolved(stream, keys)
+            self.edge.settlement.resolved(stream, keys)
         else:
             self.outlet.batches.resolved(router, stream, keys)
 

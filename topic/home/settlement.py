@@ -30,6 +30,9 @@ class HomeSettlement:
         and what is accepted by that is answered."""
         if stream.until:
             had(stream, records)
+        if stream.unassigned:
+            for record in records:
+                stream.unassigned.pop(record, None)
         abandoned = [record for record in records if record.state is State.IN_DOUBT]
         settled = records if not abandoned else [r for r in records if r.state is State.ACCEPTED]
         for event, run in ((Event.ABANDONED, abandoned), (Event.SETTLED, settled)):

@@ -74,6 +74,7 @@ class Changes:
             if local is not None:
                 self._subscriber_left(local, entry)
             self._home.audiences.gone(entry)
+            self._home.balancing.gone(entry.name)
             return
         if local is not None and not self.directory.is_mine(entry):
             self._subscriber_moved(local, entry)

@@ -15,6 +15,7 @@ import attrs
 from topic.actions import STOLEN, Detach, Note
 from topic.delivery.outcomes import TERMINAL
 from topic.delivery.record import Stream
+from topic.delivery.streams import stream_of
 from topic.directory.addresses import is_pattern
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status
 from topic.edge.bodies import Bodies
@@ -167,7 +168,7 @@ class Generations:
         if change.new is None or not change.new.live or self._has_ended(change):
             self._retire(name, entry.identity.address, None)
         elif current is None or current.epoch != entry.epoch:
-            stream = Stream(name, entry.identity, entry.epoch, entry.generation)
+            stream = stream_of(entry, self._edge.is_balanced)
             self._retire(name, stream.address, stream)
             if stream.unconfirmed:
                 self._edge.streams.add(stream)

@@ -167,6 +167,10 @@ class Outgoing:
     def admit(self, router: str, subscriber: bytes, publisher: bytes) -> None:
         self._say((router,), Segment.ADMIT, subscriber, publisher)
 
+    def room(self, routers: Iterable[str], subscriber: bytes, epoch: Epoch, count: int) -> None:
+        """So many deliveries of balanced addresses that attach takes now (12)."""
+        self._say(routers, Segment.ROOM, subscriber, epoch, count)
+
     # deliveries: hot
 
     def forward(
@@ -175,13 +179,13 @@ class Outgoing:
         stream: Stream,
         records: list[Record],
         seen: dict[str, int],
-        only: tuple[bytes, Epoch] | None,
+        only: tuple[bytes, Epoch] | tuple[bytes, Epoch, int] | None,
         *,
         ahead: bool = False,
     ) -> None:
         """Forward records with consecutive `n`, all presettled or none, to all joined subscribers; or `only` to that
-        attach of one subscriber (protocol 5, Publish and 6.3). What is more than a batch takes goes in several. Of a
-        record whose message went `ahead`, that is left out."""
+        attach of one subscriber (protocol 5, Publish and 6.3), perhaps if it has room (12). What is more than a batch
+        takes goes in several. Of a record whose message went `ahead`, that is left out."""
         first = records[0]
         assert first.n >= 0
         messages = [None if ahead else record.message for record in records]

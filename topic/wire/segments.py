@@ -39,8 +39,11 @@ class Segment(enum.IntEnum):
     APPLIED = 17
     BODY = 18
     PART = 19
+    ROOM = 20
 
 
+OFFER: Final = 1
+"""Behind the attach of a subscriber that a Forward is for alone: if that has room (protocol 12)."""
 _FIRST: Final = COUNTS // 2
 """The place of the first delivery of a Forward is below this, so that those of the others are numbers, too."""
 _LARGE: Final = 1 << 20
@@ -81,7 +84,9 @@ def _is_names(value: Any) -> bool:
 
 
 def _is_optional_attach(value: Any) -> bool:
-    return value is None or (isinstance(value, list) and len(value) == 2 and _is_name(value[0]) and _is_epoch(value[1]))
+    if not isinstance(value, list) or len(value) not in (2, 3):
+        return value is None
+    return _is_name(value[0]) and _is_epoch(value[1]) and value[2:] in ([], [OFFER])
 
 
 def _is_versions(value: Any) -> bool:
@@ -156,6 +161,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Segment.FORWARD: (
         _is_name, _is_epoch, _is_versions, _is_first, _is(bool), _is(bytes), _is_messages, _is_optional_attach
     ),
+    Segment.ROOM: (_is_name, _is_epoch, _is_count),
     Segment.BODY: (_is_name, _is_keys, _is_count, _is(bytes)),
     Segment.OUTCOME: (_is_name, _is_epoch, _is_ranges),
     Segment.OUTCOME_IN_FULL: (_is_name, _is_epoch, _is_count, _is_refusals, _is_names),

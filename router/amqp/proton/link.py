@@ -82,6 +82,7 @@ class Link(LinkDeliveries):
         "former",
         "granted",
         "incomplete_unsettled",
+        "moves",
         "name",
         "number",
         "omitted",
@@ -123,6 +124,7 @@ class Link(LinkDeliveries):
         self.remote_incomplete_unsettled = False
         self.omitted: tuple[bytes, ...] = ()  # keys of our map for which the attach, once written, had no room
         self.closed_by_peer = False  # it sent a closing detach
+        self.moves = False  # what is sent is for nobody else, or each receiver has a copy (AMQP 1.0 messaging 3.5.7)
         self.tells: Callable[[], Mapping[str, int]] | None = None  # what flows that answer the peer say of the link
         self.told = NULL  # sending: the same of the peer's flows, as encoded
         self.continued: list[Any] = []  # the engine's: pointers of former links whose deliveries are this one's
@@ -175,7 +177,7 @@ class Link(LinkDeliveries):
         filters: Mapping[str, Any] | None = None,
     ) -> None:
         """Answer the peer's attach: with its own termini, less capabilities, with these `filters`, and its own settle
-        modes; who names a distribution mode gets copies. Durability, expiry policy and timeout are granted for the
+        modes; who names a distribution mode is told ours. Durability, expiry policy and timeout are granted for the
         terminus at our end; a dynamic node gets its `address`. The size limit of a receiving link is the connection's
         unless given. A source of ours has `released` for its default outcome.
 
@@ -210,7 +212,8 @@ class Link(LinkDeliveries):
         lib.pn_terminus_copy(source, lib.pn_link_remote_source(self.pointer))
         lib.pn_terminus_copy(target, lib.pn_link_remote_target(self.pointer))
         if lib.pn_terminus_get_distribution_mode(source) != lib.PN_DIST_MODE_UNSPECIFIED:  # else it is not to be said
-            lib.pn_terminus_set_distribution_mode(source, lib.PN_DIST_MODE_COPY)
+            mode = lib.PN_DIST_MODE_MOVE if self.moves else lib.PN_DIST_MODE_COPY
+            lib.pn_terminus_set_distribution_mode(source, mode)
         for data in (
             lib.pn_terminus_filter(source),
             lib.pn_terminus_capabilities(source),

@@ -1,0 +1,114 @@
+"""Breakages of balanced addresses (protocol 12)."""
+
+from collections.abc import Iterable
+
+from tests.mutants.mutant import KILLS, MOVING, RESUMING, Method, mutant
+from tests.topic import test_balanced as balanced
+from topic.delivery.assignment import NOT_HAD
+from topic.delivery.record import AWAITING_HOME, Record, Stream
+from topic.edge import reports
+from topic.edge.consumers import Consumers
+from topic.edge.subscriber import LocalSubscriber
+from topic.home import audiences
+from topic.home.audiences import Audiences
+from topic.home.balancing import Balancing
+
+SHARED = {"balanced": True, "subscribers": 3, "messages": 25}
+BUSY = SHARED | {"think": 2.0}
+
+
+@mutant(Consumers, "holders", by="1", **KILLS | BUSY)
+def holders_not_looked_for(_: Method) -> Method:
+    """12.4: what comes again is given to whoever has it."""
+
+    def broken(consumers: Consumers, record: Record, subscribers: list[LocalSubscriber]) -> list[LocalSubscriber]:
+        for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME]:
+            record.let_go(subscriber, has_it=False)
+        return []
+
+    return broken
+
+
+@mutant(Balancing, "claimed", by="1", scenario=balanced.test_who_has_it_by_its_map_goes_before_who_has_room)
+def claims_not_heard(_: Method) -> Method:
+    """12.4: who asks about a delivery has it by its map, and nobody else is offered it."""
+
+    def broken(balancing: Balancing, stream: Stream, record: Record, router: str) -> None: ...
+
+    return broken
+
+
+@mutant(
+    Consumers, "owed", by="1", scenario=balanced.test_what_one_was_chosen_for_it_is_given_again_whatever_its_map_says
+)
+def who_moves_believed_by_its_map(_: Method) -> Method:
+    """12.5: who moves is given what it was chosen for, also if its map lacks it."""
+
+    def broken(consumers: Consumers, record: Record, subscribers: list[LocalSubscriber]) -> list[LocalSubscriber]:
+        return consumers.offered(record, [s for s in subscribers if s.has(record)])
+
+    return broken
+
+
+@mutant(audiences, "concerns", by="1", **KILLS | BUSY)
+def nobody_awaited_by_name(_: Method) -> Method:
+    """12.4: orphans that may have it are awaited by name."""
+
+    def broken(record: Record, subscriber: bytes) -> bool:
+        return not record.stream.balanced
+
+    return broken
+
+
+@mutant(Audiences, "_is_asked", by="1", **MOVING | BUSY)
+def asked_twice(_: Method) -> Method:
+    """12: a router that has not answered a Forward is sent no other."""
+
+    def broken(home: Audiences, record: Record, name: bytes) -> bool:
+        return False
+
+    return broken
+
+
+@mutant(reports, "verdict", by="1", **MOVING | BUSY)
+def acceptance_of_who_has_gone_forgotten(_: Method) -> Method:
+    """12.3: accepted is accepted, though who did so has gone."""
+
+    def broken(record: Record) -> tuple[int, int, int] | None:
+        return None if 0x24 in record.locals.values() else NOT_HAD
+
+    return broken
+
+
+@mutant(LocalSubscriber, "has", by="1", **RESUMING | BUSY | {"partial": 0.5, "restless": 1.0, "room": 1})
+def incomplete_map_believed(original: Method) -> Method:
+    """12.4: what an incomplete map lacks its subscriber may have."""
+
+    def broken(subscriber: LocalSubscriber, record: Record) -> bool:
+        incomplete, subscriber.incomplete = subscriber.incomplete, False
+        try:
+            return bool(original(subscriber, record))
+        finally:
+            subscriber.incomplete = incomplete
+
+    return broken
+
+
+@mutant(Consumers, "announce", by="5", **RESUMING | SHARED)
+def told_of_room_once(original: Method) -> Method:
+    """12.2: a home that has used up what it was told of is told again."""
+
+    def broken(consumers: Consumers, subscriber: LocalSubscriber) -> None:
+        if not subscriber.told:
+            original(consumers, subscriber)
+
+    return broken
+
+
+@mutant(Balancing, "choose_again", by="5", **RESUMING | SHARED | {"refusing": 0.5})
+def given_back_for_good(_: Method) -> Method:
+    """12.3: what one gives back is offered again."""
+
+    def broken(balancing: Balancing, stream: Stream, records: Iterable[Record]) -> None: ...
+
+    return broken

@@ -1,0 +1,106 @@
+"""Deliveries of balanced addresses: each is had by one subscriber of the model (protocol 12).
+
+The judge sees all of them at once. Who has been handed a message keeps others from being handed it, until it has given
+it back, is told to forget it, or its terminus is over. Limits of exactly once are those of the ends, as elsewhere.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import attrs
+
+from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
+from topic.identity import Epoch
+
+if TYPE_CHECKING:
+    from tests.simulation.judge import Judge
+    from tests.simulation.parties import Message
+    from tests.simulation.router import Router
+    from tests.simulation.world import World
+
+PREFIX = "balanced/"
+
+
+def is_balanced(message: "Message") -> bool:
+    return message.sent_on.client.identity.address.startswith(PREFIX)
+
+
+@attrs.frozen
+class Holder:
+    name: str
+    since: Epoch | None
+    """The first attach of its terminus, by then."""
+
+
+class Balanced:
+    def __init__(self, judge: "Judge") -> None:
+        self._judge = judge
+        self._holders: dict[bytes, Holder] = {}
+        self._unknown: dict[bytes, set[str]] = {}
+        """By message: whom nobody around its home knew as that got it."""
+        self.handed_on = 0
+        """How often a message went to another subscriber after one had it."""
+
+    def received(self, message: "Message", home: "Router") -> None:
+        if is_balanced(message):
+            readers, termini = self._judge.readers.items(), self._judge.termini
+            self._unknown[message.text] = {
+                n for n, reader in readers if reader.resumes and not termini.known_around(home, n, reader)
+            }
+
+    def seen(self, name: str, message: "Message") -> None:
+        """The application is handed a message."""
+        if not is_balanced(message) or message.presettled:
+            return
+        holder = self._holders.get(message.text)
+        if holder is not None and holder.name != name:
+            label = f"{message.text.decode()} comes to {name}, and {holder.name} has it"
+            excused = self._is_over(holder, message) or self._is_out_of_reach(holder, name, message)
+            self._judge.check(excused, f"1 one of many: {label}")
+            self.handed_on += 1
+        self._holders[message.text] = Holder(name, self._judge.readers[name].since)
+
+    def _is_over(self, holder: Holder, message: "Message") -> bool:
+        """Whether nothing is promised of what that one had."""
+        reader, judge = self._judge.readers[holder.name], self._judge
+        is_same = reader.since is not None and reader.since == holder.since
+        is_exact = reader.exact and not message.plain and not judge.applications.is_limited(holder.name, message)
+        ended = reader.expired is not None or holder.name in judge.untold
+        return not (is_same and is_exact) or ended or message.anew
+
+    def _is_out_of_reach(self, holder: Holder, name: str, message: "Message") -> bool:
+        """Limits (protocol 10): home cannot have known that one; or one of both is on the other side of a cut; or an
+        older attach of that one came later, with a map from before."""
+        around, readers = self._judge.termini.around(self._judge.routers[message.home]), self._judge.readers
+        links = [link for link in (readers[holder.name].link, readers[name].link) if link is not None]
+        is_cut = any(link.router.alive and link.router not in around for link in links)
+        epochs = [link.epoch for link in readers[holder.name].links if link.epoch is not None]
+        limit = holder.name in self._unknown.get(message.text, ()) or is_cut or epochs != sorted(epochs)
+        if limit:
+            self._judge.note("judge", f"limit: {holder.name}, which has {message.text.decode()}, is out of reach")
+        return limit
+
+    def outcome(self, name: str, text: bytes, outcome: DeliveryOutcome) -> None:
+        if outcome in GIVEN_BACK:
+            self.forgotten(name, [text])
+
+    def forgotten(self, name: str, texts: Iterable[bytes]) -> None:
+        """It does not have these any more, or does not know it."""
+        for text in texts:
+            holder = self._holders.get(text)
+            if holder is not None and holder.name == name:
+                del self._holders[text]
+
+    def decided(self, message: "Message", outcome: str) -> None:
+        if not is_balanced(message) or outcome != "ACCEPTED":
+            return
+        readers = self._judge.readers.values()
+        had = any(reader.at_most_once or message.text in reader.accepted for reader in readers)
+        self._judge.check(had, f"2 one of many: {message.text.decode()} is accepted, and nobody has it")
+
+
+def stranded(world: "World") -> set[str]:
+    """Publishers whose messages wait, as nobody is there who might have them."""
+    served = {client.identity.address for client in world.subscribers if not client.gone}
+    publishers = [publisher for publisher in world.publishers if publisher.identity.address.startswith(PREFIX)]
+    return {publisher.name for publisher in publishers if publisher.identity.address not in served}

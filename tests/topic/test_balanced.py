@@ -1,0 +1,211 @@
+"""Balanced addresses: each delivery is for one of its subscribers (protocol 12)."""
+
+import attrs
+import pytest
+
+from tests.topic.bench import LASTING, SETTINGS, Bench, pen_at, reader_at
+from tests.topic.clients import NEWS, Reader, key_of
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.directory.entry import Lifetime
+
+ALL = (b"1", b"2", b"3", b"4")
+
+
+def work(*names: str) -> Bench:
+    return Bench(*names, settings=attrs.evolve(SETTINGS, balanced=(NEWS,)))
+
+
+def had(*readers: Reader) -> list[bytes]:
+    return sorted(message for reader in readers for message in reader.delivered if message is not None)
+
+
+def accept(bench: Bench, reader: Reader, key: bytes) -> None:
+    """What it may have been given with resume=true."""
+    core = bench.tick(reader.router)
+    core.outcomes(reader.end, [core.records.by_key[key]], DeliveryOutcome.ACCEPTED)
+    bench.flow()
+
+
+def test_who_is_at_home_and_has_credit_comes_first() -> None:
+    bench = work("a", "b")
+    far, near = reader_at(bench, "b", "far"), reader_at(bench, "a", "near", credit=2)
+    pen = pen_at(bench, "a")
+    pen.send(*ALL)
+    assert near.delivered == [b"1", b"2"] and far.delivered == [b"3", b"4"]
+    near.accept(b"1", b"2")
+    far.accept(b"3")
+    assert pen.outcomes == dict.fromkeys(ALL[:3], DeliveryOutcome.ACCEPTED)
+
+
+def test_what_nobody_has_room_for_waits_for_the_first_who_has() -> None:
+    bench = work("a", "b")
+    pen = pen_at(bench, "a")
+    pen.send(*ALL)
+    one, other = reader_at(bench, "a", "one", credit=0), reader_at(bench, "b", "other", credit=0)
+    assert not had(one, other)
+    other.grant(1)
+    assert other.delivered == [b"1"]
+    one.grant(5)
+    assert one.delivered == [b"2", b"3", b"4"]
+
+
+def test_room_that_two_homes_were_told_of_is_used_once() -> None:
+    bench = work("a", "b", "c")
+    reader = reader_at(bench, "c", credit=1)
+    one, two = pen_at(bench, "a", name="one"), pen_at(bench, "b", name="two")
+    one.send(b"1")
+    two.send(b"2")
+    assert reader.delivered == [b"1"]
+    reader.grant(1)
+    assert reader.delivered == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("outcome", [DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED])
+@pytest.mark.parametrize("router", ["a", "b"])
+def test_what_is_given_back_is_offered_until_it_was_often_enough(router: str, outcome: DeliveryOutcome) -> None:
+    bench = work("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, router, credit=9)
+    pen.send(b"1")
+    for _ in range(SETTINGS.redeliveries):
+        reader.answer(outcome, b"1")
+        assert not pen.outcomes
+    reader.answer(outcome, b"1")
+    assert pen.outcomes == {b"1": DeliveryOutcome.REJECTED}
+    assert reader.redelivered == list(range(1, SETTINGS.redeliveries + 1))
+    pen.settle(b"1")
+    reader.answer_echo()
+    assert not bench.records()
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_what_one_gives_back_another_gets(final: bool) -> None:
+    bench = work("a", "b")
+    pen, one = pen_at(bench, "a"), reader_at(bench, "a", "one", credit=1)
+    pen.send(b"1")
+    other = reader_at(bench, "b", "other")
+    one.answer(DeliveryOutcome.MODIFIED, b"1", final=final)
+    assert other.delivered == [b"1"]
+    other.accept(b"1")
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+    pen.settle(b"1")
+    assert len(one.settled) == len(other.settled) == 1
+
+
+def test_what_one_rejects_is_rejected() -> None:
+    bench = work("a", "b")
+    pen, one, other = pen_at(bench, "a"), reader_at(bench, "b", "one"), reader_at(bench, "b", "other")
+    pen.send(b"1")
+    holder = one if one.delivered else other
+    holder.answer(DeliveryOutcome.REJECTED, b"1")
+    assert pen.outcomes == {b"1": DeliveryOutcome.REJECTED} and had(one, other) == [b"1"]
+
+
+def test_who_moves_goes_on_with_what_it_has_and_nobody_else_gets_it() -> None:
+    bench = work("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b", credit=1)
+    pen.send(b"1")
+    other = reader_at(bench, "a", "other")
+    moved = reader_at(bench, "c", unsettled={key_of(pen, b"1"): 0})
+    pen.answer_echo()
+    assert moved.resumed == [(b"1", 0, False)] and not other.delivered
+    accept(bench, moved, key_of(pen, b"1"))
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+    assert reader.delivered == [b"1"]
+
+
+def test_what_its_publisher_brings_to_another_router_goes_on_where_it_is() -> None:
+    bench = work("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b", credit=1)
+    pen.send(b"1")
+    other = reader_at(bench, "c", "other")
+    bench.kill("a")
+    again = pen_at(bench, "c", pen, unsettled={b"1": 0})
+    again.send(b"1")
+    assert not other.delivered and not again.outcomes
+    reader.accept(b"1")
+    assert again.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+    again.send(b"2")
+    assert other.delivered == [b"2"]
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_who_may_have_had_it_where_both_routers_died_is_awaited(holds: bool) -> None:
+    bench = work("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b", credit=1)
+    pen.send(b"1")
+    other = reader_at(bench, "c", "other")
+    key = key_of(pen, b"1")
+    bench.kill("a")
+    bench.kill("b")
+    again = pen_at(bench, "c", pen, unsettled={b"1": 0})
+    again.send(b"1")
+    assert not other.delivered
+    back = reader_at(bench, "c", unsettled={key: 0} if holds else {}, seen=reader.end.epoch)
+    again.answer_echo()
+    assert had(other) == ([] if holds else [b"1"])
+    accept(bench, back if holds else other, key)
+    assert again.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_what_one_leaves_for_good_another_gets(is_plain: bool) -> None:
+    bench = work("a", "b", "c")
+    pen = pen_at(bench, "a")
+    lifetime = Lifetime() if is_plain else LASTING
+    holder = bench.subscriber("b", "holder", lifetime=lifetime, credit=1)
+    pen.send(b"1")
+    other = reader_at(bench, "c", "other")
+    assert holder.delivered == [b"1"]
+    if is_plain:
+        bench.kill("b")
+    else:
+        holder.close()
+    assert other.delivered == [b"1"]
+
+
+def test_presettled_deliveries_go_to_who_has_room_or_to_nobody() -> None:
+    bench = work("a", "b")
+    pen, one, other = (
+        pen_at(bench, "a"),
+        reader_at(bench, "b", "one", credit=1),
+        reader_at(bench, "b", "other", credit=1),
+    )
+    pen.send(b"1", presettled=True)
+    pen.send(b"2", presettled=True)
+    assert had(one, other) == [b"1", b"2"]
+    pen.send(b"3", presettled=True)
+    one.grant(1)
+    assert had(one, other) == [b"1", b"2"] and not bench.records()
+
+
+def test_who_has_it_by_its_map_goes_before_who_has_room() -> None:
+    """Home did not know it: it had that behind a partition."""
+    bench = work("a", "b")
+    pen, other = pen_at(bench, "a"), reader_at(bench, "a", "other", credit=0)
+    pen.send(b"1")
+    reader = reader_at(bench, "b", credit=0, unsettled={key_of(pen, b"1"): 0})
+    other.grant(5)
+    assert not other.delivered
+    reader.grant(1)
+    assert reader.resumed == [(b"1", 0, False)]
+
+
+def test_a_map_says_nothing_of_a_delivery_that_uses_its_tag_again() -> None:
+    bench = work("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b", credit=2)
+    pen.send(b"1", tags=[b"t"])
+    moved = reader_at(bench, "b", unsettled={key_of(pen, b"t"): int(DeliveryOutcome.ACCEPTED)}, credit=0)
+    pen.settle(b"1")
+    moved.answer_echo()
+    assert moved.end.claims == set() and reader.delivered == [b"1"]
+
+
+def test_what_one_was_chosen_for_it_is_given_again_whatever_its_map_says() -> None:
+    """The attach may be late, and its map from before."""
+    bench = work("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b", credit=1)
+    pen.send(b"1")
+    other = reader_at(bench, "a", "other")
+    moved = reader_at(bench, "c", unsettled={})
+    pen.answer_echo()
+    assert moved.delivered == reader.delivered == [b"1"] and not other.delivered

@@ -1,0 +1,266 @@
+"""Which one of its subscribers a delivery of a balanced address goes to (protocol 12).
+
+A new delivery is given to one that has room, and waits while none has. What its publisher transfers again somebody may
+have: first whoever has it is asked to go on, and who is out of reach is awaited by name. When all have said that they
+have not got it, or have gone, it is given to another. The publisher is told *accepted* as soon as one has accepted.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import groupby, islice
+from operator import attrgetter
+
+import attrs
+
+from topic.delivery.assignment import NOT_HAD, UNASSIGNED
+from topic.delivery.record import Record, State, Stream, spread
+from topic.delivery.records import had
+from topic.delivery.streams import Streams
+from topic.directory.entry import NOBODY, AddressAudience, LinkEntry
+from topic.edge.edge import Edge
+from topic.edge.subscriber import LocalSubscriber
+from topic.identity import Epoch
+from topic.journal import ONE_OF_MANY, Event
+from topic.wire.segments import OFFER
+
+REFUSED_FOR_GOOD = (0, 0, 1)
+NO_AUDIENCE = AddressAudience((), (), NOBODY, 0, ONE_OF_MANY)
+
+
+class Balancing:
+    """The deliveries of balanced addresses whose home is this router."""
+
+    def __init__(
+        self,
+        edge: Edge,
+        streams: Streams,
+        redeliveries: int,
+        evaluate: Callable[[Stream, list[Record]], None],
+        leave_out: Callable[[Stream, list[Record]], None],
+    ) -> None:
+        """`evaluate` is told of records that fewer are awaited for, `leave_out` of those that go on without somebody
+        who has lapsed."""
+        self.outlet = edge.outlet
+        self.directory = edge.directory
+        self._edge = edge
+        self._streams = streams
+        self._redeliveries = redeliveries
+        self._evaluate = evaluate
+        self._leave_out = leave_out
+        self._claims: dict[str, dict[Record, None]] = {}
+        """By router that has not told its section: what somebody there has by its map."""
+        self._room: dict[bytes, tuple[Epoch, int]] = {}
+        """By subscriber elsewhere: how many deliveries that attach takes."""
+        edge.consumers.has_room = self._has_room
+
+    # what comes from publishers
+
+    def spread(self, stream: Stream, records: list[Record]) -> None:
+        """Give transfers their places. Of those that somebody may have, whoever has one is asked for."""
+        if records[0].presettled:
+            self._hand_on(stream, records)
+            return
+        first = stream.next_n
+        stream.next_n += len(records)
+        again = records[0].chosen is None
+        audience = NO_AUDIENCE
+        if again:
+            audience = attrs.evolve(self.directory.audience(stream.address), detail=ONE_OF_MANY)
+        spread(records, first, audience)
+        self.outlet.trace_received(stream, records, audience)
+        if not again:
+            stream.unassigned.update(dict.fromkeys(records))
+            self.go_on(stream)
+            return
+        had(stream, records)
+        if audience.routers:
+            self.outlet.batches.forward(audience.routers, stream, records, self.directory.applied, None)
+        for record in records:
+            self._give(record, self._edge.consumers.holders(record, self._edge.delivery.joined_at(stream)))
+        self._evaluate(stream, records)
+
+    def _give(self, record: Record, subscribers: list[LocalSubscriber]) -> None:
+        self._edge.delivery.take_for(record.stream, record, subscribers)
+
+    def _hand_on(self, stream: Stream, records: list[Record]) -> None:
+        """Presettled ones are given to who has room now, or dropped."""
+        spread(records, stream.next_n, NO_AUDIENCE)
+        stream.next_n += len(records)
+        had(stream, records)
+        left = records
+        while left and (share := self._share(stream, len(left))) is not None:
+            entry, count = share
+            theirs, left = left[:count], left[count:]
+            if self.directory.is_mine(entry):
+                self._edge.delivery.hand_on(stream, theirs, [self._edge.subscribers[entry.name]])
+            else:
+                self._forward(stream, theirs, entry)
+        self._evaluate(stream, records)
+
+    # choosing
+
+    def go_on(self, stream: Stream) -> None:
+        """Give what waits to subscribers that have room."""
+        while stream.unassigned and (share := self._share(stream, len(stream.unassigned))) is not None:
+            entry, count = share
+            records = list(islice(stream.unassigned, count))
+            for record in records:
+                del stream.unassigned[record]
+            if records := [record for record in records if self._is_for_nobody(record)]:
+                self._assign(stream, records, entry)
+
+    @staticmethod
+    def _is_for_nobody(record: Record) -> bool:
+        """It may have been ended for its time meanwhile, or somebody may have come who has it by its map."""
+        if record.open:
+            record.chosen = None
+        return record.state is State.IN_DOUBT and not record.open
+
+    def claimed(self, stream: Stream, record: Record, router: str) -> None:
+        """Somebody at the router has it by its map, who may not be known here: nobody else is given it before that is
+        clear."""
+        if record.chosen or router in record.awaited or router == self.directory.router or record.taken:
+            return
+        stream.unassigned.pop(record, None)
+        record.chosen = None
+        record.awaited.add(router)
+        if router not in record.routers:
+            record.routers = (*record.routers, router)
+        had(stream, [record])
+        if router in self.directory.applied:
+            self._ask(record, router)
+        else:
+            self._claims.setdefault(router, {})[record] = None
+
+    def _ask(self, record: Record, router: str) -> None:
+        """Whoever has it there, to go on with it."""
+        self.outlet.trace_records(Event.FORWARDED, record.stream, [record], peer=router)
+        self.outlet.batches.forward((router,), record.stream, [record], self.directory.applied, None)
+
+    def heard(self, router: str) -> None:
+        """The router has told its section: what it has asked about before may be forwarded to it."""
+        for record in self._claims.pop(router, ()):
+            if record.stream.here and record.state is State.IN_DOUBT and router in record.awaited:
+                self._ask(record, router)
+
+    def _share(self, stream: Stream, waiting: int) -> tuple[LinkEntry, int] | None:
+        """Who is next, those here first, then who has most room; and for how many of those that wait."""
+        able = self._able(stream)
+        if not able:
+            return None
+        entry, room = min(able, key=lambda one: (not self.directory.is_mine(one[0]), -one[1], one[0].name))
+        return entry, min(room, -(-waiting // len(able)))
+
+    def _able(self, stream: Stream) -> list[tuple[LinkEntry, int]]:
+        """Who has room, and how much."""
+        directory = self.directory
+        rooms = [
+            (entry, self._room_of(entry))
+            for entry in directory.subscribers(stream.address)
+            if directory.in_contact(entry) and entry.name not in directory.lapsed
+            if entry.name not in stream.questions
+        ]
+        return [(entry, room) for entry, room in rooms if room > 0]
+
+    def _room_of(self, entry: LinkEntry) -> int:
+        if self.directory.is_mine(entry):
+            subscriber = self._edge.subscribers[entry.name]
+            return subscriber.spare if self.directory.router in subscriber.joined else 0
+        epoch, room = self._room.get(entry.name, (None, 0))
+        return room if epoch == entry.epoch else 0
+
+    def _assign(self, stream: Stream, records: list[Record], entry: LinkEntry) -> None:
+        had(stream, records)
+        for record in records:
+            record.chosen, record.refusals = entry.name, None
+        if self.directory.is_mine(entry):
+            for record in records:
+                whom = self._edge.consumers.offered(record, [self._edge.subscribers[entry.name]])
+                if not whom and record.chosen == entry.name:
+                    record.refusals = REFUSED_FOR_GOOD
+                self._give(record, whom)
+            self._evaluate(stream, records)
+            return
+        self._forward(stream, records, entry)
+
+    def _forward(self, stream: Stream, records: list[Record], entry: LinkEntry) -> None:
+        epoch, room = self._room[entry.name]
+        self._room[entry.name] = epoch, max(0, room - len(records))
+        for record in records:
+            record.awaited.add(entry.router)
+            if entry.router not in record.routers:
+                record.routers = (*record.routers, entry.router)
+        if not records[0].presettled:
+            self.outlet.trace_records(Event.FORWARDED, stream, records, peer=entry.router)
+        for _, run in groupby(enumerate(records), key=lambda one: one[1].n - one[0]):
+            in_order = [record for _, record in run]
+            only = entry.name, entry.epoch, OFFER
+            self.outlet.batches.forward((entry.router,), stream, in_order, self.directory.applied, only)
+
+    # what routers say
+
+    def room(self, name: bytes, epoch: Epoch, count: int) -> None:
+        """That attach of a subscriber elsewhere takes so many deliveries."""
+        entry = self.directory.subscriber(name)
+        if entry is None or not entry.live or entry.epoch != epoch:
+            return
+        self._room[name] = epoch, count
+        self._go_on_at(entry.identity.address)
+
+    def _has_room(self, subscriber: LocalSubscriber) -> None:
+        self._go_on_at(subscriber.identity.address)
+
+    def _go_on_at(self, address: str) -> None:
+        for stream in list(self._streams.at(address)):
+            self.go_on(stream)
+
+    def refused(self, record: Record, router: str) -> None:
+        """Nobody at the router has it."""
+        if record.chosen and (known := self._room.get(record.chosen)) is not None and known[0].router == router:
+            self._room[record.chosen] = known[0], 0
+
+    def lost(self, router: str) -> None:
+        self._claims.pop(router, None)
+        self._room = {name: told for name, told in self._room.items() if told[0].router != router}
+
+    def gone(self, name: bytes) -> None:
+        """The subscriber has ended."""
+        self._room.pop(name, None)
+
+    # what becomes of it
+
+    def untold(self, stream: Stream, records: list[Record]) -> dict[Record, None]:
+        """Nobody is awaited for these. Those that nobody has taken, nor refused for good: somebody else may."""
+        left: dict[Record, None] = {}
+        for record in records:
+            if record.taken:
+                record.refusals = None
+            elif record in stream.unassigned or not self._is_refused(record):
+                left[record] = None
+        return left
+
+    def _is_refused(self, record: Record) -> bool:
+        rejected, *given_back = record.refusals or NOT_HAD
+        return rejected > 0 or record.tries + any(given_back) > self._redeliveries
+
+    def choose_again(self, stream: Stream, records: Iterable[Record]) -> None:
+        """Whoever it was for has not got it, or has gone. What was decided meanwhile, as others were told, is left."""
+        records = [record for record in records if record not in stream.unassigned and self._is_free(record)]
+        if not records:
+            return
+        for record in records:
+            _, *given_back = record.refusals or NOT_HAD
+            record.tries += any(given_back)
+            record.chosen, record.refusals = UNASSIGNED, None
+        waiting = sorted((*stream.unassigned, *records), key=attrgetter("n"))
+        stream.unassigned = dict.fromkeys(waiting)
+        without = [record for record in records if record.without]
+        if without:
+            self._leave_out(stream, without)
+            for record in without:
+                record.without = NOBODY
+        self.go_on(stream)
+
+    @staticmethod
+    def _is_free(record: Record) -> bool:
+        awaited = record.open or record.awaited or record.orphans or record.taken
+        return record.state is State.IN_DOUBT and record.n >= 0 and not awaited
