@@ -10,7 +10,7 @@ from failover.audit.judge.order import judge_order, pack_order
 from failover.audit.judge.pairs import Pairs, gather_pairs
 from failover.audit.judge.publishers import find_fates, judge_publishers
 from failover.audit.judge.routers import judge_routers
-from failover.audit.judge.subscribers import judge_subscribers
+from failover.audit.judge.subscribers import judge_balanced, judge_subscribers
 from failover.audit.judge.tally import Counting, Tally, Verdicts
 from failover.audit.judge.testimony import Testimony
 from failover.audit.judge.unattributed import InVain, Unattributed
@@ -75,10 +75,11 @@ def judge_rows(case: Case, rows: Rows) -> Judged:
     found, records = gather(facts, uses), gather_records(facts, uses, case)
     pairs = gather_pairs(facts, uses, case.stays)
     known = find_fates(facts, found, case)
+    each = Testimony(facts, pairs, found, known, case)
     verdicts = Verdicts(
         known,
-        judge_publishers(facts, found, records, known, case),
-        judge_subscribers(Testimony(facts, pairs, found, known, case)),
+        {**judge_publishers(facts, found, records, known, case), **judge_balanced(each)},
+        judge_subscribers(each),
         judge_routers(facts, records, found, known, case),
     )
     unattributed = Unattributed(facts, found, known, pairs, case)

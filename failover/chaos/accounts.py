@@ -5,7 +5,8 @@ let a subscriber miss, for example while it was away for longer than its timeout
 are compared: what is missing has to be what the audit names.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -16,6 +17,8 @@ EXPLAINED = {
     "overtaken": ("unknown", "out of order"),
 }
 """By what a subscriber counts: the counts and violations of the audit's pairs that tell of the same."""
+SHARED = {"missing": "had by nobody", "doubled": "had by several"}
+"""The same of messages that are for one of many."""
 WORDS = {"missing": "are missing", "doubled": "came more than once", "overtaken": "came out of order"}
 
 
@@ -56,6 +59,17 @@ def subscriber_counts(received: Mapping[str, Sequence[int]], owed: Mapping[str, 
     }
 
 
+def consumer_counts(received: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Of one of many, at a balanced address: it is owed nothing by itself, nor an order."""
+    return subscriber_counts(received, {}) | {"overtaken": 0}
+
+
+def shared_counts(account: Published, received: Iterable[Sequence[int]]) -> dict[str, int]:
+    """Of a publisher whose messages are for one of many each: `received` by all of these."""
+    had = Counter(number for numbers in received for number in set(numbers))
+    return {"missing": account.missing(list(had)), "doubled": sum(count > 1 for count in had.values())}
+
+
 def overtaken(numbers: Sequence[int]) -> int:
     """Messages that came for the first time after a later one."""
     count, highest = 0, -1
@@ -65,10 +79,19 @@ def overtaken(numbers: Sequence[int]) -> int:
     return count
 
 
-def unexplained(clients: Mapping[str, Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What subscribers count and the audit does not: `clients` as chaos.json has them, `pairs` as audit.json does. A
+def unexplained(
+    clients: Mapping[str, Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]], violations: Mapping[str, int]
+) -> Iterator[str]:
+    """What clients count and the audit does not: `clients` as chaos.json has them, the others as audit.json does. A
     link is named by its client first."""
+    shared = [account for account in clients.values() if account["role"] == "publisher"]
+    for what, kind in SHARED.items():
+        count, known = sum(account.get(what, 0) for account in shared), violations.get(kind, 0)
+        if count > known:
+            yield f"{count} messages {WORDS[what]} by the accounts of all who share them, and {known} by the audit"
     for name, account in clients.items():
+        if account["role"] == "publisher":
+            continue
         own = [pair for pair in pairs if pair["subscriber"].partition("/")[0] == name]
         for what, counted in EXPLAINED.items():
             known = sum(pair.get(kind, 0) + pair["violations"].get(kind, 0) for pair in own for kind in counted)

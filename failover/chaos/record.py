@@ -11,11 +11,11 @@ Times are µs of this machine's wall clock, as in the delivery logs.
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from failover.chaos.accounts import subscriber_counts
+from failover.chaos.accounts import consumer_counts, shared_counts, subscriber_counts
 from failover.chaos.clients import RunningClients
 from failover.chaos.ledger import published, received
 from failover.chaos.nemesis import Struck, now_us
@@ -27,6 +27,7 @@ FILE = "chaos.json"
 class RunRecord:
     def __init__(self, folder: Path, script: Script, seed: int) -> None:
         self._path = folder / FILE
+        self._is_balanced = script.topology.is_balanced
         self._data: dict[str, Any] = {
             "script": script.name,
             "seed": seed,
@@ -44,7 +45,7 @@ class RunRecord:
 
     def end(self, struck: Iterable[Struck], clients: RunningClients, crashes: int, unfinished: Iterable[str]) -> None:
         """When no client runs any more."""
-        for name, account in accounts_of(clients).items():
+        for name, account in accounts_of(clients, self._is_balanced).items():
             self._data["clients"][name].update(account)
         self._data["faults"] = [
             {
@@ -73,11 +74,21 @@ class RunRecord:
         os.replace(fresh, self._path)
 
 
-def accounts_of(clients: RunningClients) -> dict[str, dict[str, int]]:
-    """Client -> what it counted. Subscribers are attached before anything is published, so they are owed all of it."""
+def accounts_of(clients: RunningClients, is_balanced: Callable[[str], bool]) -> dict[str, dict[str, int]]:
+    """Client -> what it counted. Subscribers are attached before anything is published, so they are owed all of it; or
+    together, at a balanced address."""
     publishers = {one.name: (one.client.address, published(one.state)) for one in clients.of_role("publisher")}
+    shared: dict[str, list[Sequence[int]]] = {}
     found = {name: account.counts() for name, (_, account) in publishers.items()}
     for one in clients.of_role("subscriber"):
-        owed = {name: account for name, (address, account) in publishers.items() if address == one.client.address}
-        found[one.name] = subscriber_counts(received(one.state), owed)
+        theirs, address = received(one.state), one.client.address
+        if is_balanced(address):
+            found[one.name] = consumer_counts(theirs)
+            for name in [name for name, (of, _) in publishers.items() if of == address]:
+                shared.setdefault(name, []).append(theirs.get(name, ()))
+        else:
+            owed = {name: account for name, (of, account) in publishers.items() if of == address}
+            found[one.name] = subscriber_counts(theirs, owed)
+    for name, lists in shared.items():
+        found[name] |= shared_counts(publishers[name][1], lists)
     return found

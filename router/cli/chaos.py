@@ -96,7 +96,7 @@ def _disputed(directory: RunDirectory) -> list[str]:
         record, report = (json.loads((directory.path / name).read_text()) for name in (FILE, "audit.json"))
     except (OSError, ValueError):  # the audit has warned of it
         return [f"{directory.path}: {FILE} and audit.json are not both there, and whole, to be compared"]
-    return list(unexplained(record["clients"], report["pairs"]))
+    return list(unexplained(record["clients"], report["pairs"], report["violations"]))
 
 
 async def _play(script: "Script", seed: int, directory: RunDirectory, namespaces: bool) -> "Ending | None":

@@ -14,7 +14,7 @@ from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Span
 from failover.audit.read.columns import NONE, Flags, Ints
 from failover.audit.read.facts import BIG, Facts, Groups, codes_of, taken
-from topic.journal import Event
+from topic.journal import ONE_OF_MANY, Event
 
 Spans = list[tuple[Flags | Ints, Sequence[Span]]]
 """Which elements they are about, and from when to when."""
@@ -44,6 +44,8 @@ class Deliveries:
     sent_last: Ints
     """The latest attach of its publisher under which a router received it, by its epoch's clock."""
     has_audience: Flags
+    balanced: Flags
+    """It is for one of many."""
     answered: Ints
     """The first answer to the publisher by a home."""
     accepted: Ints
@@ -67,6 +69,7 @@ class Deliveries:
 
 def gather(facts: Facts, uses: Uses) -> Deliveries:
     rows, groups = facts.rows, Groups(uses.of, len(uses.key))
+    (one_of_many,) = codes_of([ONE_OF_MANY], rows.strings).tolist()
     received = facts.by_router & facts.tells(Event.RECEIVED)
     published = facts.by_publisher & facts.tells(Event.PUBLISHED)
     kept = facts.by_publisher & facts.tells(Event.KEPT)
@@ -91,6 +94,7 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
         received_hlc=received_hlc,
         sent_last=groups.highest(received, facts.epoch_hlc),
         has_audience=groups.any(facts.tells(Event.AUDIENCE)),
+        balanced=groups.any(facts.tells(Event.AUDIENCE) & (rows.detail == one_of_many) & (one_of_many != NONE)),
         answered=groups.first(home_says, *stamp),
         accepted=accepted,
         taken_over_hlc=groups.lowest(taken_over, rows.hlc),

@@ -28,11 +28,15 @@ KINDS = {
     "sent though left out": "sent to a subscriber by whose filter its router had left it out on the same attach",
     "sent though expired": "sent to a subscriber, though its home told the publisher that its time was over",
     "outcome disputed": "a router's log and the subscriber's tell different outcomes",
+    "had by several": "at a balanced address, processed by more than one subscriber",
+    "had by nobody": "at a balanced address, accepted, but not processed by any subscriber by then",
     "settled by nobody": "settled at its home after an outcome that its publisher's log does not know",
 }
 
+SHARED = "balanced"
 UNOWED = {
     "unpublished": "published by nobody",
+    SHARED: "at a balanced address, where each is for one of many",
     "declined": "whose publisher was told another outcome than acceptance",
     "unanswered": "whose publisher was told no outcome that a log knows",
     "unaddressed": "of which a part of a log is lost that told whom they were for",

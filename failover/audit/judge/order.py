@@ -31,7 +31,8 @@ def pack_order(found: Deliveries, fates: Fates, pairs: Pairs, of: SubscriberVerd
         "handed_minor": of.handed[1][at],
         "position": fates.position[0][delivery],
         "position_minor": fates.position[1][delivery],
-        "vague": of.vague[at] | (pairs.left_out[at] != NONE),  # another filter may have let it through, later
+        # another filter may have let it through, later; or another subscriber had it before
+        "vague": of.vague[at] | (pairs.left_out[at] != NONE) | found.balanced[delivery],
         "key": found.uses.key[delivery],
         "life": found.uses.number[delivery],
     }

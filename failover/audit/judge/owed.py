@@ -1,15 +1,16 @@
 """Which deliveries each subscriber is owed, and the reasons why it got more than these, or less.
 
 A subscriber is owed what was accepted while its home had it among the audience; but not what its home says that it
-accepted without it, nor what its own router says that its filter leaves out, nor what was accepted after its link had
-ended for that home, or after the whole mesh had begun without its state stores; nor what a later home accepted that
-cannot have heard of it.
+accepted without it, nor what is for one of many, nor what its own router says that its filter leaves out, nor what was
+accepted after its link had ended for that home, or after the whole mesh had begun without its state stores; nor what a
+later home accepted that cannot have heard of it.
 """
 
 from collections.abc import Iterable
 
 import numpy as np
 
+from failover.audit.judge.kinds import SHARED
 from failover.audit.judge.testimony import Testimony
 from failover.audit.mesh.audiences import Term
 from failover.audit.mesh.case import Case
@@ -22,10 +23,10 @@ class Owed:
     """One flag per pair."""
 
     def __init__(self, each: Testimony, too_early: Flags) -> None:
-        self._each, self._ended = each, _ended(each)
+        self._each, self._ended = each, ended(each)
         accepted = each.fates.is_accepted[each.at]
         listed: Flags = each.pairs.in_audience & accepted & ~each.pairs.apart & ~each.pairs.passed
-        listed &= ~self._ended & ~_forgotten(each)
+        listed &= ~self._ended & ~_forgotten(each) & ~each.deliveries.balanced[each.at]
         self._unheard = _unheard(each, listed & (~each.taken | too_early))
         self.flags: Flags = listed & ~self._unheard
         self.missing: Flags = self.flags & ~each.taken
@@ -38,6 +39,7 @@ class Owed:
         return by_reason(
             each.taken & ~self.flags,
             ("unpublished", each.fates.invented[at]),
+            (SHARED, found.balanced[at]),
             ("declined", ~accepted & (found.refused | found.told_refused)[at]),
             ("unanswered", ~accepted),
             ("unaddressed", ~each.pairs.in_audience & ~found.has_audience[at]),
@@ -58,7 +60,7 @@ def by_reason(among: Flags, *reasons: tuple[str, Flags]) -> dict[str, Flags]:
     return found
 
 
-def _ended(each: Testimony) -> Flags:
+def ended(each: Testimony) -> Flags:
     """Whether the subscriber was gone for good, as far as this delivery's home is concerned, before the delivery was
     accepted. The home's JOINED rows tell in which of its lives the subscriber was owed the delivery; without any there,
     its attaches do."""

@@ -1,6 +1,7 @@
 """The verdicts on each (delivery, subscriber): a function for each kind of violation, and what is not known.
 
-Out of order is judged last, over all deliveries of a publisher to a subscriber: see `order`.
+And on each delivery of a balanced address, which one subscriber is to have. Out of order is judged last, over all
+deliveries of a publisher to a subscriber: see `order`.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ import attrs
 import numpy as np
 
 from failover.audit.judge.kinds import Violating
-from failover.audit.judge.owed import Owed, by_reason
+from failover.audit.judge.owed import Owed, by_reason, ended
 from failover.audit.judge.sequence import Order
 from failover.audit.judge.testimony import Testimony
 from failover.audit.read.columns import NONE, Flags
@@ -169,3 +170,31 @@ def _clocks(each: Testimony) -> tuple[Flags, Flags]:
     slack = each.slack(processed, answer)
     later = taken(time, processed) - taken(time, answer)
     return known & (later > slack), known & (later <= -slack)
+
+
+# one of many (protocol 12)
+
+
+def judge_balanced(each: Testimony) -> Violating:
+    """One flag per delivery."""
+    sure = each.deliveries.balanced & each.deliveries.uses.sure
+    if not sure.any():
+        return {"had by several": sure, "had by nobody": sure}
+    return {"had by several": had_by_several(each) & sure, "had by nobody": had_by_nobody(each) & sure}
+
+
+def had_by_several(each: Testimony) -> Flags:
+    """More than one has processed it, of those that were not gone for good, nor apart for too long, by the time that it
+    was accepted: who had it then may have had it before the next one was given it."""
+    stays = each.taken & ~ended(each) & ~each.pairs.apart
+    found: Flags = np.bincount(each.at[stays], minlength=len(each.deliveries.balanced)) > 1
+    return found
+
+
+def had_by_nobody(each: Testimony) -> Flags:
+    """Accepted, while all who have processed it had certainly not done so yet; by logs that miss nothing."""
+    too_early, _ = early(each)
+    may_have = (each.taken & ~too_early) | each.doubted | each.edge_doubted
+    number = len(each.deliveries.balanced)
+    had: Flags = np.bincount(each.at[may_have], minlength=number) > 0
+    return each.fates.is_accepted & ~had & ~each.fates.home_doubted & (not each.case.unfinished)

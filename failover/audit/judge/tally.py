@@ -108,7 +108,7 @@ class Counting:
             "accepted": fates.is_accepted,
             "unanswered": fates.is_published & ~answered,
             "earlier": fates.earlier,
-            "alone": fates.is_accepted & found.has_audience & ~self._heard(),
+            "alone": fates.is_accepted & found.has_audience & ~found.balanced & ~self._heard(),
         }
         _add(self.tally.publishers, [(name,) for name in self._publishers], self._publisher, flags)
         named = found.address != NONE
@@ -155,7 +155,8 @@ class Counting:
 
     def _audience(self, delivery: int) -> list[int]:
         pairs = self._pairs
-        found: list[int] = pairs.subscriber[(pairs.delivery == delivery) & pairs.in_audience].tolist()
+        whom = self._verdicts.subscribers.taken if self._found.balanced[delivery] else pairs.in_audience
+        found: list[int] = pairs.subscriber[(pairs.delivery == delivery) & whom].tolist()
         return found
 
     def _at_record(self, at: int) -> Told:

@@ -86,7 +86,8 @@ class Unattributed:
         its filter, and whether it was there."""
         got = self._served(verdicts.owed | verdicts.taken | self._pairs.passed)
         for name, presence in self._case.presences.items():
-            at = np.flatnonzero(self._fates.is_accepted & self._addressed(self._case.clients.subscribers[name].address))
+            meant = self._fates.is_accepted & ~self._found.balanced
+            at = np.flatnonzero(meant & self._addressed(self._case.clients.subscribers[name].address))
             at = at[self._within(at, presence.known)]
             at = at[~self._are(got, at, name)]
             yield name, at, self._within(at, presence.there)

@@ -12,7 +12,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from failover.audit.judge.kinds import FINDINGS_KEPT, UNOWED, UNPROCESSED
+from failover.audit.judge.kinds import FINDINGS_KEPT, SHARED, UNOWED, UNPROCESSED
 from failover.audit.measure.crossings import Crossing, RouterRow
 from failover.audit.measure.figures import Measures
 from failover.audit.read.inventory import Log, Problem
@@ -92,8 +92,8 @@ class PairRow:
     def remarks(self) -> list[str]:
         """What its counts leave unexplained: why owed and processed differ, and what it missed by itself."""
         told = []
-        if self.unowed:
-            told.append(f"{sum(self.unowed.values())} processed that it was not owed: {_listed(self.unowed, UNOWED)}")
+        if unowed := {reason: count for reason, count in self.unowed.items() if reason != SHARED}:
+            told.append(f"{sum(unowed.values())} processed that it was not owed: {_listed(unowed, UNOWED)}")
         if self.unprocessed:
             left = sum(self.unprocessed.values())
             told.append(f"{left} owed to it that it did not process: {_listed(self.unprocessed, UNPROCESSED)}")
@@ -172,7 +172,10 @@ class Report:
         accepted = sum(row.accepted for row in self.publishers)
         owed = sum(row.owed for row in self.pairs)
         if self.verdict is Verdict.HOLDS:
-            return f"exactly-once holds: {accepted} accepted, {owed} owed to subscribers, each processed once, in order"
+            shared = sum(row.unowed.get(SHARED, 0) for row in self.pairs)
+            each = f"{owed} owed to subscribers, each processed once, in order"
+            by_one = f"; {shared} for one of many, each processed by one" if shared else ""
+            return f"exactly-once holds: {accepted} accepted, {each}{by_one}"
         if self.verdict is Verdict.VIOLATED:
             counts = ", ".join(f"{count} {kind}" for kind, count in self.violations.items())
             return f"exactly-once is violated: {counts}"
