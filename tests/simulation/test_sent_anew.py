@@ -25,8 +25,9 @@ def judge(has_left: bool) -> Judge:
         epoch=FIRST, client=None, first=True, router=SimpleNamespace(name="a", incarnation=1),
         has_stayed=lambda: not has_left,
     )  # fmt: skip
-    again_on: Any = SimpleNamespace(epoch=SECOND, router=SimpleNamespace(name="b", incarnation=1))
-    sent_on.client = SimpleNamespace(link=again_on if has_left else sent_on)
+    again_on: Any = SimpleNamespace(epoch=SECOND, client=None, router=SimpleNamespace(name="b", incarnation=1))
+    identity = SimpleNamespace(address="topic/0")
+    sent_on.client = again_on.client = SimpleNamespace(link=again_on if has_left else sent_on, identity=identity)
     judge.messages[TEXT] = Message(TEXT, "p0", 1, 1, False, KEY, False, sent_on)
     judge.readers["s0"] = Reader("topic/0", True, True, False, False)
     judge.lives.generations["p0", 1] = b"life"

@@ -232,8 +232,8 @@ class Edge:
         self, stream: Stream, n: int, moved: tuple[bytes, ...], record: Record, subscribers: list[LocalSubscriber],
         whom: Whom,
     ) -> Record | None:  # fmt: skip
-        """Take one record that may be here already, forwarded before or unconfirmed. A key belongs to one delivery in
-        doubt. What home has settled it does not forward: if it does all the same, that is over here."""
+        """Take one record that may be here already, forwarded before or unconfirmed; at a balanced address for `whom`.
+        What home has settled it does not forward: if it does all the same, that is over here."""
         known = stream.records.get(n) or self.unconfirmed.take(stream, record.key) or record
         if known.state is State.SETTLED:
             return None

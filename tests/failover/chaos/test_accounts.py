@@ -2,10 +2,18 @@
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from failover.chaos.accounts import Published, overtaken, subscriber_counts
+from failover.chaos.accounts import (
+    Published,
+    consumer_counts,
+    overtaken,
+    shared_counts,
+    subscriber_counts,
+    unexplained,
+)
 from failover.chaos.ledger import Ledger, open_database, published, received
 from failover.client import Outcome, SqliteStore
 from failover.client.state.store import Added, Decided, Removed, tag_of
@@ -35,6 +43,21 @@ def test_only_what_was_accepted_can_be_missing() -> None:
     assert account.counts() == {"sent": 5, "accepted": 3, "otherwise": 1, "unknown": 1, "pause_ms": 0}
     assert account.missing([0, 2]) == 1
     assert account.missing([0, 1, 2, 3]) == 0
+
+
+def test_of_one_of_many_all_together_are_owed_what_was_accepted() -> None:
+    assert consumer_counts({"news": (3, 1)}) == {"received": 2, "missing": 0, "doubled": 0, "overtaken": 0}
+    assert shared_counts(ALL, [(0, 3), (2, 1), (4,)]) == {"missing": 0, "doubled": 0}
+    assert shared_counts(ALL, [(0, 3), (2, 3), (2,)]) == {"missing": 2, "doubled": 2}
+
+
+@pytest.mark.parametrize(("known", "told"), [(1, 1), (2, 0)])
+def test_what_several_have_had_the_audit_has_to_know(known: int, told: int) -> None:
+    clients: dict[str, dict[str, Any]] = {
+        "jobs": {"role": "publisher", "missing": 0, "doubled": 2},
+        "worker": {"role": "subscriber"},
+    }
+    assert len([*unexplained(clients, [], {"had by several": known})]) == told
 
 
 def test_what_was_delivered_again_overtakes_nothing() -> None:

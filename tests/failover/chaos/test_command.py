@@ -39,7 +39,7 @@ def chaos(folder: Path, ending: Ending, verdict: int, **named: object) -> Result
         return ending
 
     def judge(_: object) -> int:
-        (folder / "run" / "audit.json").write_text(json.dumps({"pairs": [NAMED | named]}))
+        (folder / "run" / "audit.json").write_text(json.dumps({"pairs": [NAMED | named], "violations": {}}))
         return verdict
 
     with patch.object(running, "perform", perform), patch.object(cli_chaos, "judge", judge):
