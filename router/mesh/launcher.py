@@ -1,15 +1,13 @@
 """Starts and stops the processes of a mesh.
 
-The order of a start: bind every listener, write mesh.json, start one process per router with its listeners
-inherited, wait until each sees all others. Each router writes its process id into mesh.json, as the launcher does,
-which may be killed before. Whatever goes wrong, the router is named with the reason and what
-this start began is stopped again; but routers that run, and only lack each other, are left running. A router is
-told apart from any other process by its command line:
+The order of a start: bind every listener, write mesh.json, start one process per router with its listeners inherited,
+wait until each sees all others. Each router writes its process id into mesh.json, as the launcher does, which may be
+killed before. Whatever goes wrong, the router is named with the reason and what this start began is stopped again; but
+routers that run, and only lack each other, are left running. A router is told apart from any other by its command line:
 
     COMMAND NAME TOPOLOGY --run-dir DIR --amqp-fd N --inter-fd M [--http-fd L] [--mqtt-fd K]
 
-Stopping is a signal first (see `stopping`); SIGKILL comes only for a router that has not ended in time, and is
-reported.
+Stopping is a signal first (see `stopping`); SIGKILL comes only for one that has not ended in time, and is reported.
 """
 
 import contextlib
@@ -30,7 +28,7 @@ from router.mesh.listeners import ListenError, Listeners, bound_address, listen
 from router.mesh.quantities import format_duration
 from router.mesh.reading import expected
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
-from router.mesh.status import FetchStatus, look, planned, unapplied, unfinished
+from router.mesh.status import FetchStatus, look, planned, rest, unapplied, unfinished
 from router.mesh.stopping import APPLY, DRAIN, DRAIN_S, STOP, STOP_S
 
 # -P: the module `router` must be ours whatever the working directory holds.
@@ -144,11 +142,11 @@ class Launcher:
         lacking: dict[str, str] = {}
         with trio.move_on_after(APPLY_S):
             while True:
-                running = self.directory.running()
+                began, running = trio.current_time(), self.directory.running()
                 lacking = unapplied(topology, await look(self.directory, self.fetch), running)
                 if not lacking:
                     return
-                await trio.sleep(LOOK_EVERY_S)
+                await rest(began)
         lacks = "; ".join(f"router {name} {lack}" for name, lack in lacking.items())
         raise HalfUpError(f"told, but after {format_duration(APPLY_S)} not all have followed: {lacks or 'no answer'}")
 
@@ -296,15 +294,15 @@ class Launcher:
     async def _wait_until_up(self, names: Collection[str]) -> None:
         topology = self.directory.topology()
         lacking: dict[str, str] = {}
-        began = trio.current_time()
-        while trio.current_time() - began < START_S:
+        until = trio.current_time() + START_S
+        while (began := trio.current_time()) < until:
             for name, reason in self.endings():
                 await trio.sleep(LOOK_EVERY_S)  # ctrl-c may have hit it too at its birth: then we end here
                 raise LaunchError(f"router {name} cannot start: {reason}")
             lacking = unfinished(topology, await look(self.directory, self.fetch), names)
             if not lacking:
                 return
-            await trio.sleep(LOOK_EVERY_S)
+            await rest(began)
         lacks = "; ".join(f"router {name} {lack}" for name, lack in lacking.items())
         after = format_duration(START_S)
         raise HalfUpError(f"started, but after {after} not all is up, and left running: {lacks}")

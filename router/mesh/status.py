@@ -1,7 +1,7 @@
 """What the routers of a mesh say of themselves, gathered, and what is still missing before a mesh is up.
 
 A router's status is the JSON object that it sends to a client attached to `$status`. How it is fetched is an
-argument, so that this module knows no AMQP. Never waits, never starts or stops anything.
+argument, so that this module knows no AMQP. Never starts or stops anything.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -19,6 +19,8 @@ from router.mesh.topology import reachable
 FetchStatus = Callable[[str, int, float], Awaitable[dict[str, Any]]]
 
 PATIENCE_S = 2.0
+RESTS_S = 0.05, 0.5
+"""The shortest and the longest between two looks."""
 
 
 @attrs.frozen
@@ -59,6 +61,12 @@ async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterV
             process = directory.process(name, entry)
             nursery.start_soon(ask, name, entry, process.pid if process is not None else None)
     return {name: views[name] for name in entries}
+
+
+async def rest(began: float) -> None:
+    """After a look that began then, before the next: who takes long to answer is busy, and is asked less often."""
+    shortest, longest = RESTS_S
+    await trio.sleep(min(max(shortest, 4 * (trio.current_time() - began)), longest))
 
 
 def _url(entry: RouterEntry, scheme: str) -> str:
