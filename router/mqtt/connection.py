@@ -78,6 +78,8 @@ class MqttConnection:
         self.last_received: float | None = None
         self.opened = False
         """The client was let in."""
+        self.has_spoken = False
+        """It has said something since."""
         self.closing = False
         self.closed = False
         self.error: MqttError | None = None
@@ -118,6 +120,11 @@ class MqttConnection:
         self._held, self._goodbye_proves = then, goodbye_proves
         self.prove(self._proven)
 
+    @property
+    def holds(self) -> bool:
+        """Whether it is not certain yet that the client is there."""
+        return self._held is not None
+
     def _proven(self) -> None:
         then, self._held = self._held, None
         if then is not None and not self.is_over:
@@ -149,6 +156,7 @@ class MqttConnection:
                 first, body, at = buffer[at], bytes(buffer[start:end]), end
                 if not self.opened:
                     self.version = version_of(body)
+                self.has_spoken = self.opened
                 self._handle(read_packet(first, body, self.version))
         finally:
             del buffer[:at]

@@ -5,7 +5,7 @@ comes has been here or elsewhere. What becomes of a delivery is not decided here
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import count
 from typing import Final, Protocol
@@ -14,7 +14,7 @@ from router.edge.clients import ClientEdge, Guest
 from router.edge.guard import Guard
 from router.mesh.config import Limits
 from router.mqtt.connection import MqttConnection
-from router.mqtt.ends import LINK, LINKS
+from router.mqtt.ends import LINK, LINK_QOS_1, end_link
 from router.mqtt.packets import (
     AckPacket,
     ConnectPacket,
@@ -31,7 +31,7 @@ from router.mqtt.session import MqttSession
 from router.mqtt.subscriber import MqttSubscriber
 from router.mqtt.values import REFUSED, V3, V5, MqttError, PacketKind, Reason
 from topic.actions import EXPIRED, STOLEN, Detach
-from topic.directory.entry import LinkEntry, Role
+from topic.directory.entry import LinkEntry, Role, Status
 from topic.identity import LinkIdentity, link_name
 from topic.node import Node
 
@@ -53,16 +53,6 @@ class Entrance(Protocol):
 
     def user_of(self, packet: ConnectPacket) -> str:
         """Raises MqttError."""
-
-
-class Nobody:
-    """In the place of an end: what the core asks of it is left out of account."""
-
-    ended = True
-
-    @property
-    def link(self) -> "Nobody":
-        return self
 
 
 class MqttEdge:
@@ -99,7 +89,7 @@ class MqttEdge:
         asked = 0 if packet.version == V5 or packet.clean else NEVER
         timeout = min(packet.properties.get("session-expiry-interval", asked), self._longest)
         session, present = self._session(client, connection, clean=packet.clean)
-        self._of[connection] = session
+        self._of[connection], session.is_expected = session, present or packet.clean
         session.begin(connection, timeout, dict(packet.properties))
         connection.open(client, packet.keep_alive)
         told |= {
@@ -143,17 +133,16 @@ class MqttEdge:
             self._end(left, None)
             left.leave(Reason.TAKEN_OVER, "the client has come again")
             former = self.sessions.get(name)
-        clean = clean or self._is_overdue(former)
+        known = self._links_of(client, connection.user)
+        clean = clean or self._is_overdue(former) or _is_over(known)
         if former is not None and clean:
             former.gone(self._node.now(), closed=True)
             self._node.perform()
             del self.sessions[name]
-        known = self._links_of(client, connection.user)
         if former is not None and not clean and former.timeout and former.is_whole(known):
-            former.check_published(known)
             return former, True
         session = self.sessions[name] = MqttSession(self._node, client, connection.user, self._lost)
-        if not clean and known and not any(entry.ending for entry in known):
+        if not clean and known:
             session.take_over(known)
         return session, session.resumes
 
@@ -165,7 +154,7 @@ class MqttEdge:
         if self._away[session.user, session.client] + session.timeout >= self._node.now():
             return False
         ours = {end.epoch for end in (*session.publishers.values(), *session.subscribers.values())}
-        return all(entry.epoch in ours for entry in self._links_of(session.client, session.user) if entry.live)
+        return all(entry.epoch in ours for entry in self._links_of(session.client, session.user))
 
     def _forget_expired(self) -> None:
         """The core has let their links expire."""
@@ -175,52 +164,54 @@ class MqttEdge:
                 del self.sessions[oldest[0]]
 
     def _links_of(self, client: str, user: str) -> list[LinkEntry]:
-        """That the mesh knows of the client."""
-        found = []
-        for entry in self._node.topic.directory.entries():
-            whose = entry.identity
-            if whose.container == client and whose.link in LINKS and whose.user == user:
-                found += [entry] if entry.lasts or entry.ending else []
-        return found
+        """That the client has not closed, as the mesh knows them."""
+        known = self._node.topic.directory.together(client, user)
+        return [entry for entry in known if entry.status is not Status.CLOSED]
 
     def _begin(self, session: MqttSession, connection: MqttConnection, *, present: bool, others: bool) -> None:
         """What was under way goes on, or ends. A client that may have gone elsewhere since is waited for (7.8)."""
         if session.publishers or session.subscribers or session.sent:
             log.info("%s goes on where it was: exactly once", session)
             session.resume()
-        elif not others and self._links_of(session.client, session.user):
-            begin = self._take_over if present else self._end_links
+        elif not others and (known := self._links_of(session.client, session.user)):
+            begin = partial(self._take_over, session, known) if present else partial(self._end_links, session)
             if connection.can_prove:
-                connection.hold(partial(begin, session))
+                connection.hold(begin)
             else:
-                begin(session)
+                begin()
 
-    def _take_over(self, session: MqttSession) -> None:
-        """The client has been at another router, or here before this one was started again."""
-        known = self._links_of(session.client, session.user)
+    def _take_over(self, session: MqttSession, told: Collection[LinkEntry]) -> None:
+        """The client has been at another router, or here before this one was started again, and was `told` that it has
+        these links still. It has them all here from now on."""
+        known, connection = self._links_of(session.client, session.user), session.connection
+        assert connection is not None
+        if _is_over(known) or not {entry.index for entry in told} <= {entry.index for entry in known}:
+            session.is_expected = False
+            connection.leave(Reason.ADMINISTRATIVE, "the session has expired just now")
+            return
         routers = ", ".join(sorted({entry.router for entry in known}))
         log.warning("%s comes from router %s: what it had not answered there it is sent again", session, routers)
         session.free()
         for entry in known:
-            if entry.role is Role.SUBSCRIBER:
-                end = MqttSubscriber(session, self._node, entry.identity.address, entry.lifetime.durable)
-                session.subscribers[entry.identity.address] = end
-                end.attach(resumes=True)
+            address, receives = entry.identity.address, entry.role is Role.SUBSCRIBER
+            if not self._permissions.allow(connection, address, receives=receives):
+                end_link(self._node, entry)
+            elif receives:
+                subscriber = MqttSubscriber(session, self._node, address, entry.lifetime.durable)
+                session.subscribers[address] = subscriber
+                subscriber.attach(resumes=True)
+            else:
+                self._publisher(session, address, at_qos_1=entry.identity.link == LINK_QOS_1).take_over()
+
+    def _publisher(self, session: MqttSession, address: str, *, at_qos_1: bool) -> MqttPublisher:
+        end = MqttPublisher(session, self._node, address, first=at_qos_1, answer=session.answer)
+        session.publishers[address, at_qos_1] = end
+        return end
 
     def _end_links(self, session: MqttSession) -> None:
-        """The client wants to know nothing of what it had, or is not to: it has missed something."""
-        topic, now = self._node.topic, self._node.now()
+        """The client wants to know nothing of what it had, or is not to: it has missed something, or came too late."""
         for entry in self._links_of(session.client, session.user):
-            if not entry.live:
-                continue
-            nobody = Nobody()
-            if entry.role is Role.SUBSCRIBER:
-                subscriber = topic.attach_subscriber(entry.identity, nobody, now, seen=entry.epoch)
-                topic.detach_subscriber(subscriber, nobody, now)
-            else:
-                stream = topic.attach_publisher(entry.identity, nobody, now, seen=entry.epoch)
-                topic.detach_publisher(stream, now)
-            self._node.perform()
+            end_link(self._node, entry)
 
     def on_close(self, connection: MqttConnection, packet: DisconnectPacket | None) -> None:
         self.entrances.pop(connection, None)
@@ -234,7 +225,8 @@ class MqttEdge:
             return
         self._clients.leave(connection)
         wants_end = packet is not None and packet.properties.get("session-expiry-interval") == 0
-        closed = wants_end or not session.timeout
+        is_known = connection.has_spoken or (session.is_expected and not connection.holds)
+        closed = wants_end or not session.timeout or not is_known
         session.gone(self._node.now(), closed=closed)
         name = session.user, session.client
         self._away.pop(name, None)
@@ -264,7 +256,7 @@ class MqttEdge:
             if (why := self._permissions.refusal(connection, session, packet.topic, receives=False)) is not None:
                 _refuse(session, packet, *why)
                 return
-            end = MqttPublisher(session, self._node, packet.topic, first=packet.qos == 1, answer=session.answer)
+            end = self._publisher(session, packet.topic, at_qos_1=packet.qos == 1)
         session.publishers[index] = end  # now the last
         if session.waiting_bytes > self._limits.window_bytes:
             _overflow(session, packet)
@@ -312,6 +304,15 @@ class MqttEdge:
         """Of what the client has sent, and nobody has taken yet."""
         session = self._of.get(connection)
         return session.waiting_bytes if session is not None else 0
+
+
+def _is_over(known: Collection[LinkEntry]) -> bool:
+    """Whether the session of the client with these links has expired, or may have by now: those at one router expire
+    together. What it has left at another one, before it came to where it was last, is not it."""
+    last = max(known, key=lambda entry: entry.epoch) if known else None
+    return last is not None and any(
+        entry.status is not Status.ATTACHED and entry.owner == last.owner for entry in known
+    )
 
 
 def _overflow(session: MqttSession, packet: PublishPacket) -> None:

@@ -17,7 +17,6 @@ LINK: Final = "mqtt"
 """The name of a client's link to a topic."""
 LINK_QOS_1: Final = "mqtt-qos1"
 """Of one for what it publishes at QoS 1: that link settles first, and has an order of its own (MQTT 5 4.6)."""
-LINKS: Final = (LINK, LINK_QOS_1)
 
 
 class EndHost(Protocol):
@@ -52,6 +51,28 @@ class Absent:
 
 
 ABSENT: Final = Absent()
+
+
+class Nobody:
+    """In the place of an end: what the core asks of it is left out of account."""
+
+    ended = True
+
+    @property
+    def link(self) -> "Nobody":
+        return self
+
+
+def end_link(node: Node, entry: LinkEntry) -> None:
+    """Close it for its client, wherever it was."""
+    topic, nobody = node.topic, Nobody()
+    link, now, seen, lifetime = entry.identity, node.now(), entry.epoch, entry.lifetime
+    if entry.role is Role.SUBSCRIBER:
+        subscriber = topic.attach_subscriber(link, nobody, now, seen=seen, lifetime=lifetime)
+        topic.detach_subscriber(subscriber, nobody, now)
+    else:
+        topic.detach_publisher(topic.attach_publisher(link, nobody, now, seen=seen, lifetime=lifetime), now)
+    node.perform()
 
 
 class MqttEnd:

@@ -90,6 +90,14 @@ class Permissions:
             return Reason.QUOTA, self._guard.exceed("links", str(session), what)
         return None
 
+    def allow(self, connection: MqttConnection, address: str, *, receives: bool) -> bool:
+        """Whether the rules of the client's user do."""
+        try:
+            self._guard.attaches(connection, address, receives=receives)
+        except Refusal:
+            return False
+        return True
+
     def _cannot_begin(self, connection: MqttConnection) -> tuple[Reason, str] | None:
         try:
             self._guard.begins(connection, self._node.now())

@@ -10,7 +10,7 @@ hash of the message: the same for its copy (DUP) at whatever router. Of what end
 router where it was, the session knows, and its map is complete. At another one the map is incomplete, and names the
 copies that have come; a copy that comes later is named by another attach. With the first message that is no copy all
 copies of its link have come, as they come first and in their order (MQTT 5 4.6): once they are over, a new life begins.
-So what the former one has left in the mesh ends, and no identifier that is used again is taken for that.
+So what the former one has left ends. At QoS 1 one begins at once: what reads the same may be another message.
 """
 
 from collections import deque
@@ -189,11 +189,16 @@ class MqttPublisher(MqttEnd):
     # attaching
 
     def resume(self) -> None:
-        """The client is back at this router."""
+        """The client is back at this router. It has all its links again, that they expire together."""
         if self.lingers:
             self.lingers = False
-        elif self._open or self.waiting:
+        elif self.stream is not None or self.waiting:
             self._attach()
+
+    def take_over(self) -> None:
+        """The client comes from another router, which is certain. What it will send again is not known yet."""
+        self._inherits = True
+        self._begin()
 
     def _goes_on(self) -> bool:
         """Whether this life goes on here: nobody in the mesh knows of a later attach."""
@@ -245,8 +250,8 @@ class MqttPublisher(MqttEnd):
         else:
             self._put_back()
             known, states = self.known(), {}
-            is_there = known is not None and known.live and known.lifetime.timeout > 0
-            self._inherits = not self._renews and is_there and bool(copies)
+            is_there = known is not None and known.lasts
+            self._inherits = is_there and not (self._renews or self._first) and (self._inherits or bool(copies))
             if not self._inherits:
                 return None
         self._named = copies if self._inherits else set()
@@ -269,11 +274,6 @@ class MqttPublisher(MqttEnd):
         else:
             self._keep([one for one in self.waiting if self.host.timeout and not closed and one.qos])
             self._leave(now)
-
-    def forget(self) -> None:
-        """The client is away, and has published elsewhere since."""
-        self._keep([])
-        self._leave(self.node.now())
 
     def _keep(self, left: list[ReceivedMessage]) -> None:
         """Of what waits, this."""

@@ -7,12 +7,11 @@ may have a session, and what is asked for in vain, is `router.mqtt.edge`'s busin
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from router.mqtt.connection import MqttConnection
-from router.mqtt.ends import MqttEnd
 from router.mqtt.identifiers import MOST_SENT, Identifiers
 from router.mqtt.message import MqttContent, read_again, to_amqp
 from router.mqtt.packets import AckPacket, PublishPacket, ack, publish, suback
@@ -23,8 +22,7 @@ from router.mqtt.values import REFUSED, V3, MqttError, PacketKind, Reason
 from topic.actions import Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
-from topic.directory.entry import Index, Lifetime, LinkEntry, Role
-from topic.identity import Epoch
+from topic.directory.entry import TOGETHER, Lifetime, LinkEntry, Role
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.mqtt")
@@ -37,6 +35,8 @@ class MqttSession:
     def __init__(self, node: Node, client: str, user: str, lost: Callable[["MqttSession", Detach], None]) -> None:
         self.client, self.user = client, user
         self.timeout = 0
+        self.is_expected = False
+        """By its client, who was told of it, or wanted a new one. Else, if it has heard nothing, it expects another."""
         self.resumes = False
         self.connection: MqttConnection | None = None
         self.was_left = False
@@ -53,8 +53,6 @@ class MqttSession:
         self._quota = MOST_SENT
         self._largest = 0
         self._identifiers = Identifiers()
-        self._left: dict[Index, Epoch] = {}
-        """The last attaches of links that the client had elsewhere, as this took over."""
         self._unsent: deque[tuple[MqttSubscriber, Record]] = deque()
         self._touched: dict[MqttPublisher | MqttSubscriber, None] = {}
         self._subacks = Subacks(self._say_suback)
@@ -72,7 +70,6 @@ class MqttSession:
     def take_over(self, known: Sequence[LinkEntry]) -> None:
         """The client goes on with these links, which it had elsewhere."""
         self.resumes = True
-        self._left = {(entry.role, entry.name): entry.epoch for entry in known}
         if any(entry.role is Role.SUBSCRIBER and entry.lifetime.durable == 2 for entry in known):
             self._identifiers.may_be_held()
 
@@ -96,32 +93,15 @@ class MqttSession:
             publisher.resume()
 
     def is_whole(self, known: Iterable[LinkEntry]) -> bool:
-        """Whether what the identifiers stand for that it was sent still holds: of the client's subscriptions that are
-        `known` in the mesh none was elsewhere since, and there are no others."""
-        return self._are_ours(self.subscribers.values(), [entry for entry in known if entry.role is Role.SUBSCRIBER])
-
-    def check_published(self, known: Iterable[LinkEntry]) -> None:
-        """If it has published elsewhere since, or that is heard of only now, it publishes as one that comes from there:
-        what it had not been answered here it sends again."""
-        links = [entry for entry in known if entry.role is Role.PUBLISHER]
-        if not self._are_ours(self.publishers.values(), links):
-            self.resumes = True
-            self._left |= {(entry.role, entry.name): entry.epoch for entry in links}
-            for publisher in self.publishers.values():
-                publisher.forget()
-            self.publishers.clear()
-            self.received.clear()
-
-    def _are_ours(self, ends: Collection[MqttEnd], links: Iterable[LinkEntry]) -> bool:
-        """Whether these links are where the ends have left them, or were left elsewhere before."""
+        """Whether what the identifiers stand for still holds: of the client's links that are `known` in the mesh none
+        was elsewhere since, and there are no others."""
+        ends = (*self.publishers.values(), *self.subscribers.values())
         ours = {end.mesh_name for end in ends if end.epoch is not None}
-        others = [entry for entry in links if entry.live and entry.name not in ours]
-        is_left = all(self._left.get((entry.role, entry.name)) == entry.epoch for entry in others)
-        return is_left and all(end.is_current for end in ends)
+        return all(end.is_current for end in ends) and all(entry.name in ours for entry in known)
 
     def lifetime(self, durable: int) -> Lifetime:
         """Of a link. That of a subscription tells its QoS, for other routers."""
-        return Lifetime(self.timeout, "connection-close", durable) if self.timeout else Lifetime()
+        return Lifetime(self.timeout, TOGETHER, durable) if self.timeout else Lifetime()
 
     def gone(self, now: float, *, closed: bool) -> None:
         self.was_left, self.connection = self.connection is not None and self.connection.closing, None

@@ -12,8 +12,9 @@ from linkstate.mesh import Mesh
 from linkstate.outbox import Outbox
 from tests.linkstate import test_chunks
 from tests.mutants.mutant import EXPIRING, KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
-from tests.topic import test_apart_plain, test_expiry, test_gossip, test_joining, test_moving
+from tests.topic import test_apart_plain, test_expiry, test_gossip, test_joining, test_moving, test_together
 from topic.directory.directory import Directory
+from topic.directory.entries import LinkEntries
 from topic.directory.entry import Change, Decision, Index, LinkEntry
 from topic.directory.gossip import Gossip
 from topic.directory.members import Members
@@ -310,5 +311,30 @@ def link_state_waits_behind_data(take: Method) -> Method:
         taken = take(outbox, room)
         outbox._linkstate = waiting if taken and taken[0] == CHANNEL else outbox._linkstate
         return taken
+
+    return broken
+
+
+@mutant(
+    LinkEntries,
+    "is_past",
+    by="5",
+    scenario=test_gossip.test_what_was_under_way_as_a_link_ended_does_not_bring_it_back,
+)
+def endings_forgotten(_: Method) -> Method:
+    """3.3: what was said before a link ended is under way when all know of that."""
+
+    def broken(entries: LinkEntries, entry: LinkEntry) -> bool:
+        return False
+
+    return broken
+
+
+@mutant(LinkEntries, "are_all", by="2", scenario=test_together.test_none_expires_while_one_has_a_client_and_then_all_do)
+def expired_one_by_one(_: Method) -> Method:
+    """8: a session of MQTT ends as a whole."""
+
+    def broken(entries: LinkEntries, entry: LinkEntry, among: object) -> bool:
+        return True
 
     return broken

@@ -1,9 +1,9 @@
 """Breakages of the sessions of MQTT clients (docs/mqtt.md)."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
+from router.mqtt.connection import MqttConnection
 from router.mqtt.edge import MqttEdge
-from router.mqtt.ends import MqttEnd
 from router.mqtt.packets import PublishPacket
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MqttSession
@@ -11,6 +11,9 @@ from router.mqtt.subscriber import MqttSubscriber
 from tests.mutants.mutant import Method, mutant
 from tests.router.mqtt.test_publishing import (
     test_a_link_that_is_taken_as_it_is_answered_publishes_nothing_here as taken_as_answered,
+)
+from tests.router.mqtt.test_sessions import (
+    test_who_is_cut_off_before_it_has_its_links_again_has_no_session_there as cut_off_too_early,
 )
 from tests.router.mqtt.test_subscribing import (
     test_a_subscription_that_is_read_late_takes_nothing_from_who_has_it_elsewhere as late_subscribe,
@@ -21,7 +24,7 @@ from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import LinkEntry
 
 
-@mutant(MqttSession, "take_over", by="2", scenario=scenario(24))
+@mutant(MqttSession, "take_over", by="2", scenario=scenario(10))
 def identifiers_taken_for_free(original: Method) -> Method:
     """MQTT: what a client holds of another router's is let go before its identifier is used."""
 
@@ -31,12 +34,12 @@ def identifiers_taken_for_free(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "_are_ours", by="1", scenario=scenario(66))
+@mutant(MqttSession, "is_whole", by="1", scenario=scenario(66))
 def links_elsewhere_overlooked(original: Method) -> Method:
     """MQTT: a session whose client has a link elsewhere that it does not know is not whole."""
 
-    def broken(session: MqttSession, ends: Collection[MqttEnd], links: Iterable[LinkEntry]) -> bool:
-        return bool(original(session, ends, ()))
+    def broken(session: MqttSession, known: Iterable[LinkEntry]) -> bool:
+        return bool(original(session, ()))
 
     return broken
 
@@ -51,7 +54,7 @@ def late_subscription_taken(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "_is_known", by="1", scenario=scenario(4))
+@mutant(MqttSession, "_is_known", by="5", scenario=scenario(3))
 def copies_taken_for_messages(original: Method) -> Method:
     """MQTT: a copy of what is under way already is not sent again."""
 
@@ -71,6 +74,19 @@ def tags_counted(original: Method) -> Method:
     return broken
 
 
+@mutant(MqttPublisher, "_map", by="2", scenario=scenario(510833))
+def copies_at_qos_1_taken_for_what_they_read_like(original: Method) -> Method:
+    """MQTT: what comes at QoS 1 at another router may be another message than the one that it reads like."""
+
+    def broken(publisher: MqttPublisher) -> dict[bytes, int] | None:
+        first, publisher._first = publisher._first, False
+        unsettled: dict[bytes, int] | None = original(publisher)
+        publisher._first = first
+        return unsettled
+
+    return broken
+
+
 @mutant(MqttPublisher, "_get_past", by="5", scenario=scenario(0))
 def a_life_that_never_ends(original: Method) -> Method:
     """MQTT: with the first message that is no copy a new life begins."""
@@ -80,7 +96,7 @@ def a_life_that_never_ends(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "_received", by="2", scenario=scenario(5))
+@mutant(MqttSession, "_received", by="2", scenario=scenario(2))
 def accepted_when_received(original: Method) -> Method:
     """MQTT: what a client has said PUBREC of it may still lose with its router."""
 
@@ -93,18 +109,18 @@ def accepted_when_received(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "_are_ours", by="1", scenario=scenario(175))
+@mutant(MqttSession, "is_whole", by="1", scenario=scenario(175))
 def never_attached_is_ours(original: Method) -> Method:
     """MQTT: a topic that a session never came to publish to may be published to elsewhere."""
 
-    def broken(session: MqttSession, ends: Collection[MqttEnd], links: Iterable[LinkEntry]) -> bool:
-        ours = {end.mesh_name for end in ends}
-        return bool(original(session, ends, [entry for entry in links if entry.name not in ours]))
+    def broken(session: MqttSession, known: Iterable[LinkEntry]) -> bool:
+        ours = {end.mesh_name for end in (*session.publishers.values(), *session.subscribers.values())}
+        return bool(original(session, [entry for entry in known if entry.name not in ours]))
 
     return broken
 
 
-@mutant(MqttSession, "resume", by="5", scenario=scenario(70))
+@mutant(MqttSession, "resume", by="5", scenario=scenario(48))
 def releases_not_repeated(original: Method) -> Method:
     """MQTT: PUBREL is said again to a client that comes back."""
 
@@ -119,7 +135,7 @@ def releases_not_repeated(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSubscriber, "_resume", by="1", scenario=scenario(70))
+@mutant(MqttSubscriber, "_resume", by="1", scenario=scenario(48))
 def sent_again_though_answered(original: Method) -> Method:
     """MQTT: what the client has answered since is not sent to it again at the same router."""
 
@@ -156,3 +172,9 @@ def begun_afresh_at_another_qos(original: Method) -> Method:
         return other
 
     return broken
+
+
+@mutant(MqttConnection, "holds", by="2", scenario=cut_off_too_early)
+def kept_without_its_links(original: Method) -> Method:
+    """MQTT: a session that was cut off before it had its links again is none."""
+    return property(lambda connection: False)  # type: ignore[return-value]

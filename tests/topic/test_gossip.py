@@ -143,12 +143,15 @@ def test_who_takes_over_a_publisher_is_told_whom_its_former_home_knows() -> None
 
 
 def test_nothing_is_a_rumour_that_its_owner_has_spoken_of_before() -> None:
-    """It is over, and nobody remembers it."""
+    """It is over, as c has not heard, and b does not remember it."""
     bench = Bench("a", "b", "c")
     bench.hold("c", "b")
-    reader_at(bench, "a", unsettled={}).close()
+    reader = reader_at(bench, "a", unsettled={})
+    bench.hold("a", "c")
+    reader.close()
     pen = pen_at(bench, "b")
-    bench.let_go()
+    while bench.under_way("c", "b"):
+        bench.step("c", "b")
     bench.part("a", "b")
     pen.send(b"1")
     assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
@@ -167,3 +170,15 @@ def test_what_was_later_than_an_attach_says_nothing_of_the_one_that_follows() ->
     assert again.end.unanswered == {"a"}
     bench.time(SETTINGS.join)
     assert [late.router for late in bench.actions["b"] if isinstance(late, Late)] == ["a"]
+
+
+def test_what_was_under_way_as_a_link_ended_does_not_bring_it_back() -> None:
+    """Router c has passed the attach on. When a hears that, all know of the end, and b, whose link it was, is lost."""
+    bench = Bench("a", "b", "c")
+    bench.hold("c", "a")
+    reader_at(bench, "b", unsettled={}).close()
+    bench.kill("b")
+    assert bench.under_way("c", "a")
+    while bench.under_way("c", "a"):
+        bench.step("c", "a")
+        assert not any(entry.live for entry in bench.cores["a"].directory.entries())

@@ -1,8 +1,7 @@
 """The directory: which routers hold which publishers and subscribers (protocol 3.3).
 
 Every router is the only writer of its *section*. A contact begins with the whole section and gossip; versioned deltas
-follow. The highest epoch wins. This module keeps the merged view and says what changed. It sends nothing and knows no
-delivery; what follows from a change is `topic.termini.changes`'s business.
+follow. The highest epoch wins. What follows from a change is `topic.termini.changes`'s business.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -67,7 +66,6 @@ class Directory:
         return self._entries.get((Role.SUBSCRIBER, name))
 
     def subscribers(self, address: str) -> Collection[LinkEntry]:
-        """The live subscribers of an address."""
         return self._entries.subscribers(address)
 
     def entry(self, index: Index) -> LinkEntry | None:
@@ -80,13 +78,19 @@ class Directory:
         return list(self._entries.expired_lives.values())
 
     def unattended(self, is_here: Callable[[LinkEntry], bool]) -> list[LinkEntry]:
-        """Live links without a client, as far as can be seen from here: our own and orphans, but for those whose client
-        `is_here`; and those that we agreed to let expire. A plain subscriber that has lapsed ends with its router."""
+        """Live links without a client, as far as can be seen from here: our own, but for those whose client `is_here`
+        and what expires together with them, orphans, and those that we agreed to let expire. A plain subscriber that
+        has lapsed ends with its router."""
         entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self.tells(owner)]
         listed = filter(None, map(entries.get, self._announced))
         found = {entry.index: entry for entry in (*entries.owned(*out_of_sight), *listed, *entries.bound.values())}
         live = (e for e in found.values() if e.lasts or (e.live and e.name not in self.lapsed))
-        return entries.in_order(entry for entry in live if not is_here(entry))
+        alone = {entry.index: entry for entry in live if not is_here(entry)}
+        return entries.in_order(e for e in alone.values() if not self.is_mine(e) or entries.are_all(e, alone))
+
+    def together(self, container: str, user: str) -> Collection[LinkEntry]:
+        """The links of a client that expire together (8, Expiry), and those of them that have ended."""
+        return self._entries.together((container, user))
 
     def is_mine(self, entry: LinkEntry) -> bool:
         return entry.owner == (self.router, self.incarnation)
@@ -108,10 +112,7 @@ class Directory:
 
     def audience(self, address: str) -> AddressAudience:
         """The audience of a message published now (protocol 5, Publish). Cached until the directory changes."""
-        audience = self._audiences.get(address)
-        if audience is None:
-            audience = self._audiences.keep(address, self._compute_audience(address))
-        return audience
+        return self._audiences.get(address) or self._audiences.keep(address, self._compute_audience(address))
 
     def _compute_audience(self, address: str) -> AddressAudience:
         listed = self.subscribers(address)
@@ -156,9 +157,8 @@ class Directory:
     def _prune(self) -> None:
         """Forget departures that every contact knows, and endings that every router knows."""
         self.departures.take(min((self.members.acked[router] for router in self.contacts), default=self.version))
-        if self._all_know:
-            for index in list(self._ended):
-                self._remove(index)
+        for index in list(self._ended) if self._all_know else ():
+            self._remove(index)
         for index in self._tombstones.take(self.members.least(self.version)):
             self._remove(index)
 
@@ -259,7 +259,8 @@ class Directory:
             if not self.members.has_told(entry.epoch):  # else it has told what became of it, too
                 self._rumours.hear(entry, self.entry(entry.index))
         left = self.apply_departures(router, [e for e in told if e.live and e.role is Role.PUBLISHER])
-        return left + self._merge([entry for entry in others if not entry.live or not self.tells_itself(entry)])
+        is_past = self._entries.is_past
+        return left + self._merge([e for e in others if not (e.live and (self.tells_itself(e) or is_past(e)))])
 
     def believe_rumours(self, router: str) -> list[Change]:
         """The contact is over before the router told what others say of its subscribers: they are orphans."""
@@ -314,9 +315,8 @@ class Directory:
                 entry = attrs.evolve(entry, status=old.status)  # we may have agreed to let it expire
             elif old is not None and old.rank >= entry.rank:
                 continue
-            if entry.live or entry.expired_life or not self._all_know:
-                self._put(entry)
-            elif old is not None:
+            self._put(entry)
+            if not (entry.live or entry.expired_life) and self._all_know:
                 self._remove(entry.index)
             if entry.live or (old is not None and (old.live or old.ending)):
                 changes.append(Change(old, entry))

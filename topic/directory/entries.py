@@ -4,11 +4,19 @@ What concerns few links costs what these are, however many there are. Whom to be
 `topic.directory.directory`'s business.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from itertools import count
+from typing import Final
 
 from topic.directory.addresses import ByAddress
-from topic.directory.entry import Index, LinkEntry, Owner, Role, Status
+from topic.directory.entry import TOGETHER, Index, LinkEntry, Owner, Role, Status
+from topic.identity import Epoch
+
+MOST_PAST: Final = 1000
+"""Endings that are remembered when nobody tells them any more."""
+
+Client = tuple[str, str]
+"""Container-id and user."""
 
 
 class LinkEntries:
@@ -20,8 +28,11 @@ class LinkEntries:
         self._numbers: dict[Index, int] = {}
         self._next = count()
         self._owned: dict[Owner, dict[Index, LinkEntry]] = {}
+        self._together: dict[Client, dict[Index, LinkEntry]] = {}
         self._subscribers: ByAddress[bytes, LinkEntry] = ByAddress()
         self._untold: ByAddress[bytes, LinkEntry] = ByAddress()
+        self._past: dict[Index, Epoch] = {}
+        """The last endings of links with a timeout that were forgotten here."""
         self.expired_lives: dict[Index, LinkEntry] = {}
         self.bound: dict[Index, LinkEntry] = {}
 
@@ -55,6 +66,22 @@ class LinkEntries:
         """How many there are of all incarnations of a router."""
         return sum(len(self._owned[owner]) for owner in self._owned if owner[0] == router)
 
+    def together(self, client: Client) -> Collection[LinkEntry]:
+        """The links of a client that expire together, and those of them that have ended."""
+        return self._together.get(client, {}).values()
+
+    def are_all(self, entry: LinkEntry, among: Container[Index]) -> bool:
+        """Whether all live links that it expires together with are: those of its client at that router; none matters
+        to one that is bound."""
+        alone = entry.lifetime.policy != TOGETHER or entry.status is Status.BOUND
+        others = () if alone else self.together(_client(entry))
+        return all(other.index in among for other in others if other.live and other.owner == entry.owner)
+
+    def is_past(self, entry: LinkEntry) -> bool:
+        """Whether this is of an attach whose ending all routers have known: it was under way for long."""
+        ended = self._past.get(entry.index)
+        return ended is not None and entry.epoch <= ended
+
     def in_order(self, entries: Iterable[LinkEntry]) -> list[LinkEntry]:
         """These, in the order in which they became known."""
         numbers = self._numbers
@@ -71,6 +98,8 @@ class LinkEntries:
             self._unlist(index, old)
         self._by_index[index] = entry
         self._owned.setdefault(entry.owner, {})[index] = entry
+        if entry.lifetime.policy == TOGETHER:
+            self._together.setdefault(_client(entry), {})[index] = entry
         if entry.status is Status.BOUND:
             self.bound[index] = entry
         if entry.expired_life:
@@ -84,15 +113,32 @@ class LinkEntries:
         entry = self._by_index.pop(index)
         del self._numbers[index]
         self._unlist(index, entry)
+        if not entry.live and entry.lifetime.timeout:
+            self._remember(entry)
         return entry
+
+    def _remember(self, ended: LinkEntry) -> None:
+        self._past.pop(ended.index, None)
+        self._past[ended.index] = ended.epoch
+        if len(self._past) > MOST_PAST:
+            del self._past[next(iter(self._past))]
 
     def _unlist(self, index: Index, entry: LinkEntry) -> None:
         owned = self._owned[entry.owner]
         del owned[index]
         if not owned:
             del self._owned[entry.owner]
+        if entry.lifetime.policy == TOGETHER:
+            together = self._together[_client(entry)]
+            del together[index]
+            if not together:
+                del self._together[_client(entry)]
         self.bound.pop(index, None)
         self.expired_lives.pop(index, None)
         if entry.role is Role.SUBSCRIBER:
             self._subscribers.discard(entry.identity.address, entry.name)
             self._untold.discard(entry.identity.address, entry.name)
+
+
+def _client(entry: LinkEntry) -> Client:
+    return entry.identity.container, entry.identity.user

@@ -39,6 +39,10 @@ class Decision(enum.IntEnum):
     EXPIRED = 2
 
 
+TOGETHER: str = "client-gone"
+"""An expiry policy, beside those of AMQP: the links of a client expire together, when it has none any more."""
+
+
 @attrs.frozen(slots=True)
 class Lifetime:
     """How long a terminus outlives its link, as granted to its client (AMQP 1.0 3.5.3, 3.5.4; protocol 1)."""

@@ -132,11 +132,11 @@ class MqttBench(FuzzMesh):
 
     def __init__(self, *names: str, limits: Limits | None = None, rule: Rule = EVERYTHING) -> None:
         super().__init__(*names)
-        self._limits, self._rule = limits or Limits(max_message=MAX_MESSAGE), rule
+        self._limits, self.rule = limits or Limits(max_message=MAX_MESSAGE), rule
         self.edges = {name: self.edge(router) for name, router in self.routers.items()}
 
     def edge(self, router: FuzzRouter) -> MqttEdge:
-        guard = Guard(lambda user: self._rule, self._limits)
+        guard = Guard(lambda user: self.rule, self._limits)
         return MqttEdge(router.node, router.clients, guard, ["topic/"], self._limits, LONGEST_S)
 
     def stranger(self, router: str, version: int = V5) -> MqttGuest:

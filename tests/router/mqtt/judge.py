@@ -39,9 +39,6 @@ class MqttJudge:
         self._accepted: set[int] = set()
         self._doubted: set[int] = set()
         """What a writer's session ended with: it may be lost, but does not come twice."""
-        self._late: set[int] = set()
-        """What writers had open as they came back too late, and were told that they still had a session: of some of its
-        links the mesh may just have agreed that they are over."""
         self._missed: dict[Reader, list[int]] = defaultdict(list)
         """By reader: what was accepted without it, as it was away for too long."""
         self._settled: set[int] = set()
@@ -54,8 +51,9 @@ class MqttJudge:
         self._lowered: dict[Reader, set[int]] = defaultdict(set)
         """By reader: numbers that it may have been sent at QoS 1."""
         self._witnessed: list[int] = []
-        self._handed: dict[Reader, dict[int, set[int]]] = defaultdict(dict)
-        """By number: the stays in which it was handed on."""
+        self._handed: dict[Reader, dict[int, list[int]]] = defaultdict(dict)
+        """By number: the stay of each time that it was handed on. What reads the same as others, and comes twice, may
+        be taken for one of them."""
         self._sent: dict[Reader, dict[int, Sent]] = defaultdict(dict)
         """By reader, and number."""
         self._stays: dict[Line, int] = {}
@@ -115,9 +113,6 @@ class MqttJudge:
         if client.reader is not None and (missed := self._missed[client.reader]):
             raise MqttViolation(f"{client} is not told that {missed} were accepted without it")
 
-    def comes_late(self, left: Iterable[Said]) -> None:
-        self._late.update(said.number for said in left)
-
     def doubt(self, left: Iterable[Said]) -> None:
         self._doubted.update(said.number for said in left)
 
@@ -127,7 +122,7 @@ class MqttJudge:
     def _may_come_again(self, reader: Reader, number: int) -> bool:
         """At any time, wherever it is."""
         is_low = self._said[number][1].qos == 1 or number in self._lowered[reader]
-        return is_low or number in self._ended[reader] or number in self._late
+        return is_low or number in self._ended[reader]
 
     # what arrives
 
@@ -135,7 +130,7 @@ class MqttJudge:
         copies = self._copies[text]
         number = next((one for one in copies if one not in self._witnessed), copies[-1])
         writer, said = self._said[number]
-        if said.qos != 1 and number not in self._late:
+        if said.qos != 1:
             assert number not in self._witnessed, f"{number} of {writer} is published twice"
             self._check_order(number, self._witnessed, "the witness")
         self._witnessed.append(number)
@@ -146,13 +141,17 @@ class MqttJudge:
         handed, stay, said = self._handed[reader], self._stays[line], self._said[number][1]
         owed = {one for one, readers in self._owed.items() if reader in readers} - self._lowered[reader]
         is_of_old = line is not reader.client.line  # let go of at another router: later, and in any order
-        owed -= self._late
         if not said.qos or (said.qos == 2 and number in owed and number not in handed and not is_of_old):
             before = [one for one in handed if self._said[one][1].qos == said.qos and (one in owed or not said.qos)]
-            self._check_order(number, before, str(reader))
-        stays = handed.setdefault(number, set())
+            if self._is_unlike_others(number):
+                self._check_order(number, [one for one in before if self._is_unlike_others(one)], str(reader))
+        stays = handed.setdefault(number, [])
         assert stay not in stays or self._may_come_again(reader, number), f"{reader} hands on {number} twice"
-        stays.add(stay)
+        stays.append(stay)
+
+    def _is_unlike_others(self, number: int) -> bool:
+        """It is certain which message it is: those that read the same may be taken for each other."""
+        return len(self._copies[self._said[number][1].text]) == 1
 
     def _check_order(self, number: int, before: list[int], who: str) -> None:
         """Of one writer, in one topic."""
@@ -179,7 +178,7 @@ class MqttJudge:
         self._sent[reader][number] = sent
         assert said.topic != TOPICS[1] or reader.left is not sent.line, f"{reader} is sent {number}, which it has left"
         assert said.qos or former is None, f"{reader} is sent {number} again, which is of QoS 0"
-        if number in self._ended[reader] or number in self._late or sent.line.session != reader.client.session:
+        if number in self._ended[reader] or sent.line.session != reader.client.session:
             return
         if former is None:
             asked = reader.wanted[said.topic], reader.confirmed.get(said.topic, 0)
@@ -242,5 +241,7 @@ class MqttJudge:
         """At the end, nothing is left open."""
         for writer in self._walk.writers:
             assert not writer.open, f"{writer} has {sorted(writer.open)} open"
+        for client in self._walk.clients:
+            self.has_not_missed(client)
         for number in self._said.keys() - self._doubted:
             self._check_accepted(number)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 EXPIRY_S = 4
 TOPICS = "topic/t", "topic/u"
+OF_SUBSCRIPTIONS = PacketKind.PUBLISH, PacketKind.SUBACK
 OF_READERS = PacketKind.PUBREL, PacketKind.SUBACK, PacketKind.UNSUBACK
 
 
@@ -97,6 +98,9 @@ class Client:
         self.is_let_in = False
         """It has read the CONNACK."""
         self.away_since: float | None = 0.0
+        self.unseen_since: float | None = 0.0
+        """Since when the mesh may not know where it is. Who is told that its session goes on, and nothing of its
+        subscriptions yet, may be sent away: the mesh agrees just now that they are over."""
         self.sleeps_until = 0.0
         self.session = 0
         """How many have ended before this one."""
@@ -111,7 +115,7 @@ class Client:
     def may_have_expired(self) -> bool:
         """Its session. In 3.1.1 nobody says for how long one lasts."""
         lasts = EXPIRY_S if self.version == V5 else LONGEST_S
-        return self.away_since is not None and self.walk.now - self.away_since > lasts
+        return self.unseen_since is not None and self.walk.now - self.unseen_since > lasts
 
     def __str__(self) -> str:
         return self.name
@@ -154,6 +158,8 @@ class Client:
         self.line, self.is_let_in = None, False
         if self.away_since is None:
             self.away_since = self.walk.now
+        if self.unseen_since is None:
+            self.unseen_since = self.walk.now
 
     def tell(self, packet: bytes) -> None:
         assert self.line is not None
@@ -179,7 +185,20 @@ class Client:
         elif kind is PacketKind.DISCONNECT:
             self.walk.note(f"{self} is sent away")
             self.cut()
-        elif kind is PacketKind.PUBLISH:
+        else:
+            if kind in OF_SUBSCRIPTIONS:
+                self.is_known()
+            self._hears_of(kind, first, body, number)
+
+    def is_known(self) -> None:
+        """In the mesh, where it is."""
+        if self.unseen_since is not None:
+            self.unseen_since = None
+            self.walk.judge.has_not_missed(self)
+
+    def _hears_of(self, kind: PacketKind, first: int, body: bytes, number: int) -> None:
+        """A message, or an answer."""
+        if kind is PacketKind.PUBLISH:
             packet = read_packet(first, body, self.version)
             assert isinstance(packet, PublishPacket) and self.reader is not None
             self.reader.is_sent(packet, number)
@@ -196,11 +215,10 @@ class Client:
             self._forget()
             self._is_of_session(line)
             self.walk.judge.begins_anew(line)
-        elif self.may_have_expired and self.writer is not None:
-            self.walk.judge.comes_late(self.writer.open.values())
         self.walk.judge.is_at(line)
         self.is_let_in, self.away_since, self.is_clean = True, None, False
-        self.walk.judge.has_not_missed(self)
+        if not is_present:
+            self.is_known()
         self._begins(is_present=is_present)
 
     def _begins(self, *, is_present: bool) -> None:

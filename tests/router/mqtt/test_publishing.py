@@ -165,28 +165,6 @@ def test_who_has_been_elsewhere_is_not_taken_for_who_it_was(bench: MqttBench) ->
     assert reader.payloads == 3 * [b"on"]
 
 
-def test_a_session_that_has_expired_is_not_present(bench: MqttBench) -> None:
-    bench.reader("b", clean=False, expiry=2).leave()
-    bench.client("a", "writer", clean=False, expiry=2).leave()
-    for _ in range(8):
-        bench.time(1.0)
-    assert not bench.client("b", "reader", clean=False, expiry=2).is_present
-    assert not bench.client("c", "other", clean=False, expiry=2).is_present
-    assert list(bench.edges["a"].sessions) == [("", "writer")]
-    bench.client("a", "another")
-    assert list(bench.edges["a"].sessions) == [("", "another")]
-
-
-def test_what_a_session_that_has_expired_had_in_doubt_is_not_published_again(bench: MqttBench) -> None:
-    """The one who comes is told that there is none, and has no copies to send."""
-    reader, writer = bench.reader("c"), bench.client("a", "writer", expiry=1)
-    publish(writer, b"m", 2, 5)
-    writer.leave()
-    bench.time(1.5)
-    assert not bench.client("a", "writer", clean=False, expiry=1).is_present
-    assert reader.payloads == [b"m"]
-
-
 def test_a_client_that_begins_anew_leaves_what_it_had(bench: MqttBench) -> None:
     reader = bench.reader("b", acks=False)
     writer = bench.client("a", "writer", clean=False, expiry=4)

@@ -6,7 +6,7 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 import pytest
 
 from router.amqp.format.message import data_message
-from router.mqtt.edge import Nobody
+from router.mqtt.ends import Nobody
 from router.mqtt.values import V3, V5, PacketKind, Reason
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, answer, answer_all, leave, publish
@@ -205,16 +205,6 @@ def test_who_begins_anew_and_leaves_ends_what_it_had_elsewhere(bench: MqttBench)
     writer = bench.client("a", "writer")
     publish(writer, b"m", 2, 1)
     assert writer.told(PUBREC) == [(1, 0)], "nobody is awaited"
-
-
-def test_a_session_ends_with_its_client_or_when_it_says_so(bench: MqttBench) -> None:
-    for expiry, said in ((0, b""), (4, by_hand.packet(0xE0, b"\0\5\x11\0\0\0\0"))):
-        reader = bench.reader("b", "reader", clean=False, expiry=expiry)
-        reader.say(said)
-        if reader in reader.router.guests:
-            reader.leave()
-        assert not bench.client("b", "reader", clean=False).is_present
-        bench.edges["b"].sessions.clear()
 
 
 def test_more_is_not_under_way_to_a_client_than_it_takes(bench: MqttBench) -> None:

@@ -113,6 +113,9 @@ class MqttWalk(MortalBench):
                 if client.line is None or not client.line.router.node.topic.booted:
                     self._go_on(client)
                     moves = True
+        for client in self.clients:
+            if client.is_let_in and client.line is not None and not client.line.is_over:
+                client.is_known()
 
     def _read(self, line: Line, most: int) -> bool:
         """Whether the router read something."""

@@ -1,0 +1,163 @@
+"""When an MQTT client has a session, and when it has none any more: what it is told, and what becomes of its links.
+
+a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
+"""
+
+from router.mqtt.values import PacketKind
+from router.security.rules import Rule
+from tests.router.mqtt import by_hand
+from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, publish
+from topic.directory.entry import Role, Status
+
+OTHER = "topic/other"
+
+
+def wait(bench: MqttBench, seconds: int) -> None:
+    for _ in range(seconds):
+        bench.time(1.0)
+
+
+def both(bench: MqttBench, router: str, expiry: int = 4) -> MqttGuest:
+    """A client that is subscribed, and publishes."""
+    client = bench.reader(router, "client", expiry=expiry)
+    client.say(by_hand.publish(OTHER, b"said", 2, 7) + by_hand.ack(PacketKind.PUBREL, 7))
+    return client
+
+
+def links(bench: MqttBench, client: str = "client") -> set[tuple[str, str]]:
+    """The live ones: of which role, and at which router, as all of them have it."""
+    found = [
+        {(entry.role.name, entry.router) for entry in router.node.topic.directory.together(client, "") if entry.live}
+        for router in bench.routers.values()
+    ]
+    assert all(one == found[0] for one in found)
+    return found[0]
+
+
+def test_a_session_that_has_expired_is_not_present(bench: MqttBench) -> None:
+    bench.reader("b", clean=False, expiry=2).leave()
+    bench.client("a", "writer", expiry=2).leave()
+    for _ in range(8):
+        bench.time(1.0)
+    assert not bench.client("b", "reader", clean=False, expiry=2).is_present
+    assert not bench.client("c", "other", clean=False, expiry=2).is_present
+    assert list(bench.edges["a"].sessions) == [("", "writer")]
+    bench.client("a", "another")
+    assert list(bench.edges["a"].sessions) == [("", "another")]
+
+
+def test_what_a_session_that_has_expired_had_in_doubt_is_not_published_again(bench: MqttBench) -> None:
+    """The one who comes is told that there is none, and has no copies to send."""
+    reader, writer = bench.reader("c"), bench.client("a", "writer", expiry=1)
+    publish(writer, b"m", 2, 5)
+    writer.leave()
+    bench.time(1.5)
+    assert not bench.client("a", "writer", clean=False, expiry=1).is_present
+    assert reader.payloads == [b"m"]
+
+
+def test_a_session_ends_with_its_client_or_when_it_says_so(bench: MqttBench) -> None:
+    for expiry, said in ((0, b""), (4, by_hand.packet(0xE0, b"\0\5\x11\0\0\0\0"))):
+        reader = bench.reader("b", "reader", clean=False, expiry=expiry)
+        reader.say(said)
+        if reader in reader.router.guests:
+            reader.leave()
+        assert not bench.client("b", "reader", clean=False).is_present
+        bench.edges["b"].sessions.clear()
+
+
+def test_a_session_that_its_client_may_not_have_heard_of_is_not_kept(bench: MqttBench) -> None:
+    """The client may expect the one that it had before. Who has asked for a new one expects that."""
+    bench.client("a", "client", clean=False, expiry=4).leave()
+    assert not bench.client("a", "client", clean=False, expiry=4).is_present
+    bench.client("a", "other", clean=True, expiry=4).leave()
+    assert bench.client("a", "other", clean=False, expiry=4).is_present
+
+
+def test_a_session_whose_client_has_said_something_is_kept(bench: MqttBench) -> None:
+    client = bench.client("a", "client", clean=False, expiry=4)
+    client.say(by_hand.PINGREQ)
+    client.leave()
+    assert bench.client("a", "client", clean=False, expiry=4).is_present
+
+
+def test_all_links_of_a_session_last_until_the_last_one_would_have_expired(bench: MqttBench) -> None:
+    client = both(bench, "a")
+    client.leave()
+    wait(bench, 3)
+    client = bench.client("a", "client", clean=False, expiry=4)
+    wait(bench, 20)
+    assert links(bench) == {("PUBLISHER", "a"), ("SUBSCRIBER", "a")}
+    client.leave()
+    wait(bench, 8)
+    assert links(bench) == set()
+
+
+def test_at_another_router_a_client_has_all_its_links_from_the_begin(bench: MqttBench) -> None:
+    """Else those that it has not used yet would expire while it is there."""
+    both(bench, "a").leave()
+    there = bench.client("c", "client", clean=False, expiry=4)
+    assert there.is_present
+    assert links(bench) == {("PUBLISHER", "c"), ("SUBSCRIBER", "c")}
+    wait(bench, 20)
+    there.leave()
+    back = bench.client("a", "client", clean=False, expiry=4)
+    assert back.is_present
+    assert links(bench) == {("PUBLISHER", "a"), ("SUBSCRIBER", "a")}
+
+
+def test_a_session_of_which_a_link_has_expired_is_over_and_what_is_left_of_it_ends(bench: MqttBench) -> None:
+    """All routers are not told of all ends at once."""
+    both(bench, "a").leave()
+    for router in bench.routers.values():
+        directory = router.node.topic.directory
+        (published,) = [one for one in directory.together("client", "") if one.role is Role.PUBLISHER]
+        directory.mark(published, Status.EXPIRED if router.name == "b" else Status.BOUND)
+    for name in ("b", "a"):
+        assert not bench.client(name, "client", clean=False, expiry=4).is_present
+        assert links(bench) == set()
+
+
+def test_who_was_told_that_its_session_goes_on_is_sent_away_if_it_is_over_by_then() -> None:
+    """It was let in at c; the end was under way, and is here before it is certain that the client is."""
+    bench = MqttBench("a", "b", "c")
+    both(bench, "a").leave()
+    there = bench.stranger("c")
+    there.is_here = False
+    there.say(by_hand.connect("client", clean=False, found={"session-expiry-interval": 4}))
+    assert there.is_present
+    wait(bench, 8)
+    assert links(bench) == set()
+    there.is_here = True
+    bench.flow()
+    assert there.kinds()[-1] == "DISCONNECT"
+    there.leave()
+    assert not bench.client("c", "client", clean=False, expiry=4).is_present
+    bench.finish(*bench.mqtt_guests())
+
+
+def test_what_the_rules_do_not_allow_any_more_does_not_go_on_at_another_router() -> None:
+    bench = MqttBench("a", "b", "c")
+    both(bench, "a").leave()
+    bench.rule = Rule(send=(), receive=(TOPIC,))
+    there = bench.client("c", "client", clean=False, expiry=4)
+    assert links(bench) == {("SUBSCRIBER", "c")}
+    bench.finish(there)
+
+
+def test_who_is_cut_off_before_it_has_its_links_again_has_no_session_there() -> None:
+    """The links of the former one expire where they were; a session without any would be thought to go on."""
+    bench = MqttBench("a", "b", "c")
+    bench.reader("a", expiry=4).leave()
+    wait(bench, 3)
+    there = bench.stranger("c")
+    there.is_here = False
+    there.say(by_hand.connect("reader", clean=False, found={"session-expiry-interval": 4}))
+    assert there.is_present
+    there.leave()
+    assert links(bench, "reader") == {("SUBSCRIBER", "a")}
+    wait(bench, 3)
+    bench.reader("c", "another")  # all have heard of the end
+    assert not bench.routers["c"].node.topic.directory.together("reader", "")
+    assert not bench.client("c", "reader", clean=False, expiry=4).is_present
+    bench.finish(*bench.mqtt_guests())

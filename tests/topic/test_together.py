@@ -1,0 +1,93 @@
+"""Links of one client that expire together, as a session of MQTT does (protocol 8, Expiry)."""
+
+import attrs
+import pytest
+
+from tests.topic.bench import LASTING, Bench
+from tests.topic.clients import Pen, Reader
+from topic.directory.entry import TOGETHER, Status
+
+SESSION = attrs.evolve(LASTING, policy=TOGETHER)
+CLIENT = "client"
+
+
+def links_at(bench: Bench, pens: str, readers: str, policy: str = TOGETHER) -> tuple[Pen, Reader]:
+    """What a client publishes, and is subscribed to."""
+    lifetime = attrs.evolve(SESSION, policy=policy)
+    pen = bench.publisher(pens, CLIENT, address="topic/said", lifetime=lifetime)
+    return pen, bench.subscriber(readers, CLIENT, lifetime=lifetime)
+
+
+def leaves(link: Pen | Reader) -> None:
+    core = link.bench.tick(link.router)
+    if isinstance(link, Pen):
+        core.suspend_publisher(link.stream, link, link.bench.now)
+    else:
+        core.suspend_subscriber(link.end, link, link.bench.now)
+    link.bench.flow()
+
+
+def live(bench: Bench) -> dict[str, int]:
+    """How many links of the client each router takes for live."""
+    routers = bench.cores.items()
+    return {name: sum(entry.live for entry in core.directory.together(CLIENT, "")) for name, core in routers}
+
+
+def test_none_expires_while_one_has_a_client_and_then_all_do() -> None:
+    bench = Bench("a", "b", "c")
+    pen, reader = links_at(bench, "a", "a")
+    writer = bench.publisher("b", "writer")
+    writer.send(b"1")
+    leaves(reader)
+    bench.wait(130)
+    assert live(bench) == {"a": 2, "b": 2, "c": 2}
+    leaves(pen)
+    bench.wait(58)
+    assert live(bench) == {"a": 2, "b": 2, "c": 2} and not writer.outcomes
+    bench.wait(6)
+    assert live(bench) == {"a": 0, "b": 0, "c": 0} and b"1" in writer.outcomes
+
+
+@pytest.mark.parametrize("policy", ["connection-close", "never"])
+def test_links_of_other_policies_expire_one_by_one(policy: str) -> None:
+    bench = Bench("a", "b")
+    _, reader = links_at(bench, "a", "a", policy)
+    writer = bench.publisher("b", "writer")
+    writer.send(b"1")
+    leaves(reader)
+    bench.wait(64)
+    assert b"1" in writer.outcomes
+
+
+def test_a_link_at_another_router_is_of_another_stay() -> None:
+    """The client has left it behind: nobody waits for it because of what the client has elsewhere."""
+    bench = Bench("a", "b", "c")
+    _, reader = links_at(bench, "a", "b")
+    leaves(reader)
+    bench.wait(64)
+    assert live(bench) == {"a": 1, "b": 1, "c": 1}
+
+
+def test_those_of_a_router_that_was_lost_expire_together() -> None:
+    bench = Bench("a", "b", "c")
+    links_at(bench, "c", "c")
+    bench.kill("c")
+    bench.boot("c", 2)
+    for other in ("a", "b"):
+        bench.meet("c", other)
+    bench.flow()
+    bench.wait(58)
+    assert live(bench) == {"a": 2, "b": 2, "c": 2}
+    bench.wait(6)
+    assert live(bench) == {"a": 0, "b": 0, "c": 0}
+
+
+def test_one_that_a_router_agreed_to_let_expire_stays_in_its_sight() -> None:
+    """Though its client is back, and has only another one yet."""
+    bench = Bench("a", "b")
+    links_at(bench, "a", "a")
+    directory = bench.cores["a"].directory
+    asked, back = directory.together(CLIENT, "")
+    assert directory.unattended(back.__eq__) == []
+    directory.mark(asked, Status.BOUND)
+    assert [entry.index for entry in directory.unattended(back.__eq__)] == [asked.index]
