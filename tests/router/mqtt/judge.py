@@ -65,7 +65,7 @@ class MqttJudge:
         last = self._last.get(line.client)
         if line not in self._stays:
             has_moved = last is None or last.router is not line.router or last.session != line.session
-            if has_moved or last is None or line.client.may_have_expired:
+            if has_moved or last is None or last.nth > line.nth or line.client.may_have_expired:
                 self.begins_anew(line)
             else:
                 self._stays[line] = self._stays[last]
@@ -75,7 +75,7 @@ class MqttJudge:
         """A stay does."""
         self._stays[line] = len(self._over)
         self._over[len(self._over)] = set(self._settled)
-        self._last[line.client] = line
+        self._last[line.client] = max(line, self._last.get(line.client, line), key=lambda one: one.nth)
 
     def published(self, writer: Writer, said: Said) -> None:
         self._said[said.number] = writer, said
@@ -120,9 +120,10 @@ class MqttJudge:
         assert not any(reader.confirmed.values()), f"the session of {reader} is lost"
 
     def _may_come_again(self, reader: Reader, number: int) -> bool:
-        """At any time, wherever it is."""
-        is_low = self._said[number][1].qos == 1 or number in self._lowered[reader]
-        return is_low or number in self._ended[reader]
+        """At any time, wherever it is; or what reads the same."""
+        copies = self._copies[self._said[number][1].text]
+        is_low = any(self._said[one][1].qos == 1 for one in copies) or not self._lowered[reader].isdisjoint(copies)
+        return is_low or not self._ended[reader].isdisjoint(copies)
 
     # what arrives
 

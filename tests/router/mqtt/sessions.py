@@ -5,6 +5,7 @@ ended: it sends again what it has no answer to, before anything new (MQTT 5 4.4,
 """
 
 from collections import deque
+from itertools import count
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
@@ -52,6 +53,8 @@ class Line(MqttGuest):
 
     client: "Client" = field(kw_only=True)
     acks: bool = False
+    nth: int = field(factory=count().__next__)
+    """A later one has a higher number."""
     session: int = 0
     """Which of its client's sessions."""
     latest: dict[int, Said] = field(factory=dict)
