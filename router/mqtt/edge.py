@@ -31,7 +31,7 @@ from router.mqtt.session import MqttSession
 from router.mqtt.subscriber import MqttSubscriber
 from router.mqtt.values import REFUSED, V3, V5, MqttError, PacketKind, Reason
 from topic.actions import EXPIRED, STOLEN, Detach
-from topic.directory.entry import LinkEntry, Role, Status
+from topic.directory.entry import Index, LinkEntry, Role, Status
 from topic.identity import LinkIdentity, link_name
 from topic.node import Node
 
@@ -72,7 +72,7 @@ class MqttEdge:
         self.sessions: dict[tuple[str, str], MqttSession] = {}
         """By user and client identifier."""
         self._of: dict[MqttConnection, MqttSession] = {}
-        self._away: dict[tuple[str, str], float] = {}
+        self._away: dict[MqttSession, float] = {}
         """Of sessions without a client: since when, in this order."""
         self.entrances: dict[MqttConnection, Entrance] = {}
 
@@ -134,38 +134,40 @@ class MqttEdge:
             left.leave(Reason.TAKEN_OVER, "the client has come again")
             former = self.sessions.get(name)
         known = self._links_of(client, connection.user)
-        clean = clean or self._is_overdue(former) or _is_over(known)
-        if former is not None and clean:
-            former.gone(self._node.now(), closed=True)
-            self._node.perform()
-            del self.sessions[name]
-        if former is not None and not clean and former.timeout and former.is_whole(known):
+        live = [entry for entry in known if entry.live]
+        clean = clean or _is_over(known) or self._is_overdue(former, live)
+        if former is not None and not clean and former.timeout and former.is_whole(live):
             return former, True
         session = self.sessions[name] = MqttSession(self._node, client, connection.user, self._lost)
-        if not clean and known:
-            session.take_over(known)
+        if not clean and live:
+            session.take_over(live)
         return session, session.resumes
 
-    def _is_overdue(self, session: MqttSession | None) -> bool:
+    def _is_overdue(self, session: MqttSession | None, links: Collection[LinkEntry]) -> bool:
         """Whether its client was away for longer than it was to last, and not elsewhere. The mesh may keep some of its
         links still, and what others had in doubt would be taken for new."""
         if session is None or session.connection is not None:
             return False
-        if self._away[session.user, session.client] + session.timeout >= self._node.now():
+        if self._away[session] + session.timeout >= self._node.now():
             return False
         ours = {end.epoch for end in (*session.publishers.values(), *session.subscribers.values())}
-        return all(entry.epoch in ours for entry in self._links_of(session.client, session.user))
+        return all(entry.epoch in ours for entry in links)
 
     def _forget_expired(self) -> None:
         """The core has let their links expire."""
         while self._away and (oldest := next(iter(self._away.items())))[1] + self._longest < self._node.now():
-            del self._away[oldest[0]]
-            if (session := self.sessions.get(oldest[0])) is not None and session.connection is None:
-                del self.sessions[oldest[0]]
+            session = oldest[0]
+            del self._away[session]
+            if self._is_current(session) and session.connection is None:
+                del self.sessions[session.user, session.client]
+
+    def _is_current(self, session: MqttSession) -> bool:
+        """Whether the client has begun no other one here since."""
+        return self.sessions.get((session.user, session.client)) is session
 
     def _links_of(self, client: str, user: str) -> list[LinkEntry]:
         """That the client has not closed, as the mesh knows them."""
-        known = self._node.topic.directory.together(client, user)
+        known = self._node.topic.directory.of_session((client, user))
         return [entry for entry in known if entry.status is not Status.CLOSED]
 
     def _begin(self, session: MqttSession, connection: MqttConnection, *, present: bool, others: bool) -> None:
@@ -185,7 +187,7 @@ class MqttEdge:
         these links still. It has them all here from now on."""
         known, connection = self._links_of(session.client, session.user), session.connection
         assert connection is not None
-        if _is_over(known) or not {entry.index for entry in told} <= {entry.index for entry in known}:
+        if _is_over(known) or not _live(told) <= _live(known):
             session.is_expected = False
             connection.leave(Reason.ADMINISTRATIVE, "the session has expired just now")
             return
@@ -194,6 +196,8 @@ class MqttEdge:
         session.free()
         for entry in known:
             address, receives = entry.identity.address, entry.role is Role.SUBSCRIBER
+            if connection.is_over or not entry.live:  # it has ended by what became of the one before, or long ago
+                continue
             if not self._permissions.allow(connection, address, receives=receives):
                 end_link(self._node, entry)
             elif receives:
@@ -228,17 +232,16 @@ class MqttEdge:
         is_known = connection.has_spoken or (session.is_expected and not connection.holds)
         closed = wants_end or not session.timeout or not is_known
         session.gone(self._node.now(), closed=closed)
-        name = session.user, session.client
-        self._away.pop(name, None)
+        self._away.pop(session, None)
         if not closed:
-            self._away[name] = self._node.now()
-        elif self.sessions.get(name) is session:
-            del self.sessions[name]
+            self._away[session] = self._node.now()
+        elif self._is_current(session):
+            del self.sessions[session.user, session.client]
         self._node.perform()
 
     def _lost(self, session: MqttSession, action: Detach) -> None:
         """The core has detached one of its links: the session is elsewhere, or has ended without the client."""
-        if self.sessions.get((session.user, session.client)) is session:
+        if self._is_current(session):
             del self.sessions[session.user, session.client]
         if session.connection is not None:
             reason = Reason.TAKEN_OVER if action.condition == STOLEN else Reason.ADMINISTRATIVE
@@ -306,13 +309,17 @@ class MqttEdge:
         return session.waiting_bytes if session is not None else 0
 
 
+def _live(known: Collection[LinkEntry]) -> set[Index]:
+    return {entry.index for entry in known if entry.live}
+
+
 def _is_over(known: Collection[LinkEntry]) -> bool:
-    """Whether the session of the client with these links has expired, or may have by now: those at one router expire
-    together. What it has left at another one, before it came to where it was last, is not it."""
-    last = max(known, key=lambda entry: entry.epoch) if known else None
-    return last is not None and any(
-        entry.status is not Status.ATTACHED and entry.owner == last.owner for entry in known
-    )
+    """Whether the session of the client with these links has expired, or may have by now, or has missed something.
+    Those at one router expire together, so that the last one tells; what ended before that was of a former session."""
+    last = max(known, key=lambda entry: entry.epoch, default=None)
+    if last is None or not last.live or any(entry.ending for entry in known):
+        return last is not None
+    return any(entry.status is Status.BOUND and entry.owner == last.owner for entry in known)
 
 
 def _overflow(session: MqttSession, packet: PublishPacket) -> None:

@@ -190,9 +190,8 @@ class MqttPublisher(MqttEnd):
 
     def resume(self) -> None:
         """The client is back at this router. It has all its links again, that they expire together."""
-        if self.lingers:
-            self.lingers = False
-        elif self.stream is not None or self.waiting:
+        self.lingers = False
+        if self.stream is not None or self.waiting:
             self._attach()
 
     def take_over(self) -> None:

@@ -182,3 +182,19 @@ def test_what_was_under_way_as_a_link_ended_does_not_bring_it_back() -> None:
     while bench.under_way("c", "a"):
         bench.step("c", "a")
         assert not any(entry.live for entry in bench.cores["a"].directory.entries())
+
+
+def test_who_has_not_heard_of_an_ending_that_others_have_forgotten_is_told() -> None:
+    """Else it would wait for the link for ever, as those whom it points it out to know better."""
+    bench = Bench("a", "b", "c")
+    reader = reader_at(bench, "b")
+    bench.hold("b", "c")
+    bench.hold("a", "c")
+    reader.close()
+    bench.kill("b")
+    bench.part("a", "c")
+    bench.let_go()
+    assert any(entry.live for entry in bench.cores["c"].directory.entries())
+    bench.meet("a", "c")
+    bench.flow()
+    assert not any(entry.live for name in "ac" for entry in bench.cores[name].directory.entries())

@@ -1,11 +1,13 @@
 """Links of one client that expire together, as a session of MQTT does (protocol 8, Expiry)."""
 
+from unittest.mock import Mock
+
 import attrs
 import pytest
 
 from tests.topic.bench import LASTING, Bench
 from tests.topic.clients import Pen, Reader
-from topic.directory.entry import TOGETHER, Status
+from topic.directory.entry import TOGETHER
 
 SESSION = attrs.evolve(LASTING, policy=TOGETHER)
 CLIENT = "client"
@@ -30,7 +32,7 @@ def leaves(link: Pen | Reader) -> None:
 def live(bench: Bench) -> dict[str, int]:
     """How many links of the client each router takes for live."""
     routers = bench.cores.items()
-    return {name: sum(entry.live for entry in core.directory.together(CLIENT, "")) for name, core in routers}
+    return {name: sum(entry.live for entry in core.directory.of_session((CLIENT, ""))) for name, core in routers}
 
 
 def test_none_expires_while_one_has_a_client_and_then_all_do() -> None:
@@ -82,12 +84,10 @@ def test_those_of_a_router_that_was_lost_expire_together() -> None:
     assert live(bench) == {"a": 0, "b": 0, "c": 0}
 
 
-def test_one_that_a_router_agreed_to_let_expire_stays_in_its_sight() -> None:
-    """Though its client is back, and has only another one yet."""
+def test_however_many_there_are_each_is_looked_at_once_or_twice() -> None:
     bench = Bench("a", "b")
-    links_at(bench, "a", "a")
-    directory = bench.cores["a"].directory
-    asked, back = directory.together(CLIENT, "")
-    assert directory.unattended(back.__eq__) == []
-    directory.mark(asked, Status.BOUND)
-    assert [entry.index for entry in directory.unattended(back.__eq__)] == [asked.index]
+    for number in range(100):
+        bench.publisher("a", CLIENT, address=f"topic/{number}", lifetime=SESSION)
+    is_here = Mock(return_value=False)
+    assert len(bench.cores["a"].directory.unattended(is_here)) == 100
+    assert is_here.call_count <= 200

@@ -11,7 +11,7 @@ import attrs
 from linkstate.plan.plan import Plan
 from topic.directory.addresses import Found
 from topic.directory.entries import LinkEntries
-from topic.directory.entry import AddressAudience, Change, Index, LinkEntry, Owner, Role, Status, audience_of
+from topic.directory.entry import AddressAudience, Change, Index, LinkEntry, Owner, Role, Session, Status, audience_of
 from topic.directory.members import Members
 from topic.directory.rumours import Rumours
 from topic.directory.section_log import SectionLog
@@ -52,8 +52,6 @@ class Directory:
             self._put(entry)
         self.unsaved.clear()
 
-    # views
-
     @property
     def complete(self) -> bool:
         """Whether all routers are in contact and have told their sections."""
@@ -74,23 +72,26 @@ class Directory:
     def entries(self) -> Iterator[LinkEntry]:
         return iter(self._entries)
 
+    def past(self, attach: LinkEntry) -> LinkEntry | None:
+        """The ending of an attach, if that is forgotten."""
+        return attrs.evolve(attach, status=Status.CLOSED) if self._entries.is_past(attach) else None
+
     def expired_lives(self) -> list[LinkEntry]:
         return list(self._entries.expired_lives.values())
 
     def unattended(self, is_here: Callable[[LinkEntry], bool]) -> list[LinkEntry]:
-        """Live links without a client, as far as can be seen from here: our own, but for those whose client `is_here`
-        and what expires together with them, orphans, and those that we agreed to let expire. A plain subscriber that
-        has lapsed ends with its router."""
+        """Live links without a client, as is seen from here: our own, but for those whose client `is_here` and what
+        expires with them, orphans, and what we agreed to let expire. Lapsed plain ones end with their router."""
         entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self.tells(owner)]
         listed = filter(None, map(entries.get, self._announced))
         found = {entry.index: entry for entry in (*entries.owned(*out_of_sight), *listed, *entries.bound.values())}
-        live = (e for e in found.values() if e.lasts or (e.live and e.name not in self.lapsed))
-        alone = {entry.index: entry for entry in live if not is_here(entry)}
-        return entries.in_order(e for e in alone.values() if not self.is_mine(e) or entries.are_all(e, alone))
+        live = [e for e in found.values() if e.lasts or (e.live and e.name not in self.lapsed)]
+        here = {entry.session for entry in live if is_here(entry)} - {None}
+        return entries.in_order(e for e in live if not is_here(e) and (e.session not in here or not self.is_mine(e)))
 
-    def together(self, container: str, user: str) -> Collection[LinkEntry]:
+    def of_session(self, session: Session) -> Collection[LinkEntry]:
         """The links of a client that expire together (8, Expiry), and those of them that have ended."""
-        return self._entries.together((container, user))
+        return self._entries.of_session(session)
 
     def is_mine(self, entry: LinkEntry) -> bool:
         return entry.owner == (self.router, self.incarnation)
@@ -236,9 +237,9 @@ class Directory:
     def apply_section(
         self, router: str, version: int, latest: int, own: list[LinkEntry], gossip: list[LinkEntry]
     ) -> list[Change]:
-        """Take a contact's whole section, with the clock of its `latest` attach. What it closed it lists until we
-        acknowledge that. So a link that it lists no longer has moved: it is an orphan, or expires if it has no timeout.
-        So it is if gossip told of a later attach than the section does: the owner has not said so yet."""
+        """Take a contact's whole section, with the clock of its `latest` attach. It lists what it closed until we
+        acknowledge that. So a link that it does not list has moved: it is an orphan, or expires if it has no timeout;
+        also if gossip told of a later attach than the section does: the owner has not said so yet."""
         self._check_owner(router, own)
         listed = {entry.index: entry.epoch for entry in own}
         known = list(self._entries.owned((router, self.contacts[router])))
@@ -259,8 +260,7 @@ class Directory:
             if not self.members.has_told(entry.epoch):  # else it has told what became of it, too
                 self._rumours.hear(entry, self.entry(entry.index))
         left = self.apply_departures(router, [e for e in told if e.live and e.role is Role.PUBLISHER])
-        is_past = self._entries.is_past
-        return left + self._merge([e for e in others if not (e.live and (self.tells_itself(e) or is_past(e)))])
+        return left + self._merge([e for e in others if not (e.live and (self.tells_itself(e) or self.past(e)))])
 
     def believe_rumours(self, router: str) -> list[Change]:
         """The contact is over before the router told what others say of its subscribers: they are orphans."""

@@ -4,19 +4,16 @@ What concerns few links costs what these are, however many there are. Whom to be
 `topic.directory.directory`'s business.
 """
 
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import count
 from typing import Final
 
 from topic.directory.addresses import ByAddress
-from topic.directory.entry import TOGETHER, Index, LinkEntry, Owner, Role, Status
+from topic.directory.entry import Index, LinkEntry, Owner, Role, Session, Status
 from topic.identity import Epoch
 
 MOST_PAST: Final = 1000
 """Endings that are remembered when nobody tells them any more."""
-
-Client = tuple[str, str]
-"""Container-id and user."""
 
 
 class LinkEntries:
@@ -28,7 +25,7 @@ class LinkEntries:
         self._numbers: dict[Index, int] = {}
         self._next = count()
         self._owned: dict[Owner, dict[Index, LinkEntry]] = {}
-        self._together: dict[Client, dict[Index, LinkEntry]] = {}
+        self._sessions: dict[Session, dict[Index, LinkEntry]] = {}
         self._subscribers: ByAddress[bytes, LinkEntry] = ByAddress()
         self._untold: ByAddress[bytes, LinkEntry] = ByAddress()
         self._past: dict[Index, Epoch] = {}
@@ -66,16 +63,9 @@ class LinkEntries:
         """How many there are of all incarnations of a router."""
         return sum(len(self._owned[owner]) for owner in self._owned if owner[0] == router)
 
-    def together(self, client: Client) -> Collection[LinkEntry]:
+    def of_session(self, session: Session) -> Collection[LinkEntry]:
         """The links of a client that expire together, and those of them that have ended."""
-        return self._together.get(client, {}).values()
-
-    def are_all(self, entry: LinkEntry, among: Container[Index]) -> bool:
-        """Whether all live links that it expires together with are: those of its client at that router; none matters
-        to one that is bound."""
-        alone = entry.lifetime.policy != TOGETHER or entry.status is Status.BOUND
-        others = () if alone else self.together(_client(entry))
-        return all(other.index in among for other in others if other.live and other.owner == entry.owner)
+        return self._sessions.get(session, {}).values()
 
     def is_past(self, entry: LinkEntry) -> bool:
         """Whether this is of an attach whose ending all routers have known: it was under way for long."""
@@ -98,8 +88,8 @@ class LinkEntries:
             self._unlist(index, old)
         self._by_index[index] = entry
         self._owned.setdefault(entry.owner, {})[index] = entry
-        if entry.lifetime.policy == TOGETHER:
-            self._together.setdefault(_client(entry), {})[index] = entry
+        if entry.session:
+            self._sessions.setdefault(entry.session, {})[index] = entry
         if entry.status is Status.BOUND:
             self.bound[index] = entry
         if entry.expired_life:
@@ -128,17 +118,13 @@ class LinkEntries:
         del owned[index]
         if not owned:
             del self._owned[entry.owner]
-        if entry.lifetime.policy == TOGETHER:
-            together = self._together[_client(entry)]
-            del together[index]
-            if not together:
-                del self._together[_client(entry)]
+        if entry.session:
+            links = self._sessions[entry.session]
+            del links[index]
+            if not links:
+                del self._sessions[entry.session]
         self.bound.pop(index, None)
         self.expired_lives.pop(index, None)
         if entry.role is Role.SUBSCRIBER:
             self._subscribers.discard(entry.identity.address, entry.name)
             self._untold.discard(entry.identity.address, entry.name)
-
-
-def _client(entry: LinkEntry) -> Client:
-    return entry.identity.container, entry.identity.user

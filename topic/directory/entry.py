@@ -6,7 +6,7 @@ These are values. Who believes what is `topic.directory.directory`'s business.
 import enum
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -39,8 +39,10 @@ class Decision(enum.IntEnum):
     EXPIRED = 2
 
 
-TOGETHER: str = "client-gone"
+TOGETHER: Final = "client-gone"
 """An expiry policy, beside those of AMQP: the links of a client expire together, when it has none any more."""
+Session = tuple[str, str]
+"""Container-id and user of a client whose links do."""
 
 
 @attrs.frozen(slots=True)
@@ -81,6 +83,12 @@ class LinkEntry:
     def lasts(self) -> bool:
         """Whether its client may come back to it when its connection, or its router, is gone."""
         return self.live and self.lifetime.timeout > 0
+
+    @property
+    def session(self) -> Session | None:
+        """Of links that expire together."""
+        is_of_one = self.lifetime.policy == TOGETHER
+        return (self.identity.container, self.identity.user) if is_of_one else None
 
     @property
     def expired_life(self) -> bool:

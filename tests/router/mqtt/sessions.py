@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 EXPIRY_S = 4
 TOPICS = "topic/t", "topic/u"
 OF_SUBSCRIPTIONS = PacketKind.PUBLISH, PacketKind.SUBACK
+OF_THE_MESH = *OF_SUBSCRIPTIONS, PacketKind.PUBACK, PacketKind.PUBREC
+"""Said by a router when all have heard of the link."""
 OF_READERS = PacketKind.PUBREL, PacketKind.SUBACK, PacketKind.UNSUBACK
 
 
@@ -108,7 +110,7 @@ class Client:
         self.session = 0
         """How many have ended before this one."""
         self.is_clean = False
-        """It asks for a clean start, until it is let in."""
+        """It asks for a clean start, until it is certain that this was heard (docs/mqtt.md)."""
 
     @property
     def is_asleep(self) -> bool:
@@ -125,6 +127,8 @@ class Client:
 
     def connect(self, router: str) -> None:
         assert self.line is None
+        if self.is_clean:
+            self._forget()
         self.walk.note(f"{self} connects to {router}")
         self.line = self.walk.line(self, router)
         self._is_of_session(self.line)
@@ -140,7 +144,6 @@ class Client:
         """With its next connection. It knows nothing any more of what it had."""
         self.cut()
         self.is_clean = True
-        self._forget()
 
     def _forget(self) -> None:
         self.walk.note(f"{self} has no session any more")
@@ -189,12 +192,14 @@ class Client:
             self.walk.note(f"{self} is sent away")
             self.cut()
         else:
+            self.is_clean = self.is_clean and kind not in OF_THE_MESH
             if kind in OF_SUBSCRIPTIONS:
                 self.is_known()
             self._hears_of(kind, first, body, number)
 
     def is_known(self) -> None:
         """In the mesh, where it is."""
+        self.is_clean = False
         if self.unseen_since is not None:
             self.unseen_since = None
             self.walk.judge.has_not_missed(self)
@@ -219,9 +224,10 @@ class Client:
             self._is_of_session(line)
             self.walk.judge.begins_anew(line)
         self.walk.judge.is_at(line)
-        self.is_let_in, self.away_since, self.is_clean = True, None, False
+        self.is_let_in, self.away_since = True, None
         if not is_present:
-            self.is_known()
+            self.unseen_since = None
+            self.walk.judge.has_not_missed(self)
         self._begins(is_present=is_present)
 
     def _begins(self, *, is_present: bool) -> None:

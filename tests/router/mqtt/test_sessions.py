@@ -3,10 +3,12 @@
 a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 """
 
-from router.mqtt.values import PacketKind
+import pytest
+
+from router.mqtt.values import V3, V5, PacketKind
 from router.security.rules import Rule
 from tests.router.mqtt import by_hand
-from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, publish
+from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, leave, publish
 from topic.directory.entry import Role, Status
 
 OTHER = "topic/other"
@@ -27,7 +29,11 @@ def both(bench: MqttBench, router: str, expiry: int = 4) -> MqttGuest:
 def links(bench: MqttBench, client: str = "client") -> set[tuple[str, str]]:
     """The live ones: of which role, and at which router, as all of them have it."""
     found = [
-        {(entry.role.name, entry.router) for entry in router.node.topic.directory.together(client, "") if entry.live}
+        {
+            (entry.role.name, entry.router)
+            for entry in router.node.topic.directory.of_session((client, ""))
+            if entry.live
+        }
         for router in bench.routers.values()
     ]
     assert all(one == found[0] for one in found)
@@ -111,7 +117,7 @@ def test_a_session_of_which_a_link_has_expired_is_over_and_what_is_left_of_it_en
     both(bench, "a").leave()
     for router in bench.routers.values():
         directory = router.node.topic.directory
-        (published,) = [one for one in directory.together("client", "") if one.role is Role.PUBLISHER]
+        (published,) = [one for one in directory.of_session(("client", "")) if one.role is Role.PUBLISHER]
         directory.mark(published, Status.EXPIRED if router.name == "b" else Status.BOUND)
     for name in ("b", "a"):
         assert not bench.client(name, "client", clean=False, expiry=4).is_present
@@ -158,6 +164,66 @@ def test_who_is_cut_off_before_it_has_its_links_again_has_no_session_there() -> 
     assert links(bench, "reader") == {("SUBSCRIBER", "a")}
     wait(bench, 3)
     bench.reader("c", "another")  # all have heard of the end
-    assert not bench.routers["c"].node.topic.directory.together("reader", "")
+    assert not bench.routers["c"].node.topic.directory.of_session(("reader", ""))
     assert not bench.client("c", "reader", clean=False, expiry=4).is_present
     bench.finish(*bench.mqtt_guests())
+
+
+def test_what_a_former_session_has_left_elsewhere_says_nothing_of_the_one_that_follows() -> None:
+    """Router c has not forgotten yet what expired; its owner has."""
+    for is_killed in (False, True):
+        bench = MqttBench("a", "b", "c")
+        former = bench.client("a", "client", expiry=4)
+        former.say(by_hand.subscribe(1, [(OTHER, 1)]))
+        former.leave()
+        wait(bench, 9)
+        assert bench.routers["c"].node.topic.directory.of_session(("client", ""))
+        client = bench.client("a", "client", clean=False, expiry=4)
+        assert not client.is_present
+        client.say(by_hand.subscribe(1, [(TOPIC, 1)]))
+        leave(bench, client, is_killed=is_killed)
+        publish(bench.client("b", "writer"), b"m", 1, 1)
+        there = bench.client("c", "client", clean=False, expiry=4)
+        assert there.is_present
+        assert there.payloads == [b"m"]
+        bench.finish(*bench.mqtt_guests())
+
+
+@pytest.mark.parametrize("version", [V3, V5])
+@pytest.mark.parametrize("routers", ["bbb", "ccc", "bcb"])
+@pytest.mark.parametrize("heals", [False, True])
+def test_who_has_missed_something_is_told_so_and_let_in(version: int, routers: str, heals: bool) -> None:
+    """It has had one topic at a, and another at c, as they were apart. Something was accepted without the first."""
+    bench = MqttBench("a", "b", "c")
+    bench.part("a", "c")
+    bench.part("b", "c")
+    bench.reader("a", "client", 1, clean=False, expiry=4, version=version).leave()
+    last = bench.client("c", "client", clean=False, expiry=4, version=version)
+    last.say(by_hand.subscribe(1, [(OTHER, 1)], version))
+    bench.part("b", "c")
+    bench.part("a", "b")
+    publish(bench.client("b", "writer"), b"missed", 1, 9)
+    wait(bench, 8)
+    last.leave()
+    if heals:
+        bench.meet()
+    told = []
+    for name in routers:
+        client = bench.client(name, "client", clean=False, expiry=4, version=version)
+        client.say(by_hand.PINGREQ)
+        told.append((client.is_present, client.connection.is_over))
+        client.leave()
+    assert not told[0][0]
+    assert not any(is_over for _, is_over in told)
+
+
+def test_a_connection_that_is_over_late_is_not_that_of_the_session_that_follows(bench: MqttBench) -> None:
+    """Its client has gone to c, and has come back, before it has answered the router's goodbye."""
+    late = bench.reader("a", "client")
+    bench.reader("c", "client")
+    assert late.connection.closing and not late.connection.closed
+    client = bench.client("a", "client", clean=False, expiry=4)
+    client.say(by_hand.PINGREQ)
+    client.leave()
+    late.leave()
+    assert bench.client("a", "client", clean=False, expiry=4).is_present
