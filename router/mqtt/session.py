@@ -85,6 +85,8 @@ class MqttSession:
         for outgoing in list(self.sent.values()):
             if outgoing.released:
                 self._say(PacketKind.PUBREL, outgoing.identifier)
+            elif outgoing.end is None and outgoing.qos == 1:  # its PUBACK was to come on the connection before this
+                self._forget(outgoing.identifier)
             elif outgoing.end is None:
                 self.let_go(outgoing)
         for subscriber in list(self.subscribers.values()):
@@ -275,10 +277,8 @@ class MqttSession:
         self._identifiers.give_back(number)
 
     def let_go(self, outgoing: SentMessage) -> None:
-        outgoing.end = None
-        if outgoing.qos == 1:
-            self._forget(outgoing.identifier)
-        elif not outgoing.released:
+        outgoing.end = None  # at QoS 1 the PUBACK may be on its way: it is not to be that of what comes next
+        if outgoing.qos == 2 and not outgoing.released:
             outgoing.released = True
             self._say(PacketKind.PUBREL, outgoing.identifier)
 

@@ -10,6 +10,7 @@ from router.mqtt.ends import Nobody
 from router.mqtt.values import V3, V5, PacketKind, Reason
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, answer, answer_all, leave, publish
+from topic.actions import SettleSubscriber
 from topic.identity import LinkIdentity
 
 PUBREC, PUBREL, PUBCOMP, PUBACK = PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP, PacketKind.PUBACK
@@ -310,3 +311,31 @@ def test_what_is_heard_late_of_where_a_client_was_takes_nothing_from_its_session
     again = bench.client("a", "reader", clean=False, expiry=5, acks=False)
     (sent,), (once_more,) = first.messages, again.messages
     assert (once_more.payload, once_more.identifier, once_more.dup) == (sent.payload, sent.identifier, True)
+
+
+def settled_unanswered(bench: MqttBench) -> MqttGuest:
+    """A reader of a message that is settled although it has not answered: it had, at another router, and the home that
+    is now has heard of that."""
+    reader, writer = bench.reader("b", qos=1, expiry=4, acks=False), bench.client("a", "former")
+    publish(writer, b"m", 1, 5)
+    end = bench.edges["b"].sessions["", "reader"].subscribers[TOPIC]
+    end.perform(SettleSubscriber(end, [outgoing.record for outgoing in end.records.values()]))
+    return reader
+
+
+def test_a_late_puback_is_not_that_of_what_comes_next(bench: MqttBench) -> None:
+    reader, writer = settled_unanswered(bench), bench.client("c", "writer")
+    publish(writer, b"n", 1, 6)
+    late, following = reader.messages
+    answer(reader, late)
+    assert writer.told(PUBACK) == []
+    answer(reader, following)
+    assert writer.told(PUBACK) == [(6, 0)]
+
+
+def test_an_identifier_whose_puback_cannot_come_any_more_is_free(bench: MqttBench) -> None:
+    settled_unanswered(bench).leave()
+    session = bench.edges["b"].sessions["", "reader"]
+    (unanswered,) = session.sent.values()
+    bench.client("b", "reader", clean=False, expiry=4, acks=False)
+    assert unanswered not in session.sent.values()
