@@ -176,18 +176,18 @@ class MqttEdge:
             log.info("%s goes on where it was: exactly once", session)
             session.resume()
         elif not others and (known := self._links_of(session.client, session.user)):
-            begin = partial(self._take_over, session, known) if present else partial(self._end_links, session)
+            begin = partial(self._take_over, session, _live(known)) if present else partial(self._end_links, session)
             if connection.can_prove:
                 connection.hold(begin)
             else:
                 begin()
 
-    def _take_over(self, session: MqttSession, told: Collection[LinkEntry]) -> None:
+    def _take_over(self, session: MqttSession, told: set[Index]) -> None:
         """The client has been at another router, or here before this one was started again, and was `told` that it has
         these links still. It has them all here from now on."""
         known, connection = self._links_of(session.client, session.user), session.connection
         assert connection is not None
-        if _is_over(known) or not _live(told) <= _live(known):
+        if _is_over(known) or not told <= _live(known):
             session.is_expected = False
             connection.leave(Reason.ADMINISTRATIVE, "the session has expired just now")
             return

@@ -94,14 +94,7 @@ class Player:
         getattr(self._pens.get(name) or self._readers[name], _ACTS[verb])()
 
     def vanish(self, name: str) -> None:
-        """Its connection is gone without a word."""
-        client = self._pens.get(name) or self._readers[name]
-        core = self.bench.tick(client.router)
-        if isinstance(client, Pen):
-            core.suspend_publisher(client.stream, client, self.bench.now)
-        else:
-            core.suspend_subscriber(client.end, client, self.bench.now)
-        self.bench.flow()
+        (self._pens.get(name) or self._readers[name]).vanish()
 
     # the mesh
 

@@ -87,6 +87,11 @@ class Pen(Party):
             self.sent[record.message] = record
             self.bench.flow()
 
+    def vanish(self) -> None:
+        """Its connection is gone without a word."""
+        self.bench.tick(self.router).suspend_publisher(self.stream, self, self.bench.now)
+        self.bench.flow()
+
     def answer_echo(self) -> None:
         assert self.mine(Echo), "it was asked"
         self.bench.tick(self.router).alive(self.stream)
@@ -144,6 +149,11 @@ class Reader(Party):
         """It has read that its link has ended without its doing."""
         assert self.mine(Detach), "it was detached"
         self.bench.tick(self.router).told(self.end)
+        self.bench.flow()
+
+    def vanish(self) -> None:
+        """Its connection is gone without a word."""
+        self.bench.tick(self.router).suspend_subscriber(self.end, self, self.bench.now)
         self.bench.flow()
 
     def grant(self, credit: int) -> None:

@@ -64,6 +64,7 @@ class Directory:
         return self._entries.get((Role.SUBSCRIBER, name))
 
     def subscribers(self, address: str) -> Collection[LinkEntry]:
+        """The live subscribers of an address."""
         return self._entries.subscribers(address)
 
     def entry(self, index: Index) -> LinkEntry | None:
@@ -85,9 +86,8 @@ class Directory:
         entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self.tells(owner)]
         listed = filter(None, map(entries.get, self._announced))
         found = {entry.index: entry for entry in (*entries.owned(*out_of_sight), *listed, *entries.bound.values())}
-        live = [e for e in found.values() if e.lasts or (e.live and e.name not in self.lapsed)]
-        here = {entry.session for entry in live if is_here(entry)} - {None}
-        return entries.in_order(e for e in live if not is_here(e) and (e.session not in here or not self.is_mine(e)))
+        live = (e for e in found.values() if e.lasts or (e.live and e.name not in self.lapsed))
+        return entries.in_order(entries.alone(live, is_here, self.is_mine))
 
     def of_session(self, session: Session) -> Collection[LinkEntry]:
         """The links of a client that expire together (8, Expiry), and those of them that have ended."""

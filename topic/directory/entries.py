@@ -4,7 +4,7 @@ What concerns few links costs what these are, however many there are. Whom to be
 `topic.directory.directory`'s business.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import count
 from typing import Final
 
@@ -12,8 +12,9 @@ from topic.directory.addresses import ByAddress
 from topic.directory.entry import Index, LinkEntry, Owner, Role, Session, Status
 from topic.identity import Epoch
 
+Test = Callable[[LinkEntry], bool]
 MOST_PAST: Final = 1000
-"""Endings that are remembered when nobody tells them any more."""
+"""Endings whose epochs are remembered when the endings are forgotten."""
 
 
 class LinkEntries:
@@ -67,8 +68,19 @@ class LinkEntries:
         """The links of a client that expire together, and those of them that have ended."""
         return self._sessions.get(session, {}).values()
 
+    def alone(self, live: Iterable[LinkEntry], is_here: Test, is_mine: Test) -> list[LinkEntry]:
+        """Those of these whose client is not here; of ours those only that expire with none whose client is."""
+        alone, here = [], set[Session]()
+        for entry in live:
+            if not is_here(entry):
+                alone.append(entry)
+            elif entry.session:
+                here.add(entry.session)
+        return [entry for entry in alone if not (entry.session in here and is_mine(entry))] if here else alone
+
     def is_past(self, entry: LinkEntry) -> bool:
-        """Whether this is of an attach whose ending all routers have known: it was under way for long."""
+        """Whether this is of an attach whose ending was known here, and is forgotten: word of it was long under way, or
+        comes from who has not heard of the end."""
         ended = self._past.get(entry.index)
         return ended is not None and entry.epoch <= ended
 
