@@ -273,6 +273,8 @@ class Peers:
         stream, given = self.edge.streams.get(publisher), _given_by(router, epoch)
         if stream is not None and stream.epoch == given:
             self.edge.settlement.resolved(stream, segments.split_keys(keys))
+        elif (ours := self.home.streams.get(publisher)) is not None:
+            self.home.resolution.settled_before(ours, segments.split_keys(keys))
 
     def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> LinkEntry | None:
         """The publisher's entry if `epoch` is its current one. Else the sender is told so, and None is returned (5,

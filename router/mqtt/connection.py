@@ -80,6 +80,8 @@ class MqttConnection:
         """The client was let in."""
         self.has_spoken = False
         """It has said something since."""
+        self.before_first_word: Callable[[], None] = lambda: None
+        """Called as it does, before that is handled."""
         self.closing = False
         self.closed = False
         self.error: MqttError | None = None
@@ -153,10 +155,13 @@ class MqttConnection:
                 if at > most:
                     self.hold(lambda: None)
                     break
+                if self.opened and not self.has_spoken:
+                    self.has_spoken = True
+                    self.before_first_word()
+                    continue
                 first, body, at = buffer[at], bytes(buffer[start:end]), end
                 if not self.opened:
                     self.version = version_of(body)
-                self.has_spoken = self.opened
                 self._handle(read_packet(first, body, self.version))
         finally:
             del buffer[:at]

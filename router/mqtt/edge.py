@@ -177,10 +177,11 @@ class MqttEdge:
             session.resume()
         elif not others and (known := self._links_of(session.client, session.user)):
             begin = partial(self._take_over, session, _live(known)) if present else partial(self._end_links, session)
-            if connection.can_prove:
-                connection.hold(begin)
-            else:
-                begin()
+            wait = partial(connection.hold, begin) if connection.can_prove else begin
+            if session.is_expected:
+                wait()
+            else:  # it may not hear of that here: then nothing has ended for those whom it comes to next
+                connection.before_first_word = wait
 
     def _take_over(self, session: MqttSession, told: set[Index]) -> None:
         """The client has been at another router, or here before this one was started again, and was `told` that it has
@@ -208,7 +209,7 @@ class MqttEdge:
                 self._publisher(session, address, at_qos_1=entry.identity.link == LINK_QOS_1).take_over()
 
     def _publisher(self, session: MqttSession, address: str, *, at_qos_1: bool) -> MqttPublisher:
-        end = MqttPublisher(session, self._node, address, first=at_qos_1, answer=session.answer)
+        end = MqttPublisher(session, self._node, address, first=at_qos_1)
         session.publishers[address, at_qos_1] = end
         return end
 

@@ -14,11 +14,12 @@ So what the former one has left ends. At QoS 1 one begins at once: what reads th
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from hashlib import blake2b
 from itertools import groupby
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 
 from attrs import define
 
@@ -52,27 +53,38 @@ class ReceivedMessage:
     """The client has been told of the outcome."""
     released: bool = False
     """The client knows the outcome: what is left is for the mesh."""
+    is_read: bool = True
+    """On the client's present connection. Else its copy is to come, and PUBACK is the answer to that."""
+    outcome: tuple[bool, str] | None = None
+    """That waits for the copy: as of an `Answer`."""
 
 
-Answer = Callable[[ReceivedMessage, bool, str], None]
-"""Tells the client of an outcome: whether all have accepted, and what else there is to say."""
+class PublisherHost(EndHost, Protocol):
+    def answer(self, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
+        """Tell the client of an outcome: whether all have accepted, and what else there is to say."""
+
+    def over(self, released: Iterable[ReceivedMessage]) -> None:
+        """The mesh knows that the client has released these: their identifiers may be used again."""
 
 
 class MqttPublisher(MqttEnd):
     role = Role.PUBLISHER
+    host: PublisherHost
 
-    def __init__(self, host: EndHost, node: Node, address: str, *, first: bool, answer: Answer) -> None:
+    def __init__(self, host: PublisherHost, node: Node, address: str, *, first: bool) -> None:
         """`first`: for what comes at QoS 1."""
         super().__init__(host, node, address, LINK_QOS_1 if first else LINK)
         self.stream: Stream | None = None
         self.signs = SignsOfLife(self, self._alive, answers=False)
         self.waiting: deque[ReceivedMessage] = deque()
         """What is not transferred yet."""
-        self._answer = answer
         self._first = first
         self._open: dict[Record, ReceivedMessage] = {}
-        self._over: list[Record] = []
+        self._over: list[ReceivedMessage] = []
         """Released since the last batch."""
+        self._stated: list[ReceivedMessage] = []
+        """Released, and settled by the maps of attaches: the mesh believes that when it is certain that the client is
+        here."""
         self._named: set[bytes] = set()
         """Tags of copies that the map of this attach has."""
         self._inherits = False
@@ -97,7 +109,7 @@ class MqttPublisher(MqttEnd):
     @property
     def is_idle(self) -> bool:
         """Whether nothing of the client's is under way."""
-        return not (self.waiting or self._open or self._begins)
+        return not (self.waiting or self._open or self._stated or self._begins)
 
     @property
     def _attached(self) -> Stream | None:
@@ -121,19 +133,17 @@ class MqttPublisher(MqttEnd):
     def release(self, incoming: ReceivedMessage) -> None:
         """The client knows of the outcome, or wants to know no more of it; settled with `go_on`."""
         incoming.released = True
-        if incoming.told and self._answered and incoming.record is not None:
-            del self._open[incoming.record]
-            self._over.append(incoming.record)
+        record = incoming.record
+        if incoming.told and self._answered and record is not None and self._open.pop(record, None) is not None:
+            self._over.append(incoming)
 
     def go_on(self) -> None:
         """Settle what was released, and transfer what may be. What comes of it is performed."""
         if self._over:
             self._settle()
-        # Said by a map at once: the identifier may be used again elsewhere, for what reads the same.
-        owes = not self._answered and any(one.told and one.released for one in self._open.values())
-        if self.ended or self._begins or not (owes or self.waiting):
+        if self.ended or self._begins or not self.waiting:
             return
-        if owes or self._attached is None:
+        if self._attached is None:
             self._attach()
         elif self._answered and not self._transfers:
             self._transfers = True  # what is performed may come back here: it goes on in this loop
@@ -148,7 +158,8 @@ class MqttPublisher(MqttEnd):
     def _settle(self) -> None:
         over, self._over = self._over, []
         if (stream := self._attached) is not None:
-            self.node.topic.settle(stream, over)
+            self.node.topic.settle(stream, [one.record for one in over if one.record is not None])
+            self.host.over(over)
             self.node.perform()
 
     def _ready(self) -> list[ReceivedMessage]:
@@ -243,8 +254,9 @@ class MqttPublisher(MqttEnd):
         """By tag, of this attach; None begins afresh."""
         copies = {incoming.tag for incoming in self.waiting if incoming.dup}
         if self._goes_on():
-            over = [record for record, incoming in self._open.items() if incoming.released]
-            states = {self._open.pop(record).tag: int(DeliveryOutcome.ACCEPTED) for record in over}
+            self._stated += [incoming for incoming in self._open.values() if incoming.released]
+            self._open = {record: incoming for record, incoming in self._open.items() if not incoming.released}
+            states = {incoming.tag: int(DeliveryOutcome.ACCEPTED) for incoming in self._stated}
             states |= {incoming.tag: 0 for incoming in self._open.values()}
         else:
             self._put_back()
@@ -259,6 +271,7 @@ class MqttPublisher(MqttEnd):
     def _put_back(self) -> None:
         """The mesh has ended the life that these were of: they are sent again, at least once."""
         left = [incoming for incoming in self._open.values() if not incoming.released]
+        self._stated += [incoming for incoming in self._open.values() if incoming.released]
         self._open.clear()
         self.waiting.extendleft(reversed(left))
         self.host.waiting_bytes += sum(len(incoming.message) for incoming in left)
@@ -326,12 +339,23 @@ class MqttPublisher(MqttEnd):
             self.node.perform()
 
     def _begun(self, action: AnswerPublisher) -> None:
-        """What was transferred before is transferred again, by us: the session has it."""
+        """What was transferred before is transferred again, by us: the session has it. But what the client has released
+        since the attach was made is settled by another one."""
         self._answered, self._credit = True, action.credit
+        if self._stated:
+            self.connection.prove(partial(self._believed, list(self._stated)))
+        if any(incoming.told and incoming.released for incoming in self._open.values()):
+            self._attach()
+            return
         again, self._open = list(self._open.values()), {}
         if again:
             self._transfer(again)
         self.go_on()
+
+    def _believed(self, stated: list[ReceivedMessage]) -> None:
+        if not self.ended:
+            self._stated = [incoming for incoming in self._stated if incoming not in stated]
+            self.host.over(stated)
 
     def _answer_deliveries(self, action: AnswerDeliveries) -> None:
         accepted = action.outcome is DeliveryOutcome.ACCEPTED
@@ -339,11 +363,11 @@ class MqttPublisher(MqttEnd):
             incoming = self._open[record]
             if not (incoming.told or incoming.released):
                 incoming.told = self.host.connection is not None
-                self._answer(incoming, accepted, action.description)
+                self.host.answer(incoming, accepted, action.description)
             if action.settle:
                 del self._open[record]
             elif incoming.released:
                 del self._open[record]
-                self._over.append(record)
+                self._over.append(incoming)
         if self._over:
             self._settle()

@@ -110,6 +110,8 @@ class MqttSession:
         self._unsent.clear()
         self._subacks.clear()
         self._touched.clear()
+        for incoming in self.received.values():
+            incoming.is_read = False
         for end in (*self.publishers.values(), *self.subscribers.values()):
             end.gone(now, closed=closed)
 
@@ -151,16 +153,27 @@ class MqttSession:
         if known is None:
             return False
         if known.qos == packet.qos and known.message == message and known.end.identity.address == packet.topic:
-            if known.told:
+            known.is_read = True
+            if known.outcome is not None:
+                self.answer(known, *known.outcome)
+            elif known.told:
                 self._say(PacketKind.PUBREC, packet.identifier)
             return True
+        del self.received[packet.identifier]
         self._release(known)
         return False
 
     def _release(self, incoming: ReceivedMessage) -> None:
-        del self.received[incoming.identifier]
         incoming.end.release(incoming)
         self._touched[incoming.end] = None
+
+    def over(self, released: Iterable[ReceivedMessage]) -> None:
+        """PUBCOMP waits for this. Else the client could publish what reads the same under the identifier, and be cut
+        off; at the next router its copy would be taken for this one."""
+        for incoming in released:
+            if self.received.get(incoming.identifier) is incoming:
+                del self.received[incoming.identifier]
+                self._say(PacketKind.PUBCOMP, incoming.identifier)
 
     def answer(self, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
         """Tell the client of the outcome. MQTT 3.1.1 has but one word for any (3.1.1 3.3.5)."""
@@ -170,6 +183,9 @@ class MqttSession:
         if not accepted:
             log.warning("%s: a message to %s: %s", self, incoming.end.identity.address, why)
         refused = 0 if accepted or connection.version == V3 else Reason.IMPLEMENTATION
+        if incoming.qos == 1 and not incoming.is_read:
+            incoming.outcome = accepted, why
+            return
         if incoming.qos == 1:
             self.received.pop(incoming.identifier, None)
             connection.send(ack(connection.version, PacketKind.PUBACK, incoming.identifier, refused, why))
@@ -185,11 +201,10 @@ class MqttSession:
         number = packet.identifier
         match packet.kind:
             case PacketKind.PUBREL:
-                incoming = self.received.get(number)
-                unknown = incoming is None and not self.resumes
-                if incoming is not None:
+                if (incoming := self.received.get(number)) is not None:
                     self._release(incoming)
-                self._say(PacketKind.PUBCOMP, number, Reason.ID_NOT_FOUND if unknown else 0)
+                else:
+                    self._say(PacketKind.PUBCOMP, number, 0 if self.resumes else Reason.ID_NOT_FOUND)
             case PacketKind.PUBREC:
                 self._received(number, packet.reason)
             case PacketKind.PUBACK:

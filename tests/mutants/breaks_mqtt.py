@@ -5,12 +5,15 @@ from collections.abc import Iterable
 from router.mqtt.connection import MqttConnection
 from router.mqtt.edge import MqttEdge
 from router.mqtt.packets import PublishPacket
-from router.mqtt.publisher import MqttPublisher
+from router.mqtt.publisher import MqttPublisher, ReceivedMessage
 from router.mqtt.session import MqttSession
 from router.mqtt.subscriber import MqttSubscriber
 from tests.mutants.mutant import Method, mutant
 from tests.router.mqtt.test_publishing import (
     test_a_link_that_is_taken_as_it_is_answered_publishes_nothing_here as taken_as_answered,
+)
+from tests.router.mqtt.test_publishing import (
+    test_what_was_settled_elsewhere_is_not_taken_for_what_reads_the_same as settled_elsewhere,
 )
 from tests.router.mqtt.test_sessions import (
     test_who_is_cut_off_before_it_has_its_links_again_has_no_session_there as cut_off_too_early,
@@ -22,6 +25,7 @@ from tests.router.mqtt.walk import scenario
 from topic.actions import AnswerPublisher, LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import LinkEntry
+from topic.home.resolution import Resolution
 
 
 @mutant(MqttSession, "take_over", by="2", scenario=scenario(10))
@@ -158,6 +162,37 @@ def publishes_though_taken(original: Method) -> Method:
             publisher._begun(action)
         else:
             original(publisher, action)
+
+    return broken
+
+
+@mutant(Resolution, "hand_over", by="2", scenario=settled_elsewhere)
+def settled_and_kept_to_itself(original: Method) -> Method:
+    """5, Reused tags: of what is settled at a former home, and others may not have heard of, the new one is told."""
+
+    def broken(resolution: object, *rest: object) -> None: ...
+
+    return broken
+
+
+@mutant(MqttSession, "answer", by="1", scenario=scenario(608295))
+def answered_before_the_copy(original: Method) -> Method:
+    """MQTT: PUBACK answers what has come on the same connection, else it may be taken for that of the next message."""
+
+    def broken(session: MqttSession, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
+        incoming.is_read = True
+        original(session, incoming, accepted, why)
+
+    return broken
+
+
+@mutant(MqttPublisher, "release", by="1", scenario=scenario(605170))
+def released_before_it_is_known(original: Method) -> Method:
+    """MQTT: an identifier may be used again when the mesh knows that the client has released what had it."""
+
+    def broken(publisher: MqttPublisher, incoming: ReceivedMessage) -> None:
+        original(publisher, incoming)
+        publisher.host.over([incoming])
 
     return broken
 

@@ -275,8 +275,8 @@ class Stream:
     __slots__ = (
         "_generation", "abandoned", "ahead", "alone", "answered", "askers", "balanced", "echo_covers", "epoch",
         "expected", "gates", "here", "home", "identity", "incomplete", "keys", "label", "lifetime", "link", "next_n",
-        "overtook", "publisher", "questions", "received", "records", "reply", "settles_first", "unassigned",
-        "unconfirmed", "until", "window", "withheld", "withheld_at_edge",
+        "overtook", "publisher", "questions", "received", "records", "reply", "settled_before", "settles_first",
+        "unassigned", "unconfirmed", "until", "window", "withheld", "withheld_at_edge",
     )  # fmt: skip
 
     def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
@@ -310,6 +310,8 @@ class Stream:
         """Key -> tag: in doubt by the publisher's map, and not transferred on this attach."""
         self.incomplete = False
         """The map was incomplete: what it lacks may be in doubt."""
+        self.settled_before: set[bytes] = set()
+        """Keys that the publisher has settled at a former home, and others may not have heard of that."""
         self.askers: dict[bytes, set[str]] = {}
         """Key -> routers that asked about it while it was in doubt, and are told when it is settled."""
         self.questions: list[Question] = []

@@ -200,8 +200,8 @@ class Home:
         stream.window.close()
         stream.echo_covers = None
 
-    def supersede(self, stream: Stream) -> None:
-        """The publisher has a later attach: what is in doubt is unconfirmed now, and its gates fall (6.5, 7.4)."""
+    def supersede(self, stream: Stream, new: Stream) -> None:
+        """The publisher has a later attach, `new`: what is in doubt is unconfirmed now, its gates fall (6.5, 7.4)."""
         assert self.streams[stream.publisher] is stream
         self.streams.discard(stream)
         self.publishing.gone(stream)
@@ -210,6 +210,7 @@ class Home:
         stream.unassigned.clear()
         self.edge.unconfirmed.hold(stream)
         done = list(stream.records.values())  # all that is settled: nothing else is left
+        self.resolution.hand_over(stream, [record.key for record in done if record.awaited], new)
         for record in done:
             record.awaited.clear()
         self.edge.receipts.forget([record for record in done if not record.unread])
@@ -231,7 +232,8 @@ class Home:
         assert not stream.records and not stream.expected
         stream.incomplete = not complete
         doubted = [tag for tag, state in client_map.items() if state not in TERMINAL]
-        stream.expected = {stream.keys.key(tag): tag for tag in doubted}
+        expected = {stream.keys.key(tag): tag for tag in doubted}
+        stream.expected = {key: tag for key, tag in expected.items() if key not in stream.settled_before}
         stated = {stream.keys.key(tag) for tag in client_map} - stream.expected.keys()
         self.edge.settlement.close(stream, [record for key, record in stream.unconfirmed.items() if key in stated])
         lacking = stream.unconfirmed.keys() - stream.expected.keys() - stated

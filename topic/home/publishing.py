@@ -75,6 +75,8 @@ class Publishing:
             for record in records:
                 record.chosen = UNASSIGNED  # nobody can have it
         stream.received += len(records)
+        if stream.settled_before:
+            stream.settled_before.difference_update(keys)
         self.records.received += len(records)
         sizes = list(map(len, messages))
         stream.window.take(sizes)

@@ -29,6 +29,9 @@ class Resolution:
         the others the asker is told when they are settled."""
         assert stream.here
         settled: list[bytes] = []
+        if known := [key for key in keys if key in stream.settled_before]:
+            self.answer(router, stream, known)
+            keys = [key for key in keys if key not in stream.settled_before]
         for key in keys:
             if self._is_doubted(stream, key):
                 record = self.records.by_key.get(key)
@@ -48,6 +51,29 @@ class Resolution:
         withheld = any(record.key == key for record in stream.withheld) and not stream.is_questioned(key)
         transferred = withheld or (ours and key not in stream.unconfirmed)
         return transferred or key in stream.expected or stream.incomplete
+
+    def hand_over(self, stream: Stream, settled: list[bytes], new: Stream) -> None:
+        """The publisher has a new attach. What it has settled on this one, and others may not have heard of, its new
+        home has to know: they hold that in doubt, and what the publisher has in doubt under such a key is another
+        delivery. When an attach has been answered they have asked about all that they held before."""
+        keys = settled if stream.answered else [*stream.settled_before.union(settled)]
+        if new.home == self.outlet.router:
+            new.settled_before.update(keys)
+        elif keys and new.home in self.edge.directory.contacts:
+            self.outlet.batches.resolved(new.home, stream, keys)
+
+    def settled_before(self, stream: Stream, keys: list[bytes]) -> None:
+        """A former home has handed these over. It has before it acknowledges the attach, or is not in contact any more:
+        then the publisher may have transferred what is new."""
+        if stream.answered:
+            return
+        stream.settled_before.update(keys)
+        for key in keys:
+            tag = stream.expected.pop(key, None)
+            if tag is not None and stream.reply:
+                stream.reply.pop(tag, None)
+        self.edge.settlement.resolved(stream, keys)
+        self.tell_askers(stream, keys)
 
     def _resolve_here(self, stream: Stream, keys: list[bytes]) -> None:
         self.resolve(self.outlet.router, stream, keys)

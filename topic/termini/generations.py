@@ -198,7 +198,10 @@ class Generations:
             if stream is None:
                 continue
             if new is not None and _goes_on(stream, new):
-                (self._home.supersede if stream is mine else self._edge.unconfirmed.hold)(stream)
+                if stream is mine:
+                    self._home.supersede(stream, new)
+                else:
+                    self._edge.unconfirmed.hold(stream)
                 self._edge.unconfirmed.move(stream, new, list(stream.unconfirmed.values()))
                 continue
             self._keep_placeholders(stream, new)

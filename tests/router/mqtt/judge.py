@@ -77,6 +77,10 @@ class MqttJudge:
         self._over[len(self._over)] = set(self._settled)
         self._last[line.client] = max(line, self._last.get(line.client, line), key=lambda one: one.nth)
 
+    def has_stayed(self, former: Line, line: Line) -> bool:
+        """Whether a client was at that router all the time from the one connection to the other."""
+        return self._stays[former] == self._stays[line]
+
     def published(self, writer: Writer, said: Said) -> None:
         self._said[said.number] = writer, said
         self._copies[said.text].append(said.number)
@@ -123,7 +127,11 @@ class MqttJudge:
         """At any time, wherever it is; or what reads the same."""
         copies = self._copies[self._said[number][1].text]
         is_low = any(self._said[one][1].qos == 1 for one in copies) or not self._lowered[reader].isdisjoint(copies)
-        return is_low or not self._ended[reader].isdisjoint(copies)
+        return is_low or self._has_left(reader, number)
+
+    def _has_left(self, reader: Reader, number: int) -> bool:
+        """What reads the same, and may come with a later subscription."""
+        return not self._ended[reader].isdisjoint(self._copies[self._said[number][1].text])
 
     # what arrives
 
@@ -189,7 +197,8 @@ class MqttJudge:
             return
         text, stay = f"{reader} is sent {number} again", self._stays[sent.line]
         if self._stays[former.line] == stay:
-            assert former.qos == 1 or former.identifier == sent.identifier, f"{text}, at one router"
+            is_copy = former.qos == 1 or former.identifier == sent.identifier
+            assert is_copy or self._has_left(reader, number), f"{text}, at one router"
         elif reader in self._owed[number] and not self._may_come_again(reader, number):
             assert number not in self._over[stay], f"{text}, and it is settled"
 

@@ -26,8 +26,8 @@ class Writer:
         self._told: dict[int, Line | None] = {}
         """By identifier: where it was read."""
         self._unclear: set[tuple[int, int]] = set()
-        """By identifier, and what it said: messages that were settled on another connection than that of their PUBREC.
-        Of that the mesh may not know: what reads the same is taken for them (docs/mqtt.md)."""
+        """By identifier, and what it said: messages that were settled elsewhere than where their PUBREC came from. Of
+        that the mesh may not know: what reads the same is taken for them (docs/mqtt.md)."""
         self._next = first
 
     def __str__(self) -> str:
@@ -92,7 +92,8 @@ class Writer:
             assert kind is (PacketKind.PUBCOMP if self.qos == 2 else PacketKind.PUBACK)
             self.known.discard(identifier)
             said = self.open.pop(identifier)
-            if self._told.pop(identifier, self.client.line) is not self.client.line:
+            told, line = self._told.pop(identifier, None), self.client.line
+            if told is not None and line is not None and not self.client.walk.judge.has_stayed(told, line):
                 self._unclear.add((identifier, said.text))
 
 
