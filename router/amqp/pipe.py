@@ -25,11 +25,11 @@ class Pipe(Protocol):
         """What has come, at most so many bytes; nothing at the end."""
 
     @abstractmethod
-    def write(self, data: memoryview) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         """How many bytes of this have gone at once."""
 
     @abstractmethod
-    async def write_on(self, data: memoryview) -> int:
+    async def write_on(self, data: bytes | memoryview) -> int:
         """How many bytes of this have gone, once some have."""
 
 
@@ -58,13 +58,13 @@ class SocketPipe(Pipe):
             self.taken += len(data)
             return data
 
-    def write(self, data: memoryview) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         try:
             return os.write(self._socket.fileno(), data)
         except OSError:  # it has no room, or is broken, as who waits for room finds out
             return 0
 
-    async def write_on(self, data: memoryview) -> int:
+    async def write_on(self, data: bytes | memoryview) -> int:
         if sent := self.write(data):
             await trio.lowlevel.cancel_shielded_checkpoint()
             return sent
@@ -90,10 +90,10 @@ class StreamPipe(Pipe):
         self.taken += len(data)
         return data
 
-    def write(self, data: memoryview) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         return 0
 
-    async def write_on(self, data: memoryview) -> int:
+    async def write_on(self, data: bytes | memoryview) -> int:
         piece = data[:PIECE]
         await self._stream.send_all(piece)
         return len(piece)

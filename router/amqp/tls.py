@@ -39,7 +39,7 @@ class TlsPipe(Pipe):
         self._come, self._go = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = context.protocol is ssl.PROTOCOL_TLS_CLIENT
         self.tls = context.wrap_bio(self._come, self._go, server_side=not client, server_hostname=host)
-        self._encrypted = memoryview(b"")
+        self._encrypted: bytes | memoryview = b""  # and not written yet
         self._means = 0  # bytes, before they were encrypted
         self._over = False  # the peer's direction
 
@@ -49,7 +49,8 @@ class TlsPipe(Pipe):
                 self.tls.do_handshake()
             except ssl.SSLWantReadError:
                 await self.say_all()
-                if not await self._take(RECORD):
+                self._take(came := await self._below.read(RECORD))
+                if not came:
                     raise LeftError("the peer has left during the handshake") from None
             except ssl.SSLError:
                 with contextlib.suppress(trio.BrokenResourceError):
@@ -59,29 +60,36 @@ class TlsPipe(Pipe):
                 await self.say_all()
                 return
 
-    async def _take(self, size: int) -> bool:
-        """Of the socket; False at its end."""
-        data = await self._below.read(size)
+    def _take(self, came: bytes) -> None:
+        """Of the socket; nothing at its end."""
         self.taken = self._below.taken
-        self._come.write(data) if data else self._come.write_eof()
-        return len(data) > 0
+        if came:
+            self._come.write(came)
+        else:
+            self._come.write_eof()
 
     async def read(self, size: int) -> bytes:
         """All that a read of so much from the socket brings. An end without goodbye is an end: the connection on top
         knows whether it was to come."""
-        while not (data := self._decrypt()) and not self._over:
-            await self._take(size)
+        data = self._decrypt() if self._come.pending else b""  # what came with the end of the handshake
+        while not (data or self._over):
+            self._take(await self._below.read(size))
+            data = self._decrypt()
         return data
 
     def _decrypt(self) -> bytes:
-        """All that is there. Asked for more than that, TLS raises, which costs as much as a small record."""
-        parts = []
+        """All that is there. Asked for more than that, TLS raises, which costs as much as a small record; and so does
+        to ask it. A record, and so what is asked for it, is longer than what it means, but for one whose begin was here
+        before."""
+        come, read, parts = self._come, self.tls.read, []
         try:
-            while self._come.pending or self._come.eof or self.tls.pending():
-                if not (part := self.tls.read(RECORD)):
+            while True:
+                most = min(come.pending, RECORD) or RECORD
+                parts.append(part := read(most))
+                if not part:
                     self._over = True
+                if not part or (len(part) < most and not come.pending and not come.eof):
                     break
-                parts.append(part)
         except ssl.SSLWantReadError:
             pass  # the rest of a record is still to come
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
@@ -90,37 +98,39 @@ class TlsPipe(Pipe):
             raise trio.BrokenResourceError(reason_of(error)) from None
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def write(self, data: memoryview) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         try:
-            self._encrypt(data)
+            encrypted = self._encrypted or self._encrypt(data)
         except trio.BrokenResourceError:
             return 0  # as who waits for room finds out
-        return self._went(self._below.write(self._encrypted))
+        return self._went(encrypted, self._below.write(encrypted))
 
-    async def write_on(self, data: memoryview) -> int:
-        self._encrypt(data)
-        while not (written := self._went(await self._below.write_on(self._encrypted))):
-            pass
+    async def write_on(self, data: bytes | memoryview) -> int:
+        written = 0
+        while not written:
+            encrypted = self._encrypted or self._encrypt(data)
+            written = self._went(encrypted, await self._below.write_on(encrypted))
         return written
 
-    def _encrypt(self, data: memoryview) -> None:
-        """The begin of it, unless that was done: who has written nothing yet comes with the same again."""
-        if self._encrypted:
-            return
+    def _encrypt(self, data: bytes | memoryview) -> bytes:
+        """The begin of it. Who has written nothing yet comes with the same again."""
         try:
-            self._means = self.tls.write(data[:PIECE])
+            self._means = self.tls.write(data if len(data) <= PIECE else data[:PIECE])
         except ssl.SSLError as error:  # after a damaged record
             raise trio.BrokenResourceError(reason_of(error)) from None
-        self._encrypted = memoryview(self._go.read())
+        return self._go.read()
 
-    def _went(self, size: int) -> int:
-        self._encrypted = self._encrypted[size:]
-        return 0 if self._encrypted else self._means
+    def _went(self, encrypted: bytes | memoryview, size: int) -> int:
+        if size == len(encrypted):
+            self._encrypted = b""
+            return self._means
+        self._encrypted = memoryview(encrypted)[size:]
+        return 0
 
     async def say_all(self) -> None:
         """What TLS itself has to say."""
-        data = self._encrypted.tobytes() + self._go.read()
-        self._encrypted = memoryview(b"")
+        data = bytes(self._encrypted) + self._go.read()
+        self._encrypted = b""
         with memoryview(data) as view:
             at = 0
             while at < len(data):
