@@ -162,8 +162,7 @@ class Peers:
                 self._changes.ended_elsewhere(entry)
 
     def _end_later(self, told: list[LinkEntry]) -> None:
-        """End attaches of ours or others that went on from one which, as is told now, had ended: the router that ended
-        it may never hear of them."""
+        """End attaches that went on from one that, as is told now, had ended: who ended it may never hear of them."""
         for entry in told:
             current = self.directory.subscriber(entry.name)
             if current is not None and self.home.lapses.is_to_be_told(entry, current):
@@ -270,11 +269,11 @@ class Peers:
             self.home.resolution.resolve(router, stream, segments.split_keys(keys))
 
     def _on_resolved(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
-        stream, given = self.edge.streams.get(publisher), _given_by(router, epoch)
+        stream, given, settled = self.edge.streams.get(publisher), _given_by(router, epoch), segments.split_keys(keys)
         if stream is not None and stream.epoch == given:
-            self.edge.settlement.resolved(stream, segments.split_keys(keys))
-        elif (ours := self.home.streams.get(publisher)) is not None:
-            self.home.resolution.settled_before(ours, segments.split_keys(keys))
+            self.edge.settlement.resolved(stream, settled)
+        else:
+            self.home.handed_over(publisher, settled)
 
     def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> LinkEntry | None:
         """The publisher's entry if `epoch` is its current one. Else the sender is told so, and None is returned (5,
@@ -313,8 +312,7 @@ class Peers:
         stream = self.home.current(publisher, Epoch(*epoch))
         if stream is not None and stream.link is not None:
             note = f"router {router} fenced publisher {stream.identity}: it is attached elsewhere"
-            self.outlet.actions.append(Note(note))
-            self.outlet.actions.append(Detach(stream.link, STOLEN, "attached at another router"))
+            self.outlet.actions += [Note(note), Detach(stream.link, STOLEN, "attached at another router")]
             self._attaches.withdraw_publisher(publisher)
             self.home.suspend(stream)
 

@@ -106,6 +106,13 @@ class MqttEnd:
         is_gone = connection is None or connection.is_over
         return self.is_detached or (is_gone and not self.lingers)
 
+    def when_certain(self, then: Callable[[], None]) -> None:
+        """Call it when it is certain that the client is here; at once where the kernel does not tell."""
+        if self.connection.can_prove:
+            self.connection.prove(then)
+        else:
+            then()
+
     @property
     def awaits_writing(self) -> bool:
         """Whether it is to hear when something is written."""

@@ -46,17 +46,12 @@ class ReceivedMessage:
     dup: bool
     tag: bytes
     message: bytes
-    until: float = inf
-    """When its time is over."""
+    until: float = inf  # when its time is over
     record: Record | None = None
-    told: bool = False
-    """The client has been told of the outcome."""
-    released: bool = False
-    """The client knows the outcome: what is left is for the mesh."""
-    is_read: bool = True
-    """On the client's present connection. Else its copy is to come, and PUBACK is the answer to that."""
-    outcome: tuple[bool, str] | None = None
-    """That waits for the copy: as of an `Answer`."""
+    told: bool = False  # the client has been told of the outcome
+    released: bool = False  # the client knows the outcome: what is left is for the mesh
+    is_read: bool = True  # on the client's present connection; else its copy is to come, which PUBACK answers
+    outcome: tuple[bool, str] | None = None  # that waits for the copy: see `PublisherHost.answer`
 
 
 class PublisherHost(EndHost, Protocol):
@@ -80,25 +75,17 @@ class MqttPublisher(MqttEnd):
         """What is not transferred yet."""
         self._first = first
         self._open: dict[Record, ReceivedMessage] = {}
-        self._over: list[ReceivedMessage] = []
-        """Released since the last batch."""
+        self._over: list[ReceivedMessage] = []  # released since the last batch
         self._stated: list[ReceivedMessage] = []
         """Released, and settled by the maps of attaches: the mesh believes that when it is certain that the client is
         here."""
-        self._named: set[bytes] = set()
-        """Tags of copies that the map of this attach has."""
-        self._inherits = False
-        """Its life began at another router."""
-        self._renews = False
-        """All that this was for is over: the next attach begins a life."""
-        self._begins = False
-        """An attach waits for its proof."""
-        self._closes = False
-        """The client's session ends with its connection."""
-        self._answered = False
-        self._transfers = False
-        self._credit = 0
-        self._count = 0
+        self._named: set[bytes] = set()  # tags of copies that the map of this attach has
+        self._inherits = False  # its life began at another router
+        self._renews = False  # all that this was for is over: the next attach begins a life
+        self._begins = False  # an attach waits for its proof
+        self._closes = False  # the client's session ends with its connection
+        self._answered = self._transfers = False
+        self._credit = self._count = 0
 
     def tag(self, identifier: int, message: bytes) -> bytes:
         if identifier and self.host.timeout:
@@ -173,10 +160,9 @@ class MqttPublisher(MqttEnd):
 
     def _get_past(self, head: ReceivedMessage) -> None:
         """The map of this attach does not have it: it is another copy, or all copies have come."""
-        if head.dup and head.tag not in self._named:
-            self._attach()
-        elif not head.dup and not self._open:
-            self._renews = True
+        is_copy = head.dup and head.tag not in self._named
+        if is_copy or not (head.dup or self._open):
+            self._renews = not is_copy
             self._attach()
 
     def _transfer(self, batch: Sequence[ReceivedMessage]) -> None:
@@ -185,17 +171,14 @@ class MqttPublisher(MqttEnd):
         for presettled, run in groupby(batch, key=lambda incoming: not incoming.qos):
             each = list(run)
             tags, messages = [one.tag for one in each], [one.message for one in each]
-            until = self._times(each) if min(one.until for one in each) < inf else None
+            is_timed, now = min(one.until for one in each) < inf, self.node.now()
+            until = [one.until if one.until > now else OVER for one in each] if is_timed else None
             records = self.node.topic.publish(self.stream, tags, messages, presettled=presettled, until=until)
             if not presettled:
                 for incoming, record in zip(each, records, strict=True):
                     incoming.record = record
                     self._open[record] = incoming
             self.node.perform()
-
-    def _times(self, batch: Sequence[ReceivedMessage]) -> list[float]:
-        now = self.node.now()
-        return [incoming.until if incoming.until > now else OVER for incoming in batch]
 
     # attaching
 
@@ -220,9 +203,9 @@ class MqttPublisher(MqttEnd):
         if self.lingers:
             self._keep([])
             self._leave(self.node.now())
-        elif self.host.timeout and self.connection.can_prove and not self._goes_on():
+        elif self.host.timeout and not self._goes_on():
             self._begins = True
-            self.connection.prove(self._begin)
+            self.when_certain(self._begin)
         else:
             self._begin()
 
@@ -253,13 +236,15 @@ class MqttPublisher(MqttEnd):
     def _map(self) -> dict[bytes, int] | None:
         """By tag, of this attach; None begins afresh."""
         copies = {incoming.tag for incoming in self.waiting if incoming.dup}
+        self._stated += [incoming for incoming in self._open.values() if incoming.released]
+        self._open = {record: incoming for record, incoming in self._open.items() if not incoming.released}
         if self._goes_on():
-            self._stated += [incoming for incoming in self._open.values() if incoming.released]
-            self._open = {record: incoming for record, incoming in self._open.items() if not incoming.released}
             states = {incoming.tag: int(DeliveryOutcome.ACCEPTED) for incoming in self._stated}
             states |= {incoming.tag: 0 for incoming in self._open.values()}
         else:
-            self._put_back()
+            left, self._open = list(self._open.values()), {}  # their life has ended: they are sent again
+            self.waiting.extendleft(reversed(left))
+            self.host.waiting_bytes += sum(len(incoming.message) for incoming in left)
             known, states = self.known(), {}
             is_there = known is not None and known.lasts
             self._inherits = is_there and not (self._renews or self._first) and (self._inherits or bool(copies))
@@ -267,14 +252,6 @@ class MqttPublisher(MqttEnd):
                 return None
         self._named = copies if self._inherits else set()
         return states | dict.fromkeys(self._named, 0)
-
-    def _put_back(self) -> None:
-        """The mesh has ended the life that these were of: they are sent again, at least once."""
-        left = [incoming for incoming in self._open.values() if not incoming.released]
-        self._stated += [incoming for incoming in self._open.values() if incoming.released]
-        self._open.clear()
-        self.waiting.extendleft(reversed(left))
-        self.host.waiting_bytes += sum(len(incoming.message) for incoming in left)
 
     def gone(self, now: float, *, closed: bool) -> None:
         is_attached = self._attached is not None and not (self.is_detached or self._begins or self.host.was_left)
@@ -343,7 +320,7 @@ class MqttPublisher(MqttEnd):
         since the attach was made is settled by another one."""
         self._answered, self._credit = True, action.credit
         if self._stated:
-            self.connection.prove(partial(self._believed, list(self._stated)))
+            self.when_certain(partial(self._believed, list(self._stated)))
         if any(incoming.told and incoming.released for incoming in self._open.values()):
             self._attach()
             return

@@ -12,7 +12,7 @@ from tests.mutants.mutant import Method, mutant
 from tests.router.mqtt.test_publishing import (
     test_a_link_that_is_taken_as_it_is_answered_publishes_nothing_here as taken_as_answered,
 )
-from tests.router.mqtt.test_publishing import (
+from tests.router.mqtt.test_releasing import (
     test_what_was_settled_elsewhere_is_not_taken_for_what_reads_the_same as settled_elsewhere,
 )
 from tests.router.mqtt.test_sessions import (

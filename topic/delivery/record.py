@@ -301,17 +301,15 @@ class Stream:
         self.link: Any = None
         """The shell's link; None once the publisher is gone."""
         self.answered = False
-        self.overtook = False
-        """The attach took the link from one that the publisher had not heard of: it may be late (6.12)."""
+        self.overtook = False  # the attach took the link from one that it had not heard of: it may be late (6.12)
         self.lifetime = Lifetime()
         self.reply: dict[bytes, int] | None = None
         """Our unsettled map in the answer to the attach, by tag; None for a null one."""
         self.expected: dict[bytes, bytes] = {}
         """Key -> tag: in doubt by the publisher's map, and not transferred on this attach."""
-        self.incomplete = False
-        """The map was incomplete: what it lacks may be in doubt."""
+        self.incomplete = False  # the map was: what it lacks may be in doubt
         self.settled_before: set[bytes] = set()
-        """Keys that the publisher has settled at a former home, and others may not have heard of that."""
+        """Keys of what it has settled at a former home, of which others may not have heard (5, Reused tags)."""
         self.askers: dict[bytes, set[str]] = {}
         """Key -> routers that asked about it while it was in doubt, and are told when it is settled."""
         self.questions: list[Question] = []

@@ -215,6 +215,11 @@ class Home:
             record.awaited.clear()
         self.edge.receipts.forget([record for record in done if not record.unread])
 
+    def handed_over(self, publisher: bytes, keys: list[bytes]) -> None:
+        """A former home says that the publisher has settled these there (5, Reused tags)."""
+        if (stream := self.streams.get(publisher)) is not None:
+            self.resolution.handed_over(stream, keys)
+
     def begin_afresh(self, stream: Stream, *, says_so: bool) -> None:
         """A publisher begins a new life (7.5). By a null map it `says_so`: nothing of its older lives is in doubt. One
         that brought a map, and whose life nobody knows, may have gone on with it elsewhere: it has to show life

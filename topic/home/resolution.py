@@ -62,7 +62,7 @@ class Resolution:
         elif keys and new.home in self.edge.directory.contacts:
             self.outlet.batches.resolved(new.home, stream, keys)
 
-    def settled_before(self, stream: Stream, keys: list[bytes]) -> None:
+    def handed_over(self, stream: Stream, keys: list[bytes]) -> None:
         """A former home has handed these over. It has before it acknowledges the attach, or is not in contact any more:
         then the publisher may have transferred what is new."""
         if stream.answered:

@@ -1,0 +1,81 @@
+"""What MQTT clients have released: when its identifier may be used again, and who knows of that.
+
+a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
+"""
+
+from router.mqtt.values import PacketKind
+from tests.router.mqtt import by_hand
+from tests.router.mqtt.bench import MqttBench, answer_all, publish
+
+PUBREC, PUBREL, PUBCOMP = PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP
+
+
+def test_what_is_settled_as_its_client_comes_back_is_over_at_once(bench: MqttBench) -> None:
+    """Its link has no answer yet, and would then wait for who has come meanwhile; what reads the same, for that."""
+    reader, writer = bench.reader("c"), bench.client("a", "writer", expiry=5)
+    publish(writer, b"m", 2, 5)
+    writer.leave()
+    late = bench.reader("b", "late", acks=False)
+    bench.is_slow = True
+    writer = bench.client("a", "writer", clean=False, expiry=5)
+    writer.say(by_hand.ack(PUBREL, 5))
+    bench.is_slow = False
+    bench.flow()
+    publish(writer, b"m", 2, 5)
+    assert reader.payloads == [b"m", b"m"]
+    assert late.payloads == [b"m"]
+    answer_all(late)
+
+
+def test_a_release_is_answered_when_all_know_of_it(bench: MqttBench) -> None:
+    """Else the identifier could be used for what reads the same, whose copy would be taken for this elsewhere."""
+    reader, writer = bench.reader("c"), bench.client("a", "writer", expiry=5)
+    publish(writer, b"m", 2, 5)
+    writer.leave()
+    bench.is_slow = True
+    writer = bench.client("a", "writer", clean=False, expiry=5)
+    writer.say(by_hand.ack(PUBREL, 5))
+    for name in ("b", "c"):
+        bench.bring("a", name)
+        bench.bring(name, "a")
+    bench.flow()
+    assert writer.told(PUBCOMP) == []
+    bench.is_slow = False
+    bench.flow()
+    assert writer.told(PUBCOMP) == [(5, 0)]
+    bench.finish(reader, writer)
+
+
+def test_what_was_settled_elsewhere_is_not_taken_for_what_reads_the_same() -> None:
+    """Router b hears that the client is at a before it hears of the settlement at c."""
+    bench = MqttBench("a", "b", "c")
+    reader, there = bench.reader("b"), bench.client("c", "writer", expiry=5)
+    publish(there, b"m", 2, 5)
+    bench.is_slow = True
+    there.say(by_hand.ack(PUBREL, 5))
+    assert there.told(PUBCOMP) == [(5, 0)]
+    there.leave()
+    here = bench.client("a", "writer", clean=False, expiry=5)
+    bench.prove(here)
+    bench.bring("a", "b")
+    bench.is_slow = False
+    bench.flow()
+    publish(here, b"m", 2, 5, dup=True)
+    assert here.told(PUBREC) == [(5, 0)]
+    assert reader.payloads == [b"m", b"m"]
+    bench.finish(reader, here)
+
+
+def test_a_release_is_answered_where_the_kernel_does_not_tell_who_is_here(bench: MqttBench) -> None:
+    reader, writer = bench.reader("c"), bench.client("a", "writer", expiry=5)
+    publish(writer, b"m", 2, 5)
+    writer.leave()
+    bench.is_slow = True
+    writer = bench.client("a", "writer", clean=False, expiry=5)
+    writer.connection.can_prove = False
+    writer.say(by_hand.ack(PUBREL, 5))
+    assert writer.told(PUBCOMP) == []
+    bench.is_slow = False
+    bench.flow()
+    assert writer.told(PUBCOMP) == [(5, 0)]
+    bench.finish(reader, writer)
