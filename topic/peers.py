@@ -269,11 +269,11 @@ class Peers:
             self.home.resolution.resolve(router, stream, segments.split_keys(keys))
 
     def _on_resolved(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
-        stream, given, settled = self.edge.streams.get(publisher), _given_by(router, epoch), segments.split_keys(keys)
-        if stream is not None and stream.epoch == given:
+        stream, given, settled = self.edge.streams.get(publisher), Epoch(*epoch), segments.split_keys(keys)
+        if given.router == self.outlet.router:
+            self.home.handed_over(publisher, given, settled)
+        elif _given_by(router, epoch) and stream is not None and stream.epoch == given:
             self.edge.settlement.resolved(stream, settled)
-        else:
-            self.home.handed_over(publisher, settled)
 
     def _unfenced(self, router: str, publisher: bytes, epoch: Epoch) -> LinkEntry | None:
         """The publisher's entry if `epoch` is its current one. Else the sender is told so, and None is returned (5,

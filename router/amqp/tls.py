@@ -108,8 +108,8 @@ class TlsPipe(Pipe):
     async def write_on(self, data: bytes | memoryview) -> int:
         written = 0
         while not written:
-            encrypted = self._encrypted or self._encrypt(data)
-            written = self._went(encrypted, await self._below.write_on(encrypted))
+            self._encrypted = self._encrypted or self._encrypt(data)  # before this may be cancelled
+            written = self._went(self._encrypted, await self._below.write_on(self._encrypted))
         return written
 
     def _encrypt(self, data: bytes | memoryview) -> bytes:

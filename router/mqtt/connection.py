@@ -128,10 +128,16 @@ class MqttConnection:
         return self._held is not None
 
     def _proven(self) -> None:
-        then, self._held = self._held, None
-        if then is not None and not self.is_over:
-            then()
+        if self._call_held():
             self._handle_all(HELD_TURN)
+
+    def _call_held(self) -> bool:
+        """It is certain. Whether something was held, and the connection is not over."""
+        then, self._held = self._held, None
+        if then is None or self.is_over:
+            return False
+        then()
+        return True
 
     def _handle_all(self, most: float = math.inf) -> None:
         """The whole packets of the buffer. Those that begin behind so many bytes are held for another turn."""
@@ -158,6 +164,8 @@ class MqttConnection:
                 if self.opened and not self.has_spoken:
                     self.has_spoken = True
                     self.before_first_word()
+                    if buffer[at] >> 4 == PacketKind.DISCONNECT:
+                        self._call_held()
                     continue
                 first, body, at = buffer[at], bytes(buffer[start:end]), end
                 if not self.opened:

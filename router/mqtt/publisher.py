@@ -50,7 +50,7 @@ class ReceivedMessage:
     record: Record | None = None
     told: bool = False  # the client has been told of the outcome
     released: bool = False  # the client knows the outcome: what is left is for the mesh
-    is_read: bool = True  # on the client's present connection; else its copy is to come, which PUBACK answers
+    is_read: bool = True  # on the present connection; else its copy, or PUBREL, is to come, which is what is answered
     outcome: tuple[bool, str] | None = None  # that waits for the copy: see `PublisherHost.answer`
 
 
@@ -320,7 +320,7 @@ class MqttPublisher(MqttEnd):
         since the attach was made is settled by another one."""
         self._answered, self._credit = True, action.credit
         if self._stated:
-            self.when_certain(partial(self._believed, list(self._stated)))
+            self.when_certain(partial(self._believed, dict.fromkeys(self._stated)))
         if any(incoming.told and incoming.released for incoming in self._open.values()):
             self._attach()
             return
@@ -329,7 +329,7 @@ class MqttPublisher(MqttEnd):
             self._transfer(again)
         self.go_on()
 
-    def _believed(self, stated: list[ReceivedMessage]) -> None:
+    def _believed(self, stated: dict[ReceivedMessage, None]) -> None:
         if not self.ended:
             self._stated = [incoming for incoming in self._stated if incoming not in stated]
             self.host.over(stated)

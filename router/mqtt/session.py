@@ -173,7 +173,8 @@ class MqttSession:
         for incoming in released:
             if self.received.get(incoming.identifier) is incoming:
                 del self.received[incoming.identifier]
-                self._say(PacketKind.PUBCOMP, incoming.identifier)
+                if incoming.is_read:  # else its PUBREL is to come
+                    self._say(PacketKind.PUBCOMP, incoming.identifier)
 
     def answer(self, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
         """Tell the client of the outcome. MQTT 3.1.1 has but one word for any (3.1.1 3.3.5)."""
@@ -183,8 +184,8 @@ class MqttSession:
         if not accepted:
             log.warning("%s: a message to %s: %s", self, incoming.end.identity.address, why)
         refused = 0 if accepted or connection.version == V3 else Reason.IMPLEMENTATION
-        if incoming.qos == 1 and not incoming.is_read:
-            incoming.outcome = accepted, why
+        incoming.outcome = None if incoming.is_read else (accepted, why)
+        if not incoming.is_read:
             return
         if incoming.qos == 1:
             self.received.pop(incoming.identifier, None)
@@ -201,7 +202,8 @@ class MqttSession:
         number = packet.identifier
         match packet.kind:
             case PacketKind.PUBREL:
-                if (incoming := self.received.get(number)) is not None:
+                if (incoming := self.received.get(number)) is not None and incoming.qos == 2:
+                    incoming.is_read = True
                     self._release(incoming)
                 else:
                     self._say(PacketKind.PUBCOMP, number, 0 if self.resumes else Reason.ID_NOT_FOUND)

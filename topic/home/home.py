@@ -215,9 +215,9 @@ class Home:
             record.awaited.clear()
         self.edge.receipts.forget([record for record in done if not record.unread])
 
-    def handed_over(self, publisher: bytes, keys: list[bytes]) -> None:
-        """A former home says that the publisher has settled these there (5, Reused tags)."""
-        if (stream := self.streams.get(publisher)) is not None:
+    def handed_over(self, publisher: bytes, epoch: Epoch, keys: list[bytes]) -> None:
+        """A former home has heard of that attach, and says what the publisher has settled before (5, Reused tags)."""
+        if (stream := self.current(publisher, epoch)) is not None:
             self.resolution.handed_over(stream, keys)
 
     def begin_afresh(self, stream: Stream, *, says_so: bool) -> None:

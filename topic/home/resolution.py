@@ -60,7 +60,7 @@ class Resolution:
         if new.home == self.outlet.router:
             new.settled_before.update(keys)
         elif keys and new.home in self.edge.directory.contacts:
-            self.outlet.batches.resolved(new.home, stream, keys)
+            self.outlet.batches.resolved(new.home, new, keys)
 
     def handed_over(self, stream: Stream, keys: list[bytes]) -> None:
         """A former home has handed these over. It has before it acknowledges the attach, or is not in contact any more:

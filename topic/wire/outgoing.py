@@ -243,7 +243,7 @@ class Outgoing:
 
     def resolved(self, router: str, stream: Stream, keys: list[bytes]) -> None:
         """The publisher has settled these. A key that was asked and is not among them is in doubt, and told when
-        settled."""
+        settled. To its home: before the attach there (5, Reused tags)."""
         self._say((router,), Segment.RESOLVED, stream.publisher, stream.epoch, b"".join(keys))
 
     def _ranges(self, targets: tuple[str, ...], kind: Segment, stream: Stream, ns: Iterable[int]) -> None:
