@@ -137,3 +137,20 @@ async def test_a_certificate_that_nobody_vouches_for_is_told_with_what_to_say(
 def test_contexts_are_of_one_end_each() -> None:
     client, server = contexts()
     assert client.verify_mode is ssl.CERT_REQUIRED and server.verify_mode is ssl.CERT_NONE
+
+
+async def test_a_write_that_was_given_up_is_whole_when_it_goes_on(
+    ends: tuple[TlsStream, TlsStream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The socket had no room for any of it."""
+    client, server = ends
+
+    async def wait(data: bytes) -> int:
+        await trio.sleep_forever()
+
+    with monkeypatch.context() as patched, trio.CancelScope() as scope:
+        patched.setattr(client.pipe._below, "write_on", wait)
+        scope.cancel()
+        await client.pipe.write_on(b"said")
+    assert await client.pipe.write_on(b"said") == 4
+    assert await server.pipe.read(1000) == b"said"

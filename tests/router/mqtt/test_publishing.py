@@ -296,15 +296,16 @@ def test_who_is_sent_away_as_its_link_is_answered_leaves_no_link(bench: MqttBenc
     bench.finish(writer)
 
 
-def test_at_qos_1_an_answer_waits_for_the_copy(bench: MqttBench) -> None:
+@pytest.mark.parametrize(("qos", "kind"), [(1, PUBACK), (2, PUBREC)])
+def test_an_answer_waits_for_the_copy(bench: MqttBench, qos: int, kind: PacketKind) -> None:
     """Else the copy has an answer of its own, which the client takes for that to what it sends next."""
-    reader, writer = bench.reader("c", qos=1, acks=False), bench.client("a", "writer", expiry=5)
-    publish(writer, b"m", 1, 5)
+    reader, writer = bench.reader("c", qos=qos, acks=False), bench.client("a", "writer", expiry=5)
+    publish(writer, b"m", qos, 5)
     writer.leave()
     writer = bench.client("a", "writer", clean=False, expiry=5)
     answer_all(reader)
-    assert writer.told(PUBACK) == []
-    publish(writer, b"m", 1, 5, dup=True)
-    assert writer.told(PUBACK) == [(5, 0)]
+    assert writer.told(kind) == []
+    publish(writer, b"m", qos, 5, dup=True)
+    assert writer.told(kind) == [(5, 0)]
     assert reader.payloads == [b"m"]
     bench.finish(reader, writer)

@@ -7,7 +7,7 @@ from router.mqtt.values import PacketKind
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import MqttBench, answer_all, publish
 
-PUBREC, PUBREL, PUBCOMP = PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP
+PUBREC, PUBREL, PUBCOMP, PUBACK = PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP, PacketKind.PUBACK
 
 
 def test_what_is_settled_as_its_client_comes_back_is_over_at_once(bench: MqttBench) -> None:
@@ -78,4 +78,57 @@ def test_a_release_is_answered_where_the_kernel_does_not_tell_who_is_here(bench:
     bench.is_slow = False
     bench.flow()
     assert writer.told(PUBCOMP) == [(5, 0)]
+    bench.finish(reader, writer)
+
+
+def test_a_release_that_was_read_before_the_cut_is_answered_when_it_comes_again(bench: MqttBench) -> None:
+    """An answer that nobody asked for on that connection may come as the identifier is used again."""
+    reader, writer = bench.reader("c"), bench.client("a", "writer", expiry=5)
+    publish(writer, b"m", 2, 5)
+    writer.leave()
+    bench.is_slow = True
+    writer = bench.client("a", "writer", clean=False, expiry=5)
+    writer.say(by_hand.ack(PUBREL, 5))
+    writer.leave()
+    bench.is_slow = False
+    writer = bench.client("a", "writer", clean=False, expiry=5)
+    assert writer.told(PUBCOMP) == []
+    writer.say(by_hand.ack(PUBREL, 5))
+    assert writer.told(PUBCOMP) == [(5, 0)]
+    bench.finish(reader, writer)
+
+
+def test_a_release_of_what_has_qos_1_is_none(bench: MqttBench) -> None:
+    reader, writer = bench.reader("c", qos=1, acks=False), bench.client("a", "writer", expiry=5)
+    publish(writer, b"m", 1, 5)
+    writer.say(by_hand.ack(PUBREL, 5))
+    assert [identifier for identifier, _ in writer.told(PUBCOMP)] == [5]
+    answer_all(reader)
+    assert writer.told(PUBACK) == [(5, 0)]
+    bench.finish(reader, writer)
+
+
+def test_what_was_settled_before_says_nothing_of_what_comes_after_it(bench: MqttBench) -> None:
+    """What b says to a comes late: that the first message is settled, as the client is at a again with the second."""
+    reader, writer = bench.reader("b"), bench.client("a", "writer", expiry=5)
+    publish(writer, b"m", 2, 5)
+    writer.leave()
+    writer = bench.client("b", "writer", clean=False, expiry=5)
+    publish(writer, b"m", 2, 5, dup=True)
+    bench.is_slow = True
+    writer.say(by_hand.ack(PUBREL, 5))
+    bench.flow_but("b", "a")
+    assert writer.told(PUBCOMP) == [(5, 0)]
+    publish(writer, b"m", 2, 5)
+    bench.flow_but("b", "a")
+    assert reader.payloads == [b"m", b"m"]
+    writer.leave()
+    bench.flow_but("b", "a")
+    writer = bench.client("a", "writer", clean=False, expiry=5)
+    publish(writer, b"m", 2, 5, dup=True)
+    bench.flow_but("b", "a")
+    bench.is_slow = False
+    bench.flow()
+    assert writer.told(PUBREC) == [(5, 0)]
+    assert reader.payloads == [b"m", b"m"]
     bench.finish(reader, writer)

@@ -128,6 +128,17 @@ def test_a_session_of_which_a_link_has_expired_is_over_and_what_is_left_of_it_en
     assert links(bench) == set()
 
 
+def test_who_is_told_of_a_new_session_and_says_goodbye_has_heard_of_it(bench: MqttBench) -> None:
+    both(bench, "a").leave()
+    for router in bench.routers.values():
+        for entry in list(router.node.topic.directory.of_session(("client", ""))):
+            router.node.topic.directory.mark(entry, Status.BOUND)
+    client = bench.client("b", "client", clean=False, expiry=4)
+    assert not client.is_present
+    client.say(by_hand.DISCONNECT)
+    assert links(bench) == set()
+
+
 def test_who_was_told_that_its_session_goes_on_is_sent_away_if_it_is_over_by_then() -> None:
     """It was let in at c; the end was under way, and is here before it is certain that the client is."""
     bench = MqttBench("a", "b", "c")
