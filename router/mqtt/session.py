@@ -156,6 +156,8 @@ class MqttSession:
             known.is_read = True
             if known.outcome is not None:
                 self.answer(known, *known.outcome)
+                if known.released:
+                    self._release(known)
             elif known.told:
                 self._say(PacketKind.PUBREC, packet.identifier)
             return True
@@ -181,12 +183,12 @@ class MqttSession:
         connection = self.connection
         if connection is None:  # it hears of that when it is back
             return
-        if not accepted:
-            log.warning("%s: a message to %s: %s", self, incoming.end.identity.address, why)
-        refused = 0 if accepted or connection.version == V3 else Reason.IMPLEMENTATION
         incoming.outcome = None if incoming.is_read else (accepted, why)
         if not incoming.is_read:
             return
+        if not accepted:
+            log.warning("%s: a message to %s: %s", self, incoming.end.identity.address, why)
+        refused = 0 if accepted or connection.version == V3 else Reason.IMPLEMENTATION
         if incoming.qos == 1:
             self.received.pop(incoming.identifier, None)
             connection.send(ack(connection.version, PacketKind.PUBACK, incoming.identifier, refused, why))

@@ -309,3 +309,16 @@ def test_an_answer_waits_for_the_copy(bench: MqttBench, qos: int, kind: PacketKi
     assert writer.told(kind) == [(5, 0)]
     assert reader.payloads == [b"m"]
     bench.finish(reader, writer)
+
+
+def test_a_refusal_that_waits_for_the_copy_ends_it(bench: MqttBench) -> None:
+    reader, writer = bench.reader("c", acks=False), bench.client("a", "writer", expiry=5)
+    publish(writer, b"m", 2, 5)
+    writer.leave()
+    writer = bench.client("a", "writer", clean=False, expiry=5)
+    reader.say(by_hand.ack(PUBREC, reader.messages[0].identifier, Reason.IMPLEMENTATION))
+    publish(writer, b"m", 2, 5, dup=True)
+    assert writer.told(PUBREC) == [(5, Reason.IMPLEMENTATION)]
+    bench.time(1.0)
+    assert not any(router.node.topic.records.by_key for router in bench.routers.values())
+    bench.finish(reader, writer)
