@@ -78,9 +78,8 @@ class TlsPipe(Pipe):
         return data
 
     def _decrypt(self) -> bytes:
-        """All that is there. Asked for more than that, TLS raises, which costs as much as a small record; and so does
-        to ask it. A record, and so what is asked for it, is longer than what it means, but for one whose begin was here
-        before."""
+        """All that is there. Asked for more than that, TLS raises, which costs as a small record does. What fills all
+        that was asked for may not be all: of a record whose begin came before, less may be here than it means."""
         come, read, parts = self._come, self.tls.read, []
         try:
             while True:

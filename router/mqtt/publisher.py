@@ -15,7 +15,6 @@ So what the former one has left ends. At QoS 1 one begins at once: what reads th
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from functools import partial
 from hashlib import blake2b
 from itertools import groupby
 from math import inf
@@ -77,8 +76,7 @@ class MqttPublisher(MqttEnd):
         self._open: dict[Record, ReceivedMessage] = {}
         self._over: list[ReceivedMessage] = []  # released since the last batch
         self._stated: list[ReceivedMessage] = []
-        """Released, and settled by the maps of attaches: the mesh believes that when it is certain that the client is
-        here."""
+        """Released, and settled by the maps of attaches: known when nobody waits to hear of it."""
         self._named: set[bytes] = set()  # tags of copies that the map of this attach has
         self._inherits = False  # its life began at another router
         self._renews = False  # all that this was for is over: the next attach begins a life
@@ -313,31 +311,33 @@ class MqttPublisher(MqttEnd):
         if not self.ended and self.stream is not None:
             self.node.now()
             self.node.topic.alive(self.stream, answered=answered)
+            self._believe()
             self.node.perform()
 
     def _begun(self, action: AnswerPublisher) -> None:
-        """What was transferred before is transferred again, by us: the session has it. But what the client has released
-        since the attach was made is settled by another one."""
+        """What was transferred before is transferred again, by us; what was released since, another attach settles."""
         self._answered, self._credit = True, action.credit
-        if self._stated:
-            self.when_certain(partial(self._believed, dict.fromkeys(self._stated)))
         if any(incoming.told and incoming.released for incoming in self._open.values()):
-            self._attach()
-            return
+            return self._attach()
+        self._believe()
         again, self._open = list(self._open.values()), {}
         if again:
             self._transfer(again)
         self.go_on()
 
-    def _believed(self, stated: dict[ReceivedMessage, None]) -> None:
-        if not self.ended:
-            self._stated = [incoming for incoming in self._stated if incoming not in stated]
-            self.host.over(stated)
+    def _believe(self) -> None:
+        """The mesh knows what was stated, and nobody waits to hear of; who is here not every kernel tells."""
+        if (stream := self.stream) is not None and self._answered:
+            asked = stream.is_questioned if self.connection.can_prove else lambda _: False
+            over = {one: None for one in self._stated if not asked(stream.keys.key(one.tag))}
+            self._stated = [one for one in self._stated if one not in over]
+            self.host.over(over)
 
     def _answer_deliveries(self, action: AnswerDeliveries) -> None:
         accepted = action.outcome is DeliveryOutcome.ACCEPTED
         for record in action.records:
-            incoming = self._open[record]
+            if (incoming := self._open.get(record)) is None:
+                continue  # released as this was on its way: it is settled next
             if not (incoming.told or incoming.released):
                 incoming.told = self.host.connection is not None
                 self.host.answer(incoming, accepted, action.description)

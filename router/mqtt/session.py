@@ -183,9 +183,10 @@ class MqttSession:
         connection = self.connection
         if connection is None:  # it hears of that when it is back
             return
-        incoming.outcome = None if incoming.is_read else (accepted, why)
         if not incoming.is_read:
+            incoming.outcome = accepted, why
             return
+        incoming.outcome = None
         if not accepted:
             log.warning("%s: a message to %s: %s", self, incoming.end.identity.address, why)
         refused = 0 if accepted or connection.version == V3 else Reason.IMPLEMENTATION

@@ -5,9 +5,20 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 
 from router.mqtt.values import PacketKind
 from tests.router.mqtt import by_hand
-from tests.router.mqtt.bench import MqttBench, answer_all, publish
+from tests.router.mqtt.bench import MqttBench, MqttGuest, answer_all, publish
 
 PUBREC, PUBREL, PUBCOMP, PUBACK = PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP, PacketKind.PUBACK
+
+
+def released_as_it_comes_back(bench: MqttBench) -> tuple[MqttGuest, MqttGuest]:
+    """A reader, and a writer whose PUBREL is read while the attach of its link waits for the others."""
+    reader, writer = bench.reader("c"), bench.client("a", "writer", expiry=5)
+    publish(writer, b"m", 2, 5)
+    writer.leave()
+    bench.is_slow = True
+    writer = bench.client("a", "writer", clean=False, expiry=5)
+    writer.say(by_hand.ack(PUBREL, 5))
+    return reader, writer
 
 
 def test_what_is_settled_as_its_client_comes_back_is_over_at_once(bench: MqttBench) -> None:
@@ -29,12 +40,7 @@ def test_what_is_settled_as_its_client_comes_back_is_over_at_once(bench: MqttBen
 
 def test_a_release_is_answered_when_all_know_of_it(bench: MqttBench) -> None:
     """Else the identifier could be used for what reads the same, whose copy would be taken for this elsewhere."""
-    reader, writer = bench.reader("c"), bench.client("a", "writer", expiry=5)
-    publish(writer, b"m", 2, 5)
-    writer.leave()
-    bench.is_slow = True
-    writer = bench.client("a", "writer", clean=False, expiry=5)
-    writer.say(by_hand.ack(PUBREL, 5))
+    reader, writer = released_as_it_comes_back(bench)
     for name in ("b", "c"):
         bench.bring("a", name)
         bench.bring(name, "a")
@@ -67,13 +73,8 @@ def test_what_was_settled_elsewhere_is_not_taken_for_what_reads_the_same() -> No
 
 
 def test_a_release_is_answered_where_the_kernel_does_not_tell_who_is_here(bench: MqttBench) -> None:
-    reader, writer = bench.reader("c"), bench.client("a", "writer", expiry=5)
-    publish(writer, b"m", 2, 5)
-    writer.leave()
-    bench.is_slow = True
-    writer = bench.client("a", "writer", clean=False, expiry=5)
+    reader, writer = released_as_it_comes_back(bench)
     writer.connection.can_prove = False
-    writer.say(by_hand.ack(PUBREL, 5))
     assert writer.told(PUBCOMP) == []
     bench.is_slow = False
     bench.flow()
@@ -83,12 +84,7 @@ def test_a_release_is_answered_where_the_kernel_does_not_tell_who_is_here(bench:
 
 def test_a_release_that_was_read_before_the_cut_is_answered_when_it_comes_again(bench: MqttBench) -> None:
     """An answer that nobody asked for on that connection may come as the identifier is used again."""
-    reader, writer = bench.reader("c"), bench.client("a", "writer", expiry=5)
-    publish(writer, b"m", 2, 5)
-    writer.leave()
-    bench.is_slow = True
-    writer = bench.client("a", "writer", clean=False, expiry=5)
-    writer.say(by_hand.ack(PUBREL, 5))
+    reader, writer = released_as_it_comes_back(bench)
     writer.leave()
     bench.is_slow = False
     writer = bench.client("a", "writer", clean=False, expiry=5)
