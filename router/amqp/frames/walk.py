@@ -51,7 +51,8 @@ def _alike(begin: bytes, size: int, places: tuple[tuple[int, int], ...]) -> Row:
     for place, byte in places:
         parts.append(b".{%d}%b" % (place - at, re.escape(bytes((byte,)))))
         at = place + 1
-    return re.compile(b"(?:%b.{%d})++" % (b"".join(parts), size - at), re.DOTALL).match
+    # Not `++`: before Python 3.11.5 that ends within the frame that is not alike (python/cpython#106052).
+    return re.compile(b"(?:%b.{%d})+" % (b"".join(parts), size - at), re.DOTALL).match
 
 
 MOST_ROWS: Final = 256

@@ -43,6 +43,7 @@ def walked(data: bytes, *, notes: bool) -> tuple[int, list[int]]:
     told: list[int] = []
     walk = Walk(65536, lambda channel: told if notes else None)
     walk.attached.add((b"\0\0", 0))
+    walk.begin()
     stop = walk.past(data, 0)
     ranges = zip(told[::2], told[1::2], strict=True)
     return stop, [
@@ -74,3 +75,13 @@ def test_who_writes_all_fields_of_its_transfers_is_passed_until_one_has_a_state(
     data = plain + transfer(20, b"\x00\x53\x34\x45")
     assert walked(data, notes=False) == (len(plain), [])
     assert walked(data[len(plain) :], notes=False) == (0, [])
+
+
+def test_a_row_ends_where_the_first_frame_begins_that_is_alike_in_its_begin_only() -> None:
+    """In Python 3.11.2, that of Debian 12, a pattern with a possessive quantifier ended in the middle of that frame."""
+
+    def transfer(message_format: bytes) -> bytes:
+        return build(b"\0\0", TRANSFER, [b"\x43", word(7), b"\xa0\x01t", message_format, b"\x42"], b"message")
+
+    data = b"".join([*[transfer(b"\x43")] * 9, *[transfer(b"\x40")] * 9])
+    assert walked(data, notes=False) == (len(data), [])
