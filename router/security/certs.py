@@ -43,6 +43,7 @@ class Authority:
             self._key = ec.generate_private_key(ec.SECP256R1())
             built = _builder(_named(name), _named(name), self._key, 10 * DAYS)
             built = built.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            built = built.add_extension(_usage(ca=True), critical=True)
             self._certificate = built.sign(self._key, hashes.SHA256())
             _write(key, _private(self._key), 0o600)
             _write(certificate, self._certificate.public_bytes(serialization.Encoding.PEM), 0o644)
@@ -56,6 +57,9 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         built = _builder(_named(name), self._certificate.subject, key, days)
         built = built.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        built = built.add_extension(_usage(ca=False), critical=True)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        built = built.add_extension(issuer, critical=False)
         if alternatives := [_alternative(host) for host in dict.fromkeys(hosts)]:
             built = built.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         signed = built.sign(self._key, hashes.SHA256())
@@ -103,6 +107,22 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(min(now, ends) - _SLACK)
         .not_valid_after(ends)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _usage(*, ca: bool) -> x509.KeyUsage:
+    """As RFC 5280, 4.2.1.3 has it; Python 3.13 and later accept no CA without."""
+    return x509.KeyUsage(
+        digital_signature=not ca,
+        key_cert_sign=ca,
+        crl_sign=ca,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
     )
 
 

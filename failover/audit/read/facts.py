@@ -140,7 +140,10 @@ def taken(column: Any, index: Ints, none: Any = NONE) -> Any:
     """The column at these rows; `none` where there is no row."""
     if not len(column):
         return np.full(len(index), none)
-    return np.where(index >= 0, column[index], none)
+    found = column[index]
+    if found.dtype.kind == "u":  # has no room for `NONE`, which NumPy says since 2.5
+        found = found.astype(np.int64)
+    return np.where(index >= 0, found, none)
 
 
 def by_key(keys: Texts) -> tuple[Ints, Texts]:
