@@ -1,5 +1,6 @@
 # make demo   the main job end to end: a mesh, clients, a verdict
 # make test   all tests
+# make test-python PYTHON=python3.13   what another Python may do otherwise: the seam to AMQP, and the README as it stands
 # make lint   style and types
 # make bench  throughput and latency on this machine, with a load generator in C; and what many links cost
 # make spark-python  the Python that a Spark cluster runs the audit with, as an archive: docs/audit.md
@@ -23,7 +24,7 @@ INTEROP_READY := $(INTEROP_LOCK:package-lock.json=node_modules/.ready)
 SOAK ?= build/soak
 SEEDS ?= 1-5
 
-.PHONY: setup demo test lint spark-python bench bench-tools interop-tools soak simulate-soak exhaustive mutants clean
+.PHONY: setup demo test test-python lint spark-python bench bench-tools interop-tools soak simulate-soak exhaustive mutants clean
 
 setup: $(READY) $(INTEROP_READY)
 	@:
@@ -43,6 +44,11 @@ demo: setup
 
 test: setup
 	@$(VENV)/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+
+# In an environment of its own.
+test-python:
+	@$(MAKE) --silent VENV=build/$(notdir $(PYTHON)) build/$(notdir $(PYTHON))/.ready
+	@build/$(notdir $(PYTHON))/bin/python -m pytest --numprocesses 2 tests/router/amqp tests/processes/test_readme.py
 
 lint: setup
 	@$(VENV)/bin/ruff check .

@@ -134,6 +134,8 @@ class Node:
         """Takes what another router's shell says (`tell`); raises BreachError if it cannot be meant."""
         self._plan: Plan | None = None
         """What has come of it, if the store does not have it yet."""
+        self.later: dict[Callable[[], None], None] = {}
+        """What links do once all is done that the cores have asked for: they transfer what would overtake it else."""
         self._tell_what_was_kept()
 
     @property
@@ -179,6 +181,10 @@ class Node:
         while True:
             if topic.out:
                 self.perform()
+            elif self.later:
+                act = next(iter(self.later))
+                del self.later[act]
+                act()
             elif batches := topic.take_outgoing(now):
                 for targets, payload in batches:
                     mesh.send(targets, payload, now)
@@ -215,7 +221,8 @@ class Node:
 
     def perform(self) -> None:
         """Carry out the topic core's actions so far. May be called while one is carried out, if that is an event for
-        the link, as the first credit is: what comes of it is done before the other actions."""
+        the link, as the first credit is: what comes of it is done before the other actions. What could overtake one of
+        these is done `later`."""
         out = self.topic.out
         while out:
             actions, out[:] = out[:], []

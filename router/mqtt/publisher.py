@@ -82,7 +82,8 @@ class MqttPublisher(MqttEnd):
         self._renews = False  # all that this was for is over: the next attach begins a life
         self._begins = False  # an attach waits for its proof
         self._closes = False  # the client's session ends with its connection
-        self._answered = self._transfers = False
+        self._answered = False
+        self._resumes = False  # answered, and what was transferred before is to be transferred again
         self._credit = self._count = 0
 
     def tag(self, identifier: int, message: bytes) -> bytes:
@@ -119,22 +120,24 @@ class MqttPublisher(MqttEnd):
         """The client knows of the outcome, or wants to know no more of it; settled with `go_on`."""
         incoming.released = True
         record = incoming.record
-        if incoming.told and self._answered and record is not None and self._open.pop(record, None) is not None:
+        goes_on = incoming.told and self._answered and not self._resumes
+        if goes_on and record is not None and self._open.pop(record, None) is not None:
             self._over.append(incoming)
 
     def go_on(self) -> None:
-        """Settle what was released, and transfer what may be. What comes of it is performed."""
+        """Settle what was released, and transfer what may be. What comes of it is performed. With what the core grants
+        it goes on `later`: what is transferred then comes behind all that is still to be delivered."""
         if self._over:
             self._settle()
-        if self.ended or self._begins or not self.waiting:
+        if self.ended or self._begins:
             return
-        if self._attached is None:
+        while self._resumes:
+            self._transfer_again()
+        if self.waiting and self._attached is None and self.host.connection is not None:
             self._attach()
-        elif self._answered and not self._transfers:
-            self._transfers = True  # what is performed may come back here: it goes on in this loop
+        elif self.waiting and self._answered:
             while ready := self._ready():
                 self._transfer(ready)
-            self._transfers = False
             if self._inherits and self.waiting and self._answered:
                 self._get_past(self.waiting[0])
         if self.lingers and not self.waiting:
@@ -215,20 +218,14 @@ class MqttPublisher(MqttEnd):
         if (stream := self._attached) is not None:
             topic.suspend_publisher(stream, self, now)
         known = self.known()
-        self._answered, self._renews, self._credit = False, False, 0
+        self._answered, self._resumes, self._renews, self._credit = False, False, False, 0
         self.signs.end()
         self.signs = SignsOfLife(self, self._alive, answers=False)
         self.stream = topic.attach_publisher(
-            self.identity,
-            self,
-            now,
-            generation=known.generation if known is not None and unsettled is not None else None,
-            seen=known.epoch if known is not None else NOWHERE,
-            first=self._first,
-            lifetime=self.host.lifetime(0),
-            unsettled=unsettled,
-            complete=not self._inherits,
-        )
+            self.identity, self, now, generation=known.generation if known and unsettled is not None else None,
+            seen=known.epoch if known else NOWHERE, first=self._first, lifetime=self.host.lifetime(0),
+            unsettled=unsettled, complete=not self._inherits,
+        )  # fmt: skip
         self.node.perform()
 
     def _map(self) -> dict[bytes, int] | None:
@@ -273,7 +270,7 @@ class MqttPublisher(MqttEnd):
         if self._closes or not self.host.timeout:
             self._open.clear()
         self._settle()
-        self._answered, self._begins, self._credit = False, False, 0
+        self._answered, self._resumes, self._begins, self._credit = False, False, False, 0
         if self.stream is None or self.is_detached:
             return
         if self._closes:
@@ -288,13 +285,11 @@ class MqttPublisher(MqttEnd):
         match action:
             case AnswerDeliveries():
                 self._answer_deliveries(action)
-            case AnswerPublisher() | Credit() if self._attached is None:
-                pass  # it was taken by what came behind that, as we are about to hear
             case Credit() | Echo() if not self._answered:
                 pass  # of an attach before this one: it was still to be done as its answer brought this one about
             case Credit():
                 self._credit += action.count
-                self.go_on()
+                self.node.later[self.go_on] = None
             case Echo():
                 self.signs.ask()
             case AnswerPublisher():
@@ -315,15 +310,17 @@ class MqttPublisher(MqttEnd):
             self.node.perform()
 
     def _begun(self, action: AnswerPublisher) -> None:
-        """What was transferred before is transferred again, by us; what was released since, another attach settles."""
-        self._answered, self._credit = True, action.credit
+        self._answered, self._resumes, self._credit = True, True, action.credit
+        self.node.later[self.go_on] = None
+
+    def _transfer_again(self) -> None:
+        """What was transferred before is, by us; what was released since, another attach settles."""
+        self._resumes = False
         if any(incoming.told and incoming.released for incoming in self._open.values()):
             return self._attach()
         self._believe()
         again, self._open = list(self._open.values()), {}
-        if again:
-            self._transfer(again)
-        self.go_on()
+        self._transfer(again)
 
     def _believe(self) -> None:
         """The mesh knows what was stated, and nobody waits to hear of; who is here not every kernel tells."""

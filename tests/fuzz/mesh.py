@@ -110,7 +110,7 @@ class FuzzRouter:
         self.contacts = Contacts(partial(mesh.carry, name))
         self.journal = Block(name, "router", incarnation)
         self.clock, known = HybridClock(self.store.reserved), self.store.remembered
-        topic = Topic(name, incarnation, mesh.names, self.clock, self.journal, SETTINGS, mesh.now, known)
+        topic = Topic(name, incarnation, mesh.names, self.clock, self.journal, mesh.settings, mesh.now, known)
         self.node = Node(self.contacts, topic, self.store, self)
         guard = Guard(lambda user: EVERYTHING, Limits())
         topics = Topics(self.node, (AddressRule("topic/"),), MAX_MESSAGE, LONGEST_S, guard)
@@ -153,11 +153,13 @@ class FuzzRouter:
 
 class FuzzMesh:
     def __init__(
-        self, *names: str, bend: Callable[[str, bytes], bytes] = lambda _, payload: payload, liar: str = ""
-    ) -> None:
+        self, *names: str, bend: Callable[[str, bytes], bytes] = lambda _, payload: payload, liar: str = "",
+        settings: Settings = SETTINGS,
+    ) -> None:  # fmt: skip
         """`bend` makes what arrives of what a router, the first argument, says to another, from when all are in
         contact. The `liar` may come to any end."""
         self.now, self.wall_us, self.names = 0.0, 1_700_000_000_000_000, names
+        self.settings = settings
         self.breaches: list[tuple[str, str]] = []
         self._liar = liar
         self._bend: Callable[[str, bytes], bytes] = lambda _, payload: payload

@@ -3,6 +3,7 @@
 import shutil
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -142,8 +143,21 @@ def mosquitto(command: str) -> str:
 @contextmanager
 def mosquitto_sub(address: Address, topic: str, count: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """Ends when it has so many messages, which it prints."""
-    at = ["-h", address.host, "-p", str(address.port), "-t", topic, "-C", str(count), "-W", "60", *options]
-    process = subprocess.Popen([mosquitto("mosquitto_sub"), *at], stdout=subprocess.PIPE)
+    with started("mosquitto_sub", address, topic, "-C", str(count), "-W", "60", *options) as process:
+        yield process
+
+
+async def mosquitto_pub(address: Address, topic: str, lines: bytes, *options: str) -> None:
+    """Each line is a message."""
+    with started("mosquitto_pub", address, topic, "-l", *options) as process:
+        await trio.to_thread.run_sync(process.communicate, lines)
+    assert process.returncode == 0
+
+
+@contextmanager
+def started(command: str, address: Address, topic: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    words = [mosquitto(command), "-h", address.host, "-p", str(address.port), "-t", topic, *options]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield process
     finally:
@@ -151,7 +165,15 @@ def mosquitto_sub(address: Address, topic: str, count: int, *options: str) -> It
         process.wait()
 
 
-async def mosquitto_pub(address: Address, topic: str, lines: bytes, *options: str) -> None:
-    """Each line is a message."""
-    at = ["-h", address.host, "-p", str(address.port), "-t", topic, "-l", *options]
-    await trio.run_process([mosquitto("mosquitto_pub"), *at], stdin=lines)
+class Printed:
+    """What a process prints, line by line: read in a thread of its own, until it ends."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.lines: list[int] = []
+        self._stream = process.stdout
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._stream is not None
+        for line in self._stream:
+            self.lines.append(int(line))

@@ -7,14 +7,16 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from signal import SIGKILL
+from subprocess import Popen
 
 import pytest
 import trio
 from paho.mqtt.enums import MQTTProtocolVersion
 
 from failover.audit import Verdict, run
+from failover.chaos.proxy import LinkProxy
 from router.amqp.format.sections import read_message, write_message
-from tests.interop.mqtt_clients import V5, VERSIONS, Paho, mosquitto_pub, mosquitto_sub
+from tests.interop.mqtt_clients import V5, VERSIONS, Paho, Printed, mosquitto_pub, mosquitto_sub, started
 from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually
 
@@ -72,16 +74,16 @@ async def test_mosquitto_publishes_and_is_sent_all_of_it_once_and_in_order(mesh:
     lines = b"".join(b"%d\n" % number for number in range(COUNT))
     options = ("-q", "2", "-V", version)
     with mosquitto_sub(mesh.mqtt("c"), topic, COUNT, *options) as reader:
-        await has_subscriber(mesh, topic)
+        await has_subscribers(mesh, topic, 1)
         await mosquitto_pub(mesh.mqtt("a"), topic, lines, *options)
         heard, _ = await trio.to_thread.run_sync(reader.communicate)
     assert heard == lines
 
 
-async def has_subscriber(mesh: RunningMesh, topic: str) -> None:
+async def has_subscribers(mesh: RunningMesh, topic: str, count: int) -> None:
     async def there() -> bool:
         links = [link for router in mesh.routers for link in (await mesh.status(router))["subscribers"]]
-        return any(link["address"] == topic and link["status"] == "attached" for link in links)
+        return [link["status"] for link in links if link["address"] == topic] == ["attached"] * count
 
     await eventually(there)
 
@@ -208,6 +210,47 @@ async def test_routers_are_killed_and_their_clients_go_on_at_another(
         assert "what it had not answered there it is sent again" in mesh.log("b")
     for router in killed:
         await mesh.start(router)
+
+
+@pytest.mark.parametrize("killed", ["a", "c", "ac"])
+@pytest.mark.parametrize("version", ["mqttv311", "mqttv5"])
+async def test_routers_are_killed_and_mosquitto_is_led_to_another(
+    mesh: RunningMesh, clients: Clients, nursery: trio.Nursery, version: str, killed: str
+) -> None:
+    """As above, with clients that know one address only: that of a load balancer, which leads them to a router that
+    lives."""
+    topic = f"topic/killed {killed} mosquitto {version}"
+    led = {"writer": "a", "reader": "c"}
+    balancers = {name: LinkProxy(lambda name=name: mesh.mqtt(led[name])) for name in led}  # type: ignore[misc]
+    for balancer in balancers.values():
+        await nursery.start(balancer.run)
+    lasts = ("-q", "2", "-c", "-V", version)
+    witness = await clients.subscriber(mesh.address("b"), topic)
+    with started("mosquitto_sub", balancers["reader"].address, topic, *lasts, "-i", f"reader of {topic}") as reader:
+        await has_subscribers(mesh, topic, 2)
+        heard = Printed(reader)
+        with started("mosquitto_pub", balancers["writer"].address, topic, *lasts, "-l", "-i", topic) as writer:
+            await write(writer, range(COUNT))
+            await clients.until(lambda: len(witness.received) > COUNT // 3)
+            for router in killed:
+                mesh.signal(router, SIGKILL)
+            for router in killed:
+                await mesh.ending(router)
+            led = {name: "b" if router in killed else router for name, router in led.items()}
+            await write(writer, range(COUNT, 2 * COUNT))
+            await trio.to_thread.run_sync(writer.communicate)
+            assert writer.returncode == 0
+        await clients.until(lambda: len(witness.received) >= 2 * COUNT and set(heard.lines) == set(range(2 * COUNT)))
+    assert witness.numbers == list(range(2 * COUNT)), "a subscriber of AMQP has each once"
+    assert heard.lines == witness.numbers if killed == "a" else len(heard.lines) <= 2 * COUNT + 256
+    for router in killed:
+        await mesh.start(router)
+
+
+async def write(process: Popen[bytes], numbers: range) -> None:
+    assert process.stdin is not None
+    await trio.to_thread.run_sync(process.stdin.write, b"".join(b"%d\n" % number for number in numbers))
+    await trio.to_thread.run_sync(process.stdin.flush)
 
 
 async def test_the_audit_holds_over_all_of_this(mesh: RunningMesh) -> None:

@@ -10,7 +10,7 @@ from router.mqtt.session import MqttSession
 from router.mqtt.subscriber import MqttSubscriber
 from tests.mutants.mutant import Method, mutant
 from tests.router.mqtt.test_publishing import (
-    test_a_link_that_is_taken_as_it_is_answered_publishes_nothing_here as taken_as_answered,
+    test_what_credit_lets_go_comes_behind_what_is_delivered_again as with_credit,
 )
 from tests.router.mqtt.test_releasing import (
     test_what_was_settled_elsewhere_is_not_taken_for_what_reads_the_same as settled_elsewhere,
@@ -22,7 +22,7 @@ from tests.router.mqtt.test_subscribing import (
     test_a_subscription_that_is_read_late_takes_nothing_from_who_has_it_elsewhere as late_subscribe,
 )
 from tests.router.mqtt.walk import scenario
-from topic.actions import AnswerPublisher, LinkAction
+from topic.actions import LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import LinkEntry
 from topic.home.resolution import Resolution
@@ -153,19 +153,6 @@ def sent_again_though_answered(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttPublisher, "perform", by="5", scenario=taken_as_answered)
-def publishes_though_taken(original: Method) -> Method:
-    """MQTT: a link that was taken as it was answered publishes nothing."""
-
-    def broken(publisher: MqttPublisher, action: LinkAction) -> None:
-        if isinstance(action, AnswerPublisher):
-            publisher._begun(action)
-        else:
-            original(publisher, action)
-
-    return broken
-
-
 @mutant(Resolution, "hand_over", by="2", scenario=settled_elsewhere)
 def settled_and_kept_to_itself(original: Method) -> Method:
     """5, Reused tags: of what is settled at a former home, and others may not have heard of, the new one is told."""
@@ -193,6 +180,18 @@ def released_before_it_is_known(original: Method) -> Method:
     def broken(publisher: MqttPublisher, incoming: ReceivedMessage) -> None:
         original(publisher, incoming)
         publisher.host.over([incoming])
+
+    return broken
+
+
+@mutant(MqttPublisher, "perform", by="1", scenario=with_credit)
+def transferred_with_the_credit(original: Method) -> Method:
+    """MQTT: what new credit lets go is transferred when all is delivered that was asked for with it."""
+
+    def broken(publisher: MqttPublisher, action: LinkAction) -> None:
+        original(publisher, action)
+        if publisher.node.later.pop(publisher.go_on, True) is None:
+            publisher.go_on()
 
     return broken
 

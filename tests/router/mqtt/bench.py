@@ -1,6 +1,6 @@
 """MQTT clients of routers that are whole but for their sockets (`tests.fuzz.mesh`), and say packets by hand."""
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from router.amqp.format.errors import PeerFaultError
 from router.edge.guard import Guard
@@ -11,11 +11,14 @@ from router.mqtt.fields import FieldReader
 from router.mqtt.packets import ConnectPacket, PublishPacket, read_packet
 from router.mqtt.values import V5, PacketKind
 from router.security.rules import EVERYTHING, Rule
-from tests.fuzz.mesh import LONGEST_S, MAX_MESSAGE, FuzzMesh, FuzzRouter, Guest
+from tests.fuzz.mesh import LONGEST_S, MAX_MESSAGE, SETTINGS, FuzzMesh, FuzzRouter, Guest
 from tests.router.mqtt import by_hand
+from topic.settings import Settings
 
 TOPIC = "topic/t"
 OPENING_S = 5.0
+NARROW = evolve(SETTINGS, window_bytes=SETTINGS.max_message)
+"""A publisher has credit for one message, and for more when it is known how large that is."""
 
 
 class Anybody:
@@ -130,8 +133,10 @@ class MqttBench(FuzzMesh):
     is_slow = False
     """What is said to other routers waits until it is brought, and what clients' machines acknowledge, too."""
 
-    def __init__(self, *names: str, limits: Limits | None = None, rule: Rule = EVERYTHING) -> None:
-        super().__init__(*names)
+    def __init__(
+        self, *names: str, limits: Limits | None = None, rule: Rule = EVERYTHING, settings: Settings = SETTINGS
+    ) -> None:
+        super().__init__(*names, settings=settings)
         self._limits, self.rule = limits or Limits(max_message=MAX_MESSAGE), rule
         self.edges = {name: self.edge(router) for name, router in self.routers.items()}
 

@@ -5,6 +5,7 @@ from random import Random
 
 from tests.fuzz.mesh import FuzzRouter, GoodClient
 from tests.router.mqtt.bench import MqttBench
+from topic.settings import Settings
 
 KILLED = "abc"
 STEP_US = 1000
@@ -14,8 +15,8 @@ attaches of a client the later one has the higher epoch (protocol 10)."""
 
 
 class MortalBench(MqttBench):
-    def __init__(self, seed: int) -> None:
-        super().__init__(*KILLED, "w")
+    def __init__(self, seed: int, settings: Settings) -> None:
+        super().__init__(*KILLED, "w", settings=settings)
         self.dice = Random(seed)
         self.trace: list[str] = []
         self.stores = {name: router.store for name, router in self.routers.items()}

@@ -6,9 +6,9 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 import pytest
 
 from router.mqtt.values import V3, V5, PacketKind, Reason
-from tests.fuzz.mesh import SETTINGS
+from tests.fuzz.mesh import SETTINGS, GoodClient
 from tests.router.mqtt import by_hand
-from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, answer, answer_all, leave, publish
+from tests.router.mqtt.bench import NARROW, TOPIC, MqttBench, MqttGuest, answer, answer_all, leave, publish
 
 PUBREC, PUBREL, PUBCOMP, PUBACK = PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP, PacketKind.PUBACK
 
@@ -322,3 +322,23 @@ def test_a_refusal_that_waits_for_the_copy_ends_it(bench: MqttBench) -> None:
     bench.time(1.0)
     assert not any(router.node.topic.records.by_key for router in bench.routers.values())
     bench.finish(reader, writer)
+
+
+def test_what_credit_lets_go_comes_behind_what_is_delivered_again() -> None:
+    """The first message that is transferred again brings credit for new ones, as the second one is to be delivered."""
+    bench = MqttBench("a", "b", settings=NARROW)
+    reader, writer = GoodClient(bench.routers["a"], "reader"), bench.client("b", "writer", expiry=5)
+    reader.router.guests.append(reader)
+    link = reader.engine.receiver("hears", TOPIC, rcv_settle_mode=1)
+    for number in range(3):
+        publish(writer, b"%d" % number, 2, number + 1)
+    writer.leave()
+    writer = bench.client("a", "writer", clean=False, expiry=5)
+    for number in range(3):
+        bench.is_slow = number == 2  # its attach is not answered before there is credit for the others
+        publish(writer, b"%d" % number, 2, number + 1, dup=True)
+    link.flow(10)
+    bench.is_slow = False
+    bench.flow()
+    assert reader.numbers == [0, 1, 2]
+    bench.end()

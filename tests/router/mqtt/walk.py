@@ -19,8 +19,8 @@ from router.amqp.format.message import body_of
 from router.amqp.format.values import ACCEPTED
 from router.amqp.proton.link import Link
 from router.mqtt.values import V3, V5
-from tests.fuzz.mesh import GoodClient
-from tests.router.mqtt.bench import MqttGuest
+from tests.fuzz.mesh import SETTINGS, GoodClient
+from tests.router.mqtt.bench import NARROW, MqttGuest
 from tests.router.mqtt.judge import MqttJudge, MqttViolation
 from tests.router.mqtt.mortal import KILLED, STEP_US, MortalBench
 from tests.router.mqtt.roles import Reader, Writer
@@ -35,29 +35,43 @@ LIVES = 1000
 WIDE = 500_000
 """From this seed on walks have more in them, each what its dice say. Those before are as they were when others, who
 break a rule on purpose, chose one that notices it."""
+SCARCE = 700_000
+"""From this seed on credit is, in some walks: for publishers until the size of their messages is known, and for the
+witness."""
 
 
 class Witness(GoodClient):
     """A plain subscriber of AMQP, of a router that lives."""
 
-    def __init__(self, walk: "MqttWalk") -> None:
+    def __init__(self, walk: "MqttWalk", credit: int) -> None:
         super().__init__(walk.routers["w"], "witness")
         self._walk = walk
+        self._spent: dict[Link, int] = {}
         self.router.guests.append(self)
         for topic in TOPICS:
-            self.engine.receiver(f"hears {topic}", topic, rcv_settle_mode=1).flow(1000)
+            self.engine.receiver(f"hears {topic}", topic, rcv_settle_mode=1).flow(credit)
 
     def on_transfers(self, link: Link, transfers: Transfers) -> None:
         for message in transfers.messages:
             self._walk.judge.witnessed(int(body_of(message)))
         link.update_many([handle for handle in transfers.handles if handle is not None], ACCEPTED)
-        link.flow(len(transfers.handles))
+        self._spent[link] = self._spent.get(link, 0) + len(transfers.handles)
+        if not self._walk.is_scarce:
+            self.grant()
+
+    def grant(self) -> bool:
+        """Credit for as many as have come. Whether any had."""
+        spent, self._spent = self._spent, {}
+        for link, count in spent.items():
+            link.flow(count)
+        return bool(spent)
 
 
 class MqttWalk(MortalBench):
     def __init__(self, seed: int) -> None:
-        super().__init__(seed)
         more = Random(~seed)
+        self.is_scarce = seed >= SCARCE and Random(-seed).random() < 0.5
+        super().__init__(seed, NARROW if self.is_scarce else SETTINGS)
         self._at_qos_0 = more.choice((0.0, 0.3)) if seed >= WIDE else 0.0
         """How often a writer publishes at QoS 0."""
         self._repeats = seed >= WIDE and more.random() < 0.5
@@ -66,7 +80,7 @@ class MqttWalk(MortalBench):
         self._ends = seed >= WIDE and more.random() < 0.5
         """Sessions do, by a clean start or as their clients are away for long."""
         self.judge = MqttJudge(self)
-        self.witness = Witness(self)
+        self.witness = Witness(self, 3 if self.is_scarce else 1000)
         self.flow()
         self.clients: list[Client] = []
         self.writers = [Writer(self._client(f"writer {n}"), (2, 2, 1)[n], n * LIVES) for n in range(3)]
@@ -102,7 +116,7 @@ class MqttWalk(MortalBench):
             self.is_slow = False
             self.flow()
             self.is_slow = True
-            moves = False
+            moves = self.witness.grant()
             for line in list(self.lines):
                 moves = self._read(line, 100) or moves
             for client in self.clients:
@@ -160,6 +174,9 @@ class MqttWalk(MortalBench):
                 ):
                     self.settle()
             self.dice.choices(actions, weights)[0][1]()
+            if self.is_scarce and self.dice.random() < 0.1:
+                self.witness.grant()
+                self.flow()
             if kills and self.dice.random() < 0.01:
                 self.some_router_dies()
             if kills and self.dice.random() < 0.02:
