@@ -32,13 +32,18 @@ class Authority:
     """A CA in a folder. One that is there goes on."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Raises OSError, or FileError if what is there is no CA's."""
+        """Raises OSError, or FileError if what is there is no CA's, or one that not everybody would believe."""
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         certificate, key = self.paths(CA)
         if certificate.exists():
             self._certificate = _loaded(certificate, x509.load_pem_x509_certificate)
             self._key = _loaded(key, _private_key)
+            if why := _doubt(self._certificate, self._key):
+                what = "expected a CA that can go on, or neither it nor its key, to make another"
+                raise FileError(certificate, [f"{certificate}: {why}, {what}"])
+        elif key.exists():
+            raise FileError(key, [f"{key}: the key of a CA, expected its certificate beside it, {certificate}"])
         else:
             self._key = ec.generate_private_key(ec.SECP256R1())
             built = _builder(_named(name), _named(name), self._key, 10 * DAYS)
@@ -85,6 +90,23 @@ def _loaded(path: Path, load: Callable[[bytes], Loaded]) -> Loaded:
         return load(path.read_bytes())
     except (ValueError, TypeError):  # TypeError: it is encrypted. What the library says names neither file nor cause
         raise FileError(path, [f"{path}: expected what oncemesh certs init has made, or no such file"]) from None
+
+
+def _doubt(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> str:
+    """Why somebody would not believe what the CA signs: Python 3.13 and later demand what RFC 5280, 4.2.1 does."""
+    found = certificate.extensions
+    try:
+        found.get_extension_for_class(x509.SubjectKeyIdentifier)
+        signs = found.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+        constraints = found.get_extension_for_class(x509.BasicConstraints)
+    except x509.ExtensionNotFound as error:
+        return f"it says nothing of {error.oid._name}, which Python 3.13 does not accept"
+    if not (signs and constraints.critical and constraints.value.ca):
+        return "it is of no CA"
+    if certificate.public_key() != key.public_key():
+        return "its key is not the one beside it"
+    is_over = certificate.not_valid_after_utc < datetime.datetime.now(datetime.UTC)
+    return "it has expired" if is_over else ""
 
 
 def _private_key(content: bytes) -> ec.EllipticCurvePrivateKey:

@@ -4,6 +4,7 @@ What is wrong with one is told with its path, and never with what it holds.
 """
 
 import ssl
+import sys
 from pathlib import Path
 from typing import Final, Self
 
@@ -84,6 +85,8 @@ class Files:
         """For neighbours: their certificates are of routers, and not of hosts. Raises SecurityError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
+        if sys.version_info >= (3, 13):  # as clients in Python do from then on
+            context.verify_flags |= ssl.VERIFY_X509_STRICT
         return self._filled(context)
 
     def _filled(self, context: ssl.SSLContext) -> ssl.SSLContext:

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from router.cli.main import main
 from router.security.certs import Authority
@@ -74,3 +77,54 @@ def test_certificates_are_made_for_all_routers_and_for_users(tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "$mesh.key", "$mesh.pem", "a.key", "a.pem", "alice.key", "alice.pem", "b.key", "b.pem", "ca.key", "ca.pem",
     ]  # fmt: skip
+
+
+def damage(folder: Path, what: str) -> None:
+    """What is there of a CA, and is none that can go on."""
+    ca, other = folder / "ca.pem", folder / "other"
+    key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    found = x509.load_pem_x509_certificate(ca.read_bytes())
+    if what == "bare":  # as earlier versions made it
+        name, since, until = found.subject, found.not_valid_before_utc, found.not_valid_after_utc
+        bare = x509.CertificateBuilder(name, name, key.public_key(), 1, since, until)
+        ca.write_bytes(bare.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    elif what == "of a router":
+        Authority(folder, "").issue("a")
+        for suffix in (".pem", ".key"):
+            (folder / f"a{suffix}").rename(folder / f"ca{suffix}")
+    elif what == "expired":
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("router.security.certs.DAYS", -1)
+            Authority(other, "a CA")
+        for path in other.iterdir():
+            path.replace(folder / path.name)
+        other.rmdir()
+    elif what == "another key":
+        Authority(other, "a CA")
+        (other / "ca.key").replace(folder / "ca.key")
+        (other / "ca.pem").unlink()
+        other.rmdir()
+    else:
+        ca.unlink()
+
+
+@pytest.mark.parametrize(
+    ("what", "complaint"),
+    [
+        ("bare", "ca.pem: it says nothing of subjectKeyIdentifier, which Python 3.13 does not accept"),
+        ("of a router", "ca.pem: it is of no CA"),
+        ("expired", "ca.pem: it has expired"),
+        ("another key", "ca.pem: its key is not the one beside it"),
+        ("only its key", "ca.key: the key of a CA, expected its certificate beside it"),
+    ],
+)
+def test_a_ca_that_nobody_would_believe_does_not_go_on(tmp_path: Path, what: str, complaint: str) -> None:
+    """Nor is anything of it overwritten."""
+    folder = tmp_path / "certs"
+    Authority(folder, "a CA")
+    damage(folder, what)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    result = oncemesh("certs", "init", TOPOLOGIES / "pair.yaml", "--folder", folder)
+    assert result.exit_code != 0 and complaint in result.output.replace("\n", " ")
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
