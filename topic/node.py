@@ -135,7 +135,8 @@ class Node:
         self._plan: Plan | None = None
         """What has come of it, if the store does not have it yet."""
         self.later: dict[Callable[[], None], None] = {}
-        """What links do once all is done that the cores have asked for: they transfer what would overtake it else."""
+        """What links do once all is done that the cores have asked for, if they are still there then."""
+        self._performs = False
         self._tell_what_was_kept()
 
     @property
@@ -220,14 +221,18 @@ class Node:
             self._shell.note(Note("the router's state is kept again"))
 
     def perform(self) -> None:
-        """Carry out the topic core's actions so far. May be called while one is carried out, if that is an event for
-        the link, as the first credit is: what comes of it is done before the other actions. What could overtake one of
-        these is done `later`."""
-        out = self.topic.out
-        while out:
-            actions, out[:] = out[:], []
-            for action in actions:
-                self._perform(action)
+        """Carry out the topic core's actions so far, in the order in which it has asked for them. If one of these is an
+        event for the core in turn, what comes of that is carried out when it has its turn, and not by this call."""
+        if self._performs:
+            return
+        out, self._performs = self.topic.out, True
+        try:
+            while out:
+                actions, out[:] = out[:], []
+                for action in actions:
+                    self._perform(action)
+        finally:
+            self._performs = False
 
     def _perform(self, action: Action) -> None:
         if isinstance(action, Doubt):

@@ -226,11 +226,9 @@ class AddressPublisher(PublisherLink):
         """Whether anything of it is not settled."""
         return bool(self.records or self._waiting)
 
-    def _alive(self, answered: bool) -> None:
-        if not self.link.ended:
-            self.node.now()
-            self.node.topic.alive(self.stream, answered=answered)
-            self.node.perform()
+    @property
+    def is_there(self) -> bool:
+        return self._link_end.is_there
 
     def take(self, run: list[Transfer]) -> None:
         if not self._has_begun:
@@ -260,8 +258,11 @@ class AddressPublisher(PublisherLink):
     def _answer(self, action: AnswerPublisher) -> None:
         self._has_begun = True
         self.signs.begin()
+        self.node.later[self._take_waiting] = None
+
+    def _take_waiting(self) -> None:
         run, self._waiting = self._waiting, []
-        if run:
+        if run and self.is_there:
             self.take(run)
 
     def _grant(self, credit: int) -> None:

@@ -73,6 +73,11 @@ class End:
         """Whether the terminus outlives the link."""
         return False
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the link still has this end."""
+        return self.link.context is self and not self.link.ended
+
     def on_credit(self) -> None: ...
     def on_transfers(self, transfers: Transfers) -> None: ...
     def on_resumed(self, resumed: ResumedTransfers) -> None: ...

@@ -6,6 +6,7 @@ not transferred again: the core's new record is given the old handle.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import compress, groupby
 from typing import Final
 
@@ -69,7 +70,7 @@ class PublisherLink(TopicEnd):
 
     def _alive(self, answered: bool) -> None:
         """The client was there when it was last asked."""
-        if self.link.context is self and not self.link.ended:
+        if self.is_there:
             self.node.now()
             self.node.topic.alive(self.stream, answered=answered)
             self.node.perform()
@@ -187,7 +188,7 @@ class PublisherLink(TopicEnd):
         self._grant(action.credit - len(again))
         self.signs.begin()
         if again:
-            self._publish_again(again)
+            self.node.later[partial(self._publish_again, again)] = None
 
     def _grant(self, credit: int) -> None:
         """Some clients do not heed their credit: they are let go on within the window, though not without end."""
@@ -196,6 +197,8 @@ class PublisherLink(TopicEnd):
 
     def _publish_again(self, again: dict[Handle, Record]) -> None:
         """What a client has transferred that attached again, it does not transfer again: we do, in its place."""
+        if not self.is_there:
+            return
         messages = [record.message for record in again.values() if record.message is not None]
         assert len(messages) == len(again), "what its publisher has not settled is not forgotten"
         self._publish(list(again), [record.tag for record in again.values()], messages)

@@ -149,6 +149,10 @@ class SubscriberLink(TopicEnd):
         self.node.perform()
         self._drain()
 
+    def _begins(self) -> None:
+        if self.is_there:
+            self.on_credit()
+
     def _drain(self) -> None:
         """If all that there is credit for was sent, and nothing waits for room, the rest of the credit is used up."""
         waits = self.subscriber.room <= 0 and self.subscriber.ready
@@ -157,7 +161,7 @@ class SubscriberLink(TopicEnd):
             self.node.topic.credit(self.subscriber, 0)
 
     def written(self) -> None:
-        if self.link.context is self and not self.link.ended:
+        if self.is_there:
             self.node.topic.room(self.subscriber, ROOM - self.link.unwritten)
             self.node.perform()
             self._drain()
@@ -243,7 +247,7 @@ class SubscriberLink(TopicEnd):
                 self.link.echo()
             case AnswerSubscriber():
                 self.answer({EPOCH: str(action.epoch)}, self.agree(action.unsettled), filters=self.filters)
-                self.on_credit()
+                self.node.later[self._begins] = None
             case Detach():
                 self.detach(action)
             case _:

@@ -123,7 +123,8 @@ class MqttEnd:
 
     def known(self) -> LinkEntry | None:
         """What the mesh knows of the link."""
-        raise NotImplementedError
+        directory = self.node.topic.directory
+        return (directory.publisher if self.role is Role.PUBLISHER else directory.subscriber)(self.mesh_name)
 
     @property
     def epoch(self) -> Epoch | None:

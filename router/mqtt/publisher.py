@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from math import inf
-from typing import Final, Protocol
+from typing import Protocol
 
 from attrs import define
 
@@ -27,12 +27,10 @@ from router.mqtt.ends import LINK, LINK_QOS_1, EndHost, MqttEnd
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Echo, LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
-from topic.directory.entry import LinkEntry, Role
+from topic.directory.entry import Role
 from topic.home.ttl import OVER
 from topic.identity import NOWHERE, Epoch
 from topic.node import Node
-
-HASH_BYTES: Final = 16
 
 
 @define(eq=False)
@@ -80,7 +78,8 @@ class MqttPublisher(MqttEnd):
         self._named: set[bytes] = set()  # tags of copies that the map of this attach has
         self._inherits = False  # its life began at another router
         self._renews = False  # all that this was for is over: the next attach begins a life
-        self._begins = False  # an attach waits for its proof
+        self._begins = False  # an attach, or a life, waits for its proof
+        self._is_unproven = False  # who this attach begins a life for may have gone before it is answered
         self._closes = False  # the client's session ends with its connection
         self._answered = False
         self._resumes = False  # answered, and what was transferred before is to be transferred again
@@ -88,7 +87,7 @@ class MqttPublisher(MqttEnd):
 
     def tag(self, identifier: int, message: bytes) -> bytes:
         if identifier and self.host.timeout:
-            return identifier.to_bytes(2, "big") + blake2b(message, digest_size=HASH_BYTES).digest()
+            return identifier.to_bytes(2, "big") + blake2b(message, digest_size=16).digest()
         self._count += 1
         return self._count.to_bytes(8, "big")
 
@@ -101,9 +100,6 @@ class MqttPublisher(MqttEnd):
     def _attached(self) -> Stream | None:
         """Its stream, while that is attached here, or about to be."""
         return self.stream if self.stream is not None and self.stream.link is self else None
-
-    def known(self) -> LinkEntry | None:
-        return self.node.topic.directory.publisher(self.mesh_name)
 
     @property
     def epoch(self) -> Epoch | None:
@@ -118,8 +114,7 @@ class MqttPublisher(MqttEnd):
 
     def release(self, incoming: ReceivedMessage) -> None:
         """The client knows of the outcome, or wants to know no more of it; settled with `go_on`."""
-        incoming.released = True
-        record = incoming.record
+        record, incoming.released = incoming.record, True
         goes_on = incoming.told and self._answered and not self._resumes
         if goes_on and record is not None and self._open.pop(record, None) is not None:
             self._over.append(incoming)
@@ -129,11 +124,11 @@ class MqttPublisher(MqttEnd):
         it goes on `later`: what is transferred then comes behind all that is still to be delivered."""
         if self._over:
             self._settle()
+        while self._resumes and not (self.ended or self._begins):
+            self._transfer_again()
         if self.ended or self._begins:
             return
-        while self._resumes:
-            self._transfer_again()
-        if self.waiting and self._attached is None and self.host.connection is not None:
+        if self.waiting and self._attached is None:
             self._attach()
         elif self.waiting and self._answered:
             while ready := self._ready():
@@ -186,7 +181,7 @@ class MqttPublisher(MqttEnd):
     def resume(self) -> None:
         """The client is back at this router. It has all its links again, that they expire together."""
         self.lingers = False
-        if self.stream is not None or self.waiting:
+        if self.stream is not None:
             self._attach()
 
     def take_over(self) -> None:
@@ -202,7 +197,6 @@ class MqttPublisher(MqttEnd):
         """A life that is to last begins, or comes from elsewhere, when it is certain that the client is here (protocol
         7.8). For a client that has gone none does: what it has left at QoS 0 is dropped."""
         if self.lingers:
-            self._keep([])
             self._leave(self.node.now())
         elif self.host.timeout and not self._goes_on():
             self._begins = True
@@ -218,7 +212,8 @@ class MqttPublisher(MqttEnd):
         if (stream := self._attached) is not None:
             topic.suspend_publisher(stream, self, now)
         known = self.known()
-        self._answered, self._resumes, self._renews, self._credit = False, False, False, 0
+        self._answered = self._resumes = self._renews = self._is_unproven = False
+        self._credit = 0
         self.signs.end()
         self.signs = SignsOfLife(self, self._alive, answers=False)
         self.stream = topic.attach_publisher(
@@ -227,6 +222,7 @@ class MqttPublisher(MqttEnd):
             unsettled=unsettled, complete=not self._inherits,
         )  # fmt: skip
         self.node.perform()
+        self._is_unproven = unsettled is None and not self._answered and self.host.timeout > 0
 
     def _map(self) -> dict[bytes, int] | None:
         """By tag, of this attach; None begins afresh."""
@@ -238,8 +234,10 @@ class MqttPublisher(MqttEnd):
             states |= {incoming.tag: 0 for incoming in self._open.values()}
         else:
             left, self._open = list(self._open.values()), {}  # their life has ended: they are sent again
-            self.waiting.extendleft(reversed(left))
-            self.host.waiting_bytes += sum(len(incoming.message) for incoming in left)
+            for incoming in reversed(left):
+                incoming.record = None
+                self.waiting.appendleft(incoming)
+                self.host.waiting_bytes += len(incoming.message)
             known, states = self.known(), {}
             is_there = known is not None and known.lasts
             self._inherits = is_there and not (self._renews or self._first) and (self._inherits or bool(copies))
@@ -256,17 +254,13 @@ class MqttPublisher(MqttEnd):
         if self.lingers:
             self.go_on()
         else:
-            self._keep([one for one in self.waiting if self.host.timeout and not closed and one.qos])
             self._leave(now)
 
-    def _keep(self, left: list[ReceivedMessage]) -> None:
-        """Of what waits, this."""
-        gone = sum(len(one.message) for one in self.waiting) - sum(len(one.message) for one in left)
-        self.host.waiting_bytes -= gone
-        self.waiting = deque(left)
-
     def _leave(self, now: float) -> None:
+        """What waits, and has an identifier, the client sends again, if its session has not ended elsewhere."""
         self.lingers = False
+        self.host.waiting_bytes -= sum(len(one.message) for one in self.waiting)
+        self.waiting.clear()
         if self._closes or not self.host.timeout:
             self._open.clear()
         self._settle()
@@ -311,6 +305,14 @@ class MqttPublisher(MqttEnd):
 
     def _begun(self, action: AnswerPublisher) -> None:
         self._answered, self._resumes, self._credit = True, True, action.credit
+        self._begins = self._is_unproven
+        if self._begins:  # the client may have gone to who has not heard of this life, and goes on with one before
+            self.when_certain(self._granted)
+        else:
+            self._granted()
+
+    def _granted(self) -> None:
+        self._begins = False
         self.node.later[self.go_on] = None
 
     def _transfer_again(self) -> None:

@@ -50,8 +50,7 @@ class MqttSession:
         """By identifier: ours."""
         self._node = node
         self._lost = lost
-        self._quota = MOST_SENT
-        self._largest = 0
+        self._quota, self._largest = MOST_SENT, 0
         self._identifiers = Identifiers()
         self._unsent: deque[tuple[MqttSubscriber, Record]] = deque()
         self._touched: dict[MqttPublisher | MqttSubscriber, None] = {}
@@ -114,6 +113,7 @@ class MqttSession:
             incoming.is_read = False
         for end in (*self.publishers.values(), *self.subscribers.values()):
             end.gone(now, closed=closed)
+        self.received = {number: one for number, one in self.received.items() if one.record is not None}
 
     def lost(self, action: Detach) -> None:
         self._lost(self, action)

@@ -28,7 +28,7 @@ from topic.actions import (
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.addresses import is_pattern
-from topic.directory.entry import LinkEntry, Role
+from topic.directory.entry import Role
 from topic.edge.subscriber import ROOM, LocalSubscriber
 from topic.identity import NOWHERE, Epoch
 from topic.node import Node
@@ -96,9 +96,6 @@ class MqttSubscriber(MqttEnd):
     def topic_of(self, record: Record) -> bytes:
         """As PUBLISH has it."""
         return self._topic or text(record.stream.address)
-
-    def known(self) -> LinkEntry | None:
-        return self.node.topic.directory.subscriber(self.mesh_name)
 
     @property
     def epoch(self) -> Epoch:

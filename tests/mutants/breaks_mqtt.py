@@ -10,10 +10,25 @@ from router.mqtt.session import MqttSession
 from router.mqtt.subscriber import MqttSubscriber
 from tests.mutants.mutant import Method, mutant
 from tests.router.mqtt.test_publishing import (
-    test_what_credit_lets_go_comes_behind_what_is_delivered_again as with_credit,
+    test_a_link_that_is_taken_as_it_is_answered_publishes_nothing_here as taken_as_answered,
+)
+from tests.router.mqtt.test_releasing import (
+    test_a_life_begins_with_who_is_there_when_all_know_of_it as gone_as_it_begins,
+)
+from tests.router.mqtt.test_releasing import (
+    test_a_release_is_answered_when_all_know_of_it as when_all_know,
+)
+from tests.router.mqtt.test_releasing import (
+    test_at_qos_1_what_reads_the_same_elsewhere_is_another_message as same_at_qos_1,
+)
+from tests.router.mqtt.test_releasing import (
+    test_what_was_never_published_here_is_not_when_its_session_has_ended_elsewhere as never_published,
 )
 from tests.router.mqtt.test_releasing import (
     test_what_was_settled_elsewhere_is_not_taken_for_what_reads_the_same as settled_elsewhere,
+)
+from tests.router.mqtt.test_sessions import (
+    test_who_has_a_link_elsewhere_that_it_never_had_here_has_it_here_when_it_is_back as linked_elsewhere,
 )
 from tests.router.mqtt.test_sessions import (
     test_who_is_cut_off_before_it_has_its_links_again_has_no_session_there as cut_off_too_early,
@@ -22,13 +37,17 @@ from tests.router.mqtt.test_subscribing import (
     test_a_subscription_that_is_read_late_takes_nothing_from_who_has_it_elsewhere as late_subscribe,
 )
 from tests.router.mqtt.walk import scenario
+from tests.router.test_order_of_actions import (
+    test_what_waits_for_a_key_does_not_overtake_what_is_asked_for_as_it_is_freed as overtaken,
+)
 from topic.actions import LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import LinkEntry
 from topic.home.resolution import Resolution
+from topic.node import Node
 
 
-@mutant(MqttSession, "take_over", by="2", scenario=scenario(10))
+@mutant(MqttSession, "take_over", by="2", scenario=scenario(6))
 def identifiers_taken_for_free(original: Method) -> Method:
     """MQTT: what a client holds of another router's is let go before its identifier is used."""
 
@@ -38,7 +57,7 @@ def identifiers_taken_for_free(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "is_whole", by="1", scenario=scenario(66))
+@mutant(MqttSession, "is_whole", by="1", scenario=linked_elsewhere)
 def links_elsewhere_overlooked(original: Method) -> Method:
     """MQTT: a session whose client has a link elsewhere that it does not know is not whole."""
 
@@ -58,7 +77,7 @@ def late_subscription_taken(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "_is_known", by="5", scenario=scenario(3))
+@mutant(MqttSession, "_is_known", by="5", scenario=scenario(7))
 def copies_taken_for_messages(original: Method) -> Method:
     """MQTT: a copy of what is under way already is not sent again."""
 
@@ -68,7 +87,7 @@ def copies_taken_for_messages(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttPublisher, "tag", by="1", scenario=scenario(3))
+@mutant(MqttPublisher, "tag", by="1", scenario=scenario(2))
 def tags_counted(original: Method) -> Method:
     """MQTT: a copy has the tag that the message had at another router."""
 
@@ -78,7 +97,7 @@ def tags_counted(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttPublisher, "_map", by="2", scenario=scenario(510833))
+@mutant(MqttPublisher, "_map", by="2", scenario=same_at_qos_1)
 def copies_at_qos_1_taken_for_what_they_read_like(original: Method) -> Method:
     """MQTT: what comes at QoS 1 at another router may be another message than the one that it reads like."""
 
@@ -113,7 +132,7 @@ def accepted_when_received(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "is_whole", by="1", scenario=scenario(175))
+@mutant(MqttSession, "is_whole", by="1", scenario=linked_elsewhere)
 def never_attached_is_ours(original: Method) -> Method:
     """MQTT: a topic that a session never came to publish to may be published to elsewhere."""
 
@@ -139,7 +158,7 @@ def releases_not_repeated(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSubscriber, "_resume", by="1", scenario=scenario(48))
+@mutant(MqttSubscriber, "_resume", by="1", scenario=scenario(70))
 def sent_again_though_answered(original: Method) -> Method:
     """MQTT: what the client has answered since is not sent to it again at the same router."""
 
@@ -173,7 +192,7 @@ def answered_before_the_copy(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttPublisher, "release", by="1", scenario=scenario(605170))
+@mutant(MqttPublisher, "release", by="1", scenario=when_all_know)
 def released_before_it_is_known(original: Method) -> Method:
     """MQTT: an identifier may be used again when the mesh knows that the client has released what had it."""
 
@@ -184,14 +203,50 @@ def released_before_it_is_known(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttPublisher, "perform", by="1", scenario=with_credit)
-def transferred_with_the_credit(original: Method) -> Method:
-    """MQTT: what new credit lets go is transferred when all is delivered that was asked for with it."""
+@mutant(MqttPublisher, "perform", by="5", scenario=taken_as_answered)
+def publishes_though_taken(original: Method) -> Method:
+    """MQTT: a link that was taken as it was answered publishes nothing."""
 
     def broken(publisher: MqttPublisher, action: LinkAction) -> None:
         original(publisher, action)
         if publisher.node.later.pop(publisher.go_on, True) is None:
             publisher.go_on()
+
+    return broken
+
+
+@mutant(MqttPublisher, "_begun", by="1", scenario=gone_as_it_begins)
+def begun_for_who_has_gone(original: Method) -> Method:
+    """MQTT: a life begins with a client that is there when all know of it."""
+
+    def broken(publisher: MqttPublisher, action: LinkAction) -> None:
+        publisher._is_unproven = False
+        original(publisher, action)
+
+    return broken
+
+
+@mutant(MqttSession, "gone", by="1", scenario=never_published)
+def published_in_a_later_session(original: Method) -> Method:
+    """MQTT: what was not published yet as a client left is published if it is sent again."""
+
+    def broken(session: MqttSession, now: float, *, closed: bool) -> None:
+        waiting = {end: list(end.waiting) for end in session.publishers.values()}
+        original(session, now, closed=closed)
+        for end, messages in waiting.items():
+            for incoming in messages:
+                end.take(incoming)
+
+    return broken
+
+
+@mutant(Node, "perform", by="1", scenario=overtaken)
+def done_out_of_turn(original: Method) -> Method:
+    """What the core asks of links is done in the order in which it has asked."""
+
+    def broken(node: Node) -> None:
+        node._performs = False
+        original(node)
 
     return broken
 

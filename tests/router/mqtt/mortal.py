@@ -24,6 +24,8 @@ class MortalBench(MqttBench):
         """Who has not noticed yet that another is no more."""
         self.are_heard_out = False
         """Routers are, before they are killed."""
+        self.says_all = False
+        """Also what waits for something else to travel with."""
         self._lives = dict.fromkeys(KILLED, 1)
 
     def note(self, text: str) -> None:
@@ -76,6 +78,10 @@ class MortalBench(MqttBench):
 
     def _hear_out(self, name: str) -> None:
         self.note(f"all that {name} has said is heard")
+        if self.says_all:
+            with self.acting(self.routers[name]):
+                self.routers[name].node.topic.outlet.batches.hurry()
+                self.routers[name].node.pump()
         for other in self.routers:
             if other != name:
                 self.bring(name, other)

@@ -38,8 +38,9 @@ def test_what_is_settled_as_its_client_comes_back_is_over_at_once(bench: MqttBen
     answer_all(late)
 
 
-def test_a_release_is_answered_when_all_know_of_it(bench: MqttBench) -> None:
+def test_a_release_is_answered_when_all_know_of_it() -> None:
     """Else the identifier could be used for what reads the same, whose copy would be taken for this elsewhere."""
+    bench = MqttBench("a", "b", "c")
     reader, writer = released_as_it_comes_back(bench)
     for name in ("b", "c"):
         bench.bring("a", name)
@@ -128,3 +129,80 @@ def test_what_was_settled_before_says_nothing_of_what_comes_after_it(bench: Mqtt
     assert writer.told(PUBREC) == [(5, 0)]
     assert reader.payloads == [b"m", b"m"]
     bench.finish(reader, writer)
+
+
+def test_what_was_never_published_here_is_not_when_its_session_has_ended_elsewhere() -> None:
+    """Its client has sent it again elsewhere, and begun anew there."""
+    bench = MqttBench("a", "b", "c")
+    reader = bench.reader("c")
+    bench.is_slow = True
+    here = bench.client("a", "writer", expiry=5)
+    publish(here, b"m", 2, 1)
+    here.leave()
+    bench.is_slow = False
+    bench.flow()
+    there = bench.client("b", "writer", clean=False, expiry=5)
+    publish(there, b"m", 2, 1, dup=True)
+    there.say(by_hand.ack(PUBREL, 1))
+    there.leave()
+    bench.client("b", "writer", expiry=5).leave()
+    here = bench.client("a", "writer", clean=False, expiry=5)
+    publish(here, b"n", 2, 2)
+    assert reader.payloads == [b"m", b"n"]
+    bench.finish(reader, here)
+
+
+def test_a_life_begins_with_who_is_there_when_all_know_of_it() -> None:
+    """The writer has gone from a, whose attach begins a life, to b, which goes on with the one that c had begun. Only w
+    hears of that, and it has answered a by then."""
+    bench = MqttBench("a", "b", "c", "w")
+    reader = bench.reader("a")
+    bench.is_slow = True
+    at_c = bench.client("c", "writer", expiry=5)
+    publish(at_c, b"former", 2, 9)
+    bench.prove(at_c)
+    bench.flow()
+    bench.bring("c", "b")
+    bench.flow()
+    bench.lose("c")
+    at_a = bench.client("a", "writer", clean=False, expiry=5)
+    publish(at_a, b"m", 2, 1, dup=True)
+    bench.prove(at_a)
+    bench.flow()
+    at_a.is_here = False
+    for wire in ("a", "w"), ("w", "a"):
+        bench.bring(*wire)
+        bench.flow()
+    bench.wall_us += 1_000_000
+    at_b = bench.client("b", "writer", clean=False, expiry=5)
+    bench.prove(at_b)
+    bench.flow()
+    bench.bring("b", "w")
+    bench.flow()
+    bench.lose("b")
+    bench.is_slow = False
+    bench.flow()
+    at_w = bench.client("w", "writer", clean=False, expiry=5)
+    publish(at_w, b"m", 2, 1, dup=True)
+    assert reader.payloads == [b"m"]
+    bench.end()
+
+
+def test_at_qos_1_what_reads_the_same_elsewhere_is_another_message() -> None:
+    """Router a dies, and its word of the settlement with it."""
+    bench = MqttBench("a", "b", "c")
+    reader, there = bench.reader("c", qos=1), bench.client("a", "writer", expiry=5)
+    publish(there, b"first", 1, 4)
+    bench.is_slow = True
+    publish(there, b"m", 1, 5)
+    for wire in ("a", "c"), ("c", "a"):
+        bench.bring(*wire)
+        bench.flow()
+    assert there.told(PUBACK) == [(4, 0), (5, 0)]
+    bench.lose("a")
+    bench.is_slow = False
+    bench.flow()
+    here = bench.client("b", "writer", clean=False, expiry=5)
+    publish(here, b"m", 1, 5, dup=True)
+    assert reader.payloads == [b"first", b"m", b"m"]
+    bench.finish(reader, here)

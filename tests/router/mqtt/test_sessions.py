@@ -242,3 +242,20 @@ def test_a_connection_that_is_over_late_is_not_that_of_the_session_that_follows(
     client.leave()
     late.leave()
     assert bench.client("a", "client", clean=False, expiry=4).is_present
+
+
+def test_who_has_a_link_elsewhere_that_it_never_had_here_has_it_here_when_it_is_back() -> None:
+    """Else it expires there, with the client here."""
+    bench = MqttBench("a", "b", "c")
+    bench.is_slow = True
+    here = bench.client("a", "writer", expiry=5)
+    publish(here, b"m", 2, 1)
+    here.leave()
+    bench.is_slow = False
+    bench.flow()
+    there = bench.client("b", "writer", clean=False, expiry=5)
+    publish(there, b"m", 2, 1, dup=True)
+    there.leave()
+    here = bench.client("a", "writer", clean=False, expiry=5)
+    assert links(bench, "writer") == {("PUBLISHER", "a")}
+    bench.finish(here)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.router.mqtt.walk import WIDE, play
+from tests.router.mqtt.walk import SCARCE, WIDE, play
 
 SEEDS = 40
 FAILED = (420273, 614279, 618974, 618387)
@@ -10,6 +10,8 @@ FAILED = (420273, 614279, 618974, 618387)
 outcome that was on its way as its message was released, twice; and a release that two attaches stated in turn."""
 
 
-@pytest.mark.parametrize("seed", [*range(SEEDS), *range(WIDE + SEEDS, WIDE + 2 * SEEDS), *FAILED])
+@pytest.mark.parametrize(
+    "seed", [*range(SEEDS), *range(WIDE + SEEDS, WIDE + 2 * SEEDS), *range(SCARCE, SCARCE + SEEDS), *FAILED]
+)
 def test_clients_are_kept_the_promise_wherever_they_go(seed: int) -> None:
     play(seed)

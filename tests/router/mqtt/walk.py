@@ -72,6 +72,7 @@ class MqttWalk(MortalBench):
         more = Random(~seed)
         self.is_scarce = seed >= SCARCE and Random(-seed).random() < 0.5
         super().__init__(seed, NARROW if self.is_scarce else SETTINGS)
+        self.says_all = seed >= SCARCE
         self._at_qos_0 = more.choice((0.0, 0.3)) if seed >= WIDE else 0.0
         """How often a writer publishes at QoS 0."""
         self._repeats = seed >= WIDE and more.random() < 0.5
@@ -184,6 +185,13 @@ class MqttWalk(MortalBench):
             if self._ends:
                 self._some_session_may_end()
         self._finish()
+
+    def some_router_dies(self) -> None:
+        """The sessions of its clients begin to expire, whether they know or not."""
+        super().some_router_dies()
+        for client in self.clients:
+            if self.says_all and client.line is not None and client.line.is_dead and client.unseen_since is None:
+                client.unseen_since = self.now
 
     def _some_router_reads(self) -> None:
         if self.lines:

@@ -1,0 +1,213 @@
+"""What the cores ask of links is done in the order in which they have asked, also where a link asks for more at that;
+and what a link adds is done if it is there still.
+
+    a ~~~ b ~~~ c       whole routers but for their sockets; what they say to each other is brought by hand
+"""
+
+import pytest
+
+from router.amqp.batches import Transfers
+from router.amqp.format.message import body_of, data_message
+from router.amqp.format.sections import write_message
+from router.amqp.format.values import ACCEPTED, AttachOptions
+from router.amqp.proton.link import Link
+from router.mqtt.values import PacketKind
+from tests.fuzz.mesh import FuzzMesh, GoodClient, Guest
+from tests.router.amqp.frames import (
+    ATTACH,
+    BEGIN,
+    DETACH,
+    DISPOSITION,
+    FLOW,
+    HEADER,
+    OPEN,
+    SOURCE,
+    TARGET,
+    Described,
+    Raw,
+    Symbol,
+    frame,
+    transfer,
+    ubyte,
+)  # fmt: skip
+from tests.router.mqtt import by_hand
+from tests.router.mqtt.bench import TOPIC, MqttBench, publish
+
+
+class Client(GoodClient):
+    """It is sent whatever there is."""
+
+    def __init__(self, mesh: FuzzMesh, router: str, container: str) -> None:
+        super().__init__(mesh.routers[router], container)
+        self.router.guests.append(self)
+        self.payloads: list[bytes] = []
+
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        self.payloads += map(body_of, transfers.messages)
+        link.update_many([handle for handle in transfers.handles if handle is not None], ACCEPTED)
+        link.flow(len(transfers.handles))
+
+    def reads(self, *, lasts: bool = False) -> None:
+        options: AttachOptions = {"rcv_settle_mode": 1}
+        if lasts:
+            options |= {"timeout": 5, "expiry_policy": "connection-close"}
+        self.engine.receiver("reads", TOPIC, **options).flow(100)
+        self.router.mesh.flow()
+
+
+class Hand(Guest):
+    """It says frames by hand. What it is sent it does not answer."""
+
+    def __init__(self, mesh: FuzzMesh, router: str, container: str) -> None:
+        super().__init__(mesh.routers[router])
+        self.router.guests.append(self)
+        self._heard = b""
+        self.say(HEADER + frame(OPEN, container) + frame(BEGIN, None, 0, 1000, 1000))
+
+    def hears(self, data: bytes) -> None:
+        self._heard += data
+
+    @property
+    def last_bytes(self) -> list[bytes]:
+        """Of each transfer, two."""
+        data, found = self._heard[self._heard.rindex(HEADER) + len(HEADER) :], []
+        while data:
+            size = int.from_bytes(data[:4], "big")
+            if data[8:11] == b"\0\x53\x14":
+                found.append(data[size - 2 : size])
+            data = data[size:]
+        return found
+
+
+def attach(name: str, handle: int, *, receives: bool, unsettled: dict[bytes, None] | None = None) -> bytes:
+    here, there = (SOURCE, TARGET) if receives else (TARGET, SOURCE)
+    lasts = 0, Symbol("connection-close"), 5
+    ends = Described(here, TOPIC, *lasts), Described(there, "t", *lasts)
+    source, target = ends if receives else ends[::-1]
+    modes = Raw(ubyte(0)), Raw(ubyte(1))
+    return frame(ATTACH, name, handle, receives, *modes, source, target, unsettled, None, None if receives else 0)
+
+
+def both(bench: MqttBench, *, times: int) -> None:
+    """What a and b say to each other is brought, in turn."""
+    for _ in range(times):
+        for wire in ("a", "b"), ("b", "a"):
+            bench.bring(*wire)
+            bench.flow()
+
+
+def test_a_link_to_no_address_that_is_taken_as_it_is_answered_publishes_nothing_here() -> None:
+    bench = MqttBench("a", "b")
+    reader, here, there = Client(bench, "a", "reader"), Client(bench, "a", "writer"), Client(bench, "b", "writer")
+    reader.reads()
+    links = [client.engine.sender("l", "", rcv_settle_mode=1) for client in (here, there)]
+    bench.flow()
+    bench.is_slow = True
+    links[0].send(b"1", write_message({"properties": {"to": TOPIC}, "data": b"m"}))
+    bench.flow()
+    bench.bring("a", "b")
+    bench.flow()
+    links[1].send(b"1", write_message({"properties": {"to": TOPIC}, "data": b"n"}))
+    bench.flow()
+    bench.bring("b", "a")
+    bench.is_slow = False
+    bench.flow()
+    assert reader.payloads == [b"n"]
+    bench.end()
+
+
+@pytest.mark.parametrize("is_fresh", [False, True])
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_a_publisher_that_attached_again_and_is_elsewhere_by_then_publishes_nothing_here(
+    overlaps: bool, is_fresh: bool
+) -> None:
+    """Its message waits here for the key else, and comes twice."""
+    bench = MqttBench("a", "b", "c")
+    readers = [Client(bench, "a", "reader"), Client(bench, "a", "other")]
+    for reader in readers:
+        reader.reads(lasts=True)
+    here = Hand(bench, "a", "writer")
+    here.say(attach("l", 0, receives=False))
+    here.say(transfer(0, 0, b"t", payload=data_message(b"m")))
+    bench.is_slow = True
+    here.say(frame(DETACH, 0, False) + attach("l", 1, receives=False))
+    bench.bring("a", "b")
+    bench.bring("a", "c")
+    bench.flow()
+    bench.bring("c", "a")
+    bench.flow()
+    if not overlaps:
+        bench.bring("b", "a")
+        bench.flow()
+    there = Hand(bench, "b", "writer")
+    there.say(attach("l", 0, receives=False, unsettled=None if is_fresh else {b"t": None}))
+    bench.bring("b", "a")
+    bench.is_slow = False
+    bench.flow()
+    if not is_fresh:
+        there.say(transfer(0, 0, b"t", payload=data_message(b"m")))
+        there.say(frame(DISPOSITION, False, 0, 0, True, Described(ACCEPTED)))
+    for _ in range(20):
+        bench.time(1.0)
+    assert not any(router.node.topic.records.by_key for router in bench.routers.values())
+    there.say(transfer(0, 0 if is_fresh else 1, b"t", payload=data_message(b"again")))
+    assert [reader.payloads for reader in readers] == 2 * [[b"m", b"again"]]
+
+
+def test_what_waits_for_a_key_does_not_overtake_what_is_asked_for_as_it_is_freed() -> None:
+    """Router b hears at once that the first message is settled, and of two more, of which the second has its key. Its
+    reader of MQTT answers an echo as that is asked for, which frees the key."""
+    bench = MqttBench("a", "b")
+    reader, amqp = bench.reader("b", expiry=5), Client(bench, "b", "amqp")
+    amqp.reads()
+    writer = bench.client("a", "writer", expiry=5)
+    publish(writer, b"on", 2, 1)
+    bench.part("a", "b")
+    writer.say(by_hand.ack(PacketKind.PUBREL, 1))
+    bench.is_slow = True
+    bench.part("a", "b")
+    both(bench, times=2)
+    bench.prove(writer)
+    bench.flow()
+    publish(writer, b"off", 2, 2)
+    publish(writer, b"on", 2, 1)
+    publish(writer, b"last", 2, 3)
+    bench.bring("a", "b")
+    bench.is_slow = False
+    bench.flow()
+    assert reader.payloads == amqp.payloads == [b"on", b"off", b"on", b"last"]
+
+
+@pytest.mark.parametrize("late", ["amqp", "mqtt"])
+def test_credit_that_is_put_back_lets_nothing_overtake_what_is_asked_for(late: str) -> None:
+    """Router a hears at once of what its subscriber, attached again, has in hand, which takes no credit, of another
+    subscriber's attach, and of two messages, of which there was credit for one."""
+    bench = MqttBench("a", "b")
+    hand, writer = Hand(bench, "a", "hand"), bench.client("b", "writer", expiry=5)
+    hand.say(attach("l", 0, receives=True) + frame(FLOW, 0, 1000, 0, 1000, 0, 0, 5))
+    publish(writer, b"k1", 2, 1)
+    bench.is_slow = True
+    hand.say(frame(DETACH, 0, False) + attach("l", 1, receives=True) + frame(FLOW, 1, 1000, 0, 1000, 1, 0, 2))
+    both(bench, times=2)
+    other = Client(bench, "b", "other")
+    speaks = other.engine.sender("speaks", TOPIC, rcv_settle_mode=1)
+    bench.flow()
+    bench.bring("b", "a")
+    bench.flow()
+    both(bench, times=3)
+    bench.prove(writer)
+    bench.flow()
+    if late == "amqp":
+        Client(bench, "a", "late").engine.receiver("hears", "topic/else", rcv_settle_mode=1).flow(10)
+    else:
+        bench.client("a", "late").say(by_hand.subscribe(1, [("topic/else", 2)]))
+    bench.flow()
+    bench.bring("a", "b")
+    bench.flow()
+    for payload in (b"n1", b"n2"):
+        speaks.send(payload, data_message(payload))
+        bench.flow()
+    bench.bring("b", "a")
+    bench.is_slow = False
+    bench.flow()
+    assert hand.last_bytes == [b"k1", b"n1", b"n2"]
