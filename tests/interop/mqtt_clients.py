@@ -85,7 +85,8 @@ class Paho:
             self.client.username_pw_set(*user)
         self.client.connect(address.host, address.port, keepalive=30, **options)
 
-    async def _pass_by(self, address: Address) -> None:
+    async def pass_by(self, address: Address) -> None:
+        """Its session ends."""
         await self.connect(address)
         await self.leave()
 
@@ -124,7 +125,7 @@ class Paho:
         found = None
         if self._lasts and self._version is V3 and self._address is not None:
             await trio.to_thread.run_sync(self.client.loop_stop)
-            await Paho(self._name, V3)._pass_by(self._address)
+            await Paho(self._name, V3).pass_by(self._address)
         if self._version is V5:
             found = properties(PacketTypes.DISCONNECT)
             found.SessionExpiryInterval = 0

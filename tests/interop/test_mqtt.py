@@ -16,7 +16,7 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from failover.audit import Verdict, run
 from failover.chaos.proxy import LinkProxy
 from router.amqp.format.sections import read_message, write_message
-from tests.interop.mqtt_clients import V5, VERSIONS, Paho, Printed, mosquitto_pub, mosquitto_sub, started
+from tests.interop.mqtt_clients import V3, V5, VERSIONS, Paho, Printed, mosquitto_pub, mosquitto_sub, started
 from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually
 
@@ -243,6 +243,8 @@ async def test_routers_are_killed_and_mosquitto_is_led_to_another(
         await clients.until(lambda: len(witness.received) >= 2 * COUNT and set(heard.lines) == set(range(2 * COUNT)))
     assert witness.numbers == list(range(2 * COUNT)), "a subscriber of AMQP has each once"
     assert heard.lines == witness.numbers if killed == "a" else len(heard.lines) <= 2 * COUNT + 256
+    for client in (topic, f"reader of {topic}"):
+        await Paho(client, V3).pass_by(mesh.mqtt("b"))
     for router in killed:
         await mesh.start(router)
 

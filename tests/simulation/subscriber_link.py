@@ -136,8 +136,7 @@ class SubscriberLink(Link):
             self.router.judge.attached(self)
             self.settled_there = self.router.judge.memory.settled_at(self)
             self.to_client(self.client.attached, action.epoch, *self.fit(action.unsettled))
-            self.router.topic.room(self.subscriber, self.router.knobs.unwritten)
-            self.flow(self._limit, drain=self._draining)
+            self.router.node.later[self._begins] = None
         elif isinstance(action, Deliver):
             for record in action.records:
                 self._transfer(record, 0)
@@ -152,6 +151,11 @@ class SubscriberLink(Link):
         else:
             assert isinstance(action, SettleSubscriber)
             self._settle(action.records)
+
+    def _begins(self) -> None:
+        if not self.ended:
+            self.router.topic.room(self.subscriber, self.router.knobs.unwritten)
+            self.flow(self._limit, drain=self._draining)
 
     def _next(self, record: Record, settled: bool) -> int:
         self.check(self._sent < self._limit, f"6 credit: {self} is sent more than it takes")
