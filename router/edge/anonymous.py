@@ -231,7 +231,7 @@ class AddressPublisher(PublisherLink):
         return self._link_end.is_there
 
     def take(self, run: list[Transfer]) -> None:
-        if not self._has_begun:
+        if self._waiting or not self._has_begun:
             self._waiting += run
             return
         self.on_transfers(Transfers(*map(list, zip(*run, strict=True))))

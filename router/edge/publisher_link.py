@@ -187,8 +187,8 @@ class PublisherLink(TopicEnd):
         self.former = None
         self._grant(action.credit - len(again))
         self.signs.begin()
-        if again:
-            self.node.later[partial(self._publish_again, again)] = None
+        if again and self.stream.link is self:  # else it was taken by what came behind that
+            self._publish_again(again)
 
     def _grant(self, credit: int) -> None:
         """Some clients do not heed their credit: they are let go on within the window, though not without end."""
@@ -197,11 +197,13 @@ class PublisherLink(TopicEnd):
 
     def _publish_again(self, again: dict[Handle, Record]) -> None:
         """What a client has transferred that attached again, it does not transfer again: we do, in its place."""
-        if not self.is_there:
-            return
         messages = [record.message for record in again.values() if record.message is not None]
         assert len(messages) == len(again), "what its publisher has not settled is not forgotten"
         self._publish(list(again), [record.tag for record in again.values()], messages)
-        self.node.perform()  # what nobody is awaited for is told, or over, before it is taken for settled
-        self._settled([handle for handle in again if handle in self.records and self.link.remote_state(handle)[1]])
-        self.node.perform()
+        self.node.later[partial(self._settle_again, list(again))] = None
+
+    def _settle_again(self, again: list[Handle]) -> None:
+        """What its client has settled meanwhile; what nobody is awaited for was told, or is over, before that."""
+        if self.is_there:
+            self._settled([handle for handle in again if handle in self.records and self.link.remote_state(handle)[1]])
+            self.node.perform()

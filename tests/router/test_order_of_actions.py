@@ -211,3 +211,35 @@ def test_credit_that_is_put_back_lets_nothing_overtake_what_is_asked_for(late: s
     bench.is_slow = False
     bench.flow()
     assert hand.last_bytes == [b"k1", b"n1", b"n2"]
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_publisher_that_attaches_again_and_settles_in_one_breath_has_settled(is_alone: bool) -> None:
+    bench = MqttBench("a", "b")
+    if is_alone:
+        bench.lose("b")
+    reader, here = Client(bench, "a", "reader"), Hand(bench, "a", "writer")
+    reader.reads()
+    here.say(attach("l", 0, receives=False))
+    here.say(transfer(0, 0, b"t", payload=data_message(b"m")))
+    settles = frame(DISPOSITION, False, 0, 0, True, Described(ACCEPTED))
+    here.say(frame(DETACH, 0, False) + attach("l", 1, receives=False) + settles)
+    here.say(transfer(1, 1, b"t", payload=data_message(b"n")))
+    assert reader.payloads == [b"m", b"n"]
+    assert len(bench.routers["a"].node.topic.records.by_key) == 1
+    bench.end()
+
+
+def test_messages_without_an_address_of_one_breath_are_published_in_their_order() -> None:
+    """The first one attaches, which is answered at once."""
+    bench = MqttBench("a", "b")
+    bench.lose("b")
+    reader, writer = Client(bench, "a", "reader"), Client(bench, "a", "writer")
+    reader.reads()
+    link = writer.engine.sender("l", "", rcv_settle_mode=1)
+    bench.flow()
+    for number in range(4):
+        link.send(b"%d" % number, write_message({"properties": {"to": TOPIC}, "data": b"%d" % number}), number % 2 == 0)
+    bench.flow()
+    assert reader.payloads == [b"0", b"1", b"2", b"3"]
+    bench.end()

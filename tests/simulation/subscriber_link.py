@@ -136,6 +136,7 @@ class SubscriberLink(Link):
             self.router.judge.attached(self)
             self.settled_there = self.router.judge.memory.settled_at(self)
             self.to_client(self.client.attached, action.epoch, *self.fit(action.unsettled))
+            self.router.topic.room(self.subscriber, self.router.knobs.unwritten)
             self.router.node.later[self._begins] = None
         elif isinstance(action, Deliver):
             for record in action.records:
@@ -154,7 +155,6 @@ class SubscriberLink(Link):
 
     def _begins(self) -> None:
         if not self.ended:
-            self.router.topic.room(self.subscriber, self.router.knobs.unwritten)
             self.flow(self._limit, drain=self._draining)
 
     def _next(self, record: Record, settled: bool) -> int:
