@@ -45,10 +45,11 @@ demo: setup
 test: setup
 	@$(VENV)/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
-# In an environment of its own.
+# Each version in an environment of its own.
+test-python: OTHER = build/python-$(shell $(PYTHON) -c 'import platform; print(platform.python_version())')
 test-python:
-	@$(MAKE) --silent VENV=build/$(notdir $(PYTHON)) build/$(notdir $(PYTHON))/.ready
-	@build/$(notdir $(PYTHON))/bin/python -m pytest --numprocesses 2 tests/router/amqp tests/processes/test_readme.py
+	@$(MAKE) --silent VENV=$(OTHER) $(OTHER)/.ready
+	@$(OTHER)/bin/python -m pytest --numprocesses 2 tests/router/amqp tests/processes/test_readme.py
 
 lint: setup
 	@$(VENV)/bin/ruff check .

@@ -134,8 +134,7 @@ class Node:
         """Takes what another router's shell says (`tell`); raises BreachError if it cannot be meant."""
         self._plan: Plan | None = None
         """What has come of it, if the store does not have it yet."""
-        self.later: dict[Callable[[], None], None] = {}
-        """What links do once all is done that the cores have asked for, if they are still there then."""
+        self._later: dict[Callable[[], None], None] = {}
         self._performs = False
         self._tell_what_was_kept()
 
@@ -182,9 +181,9 @@ class Node:
         while True:
             if topic.out:
                 self.perform()
-            elif self.later:
-                act = next(iter(self.later))
-                del self.later[act]
+            elif self._later:
+                act = next(iter(self._later))
+                del self._later[act]
                 act()
             elif batches := topic.take_outgoing(now):
                 for targets, payload in batches:
@@ -233,6 +232,11 @@ class Node:
                     self._perform(action)
         finally:
             self._performs = False
+
+    def later(self, act: Callable[[], None]) -> None:
+        """What a link does once all is done that the cores have asked for, if it is still there then: once, however
+        often it has said so."""
+        self._later[act] = None
 
     def _perform(self, action: Action) -> None:
         if isinstance(action, Doubt):

@@ -258,7 +258,7 @@ class AddressPublisher(PublisherLink):
     def _answer(self, action: AnswerPublisher) -> None:
         self._has_begun = True
         self.signs.begin()
-        self.node.later[self._take_waiting] = None
+        self.node.later(self._take_waiting)
 
     def _take_waiting(self) -> None:
         run, self._waiting = self._waiting, []

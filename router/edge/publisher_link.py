@@ -200,7 +200,7 @@ class PublisherLink(TopicEnd):
         messages = [record.message for record in again.values() if record.message is not None]
         assert len(messages) == len(again), "what its publisher has not settled is not forgotten"
         self._publish(list(again), [record.tag for record in again.values()], messages)
-        self.node.later[partial(self._settle_again, list(again))] = None
+        self.node.later(partial(self._settle_again, list(again)))
 
     def _settle_again(self, again: list[Handle]) -> None:
         """What its client has settled meanwhile; what nobody is awaited for was told, or is over, before that."""

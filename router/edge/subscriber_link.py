@@ -149,7 +149,8 @@ class SubscriberLink(TopicEnd):
         self.node.perform()
         self._drain()
 
-    def _begins(self) -> None:
+    def _take_first_credit(self) -> None:
+        """What there is as the attach is answered."""
         if self.is_there:
             self.on_credit()
 
@@ -247,7 +248,7 @@ class SubscriberLink(TopicEnd):
                 self.link.echo()
             case AnswerSubscriber():
                 self.answer({EPOCH: str(action.epoch)}, self.agree(action.unsettled), filters=self.filters)
-                self.node.later[self._begins] = None
+                self.node.later(self._take_first_credit)
             case Detach():
                 self.detach(action)
             case _:

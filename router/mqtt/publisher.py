@@ -283,7 +283,7 @@ class MqttPublisher(MqttEnd):
                 pass  # of an attach before this one: it was still to be done as its answer brought this one about
             case Credit():
                 self._credit += action.count
-                self.node.later[self.go_on] = None
+                self.node.later(self.go_on)
             case Echo():
                 self.signs.ask()
             case AnswerPublisher():
@@ -313,7 +313,7 @@ class MqttPublisher(MqttEnd):
 
     def _granted(self) -> None:
         self._begins = False
-        self.node.later[self.go_on] = None
+        self.node.later(self.go_on)
 
     def _transfer_again(self) -> None:
         """What was transferred before is, by us; what was released since, another attach settles."""

@@ -24,6 +24,11 @@ Loaded = TypeVar("Loaded")
 CA: Final = "ca"
 DAYS: Final = 365
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+_DEMANDED: Final = {
+    "subjectKeyIdentifier": x509.SubjectKeyIdentifier,
+    "keyUsage": x509.KeyUsage,
+    "basicConstraints": x509.BasicConstraints,
+}
 _SLACK: Final = datetime.timedelta(minutes=5)
 """By which another host's clock may be behind."""
 
@@ -94,14 +99,12 @@ def _loaded(path: Path, load: Callable[[bytes], Loaded]) -> Loaded:
 
 def _doubt(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> str:
     """Why somebody would not believe what the CA signs: Python 3.13 and later demand what RFC 5280, 4.2.1 does."""
-    found = certificate.extensions
-    try:
-        found.get_extension_for_class(x509.SubjectKeyIdentifier)
-        signs = found.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
-        constraints = found.get_extension_for_class(x509.BasicConstraints)
-    except x509.ExtensionNotFound as error:
-        return f"it says nothing of {error.oid._name}, which Python 3.13 does not accept"
-    if not (signs and constraints.critical and constraints.value.ca):
+    found = {type(extension.value): extension for extension in certificate.extensions}
+    for name, kind in _DEMANDED.items():
+        if kind not in found:
+            return f"it says nothing of {name}, which Python 3.13 does not accept"
+    usage, constraints = found[x509.KeyUsage], found[x509.BasicConstraints]
+    if not (usage.value.key_cert_sign and constraints.critical and constraints.value.ca):
         return "it is of no CA"
     if certificate.public_key() != key.public_key():
         return "its key is not the one beside it"

@@ -6,6 +6,7 @@
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from signal import SIGKILL
 from subprocess import Popen
 
@@ -16,6 +17,7 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from failover.audit import Verdict, run
 from failover.chaos.proxy import LinkProxy
 from router.amqp.format.sections import read_message, write_message
+from router.mesh.quantities import Address
 from tests.interop.mqtt_clients import V3, V5, VERSIONS, Paho, Printed, mosquitto_pub, mosquitto_sub, started
 from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually
@@ -221,7 +223,11 @@ async def test_routers_are_killed_and_mosquitto_is_led_to_another(
     lives."""
     topic = f"topic/killed {killed} mosquitto {version}"
     led = {"writer": "a", "reader": "c"}
-    balancers = {name: LinkProxy(lambda name=name: mesh.mqtt(led[name])) for name in led}  # type: ignore[misc]
+
+    def target(client: str) -> Address:
+        return mesh.mqtt(led[client])
+
+    balancers = {client: LinkProxy(partial(target, client)) for client in led}
     for balancer in balancers.values():
         await nursery.start(balancer.run)
     lasts = ("-q", "2", "-c", "-V", version)

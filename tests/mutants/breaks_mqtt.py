@@ -209,7 +209,7 @@ def publishes_though_taken(original: Method) -> Method:
 
     def broken(publisher: MqttPublisher, action: LinkAction) -> None:
         original(publisher, action)
-        if publisher.node.later.pop(publisher.go_on, True) is None:
+        if publisher.node._later.pop(publisher.go_on, True) is None:
             publisher.go_on()
 
     return broken

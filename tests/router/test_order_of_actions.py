@@ -13,23 +13,8 @@ from router.amqp.format.values import ACCEPTED, AttachOptions
 from router.amqp.proton.link import Link
 from router.mqtt.values import PacketKind
 from tests.fuzz.mesh import FuzzMesh, GoodClient, Guest
-from tests.router.amqp.frames import (
-    ATTACH,
-    BEGIN,
-    DETACH,
-    DISPOSITION,
-    FLOW,
-    HEADER,
-    OPEN,
-    SOURCE,
-    TARGET,
-    Described,
-    Raw,
-    Symbol,
-    frame,
-    transfer,
-    ubyte,
-)  # fmt: skip
+from tests.router.amqp import frames
+from tests.router.amqp.frames import BEGIN, DETACH, DISPOSITION, FLOW, HEADER, OPEN, Described, frame, transfer
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, publish
 
@@ -79,13 +64,8 @@ class Hand(Guest):
         return found
 
 
-def attach(name: str, handle: int, *, receives: bool, unsettled: dict[bytes, None] | None = None) -> bytes:
-    here, there = (SOURCE, TARGET) if receives else (TARGET, SOURCE)
-    lasts = 0, Symbol("connection-close"), 5
-    ends = Described(here, TOPIC, *lasts), Described(there, "t", *lasts)
-    source, target = ends if receives else ends[::-1]
-    modes = Raw(ubyte(0)), Raw(ubyte(1))
-    return frame(ATTACH, name, handle, receives, *modes, source, target, unsettled, None, None if receives else 0)
+def attach(handle: int, *, receives: bool = False, unsettled: dict[bytes, None] | None = None) -> bytes:
+    return frames.attach("l", handle, receiver=receives, modes=(0, 1), address=TOPIC, unsettled=unsettled, timeout=5)
 
 
 def both(bench: MqttBench, *, times: int) -> None:
@@ -127,10 +107,10 @@ def test_a_publisher_that_attached_again_and_is_elsewhere_by_then_publishes_noth
     for reader in readers:
         reader.reads(lasts=True)
     here = Hand(bench, "a", "writer")
-    here.say(attach("l", 0, receives=False))
+    here.say(attach(0))
     here.say(transfer(0, 0, b"t", payload=data_message(b"m")))
     bench.is_slow = True
-    here.say(frame(DETACH, 0, False) + attach("l", 1, receives=False))
+    here.say(frame(DETACH, 0, False) + attach(1))
     bench.bring("a", "b")
     bench.bring("a", "c")
     bench.flow()
@@ -140,7 +120,7 @@ def test_a_publisher_that_attached_again_and_is_elsewhere_by_then_publishes_noth
         bench.bring("b", "a")
         bench.flow()
     there = Hand(bench, "b", "writer")
-    there.say(attach("l", 0, receives=False, unsettled=None if is_fresh else {b"t": None}))
+    there.say(attach(0, unsettled=None if is_fresh else {b"t": None}))
     bench.bring("b", "a")
     bench.is_slow = False
     bench.flow()
@@ -184,10 +164,10 @@ def test_credit_that_is_put_back_lets_nothing_overtake_what_is_asked_for(late: s
     subscriber's attach, and of two messages, of which there was credit for one."""
     bench = MqttBench("a", "b")
     hand, writer = Hand(bench, "a", "hand"), bench.client("b", "writer", expiry=5)
-    hand.say(attach("l", 0, receives=True) + frame(FLOW, 0, 1000, 0, 1000, 0, 0, 5))
+    hand.say(attach(0, receives=True) + frame(FLOW, 0, 1000, 0, 1000, 0, 0, 5))
     publish(writer, b"k1", 2, 1)
     bench.is_slow = True
-    hand.say(frame(DETACH, 0, False) + attach("l", 1, receives=True) + frame(FLOW, 1, 1000, 0, 1000, 1, 0, 2))
+    hand.say(frame(DETACH, 0, False) + attach(1, receives=True) + frame(FLOW, 1, 1000, 0, 1000, 1, 0, 2))
     both(bench, times=2)
     other = Client(bench, "b", "other")
     speaks = other.engine.sender("speaks", TOPIC, rcv_settle_mode=1)
@@ -220,10 +200,10 @@ def test_a_publisher_that_attaches_again_and_settles_in_one_breath_has_settled(i
         bench.lose("b")
     reader, here = Client(bench, "a", "reader"), Hand(bench, "a", "writer")
     reader.reads()
-    here.say(attach("l", 0, receives=False))
+    here.say(attach(0))
     here.say(transfer(0, 0, b"t", payload=data_message(b"m")))
     settles = frame(DISPOSITION, False, 0, 0, True, Described(ACCEPTED))
-    here.say(frame(DETACH, 0, False) + attach("l", 1, receives=False) + settles)
+    here.say(frame(DETACH, 0, False) + attach(1) + settles)
     here.say(transfer(1, 1, b"t", payload=data_message(b"n")))
     assert reader.payloads == [b"m", b"n"]
     assert len(bench.routers["a"].node.topic.records.by_key) == 1

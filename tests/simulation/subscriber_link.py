@@ -137,7 +137,7 @@ class SubscriberLink(Link):
             self.settled_there = self.router.judge.memory.settled_at(self)
             self.to_client(self.client.attached, action.epoch, *self.fit(action.unsettled))
             self.router.topic.room(self.subscriber, self.router.knobs.unwritten)
-            self.router.node.later[self._begins] = None
+            self.router.node.later(self._take_first_credit)
         elif isinstance(action, Deliver):
             for record in action.records:
                 self._transfer(record, 0)
@@ -153,7 +153,7 @@ class SubscriberLink(Link):
             assert isinstance(action, SettleSubscriber)
             self._settle(action.records)
 
-    def _begins(self) -> None:
+    def _take_first_credit(self) -> None:
         if not self.ended:
             self.flow(self._limit, drain=self._draining)
 

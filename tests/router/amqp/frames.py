@@ -74,8 +74,10 @@ def attach(
     address: str = "topic/x",
     unsettled: Any = None,
     properties: Any = None,
+    timeout: int = 0,
 ) -> bytes:
-    source, target = Described(SOURCE, address), Described(TARGET, address)
+    lasts = (0, Symbol("connection-close"), timeout) if timeout else ()
+    source, target = Described(SOURCE, address, *lasts), Described(TARGET, address, *lasts)
     settle_modes = [None if mode is None else Raw(ubyte(mode)) for mode in modes]
     return frame(
         ATTACH, name, handle, receiver, *settle_modes, source, target, unsettled, None, 0, None, None, None, properties

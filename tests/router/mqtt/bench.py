@@ -223,6 +223,16 @@ def publish(guest: MqttGuest, payload: bytes, qos: int, identifier: int = 0, *, 
     guest.say(by_hand.publish(TOPIC, payload, qos, identifier, guest.version, dup=dup))
 
 
+def writes_too_early(bench: MqttBench, router: str) -> None:
+    """A writer leaves the router before anybody has heard of the link for its message, `m`."""
+    bench.is_slow = True
+    writer = bench.client(router, "writer", expiry=5)
+    publish(writer, b"m", 2, 1)
+    writer.leave()
+    bench.is_slow = False
+    bench.flow()
+
+
 def leave(bench: MqttBench, guest: MqttGuest, *, is_killed: bool) -> None:
     """Its connection is cut, or its router is no more."""
     if is_killed:

@@ -5,7 +5,7 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 
 from router.mqtt.values import PacketKind
 from tests.router.mqtt import by_hand
-from tests.router.mqtt.bench import MqttBench, MqttGuest, answer_all, publish
+from tests.router.mqtt.bench import MqttBench, MqttGuest, answer_all, publish, writes_too_early
 
 PUBREC, PUBREL, PUBCOMP, PUBACK = PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP, PacketKind.PUBACK
 
@@ -135,12 +135,7 @@ def test_what_was_never_published_here_is_not_when_its_session_has_ended_elsewhe
     """Its client has sent it again elsewhere, and begun anew there."""
     bench = MqttBench("a", "b", "c")
     reader = bench.reader("c")
-    bench.is_slow = True
-    here = bench.client("a", "writer", expiry=5)
-    publish(here, b"m", 2, 1)
-    here.leave()
-    bench.is_slow = False
-    bench.flow()
+    writes_too_early(bench, "a")
     there = bench.client("b", "writer", clean=False, expiry=5)
     publish(there, b"m", 2, 1, dup=True)
     there.say(by_hand.ack(PUBREL, 1))

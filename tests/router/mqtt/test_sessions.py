@@ -8,7 +8,7 @@ import pytest
 from router.mqtt.values import V3, V5, PacketKind
 from router.security.rules import Rule
 from tests.router.mqtt import by_hand
-from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, leave, publish
+from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, leave, publish, writes_too_early
 from topic.directory.entry import Role, Status
 
 OTHER = "topic/other"
@@ -247,12 +247,7 @@ def test_a_connection_that_is_over_late_is_not_that_of_the_session_that_follows(
 def test_who_has_a_link_elsewhere_that_it_never_had_here_has_it_here_when_it_is_back() -> None:
     """Else it expires there, with the client here."""
     bench = MqttBench("a", "b", "c")
-    bench.is_slow = True
-    here = bench.client("a", "writer", expiry=5)
-    publish(here, b"m", 2, 1)
-    here.leave()
-    bench.is_slow = False
-    bench.flow()
+    writes_too_early(bench, "a")
     there = bench.client("b", "writer", clean=False, expiry=5)
     publish(there, b"m", 2, 1, dup=True)
     there.leave()
