@@ -5,7 +5,9 @@ whoever handles them. Nothing is looked at behind a packet that breaks MQTT: wha
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from router.amqp.format.values import StreamFigures
@@ -33,10 +35,14 @@ LOOK_S: Final = 10.0
 MOST_PACKET: Final = 64 * 1024
 """Bytes of any packet but PUBLISH: it is handled in one turn, whatever it is full of."""
 HEADER_MOST: Final = 5
-HELD_MOST: Final = 256 * 1024
-"""Bytes that may come of a client whose packets are held."""
+HELD_MOST: Final = 4 * 1024 * 1024
+"""Bytes that may come of a client whose packets are held; or one packet, whatever its size."""
 HELD_TURN: Final = 32 * 1024
 """Of these, bytes that are handled in one turn."""
+HELD_PACKETS: Final = 5000
+"""Packets that are looked through for a goodbye."""
+AT_LEAST_ONCE: Final = 0b0110
+"""Of the first byte of a PUBLISH: its QoS, if that is not 0."""
 
 
 class MqttHandler(Protocol):
@@ -93,7 +99,7 @@ class MqttConnection:
         self._keep_alive = 0.0
         self._buffer = bytearray()
         self._held: Callable[[], None] | None = None
-        self._goodbye_proves = True
+        self._has_said_more = False  # than what has come with its CONNECT
         self._out: list[bytes] = []
 
     # input
@@ -103,41 +109,24 @@ class MqttConnection:
         self.last_received = now
         if self.closed or self.closing:
             return
+        self._has_said_more = self.opened
         self._buffer += data
         if self._held is None:
             self._handle_all()
-        elif self._buffer[0] >> 4 == PacketKind.DISCONNECT:
-            if self._goodbye_proves:
-                self._proven()
-            else:
-                self._held = None
-                self._handle_all(HELD_TURN)
         elif len(self._buffer) > max(HELD_MOST, self.max_packet):
             self._fail(MqttError(Reason.QUOTA, "more than may come before it is certain that it is there"))
 
-    def hold(self, then: Callable[[], None], *, goodbye_proves: bool = True) -> None:
-        """What comes from now on waits until it is certain that the client is there, and `then` was called. Who reads
-        the CONNACK, and says goodbye, was there, too: then its DISCONNECT did not come with the CONNECT. Else, a
-        DISCONNECT that comes first ends what was asked for before it."""
-        self._held, self._goodbye_proves = then, goodbye_proves
+    def hold(self, then: Callable[[], None]) -> None:
+        """What comes from now on waits until it is certain that the client is there, and `then` was called. If the
+        connection is over before that, its client says all of it again, but for what `take_leave` does."""
+        self._held = then
         self.prove(self._proven)
 
-    @property
-    def holds(self) -> bool:
-        """Whether it is not certain yet that the client is there."""
-        return self._held is not None
-
     def _proven(self) -> None:
-        if self._call_held():
-            self._handle_all(HELD_TURN)
-
-    def _call_held(self) -> bool:
-        """It is certain. Whether something was held, and the connection is not over."""
         then, self._held = self._held, None
-        if then is None or self.is_over:
-            return False
-        then()
-        return True
+        if then is not None and not self.is_over:
+            then()
+            self._handle_all(HELD_TURN)
 
     def _handle_all(self, most: float = math.inf) -> None:
         """The whole packets of the buffer. Those that begin behind so many bytes are held for another turn."""
@@ -164,8 +153,6 @@ class MqttConnection:
                 if self.opened and not self.has_spoken:
                     self.has_spoken = True
                     self.before_first_word()
-                    if buffer[at] >> 4 == PacketKind.DISCONNECT:
-                        self._call_held()
                     continue
                 first, body, at = buffer[at], bytes(buffer[start:end]), end
                 if not self.opened:
@@ -219,6 +206,30 @@ class MqttConnection:
 
     def receive_eof(self) -> None:
         self._finish(None)
+
+    def take_leave(self) -> None:
+        """What is held is over. Who said goodbye, and not with its CONNECT, had read the CONNACK, and may be elsewhere
+        by now: what it published at QoS 0 before that is handled, and the goodbye."""
+        with suppress(MqttError):  # nobody is there to be told
+            self._take_leave()
+
+    def _take_leave(self) -> None:
+        settled = list[Packet]()
+        for first, start, end in islice(self._held_packets(), HELD_PACKETS):
+            if first >> 4 == PacketKind.DISCONNECT:
+                for packet in settled:
+                    self._handle(packet)
+                self._handle(read_packet(first, bytes(self._buffer[start:end]), self.version))
+                break
+            if first >> 4 == PacketKind.PUBLISH and not first & AT_LEAST_ONCE:
+                settled.append(read_packet(first, bytes(self._buffer[start:end]), self.version))
+
+    def _held_packets(self) -> Iterator[tuple[int, int, int]]:
+        """The first byte of each that came after the CONNECT, and where its body begins and ends."""
+        at, is_held = 0, self._held is not None and self._has_said_more and not self.is_over
+        while is_held and (found := self._header(at)) is not None and found[1] <= len(self._buffer):
+            yield self._buffer[at], *found
+            at = found[1]
 
     def tick(self, now: float) -> float | None:
         """Returns when to be called again. Raises MqttError on silence."""
@@ -303,6 +314,8 @@ class MqttConnection:
         return error.reason not in (Reason.MALFORMED, Reason.PROTOCOL_ERROR, Reason.TOO_LARGE)
 
     def _finish(self, packet: DisconnectPacket | None) -> None:
+        if packet is None:
+            self.take_leave()
         if not self.closed:
             self.closed = True
             self._handler.on_close(self, packet)

@@ -5,7 +5,7 @@ comes has been here or elsewhere. What becomes of a delivery is not decided here
 """
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Final, Protocol
@@ -14,7 +14,7 @@ from router.edge.clients import ClientEdge, Guest
 from router.edge.guard import Guard
 from router.mesh.config import Limits
 from router.mqtt.connection import MqttConnection
-from router.mqtt.ends import LINK, LINK_QOS_1, end_link
+from router.mqtt.ends import LASTING, LINK, LINK_QOS_1, end_link, is_over, living
 from router.mqtt.packets import (
     AckPacket,
     ConnectPacket,
@@ -22,17 +22,17 @@ from router.mqtt.packets import (
     PublishPacket,
     SubscribePacket,
     UnsubscribePacket,
-    ack,
     connack,
 )
-from router.mqtt.permissions import Permissions
+from router.mqtt.permissions import Permissions, overflow, refuse
+from router.mqtt.presettled import PresettledPublisher
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MqttSession
 from router.mqtt.subscriber import MqttSubscriber
-from router.mqtt.values import REFUSED, V3, V5, MqttError, PacketKind, Reason
+from router.mqtt.values import REFUSED, V3, V5, MqttError, Reason
 from topic.actions import EXPIRED, STOLEN, Detach
 from topic.directory.entry import Index, LinkEntry, Role, Status
-from topic.identity import LinkIdentity, link_name
+from topic.identity import Epoch, LinkIdentity, link_name
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.mqtt")
@@ -90,7 +90,7 @@ class MqttEdge:
         timeout = min(packet.properties.get("session-expiry-interval", asked), self._longest)
         session, present = self._session(client, connection, clean=packet.clean)
         self._of[connection], session.is_expected = session, present or packet.clean
-        session.begin(connection, timeout, dict(packet.properties))
+        session.begin(connection, dict(packet.properties))
         connection.open(client, packet.keep_alive)
         told |= {
             "session-expiry-interval": timeout,
@@ -101,7 +101,7 @@ class MqttEdge:
             "shared-subscription-available": 0,
         }
         connection.send(connack(packet.version, Reason.SUCCESS, present=present, told=told))
-        self._begin(session, connection, present=present, others=bool(told.get("assigned-client-identifier")))
+        self._begin(session, connection, timeout, present=present)
 
     def _name_of(self, packet: ConnectPacket) -> tuple[str, dict[str, object]]:
         if len(packet.client) > LONGEST_CLIENT:
@@ -130,13 +130,15 @@ class MqttEdge:
         former = self.sessions.get(name)
         if former is not None and former.connection is not None:
             left = former.connection
+            left.take_leave()
             self._end(left, None)
             left.leave(Reason.TAKEN_OVER, "the client has come again")
             former = self.sessions.get(name)
         known = self._links_of(client, connection.user)
         live = [entry for entry in known if entry.live]
-        clean = clean or _is_over(known) or self._is_overdue(former, live)
-        if former is not None and not clean and former.timeout and former.is_whole(live):
+        clean = clean or is_over(known) or self._is_overdue(former, live)
+        if former is not None and not clean and former.timeout and former.is_whole(known):
+            former.resumes = True
             return former, True
         session = self.sessions[name] = MqttSession(self._node, client, connection.user, self._lost)
         if not clean and live:
@@ -166,31 +168,49 @@ class MqttEdge:
         return self.sessions.get((session.user, session.client)) is session
 
     def _links_of(self, client: str, user: str) -> list[LinkEntry]:
-        """That the client has not closed, as the mesh knows them."""
+        """That last, and that the client has not closed, as the mesh knows them."""
         known = self._node.topic.directory.of_session((client, user))
-        return [entry for entry in known if entry.status is not Status.CLOSED]
+        return [entry for entry in known if entry.status is not Status.CLOSED and entry.identity.link in LASTING]
 
-    def _begin(self, session: MqttSession, connection: MqttConnection, *, present: bool, others: bool) -> None:
-        """What was under way goes on, or ends. A client that may have gone elsewhere since is waited for (7.8)."""
-        if session.publishers or session.subscribers or session.sent:
-            log.info("%s goes on where it was: exactly once", session)
-            session.resume()
-        elif not others and (known := self._links_of(session.client, session.user)):
-            begin = partial(self._take_over, session, _live(known)) if present else partial(self._end_links, session)
-            wait = partial(connection.hold, begin) if connection.can_prove else begin
-            if session.is_expected:
-                wait()
-            else:  # it may not hear of that here: then nothing has ended for those whom it comes to next
-                connection.before_first_word = wait
+    def _begin(self, session: MqttSession, connection: MqttConnection, timeout: int, *, present: bool) -> None:
+        """What was under way goes on, or ends, when it is certain that the client is here: it may have gone elsewhere
+        since, or begun anew there (7.8)."""
+        known = self._links_of(session.client, session.user)
+        if session.was_here:
+            begin = partial(self._go_on, session, timeout)
+        else:
+            session.timeout = timeout
+            begin = partial(self._take_over if present else self._end_links, session)
+            if not known:
+                return
+        session.told = living(known)
+        wait = partial(connection.hold, begin) if connection.can_prove else begin
+        if session.is_expected:
+            wait()
+        else:  # it may not hear of that here: then nothing has ended for those whom it comes to next
+            connection.before_first_word = wait
 
-    def _take_over(self, session: MqttSession, told: set[Index]) -> None:
-        """The client has been at another router, or here before this one was started again, and was `told` that it has
-        these links still. It has them all here from now on."""
+    def _go_on(self, session: MqttSession, timeout: int) -> None:
+        """The client has come back to where it was, and was told so."""
         known, connection = self._links_of(session.client, session.user), session.connection
         assert connection is not None
-        if _is_over(known) or not told <= _live(known):
-            session.is_expected = False
-            connection.leave(Reason.ADMINISTRATIVE, "the session has expired just now")
+        if is_over(known):
+            _expired_just_now(session, connection)
+        elif not session.is_whole(known):  # as is known by now: it goes on from there when it comes again
+            connection.leave(Reason.ADMINISTRATIVE, "the session has been elsewhere since")
+        else:
+            log.info("%s goes on where it was: exactly once", session)
+            session.told, session.timeout = None, timeout
+            session.resume()
+
+    def _take_over(self, session: MqttSession) -> None:
+        """The client has been at another router, or here before this one was started again, and was told that it has
+        these links still. It has them all here from now on."""
+        known, connection = self._links_of(session.client, session.user), session.connection
+        told, session.told = session.told, None
+        assert connection is not None and told is not None
+        if is_over(known) or not told.keys() <= living(known).keys():
+            _expired_just_now(session, connection)
             return
         routers = ", ".join(sorted({entry.router for entry in known}))
         log.warning("%s comes from router %s: what it had not answered there it is sent again", session, routers)
@@ -206,17 +226,18 @@ class MqttEdge:
                 session.subscribers[address] = subscriber
                 subscriber.attach(resumes=True)
             else:
-                self._publisher(session, address, at_qos_1=entry.identity.link == LINK_QOS_1).take_over()
+                self._publisher(session, address, 1 if entry.identity.link == LINK_QOS_1 else 2).take_over()
 
-    def _publisher(self, session: MqttSession, address: str, *, at_qos_1: bool) -> MqttPublisher:
-        end = MqttPublisher(session, self._node, address, first=at_qos_1)
-        session.publishers[address, at_qos_1] = end
+    def _publisher(self, session: MqttSession, address: str, qos: int) -> MqttPublisher:
+        end = session.publishers[address, qos] = MqttPublisher(session, self._node, address, first=qos == 1)
         return end
 
-    def _end_links(self, session: MqttSession) -> None:
+    def _end_links(self, session: MqttSession, told: Mapping[Index, Epoch] | None = None) -> None:
         """The client wants to know nothing of what it had, or is not to: it has missed something, or came too late."""
+        session.told = None
         for entry in self._links_of(session.client, session.user):
-            end_link(self._node, entry)
+            if told is None or told.get(entry.index) == entry.epoch:  # else it is of a later session
+                end_link(self._node, entry)
 
     def on_close(self, connection: MqttConnection, packet: DisconnectPacket | None) -> None:
         self.entrances.pop(connection, None)
@@ -229,13 +250,16 @@ class MqttEdge:
         if session is None:
             return
         self._clients.leave(connection)
-        wants_end = packet is not None and packet.properties.get("session-expiry-interval") == 0
-        is_known = connection.has_spoken or (session.is_expected and not connection.holds)
-        closed = wants_end or not session.timeout or not is_known
+        told, wants_end = session.told, packet is not None and packet.properties.get("session-expiry-interval") == 0
+        is_away = told is not None and session.was_here  # it goes on being that, as far as is known
+        closed = wants_end or not session.timeout or not _is_kept(session, connection, said_goodbye=packet is not None)
         session.gone(self._node.now(), closed=closed)
-        self._away.pop(session, None)
+        if told and packet is not None and (wants_end or not session.resumes):
+            self._end_links(session, told)
+        if not is_away:
+            self._away.pop(session, None)
         if not closed:
-            self._away[session] = self._node.now()
+            self._away.setdefault(session, self._node.now())
         elif self._is_current(session):
             del self.sessions[session.user, session.client]
         self._node.perform()
@@ -253,19 +277,19 @@ class MqttEdge:
     # what it does
 
     def on_publish(self, connection: MqttConnection, packet: PublishPacket) -> None:
-        session = self._of[connection]
-        index = packet.topic, packet.qos == 1
-        end = session.publishers.pop(index, None)
-        if end is None:
-            if (why := self._permissions.refusal(connection, session, packet.topic, receives=False)) is not None:
-                _refuse(session, packet, *why)
-                return
-            end = self._publisher(session, packet.topic, at_qos_1=packet.qos == 1)
-        session.publishers[index] = end  # now the last
+        session, topic, index = self._of[connection], packet.topic, (packet.topic, packet.qos)
         if session.waiting_bytes > self._limits.window_bytes:
-            _overflow(session, packet)
+            overflow(session, packet)
             return
-        session.publish(packet, end, self._limits.max_message)
+        if index not in session.publishers and index not in session.presettled:
+            if (why := self._permissions.refusal(connection, session, topic, receives=False)) is not None:
+                refuse(session, packet, *why)
+                return
+            if packet.qos:
+                self._publisher(session, topic, packet.qos)
+            else:
+                session.presettled[index] = PresettledPublisher(session, self._node, topic)
+        session.publish(packet, self._limits.max_message)
         if len(session.received) > PATIENCE * self._receive_maximum:
             what = f"more than {PATIENCE * self._receive_maximum} messages at once"
             raise MqttError(Reason.TOO_MANY, what, "unsettled")
@@ -284,7 +308,7 @@ class MqttEdge:
         granted = self._permissions.grant(connection, session, packet.filters)
         subscribe = partial(session.subscribe, packet.identifier, granted)
         if connection.can_prove and any(qos < REFUSED and self._is_elsewhere(session, name) for name, qos in granted):
-            connection.hold(subscribe, goodbye_proves=False)
+            connection.hold(subscribe)
         else:
             subscribe()
 
@@ -310,33 +334,14 @@ class MqttEdge:
         return session.waiting_bytes if session is not None else 0
 
 
-def _live(known: Collection[LinkEntry]) -> set[Index]:
-    return {entry.index for entry in known if entry.live}
+def _is_kept(session: MqttSession, connection: MqttConnection, *, said_goodbye: bool) -> bool:
+    """Whether the client, which has gone, knows of this session, and has it here."""
+    if session.told is None:
+        return connection.has_spoken or session.is_expected
+    return session.was_here if session.resumes else connection.has_spoken or said_goodbye
 
 
-def _is_over(known: Collection[LinkEntry]) -> bool:
-    """Whether the session of the client with these links has expired, or may have by now, or has missed something.
-    Those at one router expire together, so that the last one tells; what ended before that was of a former session."""
-    last = max(known, key=lambda entry: entry.epoch, default=None)
-    if last is None or not last.live or any(entry.ending for entry in known):
-        return last is not None
-    return any(entry.status is Status.BOUND and entry.owner == last.owner for entry in known)
-
-
-def _overflow(session: MqttSession, packet: PublishPacket) -> None:
-    """More than is to be kept for a client that does not wait for its answers."""
-    if packet.qos:
-        raise MqttError(Reason.QUOTA, f"{session.waiting_bytes} bytes of messages wait", "unsettled")
-    log.warning("%s: a message of QoS 0 is dropped: %d bytes wait", session, session.waiting_bytes)
-
-
-def _refuse(session: MqttSession, packet: PublishPacket, reason: Reason, why: str) -> None:
-    """A message that may not be published. MQTT 3.1.1 has no word for that but the end."""
-    connection = session.connection
-    assert connection is not None
-    if packet.qos and connection.version == V3:
-        raise MqttError(reason, why)
-    log.warning("%s: a message is refused: %s", session, why)
-    if packet.qos:
-        kind = PacketKind.PUBACK if packet.qos == 1 else PacketKind.PUBREC
-        connection.send(ack(V5, kind, packet.identifier, reason, why))
+def _expired_just_now(session: MqttSession, connection: MqttConnection) -> None:
+    """As it began: its client is told of that when it is back."""
+    session.told, session.is_expected = None, False
+    connection.leave(Reason.ADMINISTRATIVE, "the session has expired just now")

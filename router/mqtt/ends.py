@@ -4,12 +4,12 @@ For the core, and for the rooms that look at links, it is what an end of AMQP is
 own link. What the client knows of a delivery is an identifier of 16 bits, which the session keeps.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 from router.mqtt.connection import MqttConnection
 from topic.actions import Detach, LinkAction
-from topic.directory.entry import Lifetime, LinkEntry, Role
+from topic.directory.entry import Index, Lifetime, LinkEntry, Role, Status
 from topic.identity import Epoch, LinkIdentity, link_name
 from topic.node import Node
 
@@ -17,6 +17,7 @@ LINK: Final = "mqtt"
 """The name of a client's link to a topic."""
 LINK_QOS_1: Final = "mqtt-qos1"
 """Of one for what it publishes at QoS 1: that link settles first, and has an order of its own (MQTT 5 4.6)."""
+LASTING: Final = LINK, LINK_QOS_1
 
 
 class EndHost(Protocol):
@@ -75,6 +76,19 @@ def end_link(node: Node, entry: LinkEntry) -> None:
     node.perform()
 
 
+def living(known: Collection[LinkEntry]) -> dict[Index, Epoch]:
+    return {entry.index: entry.epoch for entry in known if entry.live}
+
+
+def is_over(known: Collection[LinkEntry]) -> bool:
+    """Whether the session of the client with these links has expired, or may have by now, or has missed something.
+    Those at one router expire together, so that the last one tells; what ended before that was of a former session."""
+    last = max(known, key=lambda entry: entry.epoch, default=None)
+    if last is None or not last.live or any(entry.ending for entry in known):
+        return last is not None
+    return any(entry.status is Status.BOUND and entry.owner == last.owner for entry in known)
+
+
 class MqttEnd:
     """Of either kind."""
 
@@ -86,10 +100,9 @@ class MqttEnd:
         self.name = name
         self.identity = LinkIdentity(host.client, name, address, host.user)
         self.mesh_name = link_name(self.identity)
+        self._awaited: tuple[MqttConnection | Absent, Callable[[], None]]
         self.is_detached = False
         """By the core: it is attached elsewhere, or has ended."""
-        self.lingers = False
-        """Its client has gone, and has left something that is still to be done."""
 
     @property
     def link(self) -> "MqttEnd":
@@ -103,14 +116,19 @@ class MqttEnd:
     @property
     def ended(self) -> bool:
         connection = self.host.connection
-        is_gone = connection is None or connection.is_over
-        return self.is_detached or (is_gone and not self.lingers)
+        return self.is_detached or connection is None or connection.is_over
 
     def when_certain(self, then: Callable[[], None]) -> None:
         """Call it when it is certain that the client is here; at once where the kernel does not tell."""
         if self.connection.can_prove:
-            self.connection.prove(then)
+            self._awaited = self.connection, then
+            self.connection.prove(self._certain)
         else:
+            then()
+
+    def _certain(self) -> None:
+        connection, then = self._awaited
+        if self.connection is connection:  # else it is over, and the client's next one is asked
             then()
 
     @property

@@ -3,22 +3,28 @@
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
-from typing import Final
+from itertools import islice
+from typing import Final, TypeVar
 
 from router.edge.attach import LONGEST_ADDRESS, Refusal, why_no_address
 from router.edge.guard import Guard
 from router.edge.topics import durable_of
 from router.mesh.config import Limits
 from router.mqtt.connection import MqttConnection
-from router.mqtt.packets import FilterRequest
+from router.mqtt.packets import FilterRequest, PublishPacket, ack
+from router.mqtt.presettled import PresettledPublisher
+from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MqttSession
-from router.mqtt.values import REFUSED, Reason
+from router.mqtt.values import REFUSED, V3, V5, MqttError, PacketKind, Reason
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.mqtt")
 
 LONGEST_SHOWN: Final = 100
 """Characters of a topic in the log."""
+MOST_LOOKED_AT: Final = 100
+"""Topics, for one that was not published to for long."""
+Publisher = TypeVar("Publisher", MqttPublisher, PresettledPublisher)
 
 
 class Permissions:
@@ -85,10 +91,20 @@ class Permissions:
             return Reason.NOT_AUTHORIZED, str(refusal)
         if why := self._cannot_begin(connection):
             return why
-        if session.is_full(self._limits.links - fresh, self._node.now()):
+        if self._is_full(session, self._limits.links - fresh):
             what = f"more than {self._limits.links} topics"
             return Reason.QUOTA, self._guard.exceed("links", str(session), what)
         return None
+
+    def _is_full(self, session: MqttSession, most: int) -> bool:
+        """Whether there is no place for another topic, not even that of one which was not published to for long."""
+        if len(session.publishers) + len(session.presettled) + len(session.subscribers) < most:
+            return False
+        idle = _pop_idle(session.presettled) or _pop_idle(session.publishers)
+        if idle is not None:
+            idle.gone(self._node.now(), closed=True)
+            self._node.perform()
+        return idle is None
 
     def allow(self, connection: MqttConnection, address: str, *, receives: bool) -> bool:
         """Whether the rules of the client's user do."""
@@ -113,7 +129,32 @@ class Permissions:
         return (Reason.QUOTA, self._node.unkept) if self._node.unkept else None
 
 
+def _pop_idle(ends: dict[tuple[str, int], Publisher]) -> Publisher | None:
+    """One that was not used for long, and has nothing under way."""
+    idle = next((index for index, end in islice(ends.items(), MOST_LOOKED_AT) if end.is_idle), None)
+    return ends.pop(idle) if idle is not None else None
+
+
 def _begins_to_last(session: MqttSession, asked: FilterRequest) -> bool:
     """Whether the subscription outlives its router, and did not before."""
     known = session.subscribers.get(asked.filter)
     return session.timeout > 0 and asked.qos > 0 and (known is None or known.qos == 0)
+
+
+def overflow(session: MqttSession, packet: PublishPacket) -> None:
+    """More than is to be kept for a client that does not wait for its answers."""
+    if packet.qos:
+        raise MqttError(Reason.QUOTA, f"{session.waiting_bytes} bytes of messages wait", "unsettled")
+    log.warning("%s: a message of QoS 0 is dropped: %d bytes wait", session, session.waiting_bytes)
+
+
+def refuse(session: MqttSession, packet: PublishPacket, reason: Reason, why: str) -> None:
+    """A message that may not be published. MQTT 3.1.1 has no word for that but the end."""
+    connection = session.connection
+    assert connection is not None
+    if packet.qos and connection.version == V3:
+        raise MqttError(reason, why)
+    log.warning("%s: a message is refused: %s", session, why)
+    if packet.qos:
+        kind = PacketKind.PUBACK if packet.qos == 1 else PacketKind.PUBREC
+        connection.send(ack(V5, kind, packet.identifier, reason, why))

@@ -1,7 +1,7 @@
 """A topic that an MQTT client publishes to: a publisher's link, whose deliveries the client knows by identifiers.
 
 PUBLISH is the transfer. PUBREC, or PUBACK, is said when the outcome is here: accepted by all. PUBREL settles; at QoS 1
-the link settles first, at QoS 0 what is sent is settled.
+the link settles first. What is published at QoS 0 is not here (`router.mqtt.presettled`).
 
 **Tags.** Packet identifiers are used again at once. The tag of what may be sent again elsewhere is the identifier and a
 hash of the message: the same for its copy (DUP) at whatever router. Of what ends with its connection it is a count.
@@ -16,7 +16,6 @@ So what the former one has left ends. At QoS 1 one begins at once: what reads th
 from collections import deque
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from itertools import groupby
 from math import inf
 from typing import Protocol
 
@@ -80,13 +79,12 @@ class MqttPublisher(MqttEnd):
         self._renews = False  # all that this was for is over: the next attach begins a life
         self._begins = False  # an attach, or a life, waits for its proof
         self._is_unproven = False  # who this attach begins a life for may have gone before it is answered
-        self._closes = False  # the client's session ends with its connection
         self._answered = False
         self._resumes = False  # answered, and what was transferred before is to be transferred again
         self._credit = self._count = 0
 
     def tag(self, identifier: int, message: bytes) -> bytes:
-        if identifier and self.host.timeout:
+        if self.host.timeout:
             return identifier.to_bytes(2, "big") + blake2b(message, digest_size=16).digest()
         self._count += 1
         return self._count.to_bytes(8, "big")
@@ -135,8 +133,6 @@ class MqttPublisher(MqttEnd):
                 self._transfer(ready)
             if self._inherits and self.waiting and self._answered:
                 self._get_past(self.waiting[0])
-        if self.lingers and not self.waiting:
-            self._leave(self.node.now())
 
     def _settle(self) -> None:
         over, self._over = self._over, []
@@ -164,23 +160,19 @@ class MqttPublisher(MqttEnd):
     def _transfer(self, batch: Sequence[ReceivedMessage]) -> None:
         assert self.stream is not None
         self._credit -= len(batch)
-        for presettled, run in groupby(batch, key=lambda incoming: not incoming.qos):
-            each = list(run)
-            tags, messages = [one.tag for one in each], [one.message for one in each]
-            is_timed, now = min(one.until for one in each) < inf, self.node.now()
-            until = [one.until if one.until > now else OVER for one in each] if is_timed else None
-            records = self.node.topic.publish(self.stream, tags, messages, presettled=presettled, until=until)
-            if not presettled:
-                for incoming, record in zip(each, records, strict=True):
-                    incoming.record = record
-                    self._open[record] = incoming
-            self.node.perform()
+        tags, messages = [one.tag for one in batch], [one.message for one in batch]
+        is_timed, now = any(one.until < inf for one in batch), self.node.now()
+        until = [one.until if one.until > now else OVER for one in batch] if is_timed else None
+        records = self.node.topic.publish(self.stream, tags, messages, presettled=False, until=until)
+        for incoming, record in zip(batch, records, strict=True):
+            incoming.record = record
+            self._open[record] = incoming
+        self.node.perform()
 
     # attaching
 
     def resume(self) -> None:
         """The client is back at this router. It has all its links again, that they expire together."""
-        self.lingers = False
         if self.stream is not None:
             self._attach()
 
@@ -195,10 +187,8 @@ class MqttPublisher(MqttEnd):
 
     def _attach(self) -> None:
         """A life that is to last begins, or comes from elsewhere, when it is certain that the client is here (protocol
-        7.8). For a client that has gone none does: what it has left at QoS 0 is dropped."""
-        if self.lingers:
-            self._leave(self.node.now())
-        elif self.host.timeout and not self._goes_on():
+        7.8)."""
+        if self.host.timeout and not self._goes_on():
             self._begins = True
             self.when_certain(self._begin)
         else:
@@ -247,27 +237,16 @@ class MqttPublisher(MqttEnd):
         return states | dict.fromkeys(self._named, 0)
 
     def gone(self, now: float, *, closed: bool) -> None:
-        is_attached = self._attached is not None and not (self.is_detached or self._begins or self.host.was_left)
-        self._closes = closed
-        # What is open may wait for the client, and what waits behind that, too.
-        self.lingers = is_attached and bool(self.waiting) and not (self._open or any(one.qos for one in self.waiting))
-        if self.lingers:
-            self.go_on()
-        else:
-            self._leave(now)
-
-    def _leave(self, now: float) -> None:
-        """What waits, and has an identifier, the client sends again, if its session has not ended elsewhere."""
-        self.lingers = False
+        """What waits the client sends again, if its session has not ended elsewhere."""
         self.host.waiting_bytes -= sum(len(one.message) for one in self.waiting)
         self.waiting.clear()
-        if self._closes or not self.host.timeout:
+        if closed or not self.host.timeout:
             self._open.clear()
         self._settle()
         self._answered, self._resumes, self._begins, self._credit = False, False, False, 0
         if self.stream is None or self.is_detached:
             return
-        if self._closes:
+        if closed:
             self.node.topic.detach_publisher(self.stream, now)
         else:
             self.node.topic.suspend_publisher(self.stream, self, now)
@@ -322,7 +301,8 @@ class MqttPublisher(MqttEnd):
             return self._attach()
         self._believe()
         again, self._open = list(self._open.values()), {}
-        self._transfer(again)
+        if again:
+            self._transfer(again)
 
     def _believe(self) -> None:
         """The mesh knows what was stated, and nobody waits to hear of; who is here not every kernel tells."""

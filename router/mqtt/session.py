@@ -8,27 +8,26 @@ may have a session, and what is asked for in vain, is `router.mqtt.edge`'s busin
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
-from typing import Any, Final
+from functools import partial
+from math import inf
+from typing import Any
 
 from router.mqtt.connection import MqttConnection
 from router.mqtt.identifiers import MOST_SENT, Identifiers
 from router.mqtt.message import MqttContent, read_again, to_amqp
 from router.mqtt.packets import AckPacket, PublishPacket, ack, publish, suback
+from router.mqtt.presettled import PresettledPublisher
 from router.mqtt.publisher import MqttPublisher, ReceivedMessage
-from router.mqtt.subacks import Subacks, WaitingSuback
-from router.mqtt.subscriber import MqttSubscriber, SentMessage
+from router.mqtt.subscriber import MqttSubscriber, SentMessage, Subacks, WaitingSuback
 from router.mqtt.values import REFUSED, V3, MqttError, PacketKind, Reason
 from topic.actions import Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
-from topic.directory.entry import TOGETHER, Lifetime, LinkEntry, Role
+from topic.directory.entry import TOGETHER, Index, Lifetime, LinkEntry, Role
+from topic.identity import Epoch
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.mqtt")
-
-MOST_LOOKED_AT: Final = 100
-"""Topics, for one that was not published to for long."""
 
 
 class MqttSession:
@@ -38,33 +37,43 @@ class MqttSession:
         self.is_expected = False
         """By its client, who was told of it, or wanted a new one. Else, if it has heard nothing, it expects another."""
         self.resumes = False
+        self.told: dict[Index, Epoch] | None = None
+        """The links that it had as its client came, of which that was told. What becomes of them waits until it is
+        certain that it is here; None: no more."""
         self.connection: MqttConnection | None = None
         self.was_left = False
         self.waiting_bytes = 0
-        self.publishers: dict[tuple[str, bool], MqttPublisher] = {}
-        """By topic, and whether for QoS 1; the one that was used last comes last."""
+        self.publishers: dict[tuple[str, int], MqttPublisher] = {}
+        """By topic, and QoS: 1 or 2. The one that was used last comes last."""
+        self.presettled: dict[tuple[str, int], PresettledPublisher] = {}
+        """The same at QoS 0: of this connection, and what the one before has left waiting."""
         self.subscribers: dict[str, MqttSubscriber] = {}
         self.received: dict[int, ReceivedMessage] = {}
         """By identifier: the client's messages that are not over."""
         self.sent: dict[int, SentMessage] = {}
         """By identifier: ours."""
         self._node = node
-        self._lost = lost
+        self.lost = partial(lost, self)
         self._quota, self._largest = MOST_SENT, 0
         self._identifiers = Identifiers()
         self._unsent: deque[tuple[MqttSubscriber, Record]] = deque()
-        self._touched: dict[MqttPublisher | MqttSubscriber, None] = {}
+        self._touched: dict[MqttPublisher | PresettledPublisher | MqttSubscriber, None] = {}
         self._subacks = Subacks(self._say_suback)
 
     def __str__(self) -> str:
         return f"client {self.client!r}"
 
-    def begin(self, connection: MqttConnection, timeout: int, asked: dict[str, Any]) -> None:
+    def begin(self, connection: MqttConnection, asked: dict[str, Any]) -> None:
         """The client is here. `asked` are the properties of its CONNECT."""
         self.connection = connection
-        self.timeout = timeout
+        self.presettled = {index: end for index, end in self.presettled.items() if end.comes_back()}
         self._quota = min(MOST_SENT, asked.get("receive-maximum", MOST_SENT))
         self._largest = asked.get("maximum-packet-size", 0)
+
+    @property
+    def was_here(self) -> bool:
+        """Whether there is something that can go on here, as its client has come."""
+        return bool(self.publishers or self.subscribers or self.sent)
 
     def take_over(self, known: Sequence[LinkEntry]) -> None:
         """The client goes on with these links, which it had elsewhere."""
@@ -79,7 +88,6 @@ class MqttSession:
 
     def resume(self) -> None:
         """All that was under way goes on."""
-        self.resumes = True
         self.free()
         for outgoing in list(self.sent.values()):
             if outgoing.released:
@@ -98,7 +106,7 @@ class MqttSession:
         was elsewhere since, and there are no others."""
         ends = (*self.publishers.values(), *self.subscribers.values())
         ours = {end.mesh_name for end in ends if end.epoch is not None}
-        return all(end.is_current for end in ends) and all(entry.name in ours for entry in known)
+        return all(end.is_current for end in ends) and all(entry.name in ours for entry in known if entry.live)
 
     def lifetime(self, durable: int) -> Lifetime:
         """Of a link. That of a subscription tells its QoS, for other routers."""
@@ -106,46 +114,37 @@ class MqttSession:
 
     def gone(self, now: float, *, closed: bool) -> None:
         self.was_left, self.connection = self.connection is not None and self.connection.closing, None
-        self._unsent.clear()
-        self._subacks.clear()
-        self._touched.clear()
+        self.told = None
+        for left in (self._unsent, self._subacks, self._touched):
+            left.clear()
         for incoming in self.received.values():
             incoming.is_read = False
         for end in (*self.publishers.values(), *self.subscribers.values()):
             end.gone(now, closed=closed)
         self.received = {number: one for number, one in self.received.items() if one.record is not None}
-
-    def lost(self, action: Detach) -> None:
-        self._lost(self, action)
-
-    def is_full(self, most: int, now: float) -> bool:
-        """Whether there is no place for another topic, not even that of one which was not published to for long."""
-        if len(self.publishers) + len(self.subscribers) < most:
-            return False
-        oldest = islice(self.publishers.items(), MOST_LOOKED_AT)
-        idle = next((index for index, publisher in oldest if publisher.is_idle), None)
-        if idle is not None:
-            self.publishers.pop(idle).gone(now, closed=True)
-            self._node.perform()
-        return idle is None
+        for presettled in self.presettled.values():
+            presettled.gone(now, closed=closed)
 
     # what the client publishes
 
-    def publish(self, packet: PublishPacket, end: MqttPublisher, most: int) -> None:
-        """`most` bytes may a message have."""
-        message = to_amqp(packet.payload, packet.qos, packet.properties)
+    def publish(self, packet: PublishPacket, most: int) -> None:
+        """There is an end for it. `most` bytes may a message have."""
+        message, index = to_amqp(packet.payload, packet.qos, packet.properties), (packet.topic, packet.qos)
         if len(message) > most:
             raise MqttError(Reason.TOO_LARGE, f"a message of {len(message)} bytes", "max_message")
-        if packet.qos and self._is_known(packet, message):
-            return
-        tag = end.tag(packet.identifier, message)
-        incoming = ReceivedMessage(end, packet.identifier, packet.qos, packet.dup, tag, message)
-        if "message-expiry-interval" in packet.properties:
-            incoming.until = self._node.now() + packet.properties["message-expiry-interval"]
-        if packet.qos:
+        expiry = packet.properties.get("message-expiry-interval")
+        until = inf if expiry is None else self._node.now() + expiry
+        if not packet.qos:
+            once = self.presettled[index] = self.presettled.pop(index)  # now the last
+            once.take(message, until)
+            self._touched[once] = None
+        elif not self._is_known(packet, message):
+            end = self.publishers[index] = self.publishers.pop(index)
+            tag = end.tag(packet.identifier, message)
+            incoming = ReceivedMessage(end, packet.identifier, packet.qos, packet.dup, tag, message, until)
             self.received[packet.identifier] = incoming
-        end.take(incoming)
-        self._touched[end] = None
+            end.take(incoming)
+            self._touched[end] = None
 
     def _is_known(self, packet: PublishPacket, message: bytes) -> bool:
         """Whether it is under way already. Else the client has let go of what had this identifier."""
@@ -269,11 +268,12 @@ class MqttSession:
             self._identifiers.give_back(number)
             end.refuse([record])
             return
-        self.sent[number] = end.records[record.key] = SentMessage(end, number, qos, record)
+        self.sent[number] = end.records[record.key] = SentMessage(end, number, qos, record, self.connection)
 
     def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None:
         assert outgoing.end is not None
-        if not outgoing.released:
+        if not outgoing.released and outgoing.connection is not self.connection:
+            outgoing.connection = self.connection
             topic = outgoing.end.topic_of(outgoing.record)
             self._send(topic, content, outgoing.qos, outgoing.identifier, dup=True)
 

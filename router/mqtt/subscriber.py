@@ -5,13 +5,16 @@ client hands a message on when it reads PUBREL, and one that reads none here, as
 elsewhere. PUBREL answers PUBREC at once and waits for no publisher: clients take few messages at once. One that waited
 with all of them until their publisher settles would hold up others, for whom that publisher may wait. The session is
 what resumes the link, at this router: its map has the keys. At another router nobody has them.
+
+`Subacks` has the SUBACKs that wait for subscriptions, of all of a session.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from attrs import define
 
+from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import LINK, EndHost, MqttEnd
 from router.mqtt.fields import text
 from router.mqtt.message import MqttContent, from_amqp, is_topic
@@ -48,6 +51,8 @@ class SentMessage:
     identifier: int
     qos: int
     record: Record
+    connection: MqttConnection | None
+    """On which it was sent last."""
     released: bool = False
     """PUBREL was sent."""
 
@@ -58,7 +63,10 @@ class SendingHost(EndHost, Protocol):
     def carry(self, end: "MqttSubscriber", record: Record, content: MqttContent) -> None:
         """Send it under a free identifier; as soon as there is one."""
 
-    def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None: ...
+    def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None:
+        """Send a copy; on another connection than the message was. On the same one it would be answered twice, and the
+        second answer be taken for that to what has the identifier next."""
+
     def carry_settled(self, end: "MqttSubscriber", record: Record, content: MqttContent) -> None: ...
 
     def let_go(self, outgoing: SentMessage) -> None:
@@ -87,8 +95,8 @@ class MqttSubscriber(MqttEnd):
         self.unsent: dict[Record, None] = {}
         """What waits for an identifier."""
         self.is_attached = False
-        self._accepted: dict[bytes, None] = {}
-        """Keys of what the client has accepted, and its publisher has not settled."""
+        self._answered: dict[bytes, DeliveryOutcome] = {}
+        """By key: what the client has answered, and its publisher has not settled."""
         self._named: dict[bytes, int] = {}
         """The map of this attach, until it is answered."""
         self._outcomes: dict[DeliveryOutcome, list[Record]] = {}
@@ -106,7 +114,7 @@ class MqttSubscriber(MqttEnd):
     def attach(self, *, resumes: bool) -> None:
         """With a map, if the subscription was there before: all that the session knows of it, if it was here."""
         known, now = self.known(), self.node.now()
-        self._named = {key: int(DeliveryOutcome.ACCEPTED) for key in self._accepted} | dict.fromkeys(self.records, 0)
+        self._named = {key: int(outcome) for key, outcome in self._answered.items()} | dict.fromkeys(self.records, 0)
         self.is_attached = False
         self.subscriber = self.node.topic.attach_subscriber(
             self.identity,
@@ -124,7 +132,7 @@ class MqttSubscriber(MqttEnd):
         """For another QoS: it is to attach with all that is under way, and takes the link from this one, which is over.
         So the terminus goes on, also one that would end with its link."""
         other = MqttSubscriber(self.host, self.node, self.identity.address, qos)
-        other.records, other._accepted = self.records, self._accepted
+        other.records, other._answered = self.records, self._answered
         for outgoing in other.records.values():
             outgoing.end = other
         self.is_detached = True
@@ -150,8 +158,7 @@ class MqttSubscriber(MqttEnd):
         """It is told to the core with `go_on`."""
         if self.records.pop(outgoing.record.key, None) is None:
             return
-        if outcome is DeliveryOutcome.ACCEPTED:
-            self._accepted[outgoing.record.key] = None
+        self._answered[outgoing.record.key] = outcome
         self._outcomes.setdefault(outcome, []).append(outgoing.record)
 
     def go_on(self) -> None:
@@ -210,7 +217,7 @@ class MqttSubscriber(MqttEnd):
 
     def _end(self, key: bytes) -> None:
         """The delivery is settled: also where the client has not answered."""
-        self._accepted.pop(key, None)
+        self._answered.pop(key, None)
         if (outgoing := self.records.pop(key, None)) is not None:
             self.host.let_go(outgoing)
 
@@ -246,7 +253,8 @@ class MqttSubscriber(MqttEnd):
         elif not action.state and outgoing is not None:
             self._deliver([action.record])
         elif not action.state:  # it has answered since
-            self.node.topic.outcomes(self.subscriber, [action.record], DeliveryOutcome.ACCEPTED)
+            outcome = self._answered.get(key, DeliveryOutcome.ACCEPTED)
+            self.node.topic.outcomes(self.subscriber, [action.record], outcome)
             self.node.perform()
 
     def _settle(self, records: Sequence[Record]) -> None:
@@ -255,3 +263,42 @@ class MqttSubscriber(MqttEnd):
                 del self.unsent[record]
             else:
                 self._end(record.key)
+
+
+@define(eq=False)
+class WaitingSuback:
+    """It is said when all routers in contact know of its subscriptions (docs/mqtt.md)."""
+
+    identifier: int
+    reasons: list[int]
+    left: int = 1
+    """Subscriptions that do not hold yet, and one while not all are asked for."""
+
+
+class Subacks:
+    """Of one session, by the ends that they wait for."""
+
+    def __init__(self, say: Callable[[WaitingSuback], None]) -> None:
+        self._say = say
+        self._of: dict[MqttEnd, list[WaitingSuback]] = {}
+
+    def wait(self, end: MqttEnd, waiting: WaitingSuback) -> None:
+        waiting.left += 1
+        self._of.setdefault(end, []).append(waiting)
+
+    def hand_over(self, end: MqttEnd, successor: MqttEnd) -> None:
+        """What waits for one waits for the other."""
+        self._of[successor] = self._of.pop(end, [])
+
+    def answered(self, end: MqttEnd) -> None:
+        """It holds, or is over."""
+        for waiting in self._of.pop(end, ()):
+            self.less(waiting)
+
+    def less(self, waiting: WaitingSuback) -> None:
+        waiting.left -= 1
+        if not waiting.left:
+            self._say(waiting)
+
+    def clear(self) -> None:
+        self._of.clear()

@@ -82,6 +82,22 @@ async def test_mosquitto_publishes_and_is_sent_all_of_it_once_and_in_order(mesh:
     assert heard == lines
 
 
+@pytest.mark.parametrize("version", ["mqttv311", "mqttv5"])
+@pytest.mark.parametrize("first", [0, 2])
+async def test_who_publishes_at_qos_0_and_goes_at_once_has_published(
+    mesh: RunningMesh, version: str, first: int
+) -> None:
+    """Its session lasts: with a link that goes on, if its first message was of QoS 2."""
+    topic = f"topic/gone {version} {first}"
+    options = ("-c", "-i", f"gone {version} {first}", "-V", version, *(("-x", "60") if version == "mqttv5" else ()))
+    with mosquitto_sub(mesh.mqtt("c"), topic, 5, "-q", "2") as reader:
+        await has_subscribers(mesh, topic, 1)
+        for number, (router, qos) in enumerate([("a", first), ("a", 0), ("a", 0), ("b", 0), ("b", 0)]):
+            await mosquitto_pub(mesh.mqtt(router), topic, b"%d\n" % number, "-q", str(qos), *options)
+        heard, _ = await trio.to_thread.run_sync(reader.communicate)
+    assert sorted(heard.split()) == [b"0", b"1", b"2", b"3", b"4"]
+
+
 async def has_subscribers(mesh: RunningMesh, topic: str, count: int) -> None:
     async def there() -> bool:
         links = [link for router in mesh.routers for link in (await mesh.status(router))["subscribers"]]

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+from unittest.mock import patch
 
 import attrs
 
 from router.edge.signs import SignsOfLife
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
-from tests.topic import test_resuming
+from tests.router.mqtt.test_gates import test_the_gate_of_an_attach_that_is_over_holds_nothing_back as gate_over
+from tests.topic import test_resuming, test_reused_tags
 from topic.delivery.record import OPEN, QUEUED, SENT, Question, Record, State, Stream
+from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
 from topic.edge.delivery import EdgeDelivery
 from topic.edge.edge import Edge
@@ -16,6 +19,7 @@ from topic.edge.subscriber import LocalSubscriber
 from topic.edge.unconfirmed import Unconfirmed
 from topic.home.audiences import Audiences
 from topic.home.liveness import Liveness
+from topic.home.resolution import Resolution
 from topic.peers import HANDLERS, Peers
 from topic.termini.attaches import Attaches
 from topic.wire.segments import Segment
@@ -26,6 +30,34 @@ STALLING = {
     "window": 2, "delay": 0.001, "client_delay": 0.02, "pranks": ("stalled", "elsewhere"), "faults": ("partition",) * 3,
 }  # fmt: skip
 """What a publisher said before it moved to the other side of a partition comes long after that."""
+
+
+@mutant(
+    Resolution,
+    "resolve",
+    by="1",
+    scenario=test_reused_tags.test_what_was_settled_before_an_attach_may_be_in_doubt_again,
+)
+def settled_before_without_evidence(original: Method) -> Method:
+    """6.6 Evidence: what was settled before an attach may be in doubt again where its home does not see it."""
+
+    def broken(resolution: Resolution, router: str, stream: Stream, keys: list[bytes]) -> None:
+        known = [key for key in keys if key in stream.settled_before]
+        resolution.answer(router, stream, known)
+        original(resolution, router, stream, [key for key in keys if key not in known])
+
+    return broken
+
+
+@mutant(Edge, "joined", by="5", scenario=gate_over)
+def gated_by_what_is_over(original: Method) -> Method:
+    """6.5 Gate: what home says of a gate is of an attach before that of which only others have told."""
+
+    def broken(edge: Edge, home: str, subscriber: LocalSubscriber, gated: dict[bytes, int]) -> None:
+        with patch.object(Directory, "is_announced", lambda *_: False):
+            original(edge, home, subscriber, gated)
+
+    return broken
 
 
 @mutant(Audiences, "_gate", by="1", **MOVING | {"subscribers": 3})

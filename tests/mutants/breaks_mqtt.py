@@ -4,13 +4,29 @@ from collections.abc import Iterable
 
 from router.mqtt.connection import MqttConnection
 from router.mqtt.edge import MqttEdge
+from router.mqtt.message import MqttContent
 from router.mqtt.packets import PublishPacket
 from router.mqtt.publisher import MqttPublisher, ReceivedMessage
 from router.mqtt.session import MqttSession
-from router.mqtt.subscriber import MqttSubscriber
+from router.mqtt.subscriber import MqttSubscriber, SentMessage
 from tests.mutants.mutant import Method, mutant
+from tests.router.mqtt.test_another_qos import (
+    test_what_a_subscriber_refuses_while_its_link_is_attached_anew_it_has_refused as refused_meanwhile,
+)
+from tests.router.mqtt.test_another_qos import (
+    test_what_was_sent_on_a_connection_is_not_sent_again_on_it as sent_once,
+)
+from tests.router.mqtt.test_certainty import (
+    test_a_connect_that_is_read_late_takes_nothing_from_a_later_session as late_connect,
+)
+from tests.router.mqtt.test_certainty import (
+    test_a_session_that_has_been_elsewhere_as_is_known_by_then_goes_on_from_there as elsewhere_by_now,
+)
 from tests.router.mqtt.test_publishing import (
     test_a_link_that_is_taken_as_it_is_answered_publishes_nothing_here as taken_as_answered,
+)
+from tests.router.mqtt.test_publishing import (
+    test_an_answer_waits_for_the_copy as answer_awaits_copy,
 )
 from tests.router.mqtt.test_releasing import (
     test_a_life_begins_with_who_is_there_when_all_know_of_it as gone_as_it_begins,
@@ -47,7 +63,7 @@ from topic.home.resolution import Resolution
 from topic.node import Node
 
 
-@mutant(MqttSession, "take_over", by="2", scenario=scenario(6))
+@mutant(MqttSession, "take_over", by="2", scenario=scenario(7))
 def identifiers_taken_for_free(original: Method) -> Method:
     """MQTT: what a client holds of another router's is let go before its identifier is used."""
 
@@ -77,6 +93,20 @@ def late_subscription_taken(original: Method) -> Method:
     return broken
 
 
+@mutant(MqttEdge, "_begin", by="1", scenario=late_connect)
+def gone_on_with_at_once(original: Method) -> Method:
+    """MQTT: a session goes on where it was when it is certain that its client is here."""
+
+    def broken(
+        edge: MqttEdge, session: MqttSession, connection: MqttConnection, timeout: int, *, present: bool
+    ) -> None:
+        connection.can_prove = not session.was_here
+        original(edge, session, connection, timeout, present=present)
+        connection.can_prove = True
+
+    return broken
+
+
 @mutant(MqttSession, "_is_known", by="5", scenario=scenario(7))
 def copies_taken_for_messages(original: Method) -> Method:
     """MQTT: a copy of what is under way already is not sent again."""
@@ -92,7 +122,8 @@ def tags_counted(original: Method) -> Method:
     """MQTT: a copy has the tag that the message had at another router."""
 
     def broken(publisher: MqttPublisher, identifier: int, message: bytes) -> bytes:
-        return bytes(original(publisher, 0, message))
+        publisher._count += 1
+        return publisher._count.to_bytes(8, "big")
 
     return broken
 
@@ -119,7 +150,7 @@ def a_life_that_never_ends(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "_received", by="2", scenario=scenario(2))
+@mutant(MqttSession, "_received", by="2", scenario=scenario(23))
 def accepted_when_received(original: Method) -> Method:
     """MQTT: what a client has said PUBREC of it may still lose with its router."""
 
@@ -158,7 +189,7 @@ def releases_not_repeated(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSubscriber, "_resume", by="1", scenario=scenario(70))
+@mutant(MqttSubscriber, "_resume", by="1", scenario=scenario(3))
 def sent_again_though_answered(original: Method) -> Method:
     """MQTT: what the client has answered since is not sent to it again at the same router."""
 
@@ -181,7 +212,7 @@ def settled_and_kept_to_itself(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "answer", by="1", scenario=scenario(608295))
+@mutant(MqttSession, "answer", by="1", scenario=answer_awaits_copy)
 def answered_before_the_copy(original: Method) -> Method:
     """MQTT: PUBACK answers what has come on the same connection, else it may be taken for that of the next message."""
 
@@ -251,6 +282,29 @@ def done_out_of_turn(original: Method) -> Method:
     return broken
 
 
+@mutant(MqttSession, "carry_again", by="1", scenario=sent_once)
+def sent_twice_on_a_connection(original: Method) -> Method:
+    """MQTT: what was sent on a connection is not sent again on it, or its second answer is taken for another's."""
+
+    def broken(session: MqttSession, outgoing: SentMessage, content: MqttContent) -> None:
+        outgoing.connection = None
+        original(session, outgoing, content)
+
+    return broken
+
+
+@mutant(MqttSubscriber, "answer", by="1", scenario=refused_meanwhile)
+def refusals_forgotten(original: Method) -> Method:
+    """MQTT: what a client has refused it has refused, also while its link is attached anew."""
+
+    def broken(subscriber: MqttSubscriber, outgoing: SentMessage, outcome: DeliveryOutcome) -> None:
+        original(subscriber, outgoing, outcome)
+        if outcome is DeliveryOutcome.REJECTED:
+            subscriber._answered.pop(outgoing.record.key, None)
+
+    return broken
+
+
 @mutant(MqttSubscriber, "successor", by="1", scenario=scenario(41))
 def begun_afresh_at_another_qos(original: Method) -> Method:
     """MQTT: what is under way of a subscription goes on when its client asks for another QoS."""
@@ -263,7 +317,23 @@ def begun_afresh_at_another_qos(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttConnection, "holds", by="2", scenario=cut_off_too_early)
+@mutant(MqttEdge, "_end", by="2", scenario=cut_off_too_early)
 def kept_without_its_links(original: Method) -> Method:
     """MQTT: a session that was cut off before it had its links again is none."""
-    return property(lambda connection: False)  # type: ignore[return-value]
+
+    def broken(edge: MqttEdge, connection: MqttConnection, packet: object) -> None:
+        if connection in edge._of:
+            edge._of[connection].told = None
+        original(edge, connection, packet)
+
+    return broken
+
+
+@mutant(MqttSession, "is_whole", by="1", scenario=elsewhere_by_now)
+def whole_though_elsewhere(original: Method) -> Method:
+    """MQTT: a session that has been elsewhere, as is known when its client is certain, is not gone on with here."""
+
+    def broken(session: MqttSession, known: Iterable[LinkEntry]) -> bool:
+        return session.told is not None or bool(original(session, known))
+
+    return broken

@@ -74,6 +74,31 @@ def test_a_key_that_is_free_in_the_middle_of_an_event_waits_for_its_end() -> Non
     assert [reader.delivered for reader in there] == [[b"2"], [b"2"]]
 
 
+def test_what_was_settled_before_an_attach_may_be_in_doubt_again() -> None:
+    """Router b is a zombie's home. The tag was used again elsewhere, and accepted by who comes to b with its map."""
+    bench = Bench("a", "b", "c")
+    reader, pen = reader_at(bench, "c"), pen_at(bench, "a")
+    pen.send(b"1", tags=[b"x"])
+    reader.accept(b"1")
+    pen.settle(b"1")  # but the reader does not say that it knows
+    there = pen_at(bench, "b", pen, unsettled={}, lively=False)
+    assert there.stream.settled_before == {key_of(pen, b"x")}
+    reader.answer_echo()
+    bench.part("a", "b")
+    bench.part("b", "c")
+    again = pen_at(bench, "a", pen, unsettled={})
+    again.send(b"2", tags=[b"x"])
+    reader.accept(b"2")
+    moved = reader_at(bench, "b", unsettled={key_of(pen, b"x"): DeliveryOutcome.ACCEPTED})
+    assert moved.settled == []
+    bench.meet("a", "b")
+    bench.meet("b", "c")
+    bench.flow()
+    assert again.outcomes == {b"x": DeliveryOutcome.ACCEPTED}
+    again.settle(b"2")
+    assert len(moved.settled) == 1 and moved.delivered == []
+
+
 def put_off_at_b() -> tuple[Bench, Pen, Reader, Reader]:
     """Of x and y, used again, nothing goes on at b: the contact was lost, and one reader there has not said that it
     knows of the older x. Home has forgotten it."""

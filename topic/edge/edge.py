@@ -129,7 +129,7 @@ class Edge:
                 self.admit(subscriber, publisher, home)
         for publisher, first in gated.items():
             entry = self.directory.publisher(publisher)
-            if entry is not None and entry.live and entry.router == home:
+            if entry is not None and entry.live and entry.router == home and not self.directory.is_announced(entry):
                 subscriber.gate(publisher, home, first)
                 if first == UNPROVEN:
                     self.reports.unproven(publisher, subscriber.name)

@@ -25,15 +25,12 @@ class Resolution:
         edge.unconfirmed.ask_here = self._resolve_here
 
     def resolve(self, router: str, stream: Stream, keys: list[bytes]) -> None:
-        """Answer which of these keys are settled: those neither held in doubt nor in doubt by the publisher's map. Of
-        the others the asker is told when they are settled."""
+        """Answer which of these keys are settled: those neither held in doubt nor in doubt by the publisher's map, or
+        settled before its attach. Of the others the asker is told when they are settled."""
         assert stream.here
         settled: list[bytes] = []
-        if known := [key for key in keys if key in stream.settled_before]:
-            self.answer(router, stream, known)
-            keys = [key for key in keys if key not in stream.settled_before]
         for key in keys:
-            if self._is_doubted(stream, key):
+            if key not in stream.settled_before and self._is_doubted(stream, key):
                 record = self.records.by_key.get(key)
                 if stream.balanced and record is not None and record.stream is stream and record.n >= 0:
                     self._claimed(stream, record, router)

@@ -126,8 +126,8 @@ def security_files(seen: Symptoms) -> Found:
     if os.strerror(errno.EACCES) in seen.security:
         yield Level.FAIL, seen.security, "look as the user who runs the routers: they have to read these files, too"
     elif seen.security:
-        todo = "oncemesh certs init makes certificates to try things out, oncemesh user add a file of users"
-        yield Level.FAIL, seen.security, todo
+        made = "oncemesh certs init makes certificates to try things out, oncemesh user add a file of users"
+        yield Level.FAIL, seen.security, f"docs/security.md says what each file has; {made}"
 
 
 def certificates(seen: Symptoms) -> Found:

@@ -33,6 +33,8 @@ class MqttJudge:
     def __init__(self, walk: "MqttWalk") -> None:
         self._walk = walk
         self._said: dict[int, tuple[Writer, Said]] = {}
+        self._said_on: dict[int, Line | None] = {}
+        """By number: where it was published first."""
         self._copies: dict[int, list[int]] = defaultdict(list)
         """By what they say: the numbers of messages that read the same. Which of them one is, is told by how many have
         come: the first that may come is taken for it."""
@@ -50,6 +52,8 @@ class MqttJudge:
         """By reader: numbers from before the end of its subscription."""
         self._lowered: dict[Reader, set[int]] = defaultdict(set)
         """By reader: numbers that it may have been sent at QoS 1."""
+        self._refused: set[int] = set()
+        """What some of them say: whose writer has not heard of that sends it again, as at QoS 1."""
         self._witnessed: list[int] = []
         self._handed: dict[Reader, dict[int, list[int]]] = defaultdict(dict)
         """By number: the stay of each time that it was handed on. What reads the same as others, and comes twice, may
@@ -83,6 +87,7 @@ class MqttJudge:
 
     def published(self, writer: Writer, said: Said) -> None:
         self._said[said.number] = writer, said
+        self._said_on[said.number] = writer.client.line
         self._copies[said.text].append(said.number)
         self._owed[said.number] = []
         for reader in self._walk.readers:
@@ -130,8 +135,9 @@ class MqttJudge:
         return is_low or self._has_left(reader, number)
 
     def _has_left(self, reader: Reader, number: int) -> bool:
-        """What reads the same, and may come with a later subscription."""
-        return not self._ended[reader].isdisjoint(self._copies[self._said[number][1].text])
+        """What reads the same, and may come with a later subscription; or again, as its writer was refused it."""
+        text = self._said[number][1].text
+        return text in self._refused or not self._ended[reader].isdisjoint(self._copies[text])
 
     # what arrives
 
@@ -139,7 +145,7 @@ class MqttJudge:
         copies = self._copies[text]
         number = next((one for one in copies if one not in self._witnessed), copies[-1])
         writer, said = self._said[number]
-        if said.qos != 1:
+        if said.qos != 1 and text not in self._refused:
             assert number not in self._witnessed, f"{number} of {writer} is published twice"
             self._check_order(number, self._witnessed, "the witness")
         self._witnessed.append(number)
@@ -166,7 +172,13 @@ class MqttJudge:
         """Of one writer, in one topic."""
         writer, said = self._said[number]
         stream = [one for one in before if (found := self._said[one])[0] is writer and found[1].stream == said.stream]
+        if not said.qos:  # what it has left somewhere comes in its own time
+            stream = [one for one in stream if self._are_of_one_stay(one, number)]
         assert not stream or stream[-1] < number, f"{who} has {number} of {writer} after {stream[-1]}"
+
+    def _are_of_one_stay(self, former: int, later: int) -> bool:
+        here, there = self._said_on[former], self._said_on[later]
+        return here is not None and there is not None and self.has_stayed(here, there)
 
     def _which(self, reader: Reader, text: int, sent: Sent, *, dup: bool) -> int:
         """The number of what a reader is sent."""
@@ -225,10 +237,17 @@ class MqttJudge:
             number = self._which(reader, int(packet.payload), sent, dup=packet.dup)
             self._is_sent(reader, number, sent)
             return number
-        assert isinstance(packet, AckPacket) and packet.reason < REFUSED, f"{line.client} is refused: {body!r}"
-        assert writer is not None
-        self._check_accepted(line.latest[packet.identifier].number)
+        assert isinstance(packet, AckPacket) and writer is not None
+        said = line.latest[packet.identifier]
+        if packet.reason < REFUSED:
+            self._check_accepted(said.number)
+        else:
+            assert self.may_be_refused(said), f"{line.client} is refused: {body!r}"
+            self._refused.add(said.text)
         return 0
+
+    def may_be_refused(self, said: Said) -> bool:
+        return any(reader.refuses(said.text) for reader in self._walk.readers)
 
     def _check_accepted(self, number: int) -> None:
         """All have it, as often as what reads the same was accepted; unless it is of QoS 0: at most once."""
@@ -242,7 +261,7 @@ class MqttJudge:
         assert witnessed >= len(due), f"{text}: the witness does not have it"
         for reader in self._owed[number]:
             handed = sum(len(self._handed[reader].get(one, ())) for one in copies)
-            has_all = handed >= sum(reader in self._owed[one] for one in due)
+            has_all = handed >= sum(reader in self._owed[one] for one in due) or reader.refuses(said.text)
             assert has_all or reader.client.may_have_expired, f"{text}: {reader} does not have it"
             if not has_all:
                 self._missed[reader].append(number)

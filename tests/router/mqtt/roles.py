@@ -1,7 +1,7 @@
 """What model clients of MQTT do: a writer publishes, a reader hands on what it is sent."""
 
 from router.mqtt.packets import PublishPacket
-from router.mqtt.values import REFUSED, PacketKind, Reason
+from router.mqtt.values import REFUSED, V5, PacketKind, Reason
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.sessions import TOPICS, Client, Line, Said
 
@@ -83,8 +83,9 @@ class Writer:
                 self._send(said, dup=True)
 
     def hears(self, kind: PacketKind, identifier: int, reason: int) -> None:
-        assert reason < REFUSED or kind is PacketKind.PUBCOMP, f"{self} is refused {identifier}: {reason:#x}"
-        if kind is PacketKind.PUBREC:
+        if kind is not PacketKind.PUBCOMP and reason >= REFUSED:
+            self._is_refused(identifier, reason)
+        elif kind is PacketKind.PUBREC:
             self.known.add(identifier)
             self._told.setdefault(identifier, self.client.line)
             self.client.ack(PacketKind.PUBREL, identifier)
@@ -95,6 +96,16 @@ class Writer:
             told, line = self._told.pop(identifier, None), self.client.line
             if told is not None and line is not None and not self.client.walk.judge.has_stayed(told, line):
                 self._unclear.add((identifier, said.text))
+
+    def _is_refused(self, identifier: int, reason: int) -> None:
+        """It is over: its identifier may be used again (MQTT 5 4.3.3). A word that comes twice is heard once."""
+        said = self.latest[identifier]
+        assert self.client.walk.judge.may_be_refused(said), f"{self} is refused {said.number}: {reason:#x}"
+        self.client.walk.note(f"{self} is refused {said.number}")
+        if self.open.get(identifier) is said:
+            del self.open[identifier]
+            self.known.discard(identifier)
+            self._told.pop(identifier, None)
 
 
 class Reader:
@@ -118,6 +129,10 @@ class Reader:
 
     def __str__(self) -> str:
         return self.client.name
+
+    def refuses(self, text: int) -> bool:
+        """Always, or never."""
+        return self.client.walk.are_refusing and self.client.version == V5 and (text + len(self.client.name)) % 4 == 0
 
     def begins(self, *, is_present: bool) -> None:
         if not is_present:
@@ -157,6 +172,11 @@ class Reader:
         assert line is not None
         identifier = packet.identifier
         client.walk.note(f"{self} is sent {number} as {identifier}{', a copy' if packet.dup else ''}")
+        if packet.qos and self.refuses(int(packet.payload)):
+            client.walk.note(f"{self} refuses {number}")
+            kind = PacketKind.PUBACK if packet.qos == 1 else PacketKind.PUBREC
+            client.tell(by_hand.ack(kind, identifier, Reason.IMPLEMENTATION))
+            return
         if packet.qos == 0:
             client.walk.judge.handed_on(self, number, line)
             return

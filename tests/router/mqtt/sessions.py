@@ -44,9 +44,9 @@ class Said:
         return b"%d" % self.text
 
     @property
-    def stream(self) -> tuple[str, bool]:
-        """What has one order: what is published at QoS 1 has its own."""
-        return self.topic, self.qos == 1
+    def stream(self) -> tuple[str, int]:
+        """What has one order: each QoS has its own (MQTT 5 4.6)."""
+        return self.topic, self.qos
 
 
 @define(eq=False)

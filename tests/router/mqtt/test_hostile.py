@@ -13,8 +13,8 @@ from router.mqtt import fields
 from router.mqtt.connection import HELD_TURN, MOST_PACKET
 from router.mqtt.fields import MOST_PROPERTIES, text
 from router.mqtt.packets import MOST_FILTERS, PINGRESP
+from router.mqtt.permissions import MOST_LOOKED_AT
 from router.mqtt.publisher import MqttPublisher
-from router.mqtt.session import MOST_LOOKED_AT
 from router.mqtt.subscriber import MqttSubscriber
 from router.mqtt.values import V3, V5, PacketKind, Reason
 from router.security.rules import EVERYTHING

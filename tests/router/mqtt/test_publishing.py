@@ -5,8 +5,9 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 
 import pytest
 
+from router.mesh.config import Limits
 from router.mqtt.values import V3, V5, PacketKind, Reason
-from tests.fuzz.mesh import SETTINGS, GoodClient
+from tests.fuzz.mesh import MAX_MESSAGE, GoodClient
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import NARROW, TOPIC, MqttBench, MqttGuest, answer, answer_all, leave, publish
 
@@ -220,6 +221,8 @@ def test_a_link_that_is_taken_as_it_is_answered_publishes_nothing_here() -> None
     former.leave()
     bench.is_slow = True
     here = bench.client("a", "writer", clean=False, expiry=5)
+    bench.prove(here)
+    bench.flow()
     bench.bring("a", "b")
     bench.bring("a", "c")
     bench.flow()
@@ -235,49 +238,6 @@ def test_a_link_that_is_taken_as_it_is_answered_publishes_nothing_here() -> None
     bench.time(1.0)
     assert not any(router.node.topic.records.by_key for router in bench.routers.values())
     bench.finish(reader, there)
-
-
-def test_who_left_something_behind_is_not_taken_from_where_it_is() -> None:
-    """What waits at a has QoS 0. That there is room for it, and that the client is elsewhere, a hears at once."""
-    for expiry in (0, 5):
-        left_behind(expiry)
-
-
-def left_behind(expiry: int) -> None:
-    bench = MqttBench("a", "b", "c")
-    reader = bench.reader("c")
-    old = bench.client("a", "writer", clean=not expiry, expiry=expiry)
-    publish(old, b"first", 0)
-    bench.is_slow = True
-    for _ in range(2 * SETTINGS.window):
-        publish(old, b"left behind", 0)
-    old.leave()
-    bench.bring("a", "c")
-    bench.flow()
-    new = bench.client("b", "writer", clean=not expiry, expiry=expiry)
-    publish(new, b"new", 2, 1)
-    a_hears_at_once_of(bench, new)
-    assert new.kinds() == ["CONNACK", "PUBREC"]
-    assert reader.payloads.count(b"new") == 1
-    bench.finish(reader, new)
-
-
-def test_who_leaves_before_it_is_certain_that_it_was_there_leaves_nothing_behind(bench: MqttBench) -> None:
-    """Its copies are over, so a new life is to begin with a message of QoS 0: that is dropped."""
-    reader, there = bench.reader("c"), bench.client("b", "writer", expiry=5)
-    publish(there, b"m", 2, 5)
-    there.leave()
-    here = bench.client("a", "writer", clean=False, expiry=5)
-    publish(here, b"m", 2, 5, dup=True)
-    here.say(by_hand.ack(PUBREL, 5))
-    bench.is_slow = True
-    publish(here, b"zero", 0)
-    here.leave()
-    bench.is_slow = False
-    again = bench.client("a", "writer", clean=False, expiry=5)
-    publish(again, b"n", 2, 6)
-    assert again.kinds() == ["CONNACK", "PUBREC"]
-    assert reader.payloads == [b"m", b"n"]
 
 
 def test_who_is_sent_away_as_its_link_is_answered_leaves_no_link(bench: MqttBench) -> None:
@@ -296,19 +256,20 @@ def test_who_is_sent_away_as_its_link_is_answered_leaves_no_link(bench: MqttBenc
     bench.finish(writer)
 
 
-@pytest.mark.parametrize(("qos", "kind"), [(1, PUBACK), (2, PUBREC)])
-def test_an_answer_waits_for_the_copy(bench: MqttBench, qos: int, kind: PacketKind) -> None:
+def test_an_answer_waits_for_the_copy() -> None:
     """Else the copy has an answer of its own, which the client takes for that to what it sends next."""
-    reader, writer = bench.reader("c", qos=qos, acks=False), bench.client("a", "writer", expiry=5)
-    publish(writer, b"m", qos, 5)
-    writer.leave()
-    writer = bench.client("a", "writer", clean=False, expiry=5)
-    answer_all(reader)
-    assert writer.told(kind) == []
-    publish(writer, b"m", qos, 5, dup=True)
-    assert writer.told(kind) == [(5, 0)]
-    assert reader.payloads == [b"m"]
-    bench.finish(reader, writer)
+    for qos, kind in ((1, PUBACK), (2, PUBREC)):
+        bench = MqttBench("a", "b", "c")
+        reader, writer = bench.reader("c", qos=qos, acks=False), bench.client("a", "writer", expiry=5)
+        publish(writer, b"m", qos, 5)
+        writer.leave()
+        writer = bench.client("a", "writer", clean=False, expiry=5)
+        answer_all(reader)
+        assert writer.told(kind) == []
+        publish(writer, b"m", qos, 5, dup=True)
+        assert writer.told(kind) == [(5, 0)]
+        assert reader.payloads == [b"m"]
+        bench.finish(reader, writer)
 
 
 def test_a_refusal_that_waits_for_the_copy_ends_it(bench: MqttBench) -> None:
@@ -342,3 +303,20 @@ def test_what_credit_lets_go_comes_behind_what_is_delivered_again() -> None:
     bench.flow()
     assert reader.numbers == [0, 1, 2]
     bench.end()
+
+
+def test_what_was_asked_of_a_connection_that_is_over_attaches_nothing() -> None:
+    """The router has said goodbye to it, as the client has come again, and has left that topic for another."""
+    bench = MqttBench("a", "b", "c", limits=Limits(max_message=MAX_MESSAGE, links=1))
+    bench.is_slow = True
+    one = bench.client("a", "writer", expiry=5)
+    publish(one, b"m", 2, 1)
+    two = bench.client("a", "writer", clean=False, expiry=5)
+    assert one.connection.closing and not one.connection.closed
+    bench.prove(two)
+    two.say(by_hand.publish("topic/other", b"n", 2, 2))
+    bench.prove(one)
+    bench.is_slow = False
+    bench.flow()
+    one.leave()
+    bench.finish(two)

@@ -17,6 +17,7 @@ def released_as_it_comes_back(bench: MqttBench) -> tuple[MqttGuest, MqttGuest]:
     writer.leave()
     bench.is_slow = True
     writer = bench.client("a", "writer", clean=False, expiry=5)
+    bench.prove(writer)
     writer.say(by_hand.ack(PUBREL, 5))
     return reader, writer
 
@@ -29,6 +30,7 @@ def test_what_is_settled_as_its_client_comes_back_is_over_at_once(bench: MqttBen
     late = bench.reader("b", "late", acks=False)
     bench.is_slow = True
     writer = bench.client("a", "writer", clean=False, expiry=5)
+    bench.prove(writer)
     writer.say(by_hand.ack(PUBREL, 5))
     bench.is_slow = False
     bench.flow()

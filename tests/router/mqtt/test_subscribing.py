@@ -203,6 +203,7 @@ def test_who_begins_anew_and_leaves_ends_what_it_had_elsewhere(bench: MqttBench)
     passing.is_here = False
     passing.say(by_hand.connect("reader"))
     passing.say(by_hand.DISCONNECT)
+    passing.leave()
     writer = bench.client("a", "writer")
     publish(writer, b"m", 2, 1)
     assert writer.told(PUBREC) == [(1, 0)], "nobody is awaited"

@@ -38,6 +38,8 @@ break a rule on purpose, chose one that notices it."""
 SCARCE = 700_000
 """From this seed on credit is, in some walks: for publishers until the size of their messages is known, and for the
 witness."""
+REFUSING = 740_000
+"""From this seed on, in some walks, readers of MQTT 5 are: each refuses what it does not like, whenever it comes."""
 
 
 class Witness(GoodClient):
@@ -73,6 +75,7 @@ class MqttWalk(MortalBench):
         self.is_scarce = seed >= SCARCE and Random(-seed).random() < 0.5
         super().__init__(seed, NARROW if self.is_scarce else SETTINGS)
         self.says_all = seed >= SCARCE
+        self.are_refusing = seed >= REFUSING and Random(-2 * seed).random() < 0.5
         self._at_qos_0 = more.choice((0.0, 0.3)) if seed >= WIDE else 0.0
         """How often a writer publishes at QoS 0."""
         self._repeats = seed >= WIDE and more.random() < 0.5
