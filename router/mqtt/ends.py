@@ -77,6 +77,7 @@ def end_link(node: Node, entry: LinkEntry) -> None:
 
 
 def living(known: Collection[LinkEntry]) -> dict[Index, Epoch]:
+    """The live ones of these links, each with its attach."""
     return {entry.index: entry.epoch for entry in known if entry.live}
 
 

@@ -261,7 +261,7 @@ class MqttJudge:
         assert witnessed >= len(due), f"{text}: the witness does not have it"
         for reader in self._owed[number]:
             handed = sum(len(self._handed[reader].get(one, ())) for one in copies)
-            has_all = handed >= sum(reader in self._owed[one] for one in due) or reader.refuses(said.text)
+            has_all = handed >= sum(reader in self._owed[one] for one in due) or said.text in reader.refused
             assert has_all or reader.client.may_have_expired, f"{text}: {reader} does not have it"
             if not has_all:
                 self._missed[reader].append(number)

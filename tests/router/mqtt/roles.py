@@ -122,6 +122,8 @@ class Reader:
         """By identifier: what it has no answer to."""
         self.left: Line | None = None
         """Where it has been told that it has unsubscribed, and not asked for anything since."""
+        self.refused: set[int] = set()
+        """What it has refused said."""
         self._count = SUBSCRIBED_BY
         self._eager = eager
         self._held: dict[int, tuple[int, Line]] = {}
@@ -174,6 +176,7 @@ class Reader:
         client.walk.note(f"{self} is sent {number} as {identifier}{', a copy' if packet.dup else ''}")
         if packet.qos and self.refuses(int(packet.payload)):
             client.walk.note(f"{self} refuses {number}")
+            self.refused.add(int(packet.payload))
             kind = PacketKind.PUBACK if packet.qos == 1 else PacketKind.PUBREC
             client.tell(by_hand.ack(kind, identifier, Reason.IMPLEMENTATION))
             return
