@@ -212,6 +212,7 @@ def late_close_ends(_: Method) -> Method:
 
 
 TAKEN_OVER = test_moving.test_a_publisher_that_moves_finds_all_subscribers_that_its_former_home_has_known
+FORMER = test_gossip.test_what_its_former_owner_said_before_a_link_ended_does_not_bring_it_back
 UNTOLD = test_moving.test_what_its_owner_cannot_tell_any_more_is_believed_of_others
 
 
@@ -326,6 +327,18 @@ def endings_forgotten(_: Method) -> Method:
 
     def broken(entries: LinkEntries, entry: LinkEntry) -> bool:
         return False
+
+    return broken
+
+
+@mutant(Directory, "_merge", by="5", scenario=FORMER)
+def endings_of_others_do_not_hold(merge: Method) -> Method:
+    """3.3: what its former owner said before a link ended elsewhere is under way when all know of that."""
+
+    def broken(directory: Directory, entries: list[LinkEntry]) -> Any:
+        for entry in filter(directory.tells_itself, entries):
+            directory._entries._past.pop(entry.index, None)
+        return merge(directory, entries)
 
     return broken
 

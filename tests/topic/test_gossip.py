@@ -1,6 +1,8 @@
 """What a router is told of subscribers as it takes over a publisher (protocol 3.3, 7.4): what it lacks, and once. And
 what gossip says of attaches (6.7)."""
 
+from unittest.mock import patch
+
 import attrs
 import pytest
 
@@ -8,6 +10,7 @@ from linkstate.events import Late
 from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
 from topic.actions import Detach
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.directory import entries
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.directory.gossip import FEW, Gossip
@@ -143,12 +146,13 @@ def test_who_takes_over_a_publisher_is_told_whom_its_former_home_knows() -> None
 
 
 def test_nothing_is_a_rumour_that_its_owner_has_spoken_of_before() -> None:
-    """It is over, as c has not heard, and b does not remember it."""
+    """It is over, as c has not heard, and b does not remember it, as so many others have ended since."""
     bench = Bench("a", "b", "c")
     bench.hold("c", "b")
     reader = reader_at(bench, "a", unsettled={})
     bench.hold("a", "c")
-    reader.close()
+    with patch.object(entries, "MOST_PAST", 0):
+        reader.close()
     pen = pen_at(bench, "b")
     while bench.under_way("c", "b"):
         bench.step("c", "b")
@@ -182,6 +186,24 @@ def test_what_was_under_way_as_a_link_ended_does_not_bring_it_back() -> None:
     while bench.under_way("c", "a"):
         bench.step("c", "a")
         assert not any(entry.live for entry in bench.cores["a"].directory.entries())
+
+
+def test_what_its_former_owner_said_before_a_link_ended_does_not_bring_it_back() -> None:
+    """b had the links, and was slow to say so to c, which by then has heard from a that they have ended there. b has
+    forgotten them as well, and a is lost: nobody would speak of them any more."""
+    bench = Bench("a", "b", "c")
+    bench.hold("b", "c")
+    for router in "ba":
+        links = pen_at(bench, router, unsettled={}), reader_at(bench, router, unsettled={})
+    for link in links:
+        link.close()
+    bench.kill("a")
+    assert bench.under_way("b", "c")
+    while bench.under_way("b", "c"):
+        bench.step("b", "c")
+        assert not any(entry.live for entry in bench.cores["c"].directory.entries())
+    bench.flow()
+    assert not any(entry.live for name in "bc" for entry in bench.cores[name].directory.entries())
 
 
 def test_who_has_not_heard_of_an_ending_that_others_have_forgotten_is_told() -> None:

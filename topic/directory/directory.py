@@ -260,7 +260,7 @@ class Directory:
             if not self.members.has_told(entry.epoch):  # else it has told what became of it, too
                 self._rumours.hear(entry, self.entry(entry.index))
         left = self.apply_departures(router, [e for e in told if e.live and e.role is Role.PUBLISHER])
-        return left + self._merge([e for e in others if not (e.live and (self.tells_itself(e) or self.past(e)))])
+        return left + self._merge([e for e in others if not (e.live and self.tells_itself(e))])
 
     def believe_rumours(self, router: str) -> list[Change]:
         """The contact is over before the router told what others say of its subscribers: they are orphans."""
@@ -313,7 +313,7 @@ class Directory:
             old = self._entries.get(entry.index)
             if old is not None and old.epoch == entry.epoch and old.live and entry.live and self.is_announced(entry):
                 entry = attrs.evolve(entry, status=old.status)  # we may have agreed to let it expire
-            elif old is not None and old.rank >= entry.rank:
+            elif (old is not None and old.rank >= entry.rank) or (entry.live and self.past(entry)):
                 continue
             self._put(entry)
             if not (entry.live or entry.expired_life) and self._all_know:

@@ -93,6 +93,7 @@ class LinkEntries:
         """Take the entry in. Returns the one in whose place it comes."""
         index = entry.index
         old = self._by_index.get(index)
+        assert not (entry.live and self.is_past(entry)), "an attach that has ended is live again"
         if old is None:
             self._numbers[index] = next(self._next)
         else:
