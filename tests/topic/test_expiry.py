@@ -1,14 +1,11 @@
 """Termini that nobody comes back for, and who has to know that they are over (protocol 8, Expiry and Partition)."""
 
-from unittest.mock import patch
-
 import pytest
 
 from tests.topic.bench import FORGETFUL, LASTING, SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import Pen, key_of
 from topic.actions import EXPIRED, Detach
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.directory import entries
 from topic.directory.entry import Lifetime, Role, Status
 from topic.identity import NOWHERE
 
@@ -180,10 +177,9 @@ def test_an_orphan_that_its_speaker_has_not_heard_of_expires_too(knows_an_older_
     assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
-@patch.object(entries, "MOST_PAST", 0)
-def test_one_whose_new_custodian_never_speaks_of_it_expires_too() -> None:
-    """It has closed there, and so many others since that this is forgotten; the one that has not waits, and nobody else
-    does."""
+def test_one_whose_new_custodian_never_speaks_of_it_expires_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has closed there, and so many others since that this is forgotten; who has not heard waits, nobody else."""
+    monkeypatch.setattr("topic.directory.entries.MOST_PAST", 0)
     bench = Bench("a", "b", "h", "m")
     pen = pen_at(bench, "h")
     bench.hold("b", "h")
