@@ -123,7 +123,7 @@ class Topic:
         self.outlet.clock.merge(seen.hlc)
         name = link_name(identity)
         known = self.directory.publisher(name)
-        epoch = self.outlet.new_epoch(known)
+        epoch = self.outlet.new_epoch(self.directory.latest((Role.PUBLISHER, name)))
         stream = Stream(name, identity, epoch, generation or new_generation(epoch))
         stream.balanced = self.settings.is_balanced(identity.address)
         stream.window = CreditWindow(self.settings.window, self.settings.window_bytes, self.settings.max_message)
@@ -202,7 +202,7 @@ class Topic:
         self.outlet.clock.merge(seen.hlc)
         name = link_name(identity)
         known = self.directory.subscriber(name)
-        epoch = self.outlet.new_epoch(known)
+        epoch = self.outlet.new_epoch(self.directory.latest((Role.SUBSCRIBER, name)))
         if self.outlet.refuses(epoch, link):
             return LocalSubscriber(name, identity)
         subscriber = self.edge.subscribers.get(name) or LocalSubscriber(name, identity)

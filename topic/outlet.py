@@ -40,11 +40,10 @@ class Outlet:
         self.watch: LinkWatch | None = None
         self._journal = journal
 
-    def new_epoch(self, known: LinkEntry | None) -> Epoch:
-        """An epoch for an attach that begins here: above the link's known one, even if a clock too far ahead to be
-        believed gave that."""
-        stamp = self.clock.stamp()
-        return Epoch(stamp if known is None else max(stamp, known.epoch.hlc + 1), self.router, self.incarnation)
+    def new_epoch(self, latest: int) -> Epoch:
+        """An epoch for an attach that begins here: above the link's latest one, even if a clock too far ahead to be
+        believed gave that, and if it has ended and is forgotten: else nobody would take this one for live."""
+        return Epoch(max(self.clock.stamp(), latest + 1), self.router, self.incarnation)
 
     def refuses(self, epoch: Epoch, link: Any) -> bool:
         """Whether the attach comes to nothing, as no other router would take its epoch: one that breaks the protocol

@@ -222,3 +222,38 @@ def test_a_contact_starts_with_nothing_acknowledged() -> None:
     here.lost("b", now_us=0)
     here.contact("b", 2)
     assert not here.members.have(here.contacts, 1)
+
+
+def with_one_that_has_ended() -> Directory:
+    """At b, under clock 5, as all know: it is forgotten."""
+    here = directory("b", "c")
+    for router in "bc":
+        here.acknowledge(router, 0)
+    here.apply_delta("b", 1, [lasting("x", "b", 5)])
+    here.apply_delta("b", 2, [attrs.evolve(lasting("x", "b", 5), status=Status.CLOSED)])
+    assert list(here.entries()) == []
+    return here
+
+
+def test_the_end_of_an_older_attach_that_is_told_late_does_not_make_a_later_one_live() -> None:
+    here = with_one_that_has_ended()
+    here.apply_delta("c", 1, [attrs.evolve(lasting("x", "c", 3), status=Status.CLOSED)])
+    here.lost("b", now_us=0)
+    assert here.apply_gossip("c", [lasting("x", "b", 5)]) == []
+    assert where(here) == {}
+
+
+def test_who_has_moved_to_an_attach_that_has_ended_is_gone() -> None:
+    here = with_one_that_has_ended()
+    here.lost("b", now_us=0)
+    here.apply_delta("c", 1, [attrs.evolve(lasting("x", "c", 3), status=Status.CLOSED)])
+    here.apply_departures("c", [lasting("x", "b", 5)])
+    assert where(here) == {}
+
+
+def test_the_latest_attach_of_a_link_is_known_still_when_that_has_ended_and_is_forgotten() -> None:
+    here, index = with_one_that_has_ended(), lasting("x", "b", 5).index
+    assert here.latest(index) == 5
+    here.apply_delta("c", 1, [lasting("x", "c", 7)])
+    assert here.latest(index) == 7
+    assert here.latest(entry("y", "b", 1).index) == 0

@@ -68,6 +68,21 @@ def subscriber(hlc: int, status: Status = Status.ATTACHED, name: str = "s") -> l
     return [1, [name, "link", NEWS], [hlc, "b", 1], b"", int(status), 60, "connection-close", 1, False, "", 0]
 
 
+def test_who_comes_after_an_end_by_a_clock_that_nobody_believes_is_attached_all_the_same() -> None:
+    """All have forgotten the end, and know its epoch: what is lower they take for what was under way."""
+    bench, far = Bench("a", "b", "c"), 1 << 60
+    for status in (Status.ATTACHED, Status.CLOSED):
+        for other in "ac":
+            bench.carry("b", other, msgpack.packb([[Segment.DELTA, 0, [subscriber(far, status)], []]]))
+    bench.flow()
+    assert not list(bench.cores["a"].directory.entries())
+    reader = reader_at(bench, "a")
+    assert reader.end.epoch.hlc > far
+    pen = bench.publisher("c")
+    pen.send(b"1")
+    assert reader.delivered == [b"1"]
+
+
 @pytest.mark.parametrize("number", NEGATIVE_AND_MORE_THAN_CAN_BE_SAID)
 def test_the_clocks_and_lifetimes_of_links_are_counts(number: int) -> None:
     good = subscriber(1)

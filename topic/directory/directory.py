@@ -73,6 +73,10 @@ class Directory:
     def entries(self) -> Iterator[LinkEntry]:
         return iter(self._entries)
 
+    def latest(self, index: Index) -> int:
+        """Clock of the link's latest attach, also of one that is forgotten (`LinkEntries.latest`)."""
+        return self._entries.latest(index)
+
     def past(self, attach: LinkEntry) -> LinkEntry | None:
         """The ending of an attach, if that is forgotten."""
         return attrs.evolve(attach, status=Status.CLOSED) if self._entries.is_past(attach) else None
@@ -158,9 +162,8 @@ class Directory:
     def _prune(self) -> None:
         """Forget departures that every contact knows, and endings that every router knows."""
         self.departures.take(min((self.members.acked[router] for router in self.contacts), default=self.version))
-        for index in list(self._ended) if self._all_know else ():
-            self._remove(index)
-        for index in self._tombstones.take(self.members.least(self.version)):
+        ended = list(self._ended) if self._all_know else []
+        for index in (*ended, *self._tombstones.take(self.members.least(self.version))):
             self._remove(index)
 
     # links that expire
@@ -222,9 +225,8 @@ class Directory:
         self.applied.pop(router, None)
         self._audiences.clear()
         plain = [entry for entry in self._entries.at(router) if entry.live and not entry.lasts]
-        for entry in plain:
-            if entry.role is Role.SUBSCRIBER:
-                self.lapse(entry, now_us)
+        for entry in (entry for entry in plain if entry.role is Role.SUBSCRIBER):
+            self.lapse(entry, now_us)
         self._prune()
         return self._end(entry for entry in plain if entry.role is Role.PUBLISHER)
 
@@ -282,10 +284,9 @@ class Directory:
         return self._merge(entries)
 
     def apply_departures(self, router: str, moved: list[LinkEntry]) -> list[Change]:
-        """Take word of subscribers that moved away from `router`. One that moved to a contact waits as an orphan for
-        the contact's word, so that nobody counts on `router` for it; so does one that moved elsewhere, for its timeout,
-        and one with a timeout that the contact has not told: it moved on before that. Others are lost, or were closed
-        before we heard of this."""
+        """Take word of links that moved away from `router`. One that moved to a contact waits as an orphan for its
+        word, so that nobody counts on `router`; so does one that moved elsewhere, for its timeout, and one with a
+        timeout that the contact has not told: it moved on. Others are lost, or have ended before we heard of this."""
         changes: list[Change] = []
         for entry in moved:
             old = self._entries.get(entry.index)
@@ -293,7 +294,7 @@ class Directory:
                 continue
             in_contact = self.contacts.get(entry.router) == entry.epoch.incarnation
             lasts = entry.lifetime.timeout > 0 and not self.is_mine(entry)
-            if lasts or (in_contact and not self.members.has_told(entry.epoch)):
+            if (lasts or (in_contact and not self.members.has_told(entry.epoch))) and not self.past(entry):
                 self._put(entry)
                 if in_contact:
                     self._announced.add(entry.index)
@@ -341,10 +342,9 @@ class Directory:
 
     def _changed(self, entry: LinkEntry) -> None:
         """What was noted of the link's last entry holds no more."""
-        index = entry.index
-        self._tombstones.discard(index)
-        self._ended.pop(index, None)
-        self._announced.discard(index)
+        self._tombstones.discard(entry.index)
+        self._ended.pop(entry.index, None)
+        self._announced.discard(entry.index)
         if entry.role is Role.SUBSCRIBER:
             self.lapsed.pop(entry.name, None)
             self._audiences.forget(entry.identity.address)

@@ -10,7 +10,7 @@ from typing import Final
 
 from topic.directory.addresses import ByAddress
 from topic.directory.entry import Index, LinkEntry, Owner, Role, Session, Status
-from topic.identity import Epoch
+from topic.identity import NOWHERE, Epoch
 
 Test = Callable[[LinkEntry], bool]
 MOST_PAST: Final = 1000
@@ -84,6 +84,11 @@ class LinkEntries:
         ended = self._past.get(entry.index)
         return ended is not None and entry.epoch <= ended
 
+    def latest(self, index: Index) -> int:
+        """Clock of the link's latest attach that is known here, or whose ending was; 0 if there is none."""
+        entry, past = self._by_index.get(index), self._past.get(index, NOWHERE)
+        return past.hlc if entry is None else max(past.hlc, entry.epoch.hlc)
+
     def in_order(self, entries: Iterable[LinkEntry]) -> list[LinkEntry]:
         """These, in the order in which they became known."""
         numbers = self._numbers
@@ -93,7 +98,6 @@ class LinkEntries:
         """Take the entry in. Returns the one in whose place it comes."""
         index = entry.index
         old = self._by_index.get(index)
-        assert not (entry.live and self.is_past(entry)), "an attach that has ended is live again"
         if old is None:
             self._numbers[index] = next(self._next)
         else:
@@ -121,8 +125,8 @@ class LinkEntries:
         return entry
 
     def _remember(self, ended: LinkEntry) -> None:
-        self._past.pop(ended.index, None)
-        self._past[ended.index] = ended.epoch
+        """The latest ending counts: word of an older one may be late, too."""
+        self._past[ended.index] = max(ended.epoch, self._past.pop(ended.index, ended.epoch))
         if len(self._past) > MOST_PAST:
             del self._past[next(iter(self._past))]
 
