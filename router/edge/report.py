@@ -97,7 +97,7 @@ class Reporter:
             "subscribers": self._subscribers(),
             "orphans": [self._orphan(entry) for entry in topic.directory.entries() if self._is_orphan(entry)],
             "lapsed": self._lapsed(),
-            "untold": [_untold(entry) for entry in topic.directory.entries() if _is_untold(entry)],
+            "untold": [_untold(entry) for entry in topic.directory.entries() if entry.is_untold],
             "attaches": self._attaches(),
             "message_bytes": sum(record.size for record in topic.records.by_key.values()),
             "records": {name: counts[name] for name in (PLACEHOLDER, UNCONFIRMED, *STATES.values())},
@@ -313,11 +313,6 @@ def status_of(subscriber: LocalSubscriber) -> str:
     if subscriber.link is None:
         return "suspended"
     return "attached" if subscriber.answered else "joining"
-
-
-def _is_untold(entry: LinkEntry) -> bool:
-    """Plain ones may be of a router that has died."""
-    return entry.expired_life and entry.ending != "" and entry.lifetime.timeout > 0
 
 
 def _untold(entry: LinkEntry) -> dict[str, Any]:

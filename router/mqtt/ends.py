@@ -83,7 +83,8 @@ def living(known: Collection[LinkEntry]) -> dict[Index, Epoch]:
 
 def is_over(known: Collection[LinkEntry]) -> bool:
     """Whether the session of the client with these links has expired, or may have by now, or has missed something.
-    Those at one router expire together, so that the last one tells; what ended before that was of a former session."""
+    The one that was attached last expires first (protocol 8), so that it tells; what ended before that was of a former
+    session."""
     last = max(known, key=lambda entry: entry.epoch, default=None)
     if last is None or not last.live or any(entry.ending for entry in known):
         return last is not None

@@ -3,12 +3,15 @@
 Most take longer than a simulated run to matter: scenarios of the core catch them.
 """
 
+from typing import Any
+
 from tests.mutants.mutant import RESUMING, Method, mutant
-from tests.topic import test_apart, test_apart_plain, test_consent, test_expiry
+from tests.router.mqtt import test_sessions
+from tests.topic import test_apart, test_apart_plain, test_consent, test_expiry, test_together
 from tests.topic import test_apart_attacks as attacks
 from topic.delivery.record import Record, Stream
 from topic.directory.directory import Directory
-from topic.directory.entry import Change, Decision, Index, LinkEntry
+from topic.directory.entry import Change, Decision, Index, LinkEntry, Role, Status
 from topic.edge.edge import Edge
 from topic.edge.reports import Reports
 from topic.home.lapses import Lapses
@@ -177,3 +180,36 @@ def back_though_lapsed(_: Method) -> Method:
         return name in reports._subscribers and home in reports._subscribers[name].joined
 
     return broken
+
+
+@mutant(
+    LinkEntry,
+    "expired_life",
+    by="8",
+    scenario=test_together.test_that_one_has_expired_is_remembered_while_earlier_ones_are_there,
+)
+def expired_subscriptions_forgotten(_: Method) -> Any:
+    """8 Expiry: that a link of a session has expired is remembered."""
+    return property(lambda entry: entry.status is Status.EXPIRED and (entry.role is Role.PUBLISHER or entry.ending))
+
+
+@mutant(
+    Expiry,
+    "_outlived",
+    by="8",
+    scenario=test_together.test_that_one_has_expired_is_remembered_while_earlier_ones_are_there,
+)
+def expired_links_of_a_session_forgotten_too_early(_: Method) -> Method:
+    """8 Expiry: for as long as one that was attached before is there."""
+    return lambda *_: {}
+
+
+@mutant(
+    Expiry,
+    "_is_followed",
+    by="8",
+    scenario=test_sessions.test_a_session_of_which_the_latest_link_has_expired_is_over_though_an_earlier_one_lasts,
+)
+def an_earlier_link_of_a_session_may_expire_first(_: Method) -> Method:
+    """8 Expiry: of a session's links the one that was attached last expires first."""
+    return lambda *_: False

@@ -5,9 +5,9 @@ from unittest.mock import Mock
 import attrs
 import pytest
 
-from tests.topic.bench import LASTING, Bench
+from tests.topic.bench import LASTING, SETTINGS, Bench
 from tests.topic.clients import Pen, Reader
-from topic.directory.entry import TOGETHER
+from topic.directory.entry import TOGETHER, LinkEntry, Status
 
 SESSION = attrs.evolve(LASTING, policy=TOGETHER)
 CLIENT = "client"
@@ -24,6 +24,12 @@ def live(bench: Bench) -> dict[str, int]:
     """How many links of the client each router takes for live."""
     routers = bench.cores.items()
     return {name: sum(entry.live for entry in core.directory.of_session((CLIENT, ""))) for name, core in routers}
+
+
+def latest(bench: Bench) -> list[LinkEntry]:
+    """The client's last attach, as each router knows it."""
+    found = [core.directory.of_session((CLIENT, "")) for core in bench.cores.values()]
+    return [max(known, key=lambda entry: entry.epoch) for known in found]
 
 
 def test_none_expires_while_one_has_a_client_and_then_all_do() -> None:
@@ -59,6 +65,53 @@ def test_a_link_at_another_router_is_of_another_stay() -> None:
     reader.vanish()
     bench.wait(64)
     assert live(bench) == {"a": 1, "b": 1, "c": 1}
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_of_those_at_several_routers_the_latest_expires_first(is_lost: bool) -> None:
+    """Whatever happens before the others do: who finds them knows that they have been outlived."""
+    bench = Bench("a", "b", "c")
+    pen, reader = links_at(bench, "a", "b")
+    pen.vanish()
+    bench.wait(30)
+    reader.vanish()
+    if is_lost:
+        bench.kill("a")
+        bench.boot("a", 2)
+        for other in ("b", "c"):
+            bench.meet("a", other)
+        bench.flow()
+    bench.wait(58)
+    assert live(bench) == {"a": 2, "b": 2, "c": 2}
+    while live(bench) == {"a": 2, "b": 2, "c": 2}:
+        bench.wait(1)
+    assert live(bench) == {"a": 1, "b": 1, "c": 1}
+    assert not any(entry.live for entry in latest(bench))
+    bench.wait(2)
+    assert live(bench) == {"a": 0, "b": 0, "c": 0}
+
+
+def test_that_one_has_expired_is_remembered_while_earlier_ones_are_there() -> None:
+    """Also by a router that starts again."""
+    bench = Bench("a", "b", "c", settings=attrs.evolve(SETTINGS, terminus=SESSION.timeout))
+    pen, reader = links_at(bench, "a", "b")
+    pen.vanish()
+    reader.vanish()
+    while live(bench) == {"a": 2, "b": 2, "c": 2}:
+        bench.wait(1)
+    bench.kill("c")
+    bench.wait(200)
+    bench.boot("c", 2)
+    for other in ("a", "b"):
+        bench.meet("c", other)
+    bench.flow()
+    bench.hold("c", "a")
+    bench.wait(70)
+    assert live(bench) == {"a": 1, "b": 1, "c": 1}
+    assert [entry.status for entry in latest(bench)] == [Status.EXPIRED] * 3
+    bench.let_go()
+    bench.wait(64)
+    assert not any(bench.cores[name].directory.of_session((CLIENT, "")) for name in "abc")
 
 
 def test_those_of_a_router_that_was_lost_expire_together() -> None:

@@ -85,13 +85,13 @@ class Directory:
         return list(self._entries.expired_lives.values())
 
     def unattended(self, is_here: Callable[[LinkEntry], bool]) -> list[LinkEntry]:
-        """Live links without a client, as is seen from here: our own, but for those whose client `is_here` and what
-        expires with them, orphans, and what we agreed to let expire. Lapsed plain ones end with their router."""
+        """Live links without a client, as is seen from here, the latest attach first: our own, but for those whose
+        client `is_here` and what expires with them, orphans, and what we agreed to let expire. No lapsed plain ones."""
         entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self.tells(owner)]
         listed = filter(None, map(entries.get, self._announced))
         found = {entry.index: entry for entry in (*entries.owned(*out_of_sight), *listed, *entries.bound.values())}
         live = (e for e in found.values() if e.lasts or (e.live and e.name not in self.lapsed))
-        return entries.in_order(entries.alone(live, is_here, self.is_mine))
+        return sorted(entries.alone(live, is_here, self.is_mine), key=lambda entry: entry.epoch, reverse=True)
 
     def of_session(self, session: Session) -> Collection[LinkEntry]:
         """The links of a client that expire together (8, Expiry), and those of them that have ended."""

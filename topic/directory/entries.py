@@ -111,7 +111,7 @@ class LinkEntries:
             self.bound[index] = entry
         if entry.expired_life:
             self.expired_lives[index] = entry
-        if entry.role is Role.SUBSCRIBER and (entry.live or (entry.expired_life and entry.lifetime.timeout)):
+        if entry.role is Role.SUBSCRIBER and (entry.live or entry.is_untold):
             lists = self._subscribers if entry.live else self._untold
             lists.at(entry.identity.address)[entry.name] = entry
         return old

@@ -92,9 +92,16 @@ class LinkEntry:
 
     @property
     def expired_life(self) -> bool:
-        """Whether a publisher's life, or a subscriber that something was accepted without, ended without its client's
-        word: the client may not know, and come back with its map."""
-        return self.status is Status.EXPIRED and (self.role is Role.PUBLISHER or self.ending != "")
+        """Whether a publisher's life, a subscriber that something was accepted without, or a link of a session ended
+        without its client's word: the client may not know, and come back with its map, or to what is left of it."""
+        is_missed = self.role is Role.PUBLISHER or self.ending != "" or self.session is not None
+        return self.status is Status.EXPIRED and is_missed
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether something was accepted without this subscriber, and its client has to be told. Plain ones may be of a
+        router that has died."""
+        return self.status is Status.EXPIRED and self.ending != "" and self.lifetime.timeout > 0
 
     @property
     def outlives_router(self) -> bool:

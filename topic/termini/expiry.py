@@ -10,6 +10,9 @@ A suspended link is ended by its custodian, an orphan by the router in contact w
 tell of it; one whose new custodian has said nothing, by whoever waits for that. A router that knows of a later attach,
 or for which the time is not up, says no. A yes to an expiry binds: the link is `BOUND` there, also on disk, until the
 matter is decided. If the contacts change meanwhile, it is asked again.
+
+Of a session's links the one that was attached last expires first, and is remembered: who finds the others knows that it
+is over.
 """
 
 import math
@@ -18,7 +21,7 @@ from typing import Protocol
 import attrs
 
 from topic.directory.directory import Directory
-from topic.directory.entry import Decision, Index, LinkEntry, Role, Status
+from topic.directory.entry import Decision, Index, LinkEntry, Owner, Role, Session, Status
 from topic.identity import Epoch
 from topic.outlet import Outlet
 
@@ -72,6 +75,8 @@ class Expiry:
         self._forget_s = forget
         self._links = links
         self._lonely: dict[Attach, _Lonely] = {}
+        self._last: dict[Session, dict[Owner, Epoch]] = {}
+        """Of the links of a session that are among these: the last attach at each router."""
         self.all_since = math.inf
         """Since when all routers of the topology have been in contact; infinity while one is not."""
         self._polls: dict[Index, _Poll] = {}
@@ -91,6 +96,10 @@ class Expiry:
         self.all_since = min(self.all_since, now) if self.directory.complete else math.inf
         entries = {(entry.index, entry.epoch): entry for entry in self.directory.unattended(self._links.is_here)}
         self._lonely = {attach: self._lonely.get(attach) or _Lonely(now) for attach in entries}
+        self._last = {}
+        for entry in entries.values():
+            if entry.session:
+                self._last.setdefault(entry.session, {}).setdefault(entry.owner, entry.epoch)
         self._bound_to = {attach: routers for attach, routers in self._bound_to.items() if attach in entries}
         self._forget(now)
         for attach, lonely in self._lonely.items():
@@ -98,6 +107,8 @@ class Expiry:
             decision = self._due(entry, lonely)
             if decision is not None and now >= lonely.ask:
                 lonely.ask = now + ASK_AGAIN_S
+                if decision is Decision.EXPIRED and self._is_followed(entry):
+                    continue
                 if not self._speaks_for(entry):
                     self._point_out(entry)
                 elif not self._has_proposed(entry, decision):
@@ -139,10 +150,25 @@ class Expiry:
         is out of contact who might hold them."""
         ended = self.directory.expired_lives()
         self._ended = {entry.epoch: self._ended.get(entry.epoch, now) for entry in ended}
+        outlived = self._outlived(ended)
         for entry in ended:
             since = self._ended[entry.epoch]
-            if now >= max(since, self.all_since) + self._remember or now >= since + self._forget_s:
+            is_due = now >= max(since, self.all_since) + self._remember or now >= since + self._forget_s
+            if is_due and not (entry.session in outlived and outlived[entry.session] < entry.epoch):
                 self.directory.forget(entry)
+
+    def _outlived(self, ended: list[LinkEntry]) -> dict[Session | None, Epoch]:
+        """Of sessions of which these have ended: the first attach that is left. What was attached later tells of the
+        end."""
+        sessions = dict.fromkeys(entry.session for entry in ended if entry.session)
+        left = {one: [link.epoch for link in self.directory.of_session(one) if link.live] for one in sessions}
+        return {session: min(epochs) for session, epochs in left.items() if epochs}
+
+    def _is_followed(self, entry: LinkEntry) -> bool:
+        """Whether the client of a session has attached another link of it later, elsewhere, that has no client either:
+        that one expires first."""
+        last = self._last.get(entry.session, {}) if entry.session else {}
+        return any(owner != entry.owner and epoch > entry.epoch for owner, epoch in last.items())
 
     def _speaks_for(self, entry: LinkEntry) -> bool:
         """Whether it is up to this router to propose the end of the link."""
@@ -253,6 +279,8 @@ class Expiry:
 
     def _agrees(self, router: str, entry: LinkEntry, decision: Decision) -> bool:
         """Whether we agree. The owner of a link knows; any other router may have lost sight of it earlier than we."""
+        if decision is Decision.EXPIRED and self._is_followed(entry):
+            return False
         if entry.router == router:
             return True
         lonely = self._lonely.get((entry.index, entry.epoch))
