@@ -259,11 +259,13 @@ class MqttJudge:
         due = [one for one in copies if one in self._accepted]
         witnessed = sum(one in self._witnessed for one in copies)
         assert witnessed >= len(due), f"{text}: the witness does not have it"
-        for reader in self._owed[number]:
+        for reader in list(self._owed[number]):
             handed = sum(len(self._handed[reader].get(one, ())) for one in copies)
             has_all = handed >= sum(reader in self._owed[one] for one in due) or said.text in reader.refused
             assert has_all or reader.client.may_have_expired, f"{text}: {reader} does not have it"
-            if not has_all:
+            if not has_all and any(said.text in one.refused for one in self._walk.readers):
+                self._owed[number].remove(reader)  # of what is not accepted nobody is told
+            elif not has_all:
                 self._missed[reader].append(number)
 
     def check_all(self) -> None:
