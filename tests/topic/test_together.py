@@ -91,6 +91,24 @@ def test_of_those_at_several_routers_the_latest_expires_first(is_lost: bool) -> 
     assert live(bench) == {"a": 0, "b": 0, "c": 0}
 
 
+def test_none_expires_before_a_later_one_that_its_speaker_has_not_heard_of() -> None:
+    """Router a has not; b has, and says no."""
+    bench = Bench("a", "b", "c")
+    bench.subscriber("c", CLIENT, lifetime=SESSION)
+    bench.hold("c", "a")
+    bench.publisher("c", CLIENT, address="topic/said", lifetime=SESSION)
+    bench.kill("c")
+    bench.boot("c", 2)
+    for other in ("a", "b"):
+        bench.meet("c", other)
+        bench.let_go()
+    assert live(bench) == {"a": 1, "b": 2, "c": 2}
+    bench.wait(64)
+    assert live(bench) == {"a": 2, "b": 2, "c": 2}
+    bench.wait(64)
+    assert live(bench) == {"a": 0, "b": 0, "c": 0}
+
+
 def test_that_one_has_expired_is_remembered_while_earlier_ones_are_there() -> None:
     """Also by a router that starts again."""
     bench = Bench("a", "b", "c", settings=attrs.evolve(SETTINGS, terminus=SESSION.timeout))

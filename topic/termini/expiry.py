@@ -16,12 +16,14 @@ is over.
 """
 
 import math
+from bisect import bisect_right
+from operator import itemgetter
 from typing import Protocol
 
 import attrs
 
 from topic.directory.directory import Directory
-from topic.directory.entry import Decision, Index, LinkEntry, Owner, Role, Session, Status
+from topic.directory.entry import Decision, Index, LinkEntry, Role, Session, Status
 from topic.identity import Epoch
 from topic.outlet import Outlet
 
@@ -75,8 +77,8 @@ class Expiry:
         self._forget_s = forget
         self._links = links
         self._lonely: dict[Attach, _Lonely] = {}
-        self._last: dict[Session, dict[Owner, Epoch]] = {}
-        """Of the links of a session that are among these: the last attach at each router."""
+        self._sessions: dict[Session, list[Attach]] = {}
+        """Those of each session, in the order of their attaches."""
         self.all_since = math.inf
         """Since when all routers of the topology have been in contact; infinity while one is not."""
         self._polls: dict[Index, _Poll] = {}
@@ -96,10 +98,10 @@ class Expiry:
         self.all_since = min(self.all_since, now) if self.directory.complete else math.inf
         entries = {(entry.index, entry.epoch): entry for entry in self.directory.unattended(self._links.is_here)}
         self._lonely = {attach: self._lonely.get(attach) or _Lonely(now) for attach in entries}
-        self._last = {}
-        for entry in entries.values():
+        self._sessions = {}
+        for entry in reversed(entries.values()):
             if entry.session:
-                self._last.setdefault(entry.session, {}).setdefault(entry.owner, entry.epoch)
+                self._sessions.setdefault(entry.session, []).append((entry.index, entry.epoch))
         self._bound_to = {attach: routers for attach, routers in self._bound_to.items() if attach in entries}
         self._forget(now)
         for attach, lonely in self._lonely.items():
@@ -107,7 +109,7 @@ class Expiry:
             decision = self._due(entry, lonely)
             if decision is not None and now >= lonely.ask:
                 lonely.ask = now + ASK_AGAIN_S
-                if decision is Decision.EXPIRED and self._is_followed(entry):
+                if decision is Decision.EXPIRED and self._is_followed(entry, self.outlet.router):
                     continue
                 if not self._speaks_for(entry):
                     self._point_out(entry)
@@ -164,11 +166,22 @@ class Expiry:
         left = {one: [link.epoch for link in self.directory.of_session(one) if link.live] for one in sessions}
         return {session: min(epochs) for session, epochs in left.items() if epochs}
 
-    def _is_followed(self, entry: LinkEntry) -> bool:
-        """Whether the client of a session has attached another link of it later, elsewhere, that has no client either:
-        that one expires first."""
-        last = self._last.get(entry.session, {}) if entry.session else {}
-        return any(owner != entry.owner and epoch > entry.epoch for owner, epoch in last.items())
+    def _is_followed(self, entry: LinkEntry, asker: str) -> bool:
+        """Whether the client of a session has attached another link of it later that has no client either, and that the
+        asker has not asked about first: it may not know of it."""
+        attaches = self._sessions.get(entry.session, []) if entry.session else []
+        later = range(bisect_right(attaches, entry.epoch, key=itemgetter(1)), len(attaches))
+        after = next((attaches[at] for at in later if self._is_live(attaches[at])), None)
+        if after is None:
+            return False
+        if asker != self.outlet.router:
+            return asker not in self._bound_to.get(after, ())
+        poll = self._polls.get(after[0])
+        return poll is None or (poll.epoch, poll.decision) != (after[1], Decision.EXPIRED)
+
+    def _is_live(self, attach: Attach) -> bool:
+        entry = self.directory.entry(attach[0])
+        return entry is not None and entry.live and entry.epoch == attach[1]
 
     def _speaks_for(self, entry: LinkEntry) -> bool:
         """Whether it is up to this router to propose the end of the link."""
@@ -279,7 +292,7 @@ class Expiry:
 
     def _agrees(self, router: str, entry: LinkEntry, decision: Decision) -> bool:
         """Whether we agree. The owner of a link knows; any other router may have lost sight of it earlier than we."""
-        if decision is Decision.EXPIRED and self._is_followed(entry):
+        if decision is Decision.EXPIRED and self._is_followed(entry, router):
             return False
         if entry.router == router:
             return True

@@ -38,7 +38,7 @@ class MqttJudge:
         self._copies: dict[int, list[int]] = defaultdict(list)
         """By what they say: the numbers of messages that read the same. Which of them one is, is told by how many have
         come: the first that may come is taken for it."""
-        self._accepted: set[int] = set()
+        self._answered: set[int] = set()
         self._doubted: set[int] = set()
         """What a writer's session ended with: it may be lost, but does not come twice."""
         self._missed: dict[Reader, list[int]] = defaultdict(list)
@@ -239,24 +239,23 @@ class MqttJudge:
             return number
         assert isinstance(packet, AckPacket) and writer is not None
         said = line.latest[packet.identifier]
-        if packet.reason < REFUSED:
-            self._check_accepted(said.number)
-        else:
+        if packet.reason >= REFUSED:
             assert self.may_be_refused(said), f"{line.client} is refused: {body!r}"
             self._refused.add(said.text)
+        self._check_answered(said.number)
         return 0
 
     def may_be_refused(self, said: Said) -> bool:
         return any(reader.refuses(said.text) for reader in self._walk.readers)
 
-    def _check_accepted(self, number: int) -> None:
+    def _check_answered(self, number: int) -> None:
         """All have it, as often as what reads the same was accepted; unless it is of QoS 0: at most once."""
         said = self._said[number][1]
         if not said.qos:
             return
-        self._accepted.add(number)
-        copies, text = self._copies[said.text], f"{number} is accepted too early"
-        due = [one for one in copies if one in self._accepted]
+        self._answered.add(number)
+        copies, text = self._copies[said.text], f"{number} is answered too early"
+        due = [one for one in copies if one in self._answered]
         witnessed = sum(one in self._witnessed for one in copies)
         assert witnessed >= len(due), f"{text}: the witness does not have it"
         for reader in list(self._owed[number]):
@@ -275,4 +274,4 @@ class MqttJudge:
         for client in self._walk.clients:
             self.has_not_missed(client)
         for number in self._said.keys() - self._doubted:
-            self._check_accepted(number)
+            self._check_answered(number)
