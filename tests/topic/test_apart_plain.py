@@ -158,3 +158,19 @@ def subscribers(bench: Bench) -> list[str]:
     """Those that any router knows, ended ones, too."""
     entries = [entry for core in bench.cores.values() for entry in core.directory.entries()]
     return [entry.identity.container for entry in entries if entry.role is Role.SUBSCRIBER]
+
+
+def test_what_waits_once_more_for_who_has_it_already_is_not_given_twice_at_a_time() -> None:
+    """The publisher, plain too, has ended at each cut, as far as b can see. What it has under way is at b twice: the
+    second time behind the first one, and for each of the subscriber's attaches. Its tag on the link is that of both."""
+    bench = Bench("a", "b")
+    pen, former, other = bench.publisher("a"), bench.subscriber("b"), bench.subscriber("b", "other")
+    bench.subscriber("a", "slow")
+    pen.send(b"1", b"2")
+    over_a_cut(bench)
+    reader = bench.subscriber("b")
+    assert former.delivered == [b"1", b"2"] and reader.delivered == []
+    other.accept(b"1")
+    assert reader.delivered == [b"1"]
+    over_a_cut(bench)
+    assert reader.delivered == [b"1"], "it has not answered that"

@@ -320,9 +320,9 @@ class Edge:
         assert not stream.here
         stream.abandoned = True
         self.streams.discard(stream)
-        for record, subscribers in stream.withheld_at_edge:  # nobody has had these here
+        for record, subscribers in stream.withheld_at_edge:
             for subscriber in subscribers:
-                if record.locals.get(subscriber) in OPEN:
+                if record.locals.get(subscriber) == WITHHELD:  # else it has it by now
                     record.drop(subscriber)
         stream.withheld_at_edge.clear()
         self.abandon_unconfirmed(stream)
