@@ -146,7 +146,7 @@ class Peers:
         """Tell the router of links that it takes for live and that have ended, or that were attached later by a router
         that cannot say so: it died before all heard of that, and its client went on with an epoch that is lower. If
         they are its own, in any case: it may wait for us to join them."""
-        known = [(one, self.directory.entry(one.index) or self.directory.past(one)) for one in told if one.live]
+        known = [(one, self.directory.known_of(one)) for one in told if one.live]
         undone = [ours for entry, ours in known if ours is not None and self._undoes(ours, entry, router)]
         self.outlet.batches.gossip(router, undone)
 

@@ -183,7 +183,7 @@ class MqttEdge:
             begin = partial(self._take_over if present else self._end_links, session)
             if not known:
                 return
-        session.told = living(known)
+        session.told = living(known) if session.resumes else {entry.index: entry.epoch for entry in known}
         wait = partial(connection.hold, begin) if connection.can_prove else begin
         if session.is_expected:
             wait()

@@ -318,17 +318,14 @@ def link_state_waits_behind_data(take: Method) -> Method:
 
 @mutant(
     LinkEntries,
-    "is_past",
+    "past",
     by="5",
     scenario=test_gossip.test_what_was_under_way_as_a_link_ended_does_not_bring_it_back,
 )
 def endings_forgotten(_: Method) -> Method:
     """3.3: what was said before a link ended is under way when all know of that."""
 
-    def broken(entries: LinkEntries, entry: LinkEntry) -> bool:
-        return False
-
-    return broken
+    return lambda *_: None
 
 
 @mutant(Directory, "_merge", by="5", scenario=FORMER)

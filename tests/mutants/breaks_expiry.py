@@ -194,14 +194,14 @@ def expired_subscriptions_forgotten(_: Method) -> Any:
 
 
 @mutant(
-    Expiry,
-    "_outlived",
+    Changes,
+    "leave_behind",
     by="8",
-    scenario=test_together.test_that_one_has_expired_is_remembered_while_earlier_ones_are_there,
+    scenario=test_sessions.test_a_session_that_goes_on_is_not_over_for_what_its_client_has_left_elsewhere,
 )
-def expired_links_of_a_session_forgotten_too_early(_: Method) -> Method:
-    """8 Expiry: for as long as one that was attached before is there."""
-    return lambda *_: {}
+def what_was_left_behind_tells_of_an_end(_: Method) -> Method:
+    """8 Expiry: a session that goes on has left behind what has expired elsewhere."""
+    return lambda *_: None
 
 
 @mutant(

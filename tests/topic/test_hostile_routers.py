@@ -227,3 +227,29 @@ def test_only_where_a_publisher_is_attached_it_has_its_home() -> None:
             say(bench, segment)
     pen.send(b"1")
     assert reader.delivered == [b"1"]
+
+
+@pytest.mark.parametrize("is_known_older", [False, True])
+def test_who_has_not_heard_of_an_ending_by_a_clock_far_ahead_is_told_how_far(is_known_older: bool) -> None:
+    """Router c has started again since: what it attaches first is ended at once, and what comes next is later."""
+    bench, far = Bench("a", "b", "c"), 1 << 60
+    for status in (Status.ATTACHED, Status.CLOSED):
+        for other in ("a", "c"):
+            bench.carry("b", other, msgpack.packb([[Segment.DELTA, 0, [subscriber(far, status)], []]]))
+    bench.flow()
+    bench.kill("c")
+    bench.boot("c", 2)
+    for other in ("a", "b"):
+        bench.meet("c", other)
+    bench.flow()
+    if is_known_older:
+        older = subscriber(5, Status.EXPIRED)
+        older[9] = "something was missed"
+        bench.carry("b", "a", msgpack.packb([[Segment.GOSSIP, [older]]]))
+        bench.flow()
+    assert reader_at(bench, "c").mine(Detach)
+    reader = reader_at(bench, "c")
+    assert reader.answered and not reader.mine(Detach)
+    pen = pen_at(bench, "a")
+    pen.send(b"1")
+    assert reader.delivered == [b"1"]

@@ -109,6 +109,20 @@ def test_none_expires_before_a_later_one_that_its_speaker_has_not_heard_of() -> 
     assert live(bench) == {"a": 0, "b": 0, "c": 0}
 
 
+def test_who_cannot_see_all_routers_holds_back_none() -> None:
+    """For b, the later one has no client, as long as c is out of its contact."""
+    bench = Bench("a", "b", "c")
+    reader = bench.subscriber("a", CLIENT, lifetime=SESSION)
+    bench.publisher("c", CLIENT, address="topic/said", lifetime=SESSION)
+    writer = bench.publisher("a", "writer")
+    writer.send(b"1")
+    bench.part("b", "c")
+    bench.flow()
+    reader.vanish()
+    bench.wait(64)
+    assert b"1" in writer.outcomes
+
+
 def test_that_one_has_expired_is_remembered_while_earlier_ones_are_there() -> None:
     """Also by a router that starts again."""
     bench = Bench("a", "b", "c", settings=attrs.evolve(SETTINGS, terminus=SESSION.timeout))

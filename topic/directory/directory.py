@@ -77,9 +77,9 @@ class Directory:
         """Clock of the link's latest attach, also of one that is forgotten (`LinkEntries.latest`)."""
         return self._entries.latest(index)
 
-    def past(self, attach: LinkEntry) -> LinkEntry | None:
-        """The ending of an attach, if that is forgotten."""
-        return attrs.evolve(attach, status=Status.CLOSED) if self._entries.is_past(attach) else None
+    def known_of(self, attach: LinkEntry) -> LinkEntry | None:
+        """What is known of the link of an attach: its entry, or a later ending that is forgotten."""
+        return self._entries.known_of(attach)
 
     def expired_lives(self) -> list[LinkEntry]:
         return list(self._entries.expired_lives.values())
@@ -294,7 +294,7 @@ class Directory:
                 continue
             in_contact = self.contacts.get(entry.router) == entry.epoch.incarnation
             lasts = entry.lifetime.timeout > 0 and not self.is_mine(entry)
-            if (lasts or (in_contact and not self.members.has_told(entry.epoch))) and not self.past(entry):
+            if (lasts or (in_contact and not self.members.has_told(entry.epoch))) and not self._entries.past(entry):
                 self._put(entry)
                 if in_contact:
                     self._announced.add(entry.index)
@@ -314,7 +314,7 @@ class Directory:
             old = self._entries.get(entry.index)
             if old is not None and old.epoch == entry.epoch and old.live and entry.live and self.is_announced(entry):
                 entry = attrs.evolve(entry, status=old.status)  # we may have agreed to let it expire
-            elif (old is not None and old.rank >= entry.rank) or (entry.live and self.past(entry)):
+            elif (old is not None and old.rank >= entry.rank) or self._entries.past(entry):
                 continue
             self._put(entry)
             if not (entry.live or entry.expired_life) and self._all_know:

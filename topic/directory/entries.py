@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import count
 from typing import Final
 
+import attrs
+
 from topic.directory.addresses import ByAddress
 from topic.directory.entry import Index, LinkEntry, Owner, Role, Session, Status
 from topic.identity import NOWHERE, Epoch
@@ -78,11 +80,18 @@ class LinkEntries:
                 here.add(entry.session)
         return [entry for entry in alone if not (entry.session in here and is_mine(entry))] if here else alone
 
-    def is_past(self, entry: LinkEntry) -> bool:
-        """Whether this is of an attach whose ending was known here, and is forgotten: word of it was long under way, or
-        comes from who has not heard of the end."""
+    def past(self, entry: LinkEntry) -> Epoch | None:
+        """The last ending of the link that was known here, and is forgotten, if this is of no later attach: word of it
+        was long under way, or comes from who has not heard of the end."""
         ended = self._past.get(entry.index)
-        return ended is not None and entry.epoch <= ended
+        return ended if ended is not None and entry.epoch <= ended else None
+
+    def known_of(self, attach: LinkEntry) -> LinkEntry | None:
+        """The link's entry; or its ending, if that is forgotten, and of this attach or a later one."""
+        known, ended = self._by_index.get(attach.index), self.past(attach)
+        if ended is None or (known is not None and known.epoch >= ended):
+            return known
+        return attrs.evolve(attach, epoch=ended, status=Status.CLOSED)
 
     def latest(self, index: Index) -> int:
         """Clock of the link's latest attach that is known here, or whose ending was; 0 if there is none."""

@@ -15,6 +15,7 @@ from topic.delivery.record import Stream
 from topic.directory.entry import Change, LinkEntry, Role, Status
 from topic.edge.subscriber import LocalSubscriber
 from topic.home.home import Home
+from topic.identity import COUNTS
 from topic.journal import Event
 from topic.termini.attaches import Attaches
 from topic.termini.generations import Generations
@@ -123,6 +124,12 @@ class Changes:
             self.follow([self.outlet.tell(self.directory, attrs.evolve(entry, status=Status.EXPIRED, ending=ending))])
         else:
             self.follow([self.directory.mark(entry, Status.EXPIRED, ending)])
+
+    def leave_behind(self, entry: LinkEntry) -> None:
+        """Have all forget that the link has expired: its client, which is here, goes on without it."""
+        epoch = self.outlet.new_epoch(self.directory.latest(entry.index))
+        if epoch.hlc < COUNTS:
+            self.write(attrs.evolve(entry, epoch=epoch, status=Status.CLOSED))
 
     def _detach(self, entry: LinkEntry, why: str) -> None:
         if entry.role is Role.PUBLISHER:

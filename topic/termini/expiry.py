@@ -61,6 +61,9 @@ class Termini(Protocol):
     def end(self, entry: LinkEntry, ending: str = "") -> None:
         """End the link. The text `ending` is for its client."""
 
+    def leave_behind(self, entry: LinkEntry) -> None:
+        """Have all forget that the link has expired: the session goes on."""
+
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
         """Wait no more for a subscriber that has been out of reach for so many seconds."""
 
@@ -149,26 +152,27 @@ class Expiry:
 
     def _forget(self, now: float) -> None:
         """Forget expired lives after the time in which their clients might come back and not know. It runs while nobody
-        is out of contact who might hold them."""
+        is out of contact who might hold them. A session that goes on here has left behind what has expired elsewhere;
+        where it does not, that tells of the end for as long as an earlier attach is left."""
         ended = self.directory.expired_lives()
         self._ended = {entry.epoch: self._ended.get(entry.epoch, now) for entry in ended}
-        outlived = self._outlived(ended)
-        for entry in ended:
-            since = self._ended[entry.epoch]
-            is_due = now >= max(since, self.all_since) + self._remember or now >= since + self._forget_s
-            if is_due and not (entry.session in outlived and outlived[entry.session] < entry.epoch):
-                self.directory.forget(entry)
-
-    def _outlived(self, ended: list[LinkEntry]) -> dict[Session | None, Epoch]:
-        """Of sessions of which these have ended: the first attach that is left. What was attached later tells of the
-        end."""
         sessions = dict.fromkeys(entry.session for entry in ended if entry.session)
-        left = {one: [link.epoch for link in self.directory.of_session(one) if link.live] for one in sessions}
-        return {session: min(epochs) for session, epochs in left.items() if epochs}
+        left = {session: [link for link in self.directory.of_session(session) if link.live] for session in sessions}
+        first = {session: min(link.epoch for link in links) for session, links in left.items() if links}
+        here = {session for session, links in left.items() if any(map(self._links.is_here, links))}
+        for entry in ended:
+            since, session = self._ended[entry.epoch], entry.session
+            is_due = now >= max(since, self.all_since) + self._remember or now >= since + self._forget_s
+            if session in here and not entry.ending:
+                self._links.leave_behind(entry)
+            elif is_due and not (session in first and first[session] < entry.epoch):
+                self.directory.forget(entry)
 
     def _is_followed(self, entry: LinkEntry, asker: str) -> bool:
         """Whether the client of a session has attached another link of it later that has no client either, and that the
-        asker has not asked about first: it may not know of it."""
+        asker has not asked about first: it may not know of it. Who is out of contact may not see the client."""
+        if not self.directory.complete:
+            return False
         attaches = self._sessions.get(entry.session, []) if entry.session else []
         later = range(bisect_right(attaches, entry.epoch, key=itemgetter(1)), len(attaches))
         after = next((attaches[at] for at in later if self._is_live(attaches[at])), None)

@@ -154,6 +154,42 @@ def test_a_session_of_which_the_latest_link_has_expired_is_over_though_an_earlie
     bench.finish(*bench.mqtt_guests())
 
 
+def test_a_session_that_goes_on_is_not_over_for_what_its_client_has_left_elsewhere() -> None:
+    """A dead connection is read at b, which has not heard of the client at a: that link is the last, and expires."""
+    bench = MqttBench("a", "b", "c")
+    bench.is_slow = True
+    here = bench.client("a", "client", clean=False, expiry=4)
+    here.say(by_hand.subscribe(1, [(TOPIC, 2)]))
+    bench.flow_but("a", "b")
+    bench.time(0.1)
+    late = bench.stranger("b")
+    late.is_here = False
+    asked = by_hand.connect("client", clean=False, found={"session-expiry-interval": 4})
+    late.say(asked + by_hand.subscribe(1, [(OTHER, 2)]))
+    late.leave()
+    bench.is_slow = False
+    bench.flow()
+    assert links(bench) == {("SUBSCRIBER", "a"), ("SUBSCRIBER", "b")}
+    wait(bench, 20)
+    here.leave()
+    publish(bench.client("b", "writer"), b"m", 2, 1)
+    back = bench.client("c", "client", clean=False, expiry=4)
+    assert back.is_present and back.payloads == [b"m"]
+    bench.finish(*bench.mqtt_guests())
+
+
+@pytest.mark.parametrize("is_certain", [False, True])
+def test_who_begins_anew_and_says_goodbye_has_that_session(bench: MqttBench, is_certain: bool) -> None:
+    """That the former one has expired is remembered, until then."""
+    bench.reader("a", "client", expiry=4).leave()
+    wait(bench, 8)
+    client = bench.stranger("a")
+    client.is_here = is_certain
+    client.say(by_hand.connect("client", clean=True, found={"session-expiry-interval": 4}))
+    client.say(by_hand.DISCONNECT)
+    assert bench.client("a", "client", clean=False, expiry=4).is_present
+
+
 def test_who_is_told_of_a_new_session_and_says_goodbye_has_heard_of_it(bench: MqttBench) -> None:
     both(bench, "a").leave()
     for router in bench.routers.values():
