@@ -52,8 +52,6 @@ class MqttJudge:
         """By reader: numbers from before the end of its subscription."""
         self._lowered: dict[Reader, set[int]] = defaultdict(set)
         """By reader: numbers that it may have been sent at QoS 1."""
-        self._refused: set[int] = set()
-        """What some of them say: whose writer has not heard of that sends it again, as at QoS 1."""
         self._witnessed: list[int] = []
         self._handed: dict[Reader, dict[int, list[int]]] = defaultdict(dict)
         """By number: the stay of each time that it was handed on. What reads the same as others, and comes twice, may
@@ -137,7 +135,7 @@ class MqttJudge:
     def _has_left(self, reader: Reader, number: int) -> bool:
         """What reads the same, and may come with a later subscription; or again, as its writer was refused it."""
         text = self._said[number][1].text
-        return text in self._refused or not self._ended[reader].isdisjoint(self._copies[text])
+        return self._is_refused(text) or not self._ended[reader].isdisjoint(self._copies[text])
 
     # what arrives
 
@@ -145,9 +143,10 @@ class MqttJudge:
         copies = self._copies[text]
         number = next((one for one in copies if one not in self._witnessed), copies[-1])
         writer, said = self._said[number]
-        if said.qos != 1 and text not in self._refused:
+        if said.qos != 1 and not self._is_refused(text):
             assert number not in self._witnessed, f"{number} of {writer} is published twice"
-            self._check_order(number, self._witnessed, "the witness")
+            certain = [one for one in self._witnessed if not self._is_refused(self._said[one][1].text)]
+            self._check_order(number, certain, "the witness")
         self._witnessed.append(number)
 
     def handed_on(self, reader: Reader, number: int, line: Line) -> None:
@@ -240,10 +239,13 @@ class MqttJudge:
         assert isinstance(packet, AckPacket) and writer is not None
         said = line.latest[packet.identifier]
         if packet.reason >= REFUSED:
-            assert self.may_be_refused(said), f"{line.client} is refused: {body!r}"
-            self._refused.add(said.text)
+            assert self._is_refused(said.text), f"{line.client} is refused: {body!r}"
         self._check_answered(said.number)
         return 0
+
+    def _is_refused(self, text: int) -> bool:
+        """By somebody: a writer that has not heard of that sends it again, as at QoS 1."""
+        return any(text in reader.refused for reader in self._walk.readers)
 
     def may_be_refused(self, said: Said) -> bool:
         return any(reader.refuses(said.text) for reader in self._walk.readers)
@@ -262,7 +264,7 @@ class MqttJudge:
             handed = sum(len(self._handed[reader].get(one, ())) for one in copies)
             has_all = handed >= sum(reader in self._owed[one] for one in due) or said.text in reader.refused
             assert has_all or reader.client.may_have_expired, f"{text}: {reader} does not have it"
-            if not has_all and any(said.text in one.refused for one in self._walk.readers):
+            if not has_all and self._is_refused(said.text):
                 self._owed[number].remove(reader)  # of what is not accepted nobody is told
             elif not has_all:
                 self._missed[reader].append(number)
