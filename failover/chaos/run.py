@@ -59,8 +59,7 @@ def prepare(path: Path, script: Script) -> RunDirectory:
     holds_the_script_itself = directory.path in script.path.resolve().parents
     directory.check_ours("a chaos run", () if holds_the_script_itself else (SCRIPT,))
     if (directory.path / SCRIPT).exists():
-        if directory.exists() and directory.running():
-            raise RunError(f"{directory.path}: a mesh is running here, stop it with oncemesh down")
+        directory.check_stopped()
         shutil.rmtree(directory.path)
     directory.make()
     shutil.copyfile(script.path, directory.path / SCRIPT)

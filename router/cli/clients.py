@@ -185,7 +185,7 @@ def teller(out: Console, name: str, *, first: bool = True) -> Callable[["Event"]
         match event:
             case Lost(reason):
                 told = True
-                out.print(f"attaching again: {printable(reason)}", soft_wrap=True)
+                out.print(f"{name} attaches again: {printable(reason)}", soft_wrap=True)
             case Connected(url, router) if told:
                 out.print(f"attached to {printable(router or url)} as {name}", soft_wrap=True)
             case Abandoned(in_doubt):

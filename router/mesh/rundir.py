@@ -151,7 +151,7 @@ class RunDirectory:
 
     def check_stopped(self) -> None:
         if self.exists() and self.running():
-            raise RunError(f"{self.path}: a mesh is running here, stop it with oncemesh down")
+            raise RunError(f"{self.path}: a mesh is running here, stop it with oncemesh down --run-dir {self.path}")
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

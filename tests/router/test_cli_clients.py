@@ -82,7 +82,7 @@ def test_a_router_that_is_not_there_is_told() -> None:
     ("said", "why"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not AMQP: b'HTTP/1.1'"),
-        (b"\x15\x03\x01\x00\x02\x02\x46", "does it speak TLS? expected amqps:// then"),  # its alert, and its end
+        (b"\x15\x03\x01\x00\x02\x02\x46", "does it speak MQTT, or TLS? expected amqps:// then"),  # an alert
     ],
 )
 def test_what_answers_but_is_no_router_is_told(said: bytes, why: str) -> None:
@@ -233,7 +233,7 @@ def test_what_routers_say_is_shown_as_it_is_and_does_nothing_to_the_terminal(
     tell = cli_clients.teller(console(stderr=True), "s")
     tell(Lost("amqp:link:stolen: \x1b[2J"))
     tell(Connected("amqp://a:1", "\u202ea"))
-    assert capsys.readouterr().err == "attaching again: amqp:link:stolen: \\x1b[2J\nattached to \\u202ea as s\n"
+    assert capsys.readouterr().err == "s attaches again: amqp:link:stolen: \\x1b[2J\nattached to \\u202ea as s\n"
 
 
 def test_the_reason_of_the_end_does_nothing_to_the_terminal() -> None:

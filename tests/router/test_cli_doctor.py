@@ -84,7 +84,7 @@ ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("disk", {"disk": Disk(1 << 20)}, Level.FAIL, "1.0 MiB are left"),
     ("disk", {"disk": Disk(0, "Permission denied")}, Level.FAIL, "Permission denied"),
     ("crashes", {"ended": {"b": "AssertionError"}}, Level.WARN, "router b has met an error of its own: AssertionError"),
-    ("running", {"views": views(b=view("b", None, status=None))}, Level.WARN, "router b is stopped"),
+    ("running", {"views": views(b=view("b", None, status=None))}, Level.WARN, "router b does not run"),
     ("running", {"views": views(b=view("b", status=None))}, Level.FAIL, "does not answer"),
     ("running", {"views": views(b=view("b", state="booting"))}, Level.WARN, "router b is booting"),
     ("contacts", {"views": views(b=view("b", routes=[]))}, Level.FAIL, "router b does not see a, c"),
@@ -182,6 +182,25 @@ def test_the_command_tells_people_and_programs_and_exits_as_it_found(tmp_path: P
     (tmp_path / "mesh.yaml").write_text("mesh: x\n")
     ill = CliRunner().invoke(main, ["doctor", str(tmp_path / "mesh.yaml")])
     assert ill.exit_code == 1 and "fail  topology: " in ill.output
+
+
+def test_of_meshes_that_do_not_run_the_one_that_was_killed_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    topology, nobody = plan(tmp_path), 2**22  # no process has that number
+    for name, pid in (("stopped", None), ("killed", nobody)):
+        directory = RunDirectory(Path("run", name))
+        directory.make()
+        directory.keep(topology)
+        entry = RouterEntry(pid, amqp="127.0.0.1:0", inter="127.0.0.1:0", log="log")
+        directory.write(MeshRecord(name, str(directory.topology_path), {"a": entry}, str(tmp_path)))
+    looked = CliRunner().invoke(main, ["doctor"])
+    assert "warn  running: router a does not run\n      oncemesh start a, with the --run-dir" in looked.output
+    RunDirectory(Path("run", "killed")).write(
+        MeshRecord("killed", str(directory.topology_path), {"a": attrs.evolve(entry, pid=None)}, str(tmp_path))
+    )
+    assert "router a does not run" not in CliRunner().invoke(main, ["doctor"]).output
 
 
 HOSTS = """\

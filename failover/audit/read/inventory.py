@@ -230,7 +230,7 @@ def _unreadable(details: dict[str, Any]) -> str:
     damage = details["damage"]
     return (
         f"{damage['skipped']} of {details['size']} bytes from byte {damage['offset']} on are not readable, "
-        f"{sum(last - first + 1 for first, last in details['blocks'])} blocks are"
+        f"{sum(last - first + 1 for first, last in details['blocks'])} of its blocks are"
     )
 
 

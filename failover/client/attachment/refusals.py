@@ -34,6 +34,6 @@ def no_router(router: RouterAddress, condition: ErrorCondition | None) -> Client
     """What is there has not answered the open, or does not let us in."""
     if condition and condition.name == UNAUTHORIZED:
         return ClientError(UNAUTHORIZED, f"{router.url}: {condition.description}")
-    silent = "" if router.tls else ": does it speak TLS? expected amqps:// then"
+    silent = "" if router.tls else ": does it speak MQTT, or TLS? expected amqps:// then"
     why = f": {condition.description}" if condition and condition.description else silent
     return ClientError(None, f"{router.url} did not answer as a router does{why}")

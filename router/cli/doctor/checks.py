@@ -170,9 +170,10 @@ def crashes(seen: Symptoms) -> Found:
 
 
 def running(seen: Symptoms) -> Found:
+    where = "" if any(view.running for view in seen.views.values()) else ", with the --run-dir of this mesh"
     for name, view in seen.views.items():
         if not view.running:
-            yield Level.WARN, f"router {name} is stopped", f"oncemesh start {name}"
+            yield Level.WARN, f"router {name} does not run", f"oncemesh start {name}{where}"
         elif view.status is None:
             yield (
                 Level.FAIL,

@@ -57,7 +57,7 @@ def doctor(topology: Path | None, run_dir: Path | None, routers: tuple[str, ...]
 
 
 def _directory(topology: Path | None, run_dir: Path | None) -> RunDirectory | None:
-    """None if there is no mesh to look at, and none was asked for."""
+    """None if there is no mesh to look at, and none was asked for. If none runs, it is the one that was killed."""
     if topology is not None and run_dir is None:
         return None
     try:
@@ -65,7 +65,16 @@ def _directory(topology: Path | None, run_dir: Path | None) -> RunDirectory | No
     except RunError:
         if run_dir is not None:
             raise
-        return None
+        killed = [path.parent for path in Path("run").glob("*/mesh.json") if _is_killed(RunDirectory(path.parent))]
+        return RunDirectory(killed[0]) if len(killed) == 1 else None
+
+
+def _is_killed(directory: RunDirectory) -> bool:
+    """Whether no router of it runs, and some were not stopped."""
+    try:
+        return not directory.running() and any(entry.pid for entry in directory.read().routers.values())
+    except RunError:
+        return False
 
 
 def _here(plan: Topology, directory: RunDirectory | None, path: Path | None, named: Collection[str]) -> list[str]:

@@ -11,7 +11,7 @@ from router.cli.base import console, fetcher, run, run_dir_option, until_signal
 from router.cli.mesh import HALF_UP
 from router.mesh.config import AMQP, HTTP, INTER, MQTT, RouterConfig, Topology
 from router.mesh.launcher import HalfUpError, Launcher
-from router.mesh.reading import expected
+from router.mesh.reading import FileError, expected
 from router.mesh.rundir import RouterEntry, RunDirectory, RunError, find_run_dir
 from router.mesh.status import contacts_of, look, planned
 from router.mesh.status_view import headline, routers_table
@@ -85,7 +85,11 @@ def _without(topology: Topology, router: str, directory: RunDirectory) -> Topolo
     said["links"] = [link for link in said.get("links") or [] if router not in _ends(link)]
     path = directory.path / "topology.removed.yaml"
     path.write_text(yaml.safe_dump(said, sort_keys=False))
-    return attrs.evolve(load(path), base=Path(directory.read().base))
+    try:
+        return attrs.evolve(load(path), base=Path(directory.read().base))
+    except FileError as error:
+        whys = "; ".join(message.removeprefix(f"{path}:").lstrip("0123456789: ") for message in error.messages)
+        raise RunError(f"without router {router} the topology does not hold: {whys}; see oncemesh apply") from None
 
 
 def _ends(link: object) -> Collection[str]:

@@ -115,7 +115,7 @@ def test_a_block_that_is_there_twice_is_no_gap() -> None:
 
 def test_damage_says_what_was_readable() -> None:
     inventory = take_inventory([mesh("a"), segment(0, [0, 2], damage=damage(torn=False))])
-    what = "damaged: 40 of 100 bytes from byte 60 on are not readable, 2 blocks are"
+    what = "damaged: 40 of 100 bytes from byte 60 on are not readable, 2 of its blocks are"
     assert told(inventory) == [("run/a/log/7-000000.oml", what)]
 
 
