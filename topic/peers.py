@@ -300,7 +300,7 @@ class Peers:
             self.home.outcome_in_full(router, stream, n, counts, moved)
 
     def _on_settle(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
-        self.edge.settle(router, publisher, _given_by(router, epoch), ranges)
+        self.home.settled_elsewhere(router, publisher, _given_by(router, epoch), ranges)
 
     def _on_settled(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
         stream = self.home.current(publisher, Epoch(*epoch))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from tests.mutants.mutant import FEW_BYTES, KILLS, MOVING, REUSING, Method, mutant
-from tests.topic import test_budgets
+from tests.topic import test_budgets, test_reused_tags
 from topic.delivery.record import Record, Stream
 from topic.delivery.records import RecordTable
 from topic.delivery.window import CreditWindow
@@ -16,6 +16,7 @@ from topic.edge.settlement import Settlement
 from topic.edge.subscriber import LocalSubscriber
 from topic.home.home import Home
 from topic.home.publishing import Publishing
+from topic.home.resolution import Resolution
 from topic.home.settlement import HomeSettlement
 from topic.journal import Event
 
@@ -151,3 +152,14 @@ def given_without_room(next_ready: Method) -> Method:
         return cast(list[Record], next_ready(subscriber))
 
     return broken
+
+
+@mutant(
+    Resolution,
+    "settled_late",
+    by="1",
+    scenario=test_reused_tags.test_a_settlement_that_comes_after_a_later_attach_is_of_the_older_delivery,
+)
+def late_settlements_dropped(_: Method) -> Method:
+    """5 Reused tags: a settlement is of the delivery that it names, whatever attach has followed."""
+    return lambda *_: None

@@ -244,3 +244,22 @@ def test_who_asks_home_about_what_waits_there_for_its_key_is_told_when_it_is_set
     pen.send(b"2", b"3", tags=[b"w", b"y"])
     reader = reader_at(bench, "b", unsettled={key_of(pen, named): DeliveryOutcome.ACCEPTED})
     assert [is_settled for _, _, is_settled in reader.resumed] == [named != b"y"]
+
+
+def test_a_settlement_that_comes_after_a_later_attach_is_of_the_older_delivery() -> None:
+    """What a hands over to b is for an attach that another has followed there."""
+    bench = Bench("a", "b", "c")
+    reader, pen = reader_at(bench, "c"), pen_at(bench, "a")
+    pen.send(b"old", tags=[b"t"])
+    reader.accept(b"old")
+    for other in ("b", "c"):
+        bench.hold("a", other)
+    pen.settle(b"old")
+    pen.vanish()
+    for _ in range(2):
+        again = pen_at(bench, "b", pen, unsettled={b"t": 0}, seen=pen.stream.epoch)
+    bench.let_go()
+    assert again.map is not None
+    again.send(b"new", tags=[b"t"])
+    reader.answer_echo()
+    assert reader.delivered == [b"old", b"new"]

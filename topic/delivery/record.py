@@ -60,8 +60,8 @@ class Record:
     """One delivery at this router."""
 
     __slots__ = (
-        "awaited", "chosen", "key", "locals", "message", "moved", "n", "open", "orphans", "presettled", "refusals",
-        "routers", "state", "stream", "tag", "taken", "tries", "unread", "without",
+        "awaited", "chosen", "given", "key", "locals", "message", "moved", "n", "open", "orphans", "presettled",
+        "refusals", "routers", "state", "stream", "tag", "taken", "tries", "unread", "without",
     )  # fmt: skip
 
     def __init__(self, stream: "Stream", key: bytes, tag: bytes, message: bytes | None) -> None:
@@ -80,10 +80,9 @@ class Record:
         self.tries = 0  # the same, at home: how often it was given back
         self.locals: dict[Any, int] = {}
         """Local subscriber -> QUEUED, SENT, WITHHELD, AWAITING_HOME or its final `DeliveryOutcome`."""
-        self.open = 0
-        """How many locals have no final outcome yet."""
-        self.unread = 0
-        """Settled: how many locals may not have read of that."""
+        self.open = 0  # how many locals have no final outcome yet
+        self.unread = 0  # settled: how many locals may not have read of that
+        self.given: tuple[Epoch, int] | None = None  # unconfirmed: by which attach it was forwarded last, and its place
         self.refusals: Refusals | None = None
         """Final outcomes other than accepted, counted; None while there are none."""
         self.moved: tuple[bytes, ...] = ()
@@ -124,6 +123,7 @@ class Record:
         """The home is out of contact, or is another: nobody is given the record until a home names it."""
         assert not self.presettled and self.state is not State.SETTLED
         self.stream.records.pop(self.n, None)
+        self.given = self.given if self.n < 0 else (self.stream.epoch, self.n)
         self.n = -1
         self.state = State.IN_DOUBT
         self.moved = self.routers = ()

@@ -10,6 +10,7 @@ from operator import attrgetter
 
 from topic.delivery.record import Record, State, Stream
 from topic.directory.addresses import ByAddress
+from topic.identity import Epoch
 
 
 class RecordTable:
@@ -106,6 +107,13 @@ def in_ranges(stream: Stream, ranges: list[int]) -> list[Record]:
     spans = _disjoint(spans)
     lows = [low for low, _ in spans]
     return [record for n, record in records.items() if (at := bisect_right(lows, n)) and n <= spans[at - 1][1]]
+
+
+def given_in(stream: Stream, epoch: Epoch, ranges: list[int]) -> list[Record]:
+    """The stream's unconfirmed records that were forwarded last by that attach, under a place in the ranges."""
+    spans = list(zip(ranges[::2], ranges[1::2], strict=True))
+    given = [record for record in stream.unconfirmed.values() if record.given and record.given[0] == epoch]
+    return [record for record in given if record.given and any(low <= record.given[1] <= high for low, high in spans)]
 
 
 def ranges_without(ranges: list[int], left_out: set[int]) -> list[int]:

@@ -13,7 +13,7 @@ from topic.actions import AnswerDeliveries
 from topic.delivery.assignment import NOT_HAD, is_over
 from topic.delivery.outcomes import LOGGED, TERMINAL, DeliveryOutcome, Refusals, add_refusals
 from topic.delivery.record import Question, Record, State, Stream, accept, settle
-from topic.delivery.records import RecordTable, in_ranges
+from topic.delivery.records import RecordTable, given_in, in_ranges
 from topic.delivery.streams import Streams
 from topic.directory.directory import Directory
 from topic.edge.edge import Edge
@@ -219,6 +219,13 @@ class Home:
         """A former home has heard of that attach, and says what the publisher has settled before (5, Reused tags)."""
         if (stream := self.current(publisher, epoch)) is not None:
             self.resolution.handed_over(stream, keys)
+
+    def settled_elsewhere(self, router: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
+        """The publisher has settled these there; perhaps before a later attach, of which we have heard first."""
+        stream = self.streams.get(publisher) or self.edge.streams.get(publisher)
+        if stream is not None and stream.epoch > epoch and (late := given_in(stream, epoch, ranges)):
+            self.resolution.settled_late(stream, late)
+        self.edge.settle(router, publisher, epoch, ranges)
 
     def begin_afresh(self, stream: Stream, *, says_so: bool) -> None:
         """A publisher begins a new life (7.5). By a null map it `says_so`: nothing of its older lives is in doubt. One

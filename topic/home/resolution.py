@@ -72,6 +72,16 @@ class Resolution:
         self.edge.settlement.resolved(stream, keys)
         self.tell_askers(stream, keys)
 
+    def settled_late(self, stream: Stream, records: list[Record]) -> None:
+        """The publisher had settled these deliveries before the attach, at a former home. What its map has under such a
+        key is another one; if the attach has been answered, that has been taken for the older one, and stays that."""
+        keys = [record.key for record in records if not (stream.answered and record.key in stream.expected)]
+        if stream.here and not stream.answered:
+            self.handed_over(stream, keys)
+        elif keys:
+            self.edge.settlement.resolved(stream, keys)
+            self.tell_askers(stream, keys)
+
     def _resolve_here(self, stream: Stream, keys: list[bytes]) -> None:
         self.resolve(self.outlet.router, stream, keys)
 
