@@ -65,6 +65,8 @@ class Line(MqttGuest):
     """Packets that the router has not read."""
     down: deque[tuple[int, bytes, int]] = field(factory=deque)
     """Packets that the client has not read, each with the number of its message, by the judge's account."""
+    dead_since: float | None = None
+    """When its router died. What that has said may still be read."""
 
     def hears(self, data: bytes) -> None:
         self._buffer += data
@@ -120,7 +122,12 @@ class Client:
     def may_have_expired(self) -> bool:
         """Its session. In 3.1.1 nobody says for how long one lasts."""
         lasts = EXPIRY_S if self.version == V5 else LONGEST_S
-        return self.unseen_since is not None and self.walk.now - self.unseen_since > lasts
+        return self._unseen is not None and self.walk.now - self._unseen > lasts
+
+    @property
+    def _unseen(self) -> float | None:
+        since_death = self.line.dead_since if self.line is not None else None
+        return since_death if self.unseen_since is None else self.unseen_since
 
     def __str__(self) -> str:
         return self.name
@@ -159,13 +166,12 @@ class Client:
 
     def cut(self) -> None:
         """Its connection is over for it."""
+        self.unseen_since = self.walk.now if self._unseen is None else self._unseen
         if self.line is not None:
             self.line.is_here = False
         self.line, self.is_let_in = None, False
         if self.away_since is None:
             self.away_since = self.walk.now
-        if self.unseen_since is None:
-            self.unseen_since = self.walk.now
 
     def tell(self, packet: bytes) -> None:
         assert self.line is not None

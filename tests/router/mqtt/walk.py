@@ -193,8 +193,8 @@ class MqttWalk(MortalBench):
         """The sessions of its clients begin to expire, whether they know or not."""
         super().some_router_dies()
         for client in self.clients:
-            if client.line is not None and client.line.is_dead and client.unseen_since is None:
-                client.unseen_since = self.now
+            if client.line is not None and client.line.is_dead and client.line.dead_since is None:
+                client.line.dead_since = self.now
 
     def _some_router_reads(self) -> None:
         if self.lines:
