@@ -40,9 +40,6 @@ from tests.router.mqtt.test_releasing import (
 from tests.router.mqtt.test_releasing import (
     test_what_was_never_published_here_is_not_when_its_session_has_ended_elsewhere as never_published,
 )
-from tests.router.mqtt.test_releasing import (
-    test_what_was_settled_elsewhere_is_not_taken_for_what_reads_the_same as settled_elsewhere,
-)
 from tests.router.mqtt.test_sessions import (
     test_who_has_a_link_elsewhere_that_it_never_had_here_has_it_here_when_it_is_back as linked_elsewhere,
 )
@@ -59,7 +56,6 @@ from tests.router.test_order_of_actions import (
 from topic.actions import LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import LinkEntry
-from topic.home.resolution import Resolution
 from topic.node import Node
 
 
@@ -199,15 +195,6 @@ def sent_again_though_answered(original: Method) -> Method:
             original(subscriber, action)
         else:
             subscriber._deliver([record])
-
-    return broken
-
-
-@mutant(Resolution, "hand_over", by="2", scenario=settled_elsewhere)
-def settled_and_kept_to_itself(original: Method) -> Method:
-    """5, Reused tags: of what is settled at a former home, and others may not have heard of, the new one is told."""
-
-    def broken(resolution: object, *rest: object) -> None: ...
 
     return broken
 

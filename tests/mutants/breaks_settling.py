@@ -163,3 +163,14 @@ def given_without_room(next_ready: Method) -> Method:
 def late_settlements_dropped(_: Method) -> Method:
     """5 Reused tags: a settlement is of the delivery that it names, whatever attach has followed."""
     return lambda *_: None
+
+
+@mutant(
+    Resolution,
+    "hand_over",
+    by="1",
+    scenario=test_reused_tags.test_a_former_home_tells_the_next_one_what_others_have_not_heard_to_be_settled,
+)
+def settled_and_kept_to_itself(_: Method) -> Method:
+    """5, Reused tags: of what is settled at a former home, and others may not have heard of, the new one is told."""
+    return lambda *_: None

@@ -263,3 +263,20 @@ def test_a_settlement_that_comes_after_a_later_attach_is_of_the_older_delivery()
     again.send(b"new", tags=[b"t"])
     reader.answer_echo()
     assert reader.delivered == [b"old", b"new"]
+
+
+def test_a_former_home_tells_the_next_one_what_others_have_not_heard_to_be_settled() -> None:
+    bench = Bench("a", "b", "c")
+    reader, pen = reader_at(bench, "c"), pen_at(bench, "a")
+    pen.send(b"old", tags=[b"t"])
+    reader.accept(b"old")
+    bench.hold("a", "c")
+    pen.settle(b"old")
+    pen.vanish()
+    again = pen_at(bench, "b", pen, unsettled={b"t": 0}, seen=pen.stream.epoch)
+    again.send(b"new", tags=[b"t"])
+    reader.answer_echo()
+    assert reader.delivered == [b"old", b"new"]
+    bench.let_go()
+    reader.accept(b"new")
+    assert again.outcomes == {b"t": DeliveryOutcome.ACCEPTED}
