@@ -3,9 +3,10 @@ accepted without them (protocol 8, Apart). What a lapse meets on its way is in `
 
 import re
 
+import attrs
 import pytest
 
-from tests.topic.bench import Bench, pen_at, reader_at
+from tests.topic.bench import LASTING, Bench, pen_at, reader_at
 from tests.topic.clients import Reader, key_of
 from topic.actions import EXPIRED, Detach
 from topic.delivery.outcomes import DeliveryOutcome
@@ -231,3 +232,18 @@ def test_who_was_apart_is_told_so_though_everybody_else_has_met_meanwhile() -> N
         bench.meet(other, "b")
     bench.flow()
     assert [detach.condition for detach in reader.mine(Detach)] == [EXPIRED]
+
+
+def test_what_ends_as_another_lapses_does_not_lapse_then() -> None:
+    """Else its router's word would have it awaited again, for ever."""
+    bench = Bench("a", "b")
+    first = reader_at(bench, "b", "first")
+    bench.subscriber("b", "second", lifetime=attrs.evolve(LASTING, timeout=90))
+    pen = pen_at(bench, "a")
+    bench.kill("b")
+    pen.send(b"1")
+    bench.wait(64)
+    assert first.end.name in bench.cores["a"].directory.lapsed and not pen.outcomes
+    bench.wait(30)
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+    assert not bench.cores["a"].directory.lapsed

@@ -112,6 +112,8 @@ class Expiry:
             decision = self._due(entry, lonely)
             if decision is not None and now >= lonely.ask:
                 lonely.ask = now + ASK_AGAIN_S
+                if not self._is_live(attach):  # what was decided of a later one has ended it, too
+                    continue
                 if decision is Decision.EXPIRED and self._is_followed(entry, self.outlet.router):
                     continue
                 if not self._speaks_for(entry):
