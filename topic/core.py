@@ -26,6 +26,7 @@ from topic.delivery.records import RecordTable
 from topic.delivery.window import CreditWindow
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status, overtakes
+from topic.directory.members import Members
 from topic.edge.filters import Wants
 from topic.edge.subscriber import LocalSubscriber
 from topic.event import event
@@ -55,7 +56,7 @@ class Topic:
         """`routers` are the members of the plan, `remembered` are the durable links of the state store (3.3,
         8): orphans until they come back."""
         self.settings = settings
-        self.directory = Directory(router, incarnation, routers, remembered)
+        self.directory = Directory(Members(router, incarnation, routers, clock), remembered)
         self.outlet = Outlet(router, incarnation, clock, journal, settings.settle_delay)
         self.records = RecordTable()
         self.home = Home(self.outlet, self.records, self.directory, settings)
@@ -220,9 +221,8 @@ class Topic:
         self.edge.add(subscriber)
         self.edge.receipts.attached_again(subscriber, unsettled)
         self.attaches.subscriber(subscriber, now)
-        named = self.edge.unconfirmed.name(
-            subscriber, unsettled or {}, partial(self.generations.stream_named, subscriber)
-        )
+        stream_named = partial(self.generations.stream_named, subscriber)
+        named = self.edge.unconfirmed.name(subscriber, unsettled or {}, stream_named)
         if unsettled is not None:
             subscriber.named(named)
         resumed = unsettled is not None or (known is not None and known.live)

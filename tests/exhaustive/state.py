@@ -23,6 +23,7 @@ from linkstate.plan.plan import Plan
 from topic.delivery.record import Stream
 from topic.delivery.records import RecordTable
 from topic.delivery.window import CreditWindow
+from topic.directory.members import Members
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import KeyMaker
 from topic.node import Node
@@ -33,6 +34,7 @@ ATOMS = frozenset((int, str, bytes, bool, float, NoneType))
 
 IGNORED: dict[type, frozenset[str]] = {
     RecordTable: frozenset(("accepted", "delivered", "received")),  # statistics
+    Members: frozenset(("_clock",)),
     Outlet: frozenset(("clock", "_journal", "time_us")),
     Node: frozenset(("_look",)),  # nobody asks for the deadline
     Stream: frozenset(("alone", "keys", "label", "received")),  # derived twice, and statistics

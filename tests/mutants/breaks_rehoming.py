@@ -1,10 +1,11 @@
 """Breakages of what happens when a publisher comes back, here or elsewhere, or does not (protocol 7 and 8)."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
 from tests.topic import test_expiry as expiry
 from tests.topic import test_gossip as gossip
+from tests.topic import test_hostile_routers as hostile
 from tests.topic import test_resuming as resuming
 from tests.topic import test_unheard_of as unheard_of
 from topic.delivery.record import AWAITING_HOME, QUEUED, Record, Stream
@@ -231,6 +232,22 @@ def resumed_though_outlived(is_over: Method) -> Method:
 
     def broken(*attach: object, is_late: bool) -> bool:
         return bool(is_over(*attach, is_late=False))
+
+    return broken
+
+
+@mutant(
+    Members,
+    "tells",
+    by="7",
+    scenario=hostile.test_an_attach_above_one_by_a_clock_far_ahead_says_nothing_of_those_that_others_have_not_heard_of,
+)
+def all_told_by_a_clock_far_ahead(_: Method) -> Method:
+    """7.9: an attach above the clock says nothing of those below it."""
+
+    def broken(members: Members, attaches: Iterable[Epoch]) -> None:
+        for attach in attaches:
+            members._told[attach.router] = max(attach, members._told.get(attach.router, attach))
 
     return broken
 

@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from linkstate.clock import HybridClock
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
+from topic.directory.members import Members
 from topic.directory.rumours import Rumours
 from topic.errors import BreachError
 from topic.identity import Epoch, LinkIdentity, link_name
@@ -23,7 +25,7 @@ def entry(
 
 
 def directory(*contacts: str) -> Directory:
-    here = Directory("a", 1, ROUTERS)
+    here = Directory(Members("a", 1, ROUTERS, HybridClock(1000)))
     for router in contacts:
         here.contact(router, 1)
         here.apply_section(router, 0, 0, [], [])

@@ -6,6 +6,7 @@ from unittest.mock import patch
 import attrs
 import pytest
 
+from linkstate.clock import HybridClock
 from linkstate.events import Late
 from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
 from topic.actions import Detach
@@ -14,6 +15,7 @@ from topic.directory import entries
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.directory.gossip import FEW, Gossip
+from topic.directory.members import Members
 from topic.identity import Epoch, LinkIdentity, link_name
 
 LASTING = Lifetime(60, "connection-close", 1)
@@ -23,7 +25,7 @@ class Router:
     """b, in contact with a and c; a tells it of subscribers."""
 
     def __init__(self) -> None:
-        self.directory = Directory("b", 1, ["a", "b", "c"])
+        self.directory = Directory(Members("b", 1, ["a", "b", "c"], HybridClock(1000)))
         self.gossip = Gossip(self.directory)
         self.version = 0
         for contact in ("a", "c"):

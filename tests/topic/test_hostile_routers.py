@@ -253,3 +253,23 @@ def test_who_has_not_heard_of_an_ending_by_a_clock_far_ahead_is_told_how_far(is_
     pen = pen_at(bench, "a")
     pen.send(b"1")
     assert reader.delivered == [b"1"]
+
+
+def test_an_attach_above_one_by_a_clock_far_ahead_says_nothing_of_those_that_others_have_not_heard_of() -> None:
+    """The publisher's attach at a is on its way to b, which it goes on to: its life goes on when that has come."""
+    bench, far = Bench("a", "b", "c"), 1 << 60
+    for status in (Status.ATTACHED, Status.CLOSED):
+        for other in ("a", "c"):
+            bench.carry("b", other, msgpack.packb([[Segment.DELTA, 0, [subscriber(far, status)], []]]))
+    bench.flow()
+    far_reader, reader = reader_at(bench, "a"), reader_at(bench, "c", "other")
+    assert far_reader.end.epoch.hlc > far
+    far_reader.close()
+    bench.hold("a", "b")
+    pen = pen_at(bench, "a")
+    pen.send(b"1")
+    pen.vanish()
+    again = pen_at(bench, "b", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
+    bench.let_go()
+    assert again.stream.generation == pen.stream.generation
+    assert reader.delivered == [b"1"]

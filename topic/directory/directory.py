@@ -22,13 +22,11 @@ from topic.identity import Epoch
 class Directory:
     """The merged view of one router incarnation, and the versions that its contacts have of its own section."""
 
-    def __init__(
-        self, router: str, incarnation: int, routers: Collection[str], remembered: Iterable[LinkEntry] = ()
-    ) -> None:
+    def __init__(self, members: Members, remembered: Iterable[LinkEntry] = ()) -> None:
         """`remembered` are the durable links of the state store. They are orphans, as their owners are gone."""
-        self.router = router
-        self.incarnation = incarnation
-        self.members = Members(router, incarnation, routers)
+        self.router = members.router
+        self.incarnation = members.incarnation
+        self.members = members
         self.version = 0
         self.contacts: dict[str, int] = {}
         self.applied: dict[str, int] = {}

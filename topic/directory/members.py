@@ -6,6 +6,7 @@ that leaves is until it has gone.
 
 from collections.abc import Collection, Iterable, Mapping
 
+from linkstate.clock import HybridClock
 from topic.errors import BreachError
 from topic.identity import Epoch
 
@@ -13,9 +14,11 @@ from topic.identity import Epoch
 class Members:
     """All routers but this one, and how far each has told of the attaches at it, as this one does."""
 
-    def __init__(self, router: str, incarnation: int, routers: Collection[str]) -> None:
+    def __init__(self, router: str, incarnation: int, routers: Collection[str], clock: HybridClock) -> None:
         """`routers` are the members, this router perhaps among them."""
-        self._router = router
+        self.router = router
+        self.incarnation = incarnation
+        self._clock = clock
         self.others = tuple(sorted(set(routers) - {router}))
         self.acked: dict[str, int] = dict.fromkeys(self.others, 0)
         """Version of our section that each has acknowledged; -1 until it has in this contact."""
@@ -25,11 +28,11 @@ class Members:
     @property
     def latest(self) -> Epoch:
         """Of the attaches at this router."""
-        return self._told[self._router]
+        return self._told[self.router]
 
     def follow(self, routers: Collection[str], contacts: Collection[str]) -> None:
         """The members are others now. A new one has acknowledged nothing."""
-        self.others = tuple(sorted(set(routers) - {self._router}))
+        self.others = tuple(sorted(set(routers) - {self.router}))
         self.acked = {router: self.acked.get(router, 0) for router in sorted({*self.others, *contacts})}
 
     def contact(self, router: str) -> None:
@@ -42,8 +45,9 @@ class Members:
             del self.acked[router]
 
     def tells(self, attaches: Iterable[Epoch]) -> None:
-        """The router at which these attaches are, or were, tells of them: this one, or a contact."""
-        for attach in attaches:
+        """The router at which these attaches are, or were, tells of them: this one, or a contact. What is above the
+        clock follows an attach under one that nobody believes (`Outlet.new_epoch`), and says nothing of those below."""
+        for attach in (attach for attach in attaches if attach.hlc <= self._clock.read()):
             self._told[attach.router] = max(attach, self._told.get(attach.router, attach))
 
     def has_told(self, attach: Epoch) -> bool:
