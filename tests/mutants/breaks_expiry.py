@@ -6,7 +6,7 @@ Most take longer than a simulated run to matter: scenarios of the core catch the
 from typing import Any
 
 from tests.mutants.mutant import RESUMING, Method, mutant
-from tests.router.mqtt import test_sessions
+from tests.router.mqtt import test_certainty, test_sessions
 from tests.topic import test_apart, test_apart_plain, test_consent, test_expiry, test_together
 from tests.topic import test_apart_attacks as attacks
 from topic.delivery.record import Record, Stream
@@ -213,3 +213,14 @@ def what_was_left_behind_tells_of_an_end(_: Method) -> Method:
 def an_earlier_link_of_a_session_may_expire_first(_: Method) -> Method:
     """8 Expiry: of a session's links the one that was attached last expires first."""
     return lambda *_: False
+
+
+@mutant(
+    Expiry,
+    "_tells_of_the_end",
+    by="8",
+    scenario=test_certainty.test_who_has_missed_something_is_told_so_for_as_long_as_anything_is_left_of_its_session,
+)
+def what_is_to_be_told_is_forgotten_before_its_session(_: Method) -> Method:
+    """8 Expiry: that something was missed is remembered while any link of its session is left."""
+    return staticmethod(lambda entry, first: first < entry.epoch)

@@ -167,8 +167,13 @@ class Expiry:
             is_due = now >= max(since, self.all_since) + self._remember or now >= since + self._forget_s
             if session in here and not entry.ending:
                 self._links.leave_behind(entry)
-            elif is_due and not (session in first and first[session] < entry.epoch):
+            elif is_due and not (session in first and self._tells_of_the_end(entry, first[session])):
                 self.directory.forget(entry)
+
+    @staticmethod
+    def _tells_of_the_end(entry: LinkEntry, first: Epoch) -> bool:
+        """Whether what has ended says that its session is over, of which the link attached at `first` is left."""
+        return entry.ending != "" or first < entry.epoch
 
     def _is_followed(self, entry: LinkEntry, asker: str) -> bool:
         """Whether the client of a session has attached another link of it later that has no client either, and that the

@@ -20,6 +20,7 @@ from failover.audit.report.story import DeliveryStory
 from failover.fitting import Fitting
 
 ROWS_SHOWN = 40
+LOGS_NAMED = 5
 EXCEPTIONS_SAID = 3
 """In the sentence; the report lists them all."""
 
@@ -223,6 +224,18 @@ class Report:
             if number
         ]
 
+    @property
+    def _unlogged(self) -> list[str]:
+        """Of which no log tells: what may be missing at the end of one, and whether clients have any."""
+        told = []
+        if left_open := [log.name for log in self.logs if not log.whole]:
+            more = ", …" if len(left_open) > LOGS_NAMED else ""
+            named = f"{', '.join(left_open[:LOGS_NAMED])}{more}"
+            told.append(f"may lack its end, as its writer still runs, or went down with its machine: {named}")
+        if self.logs and all(log.role == "router" for log in self.logs):
+            told.append("no client's log is here: judged by those of routers alone")
+        return told
+
     def write(self, path: Path | str) -> None:
         """audit.json"""
         Path(path).write_text(json.dumps(self.as_json(), indent=1, ensure_ascii=False) + "\n")
@@ -236,11 +249,13 @@ class Report:
             console.print(line, markup=False, soft_wrap=True)
         for exception in self.exceptions[EXCEPTIONS_SAID:]:
             console.print(f"not for everybody: {exception}", markup=False, soft_wrap=True)
-        if self.findings:
-            console.print(_finding_table(self.findings, self.violations))
         for title, problems in (("missing or damaged", self.problems), ("torn end, read up to there", self.torn)):
             for problem in problems:
                 console.print(f"{title}: {problem.path}: {problem.what}", markup=False, soft_wrap=True)
+        for line in self._unlogged:
+            console.print(line, markup=False, soft_wrap=True)
+        if self.findings:
+            console.print(_finding_table(self.findings, self.violations, by_damage=bool(self.problems)))
         for clock in self.clocks:
             console.print(f"{clock}: nothing is ordered by that", markup=False, soft_wrap=True)
         for doubt in self.doubts:
@@ -270,9 +285,9 @@ def _pair_table(pairs: Sequence[PairRow], unheard: Sequence[PublisherRow]) -> Fi
     return Fitting(table)
 
 
-def _finding_table(findings: Sequence[Finding], violations: dict[str, int]) -> Fitting:
+def _finding_table(findings: Sequence[Finding], violations: dict[str, int], *, by_damage: bool) -> Fitting:
     listed = "" if len(findings) == sum(violations.values()) else f" (first {FINDINGS_KEPT} of each kind)"
-    table = Table(title=f"violations{listed}")
+    table = Table(title=f"{'what looks like violations, and may be the damage' if by_damage else 'violations'}{listed}")
     for title in ("kind", "delivery", "publisher", "subscribers", "router"):
         table.add_column(title, overflow="fold")
     for finding in findings:

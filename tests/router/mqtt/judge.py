@@ -216,12 +216,25 @@ class MqttJudge:
     # what is said
 
     def router_reads(self, line: Line, packet: bytes) -> None:
-        """What a writer settles, if it has not gone elsewhere since."""
+        """What a writer settles, if it has not gone elsewhere since; and what it publishes."""
         first, body, _ = split(packet)
         kind, identifier = PacketKind(first >> 4), int.from_bytes(body[:2], "big")
         writer = line.client.writer
+        if kind is PacketKind.PUBLISH:
+            found = read_packet(first, body, line.version)
+            assert isinstance(found, PublishPacket)
+            self._is_apart_from(line, found)
         if writer is not None and kind is PacketKind.PUBREL and self._last.get(line.client) is line:
             self._settled.add(line.latest[identifier].number)
+
+    def _is_apart_from(self, line: Line, packet: PublishPacket) -> None:
+        """Readers that its router has not heard of are owed nothing of that: they have subscribed behind a cut."""
+        for reader in self._walk.readers if self._walk.parts else ():
+            if not line.knows(reader.client, packet.topic):
+                for number in self._copies[int(packet.payload)]:
+                    self._ended[reader].add(number)
+                    if reader in self._owed[number]:
+                        self._owed[number].remove(reader)
 
     def router_says(self, line: Line, first: int, body: bytes) -> int:
         """At this very moment. Returns the number of what it sends; 0 if that is no message."""

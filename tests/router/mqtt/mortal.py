@@ -1,4 +1,4 @@
-"""Routers that die and are started again, and that hear of each other when the dice say so."""
+"""Routers that die and are started again, that lose contacts, and that hear of each other when the dice say so."""
 
 import sys
 from random import Random
@@ -16,25 +16,29 @@ attaches of a client the later one has the higher epoch (protocol 10)."""
 
 class MortalBench(MqttBench):
     def __init__(self, seed: int, settings: Settings) -> None:
+        self.unnoticed: list[tuple[str, str]] = []
+        """Who has not noticed yet that another is no more, or has lost the contact."""
+        self.apart: set[tuple[str, str]] = set()
+        """Routers that live, and have no contact; the lower name is the first."""
         super().__init__(*KILLED, "w", settings=settings)
         self.dice = Random(seed)
         self.trace: list[str] = []
         self.stores = {name: router.store for name, router in self.routers.items()}
-        self.unnoticed: list[tuple[str, str]] = []
-        """Who has not noticed yet that another is no more."""
         self.are_heard_out = False
         """Routers are, before they are killed."""
         self.says_all = False
         """Also what waits for something else to travel with."""
+        self.parts = False
+        """Routers that live lose their contacts, and make them again."""
         self._lives = dict.fromkeys(KILLED, 1)
 
     def note(self, text: str) -> None:
         self.trace.append(f"{self.now:8.3f} {text}")
 
     def bring(self, here: str, there: str, most: int = sys.maxsize) -> None:
-        if there in self.routers:
+        if there in self.routers and (here, there) not in self.unnoticed:
             super().bring(here, there, most)
-        else:  # it was on its way to who is no more
+        else:  # it was on its way to who is no more, or is in contact no more
             self.wires[here, there].clear()
 
     def some_router_hears(self) -> None:
@@ -58,6 +62,51 @@ class MortalBench(MqttBench):
                 self.routers[here].contacts.lost(there)
             self.flow()
 
+    def some_contact_is_lost(self) -> None:
+        """One end loses it first. Some of what it has said still arrives."""
+        here, there = self.dice.sample(KILLED, 2)
+        if here in self.routers and there in self.routers and _pair(here, there) not in self.apart:
+            self.note(f"{here} loses {there}")
+            self.apart.add(_pair(here, there))
+            with self.acting(self.routers[here]):
+                self.routers[here].contacts.lost(there)
+            self._is_cut_short(here, there)
+            self.unnoticed.append((there, here))
+            self.flow()
+
+    def is_apart(self, name: str) -> bool:
+        """From a router that lives; or that one has not told anew what it has."""
+        told = self.routers[name].node.topic.directory.applied
+        return self.parts and any(other not in told for other in self.routers if other != name)
+
+    def some_contact_is_made(self) -> None:
+        if self.apart:
+            self._meet_again(*self.dice.choice(sorted(self.apart)))
+
+    def come_together(self) -> None:
+        while self.unnoticed:
+            self.notice(0)
+        while self.apart:
+            self._meet_again(*min(self.apart))
+
+    def _meet_again(self, here: str, there: str) -> None:
+        self._notice_between(here, there)
+        self.apart.discard((here, there))
+        self.note(f"{here} and {there} are in contact again")
+        self._meet(here, there)
+        self.flow()
+
+    def _notice_between(self, here: str, there: str) -> None:
+        while found := [nth for nth, pair in enumerate(self.unnoticed) if {*pair} == {here, there}]:
+            self.notice(found[0])
+
+    def _is_cut_short(self, here: str, there: str) -> None:
+        """What was on its way is lost: all to it, and some from it."""
+        self.wires[there, here].clear()
+        wire = self.wires[here, there]
+        for _ in range(self.dice.randint(0, len(wire))):
+            wire.pop()
+
     def some_router_dies(self) -> None:
         name = self.dice.choice(KILLED)
         if name not in self.routers or len(self.routers) < len(self.names) - 1:
@@ -70,11 +119,10 @@ class MortalBench(MqttBench):
             if isinstance(guest, GoodClient):
                 guest.engine.release()
         for other in self.routers:
-            self.wires[other, name].clear()
-            wire = self.wires[name, other]
-            for _ in range(self.dice.randint(0, len(wire))):
-                wire.pop()
-            self.unnoticed.append((other, name))
+            if _pair(name, other) not in self.apart:
+                self._is_cut_short(name, other)
+                self.unnoticed.append((other, name))
+        self.apart = {pair for pair in self.apart if name not in pair}
 
     def _hear_out(self, name: str) -> None:
         self.note(f"all that {name} has said is heard")
@@ -103,3 +151,7 @@ class MortalBench(MqttBench):
             if other != name:
                 self._meet(name, other)
         self.flow()
+
+
+def _pair(one: str, other: str) -> tuple[str, str]:
+    return min(one, other), max(one, other)

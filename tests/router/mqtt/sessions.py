@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
+from router.mqtt.ends import LINK
 from router.mqtt.packets import PublishPacket, read_packet
 from router.mqtt.values import V5, PacketKind
 from tests.fuzz.mesh import LONGEST_S
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import MqttGuest, split
+from topic.identity import LinkIdentity, link_name
 
 if TYPE_CHECKING:
     from tests.router.mqtt.roles import Reader, Writer
@@ -67,12 +69,16 @@ class Line(MqttGuest):
     """Packets that the client has not read, each with the number of its message, by the judge's account."""
     dead_since: float | None = None
     """When its router died. What that has said may still be read."""
+    was_apart: bool = False
+    """As the router let the client in, it was: there may be others that know what it has."""
 
     def hears(self, data: bytes) -> None:
         self._buffer += data
         while len(self._buffer) > 1:
             first, body, self._buffer = split(self._buffer)
             number = self.client.walk.judge.router_says(self, first, body)
+            if first >> 4 == PacketKind.CONNACK:
+                self.was_apart = self.client.walk.is_apart(self.router.name)
             if self.client.line is self:
                 self.down.append((first, body, number))
 
@@ -82,6 +88,11 @@ class Line(MqttGuest):
         for packet in found:
             self.client.walk.judge.router_reads(self, packet)
         self.say(b"".join(found))
+
+    def knows(self, client: "Client", topic: str) -> bool:
+        """Whether its router knows of the client's subscription."""
+        name = link_name(LinkIdentity(client.name, LINK, topic))
+        return self.router.node.topic.directory.subscriber(name) is not None
 
     @property
     def is_dead(self) -> bool:
@@ -225,7 +236,7 @@ class Client:
 
     def _is_let_in(self, line: Line, *, is_present: bool) -> None:
         assert not (is_present and self.is_clean), f"{self} is given a session that it has ended"
-        if not is_present and not self.is_clean and self.may_have_expired:
+        if not is_present and not self.is_clean and (self.may_have_expired or line.was_apart):
             self._forget()
             self._is_of_session(line)
             self.walk.judge.begins_anew(line)

@@ -126,3 +126,31 @@ def test_who_says_goodbye_before_it_is_certain_that_it_was_here_has_what_it_had_
         assert links(bench) == {("PUBLISHER", "b"), ("SUBSCRIBER", "b")}
         again.say(wants_end)
         again.leave()
+
+
+def test_who_has_missed_something_is_told_so_for_as_long_as_anything_is_left_of_its_session() -> None:
+    """Router c is apart as the subscription lapses, and again before the end of what was published on is agreed."""
+    for router in "a", "b":
+        bench = MqttBench("a", "b", "c")
+        both(bench, "a").leave()
+        _part(bench, "c")
+        wait(bench, 6)
+        writer = bench.client("b", "writer")
+        publish(writer, b"missed", 2, 1)
+        assert writer.kinds() == ["CONNACK", "PUBREC"]
+        bench.meet()
+        bench.time(0.6)
+        bench.is_slow = True
+        bench.time(6.0)
+        _part(bench, "c")
+        bench.is_slow = False
+        bench.flow()
+        assert ("PUBLISHER", "a") in links(bench)
+        assert not bench.client(router, "client", clean=False, expiry=4).is_present
+
+
+def _part(bench: MqttBench, name: str) -> None:
+    """From all others."""
+    for other in bench.routers:
+        if other != name:
+            bench.part(name, other)

@@ -41,6 +41,10 @@ witness."""
 REFUSING = 740_000
 """From this seed on, in some walks, readers of MQTT 5 are: each refuses what it does not like, whenever it comes."""
 
+PARTING = 900_000
+"""From this seed on, in some walks, routers that live lose their contacts, and make them again: where no session ends
+and no two messages are the same."""
+
 
 class Witness(GoodClient):
     """A plain subscriber of AMQP, of a router that lives."""
@@ -78,10 +82,11 @@ class MqttWalk(MortalBench):
         self.are_refusing = seed >= REFUSING and Random(-2 * seed).random() < 0.5
         self._at_qos_0 = more.choice((0.0, 0.3)) if seed >= WIDE else 0.0
         """How often a writer publishes at QoS 0."""
-        self._repeats = seed >= WIDE and more.random() < 0.5
+        self.parts = seed >= PARTING and Random(-3 * seed).random() < 0.5
+        self._repeats = seed >= WIDE and not self.parts and more.random() < 0.5
         """Writers say again what they have said: see `_publish`."""
         self.are_heard_out = self._repeats
-        self._ends = seed >= WIDE and more.random() < 0.5
+        self._ends = seed >= WIDE and not self.parts and more.random() < 0.5
         """Sessions do, by a clean start or as their clients are away for long."""
         self.judge = MqttJudge(self)
         self.witness = Witness(self, 3 if self.is_scarce else 1000)
@@ -110,8 +115,7 @@ class MqttWalk(MortalBench):
     def settle(self) -> None:
         """All comes to rest, with all clients."""
         self.note("all is brought")
-        while self.unnoticed:
-            self.notice(0)
+        self.come_together()
         for client in self.clients:
             if self._is_to_go_on(client):
                 self._go_on(client)
@@ -185,6 +189,10 @@ class MqttWalk(MortalBench):
                 self.some_router_dies()
             if kills and self.dice.random() < 0.02:
                 self.some_router_boots()
+            if self.parts and self.dice.random() < 0.02:
+                self.some_contact_is_lost()
+            if self.parts and self.dice.random() < 0.03:
+                self.some_contact_is_made()
             if self._ends:
                 self._some_session_may_end()
         self._finish()
