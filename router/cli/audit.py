@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from failover.printable import printable_json
-from router.cli.base import INTERRUPTED, console, needs_audit
+from router.cli.base import INTERRUPTED, console, needs_audit, nobody_reads_on
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -149,6 +149,9 @@ def _follow(run_dirs: tuple[str, ...], checkpoint: Path | None, as_json: bool) -
         report = follow(run_dirs, stop.wait, tell, checkpoint)
     except AuditError as error:
         click.echo(f"Error: {error}", err=True)
+        return NO_VERDICT
+    except BrokenPipeError:
+        nobody_reads_on()
         return NO_VERDICT
     if as_json:
         click.echo(json.dumps({"final": True, **_verdict(report)}))

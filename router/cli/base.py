@@ -98,12 +98,17 @@ def plain_errors() -> Iterator[None]:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and error.filename is None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to be written would fail at the exit again
+            nobody_reads_on()
             raise click.ClickException(f"standard output: {error.strerror}") from None
         # One that names a file is about what the user gave us; any other deserves its traceback.
         if error.filename is None or isinstance(error, BrokenPipeError):
             raise
         raise click.ClickException(f"{os.fsdecode(error.filename)}: {error.strerror}") from None
+
+
+def nobody_reads_on() -> None:
+    """What is left to be written to standard output would fail at the exit again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def console(*, stderr: bool = False) -> "Console":

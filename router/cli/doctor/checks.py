@@ -118,7 +118,8 @@ def listeners(seen: Symptoms) -> Found:
         yield (
             Level.FAIL,
             f"{listener} cannot listen on {why}",
-            "end who has it, or choose another; --router NAME looks at this host's only",
+            "end who has it, or choose another; --router NAME looks at this host's only; without a file it looks at"
+            " the mesh that runs",
         )
 
 

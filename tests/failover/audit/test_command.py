@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +30,17 @@ def test_a_failure_of_the_audit_is_not_a_violation(error: Exception) -> None:
     assert result.exit_code == 2
     assert "the audit failed, so there is no verdict: " in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("form", [["--json"], []])
+def test_who_follows_and_reads_no_more_is_told_nothing(tmp_path: Path, form: list[str]) -> None:
+    command = [sys.executable, "-c", "from router.cli.main import main; main()", "audit", "--follow", *form]
+    command.append(str(Run().write(tmp_path)))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as audit:
+        assert audit.stdout is not None and audit.stderr is not None
+        audit.stdout.readline()
+        audit.stdout.close()
+        assert (audit.stderr.read(), audit.wait()) == (b"", 2)
 
 
 def test_an_interrupted_audit_is_not_a_violation() -> None:
@@ -232,3 +244,31 @@ def test_on_a_terminal_it_shows_how_much_is_read_and_in_a_pipe_it_does_not(tmp_p
         with show_progress(Console(file=shown, force_terminal=terminal, width=80)) as progress:
             progress(3 << 20, 8 << 20)
         assert ("3.0/8.0 MiB" in shown.getvalue()) == terminal
+
+
+def test_a_log_that_is_emptied_is_named(tmp_path: Path) -> None:
+    directory = Run().write(tmp_path)
+    (log,) = (directory / "b/log").iterdir()
+    log.write_bytes(b"")
+    shown = CliRunner().invoke(main, ["audit", str(directory)]).stdout
+    assert f"may lack its end, as its writer still runs, or went down with its machine: b.{log.name[:-11]}\n" in shown
+
+
+def test_that_no_client_has_a_log_is_said(tmp_path: Path) -> None:
+    directory = Run().write(tmp_path)
+    said = "no client's log is here: judged by those of routers alone\n"
+    assert said not in CliRunner().invoke(main, ["audit", str(directory)]).stdout
+    shutil.rmtree(directory / "clients")
+    assert said in CliRunner().invoke(main, ["audit", str(directory)]).stdout
+
+
+def test_what_is_missing_is_said_before_what_follows_from_that(tmp_path: Path) -> None:
+    directory = Run().write(tmp_path)
+    (log,) = (directory / "a/log").iterdir()
+    log.unlink()
+    shown = CliRunner().invoke(main, ["audit", str(directory)]).stdout
+    missing, follows = (
+        shown.index("missing or damaged: "),
+        shown.index("what looks like violations, and may be the damage"),
+    )
+    assert missing < follows
