@@ -294,7 +294,7 @@ class Topic:
             if stream.epoch[1:] == (router, incarnation):
                 self.edge.unconfirmed.ask(stream, list(stream.unconfirmed))
         own, gossip = self.directory.section()
-        self.outlet.batches.section(router, self.directory.version, self.directory.members.latest, own, gossip)
+        self.outlet.batches.section(router, self.directory.version, self.directory.members.told_up_to, own, gossip)
         self.peers.contact(router)
         self.attaches.contact(router, now)
         self.expiry.contacts_changed()

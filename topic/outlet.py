@@ -88,5 +88,12 @@ class Outlet:
         old = change.old
         if self.watch is not None and entry.live and old is not None and old.live and old.router != self.router:
             self.watch.moves(entry, old.router)
-        self.batches.delta(directory.contacts, directory.version, [entry], [])
+        self.send_delta(directory, [entry])
         return change
+
+    def send_delta(
+        self, directory: Directory, entries: list[LinkEntry] | None = None, departed: list[LinkEntry] | None = None
+    ) -> None:
+        """Say that our section has a new version. `departed` are no longer ours, but of the routers they moved to."""
+        latest = directory.members.told_up_to
+        self.batches.delta(directory.contacts, directory.version, latest, entries or [], departed or [])

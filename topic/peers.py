@@ -114,9 +114,9 @@ class Peers:
         known = self.directory.subscriber(entry.name)
         return known is not None and known.live and known.epoch == entry.epoch
 
-    def _on_delta(self, router: str, version: int, entries: list[Any], departed: list[Any]) -> None:
+    def _on_delta(self, router: str, version: int, latest: int, entries: list[Any], departed: list[Any]) -> None:
         told, moved = unpack_entries(entries), unpack_entries(departed)
-        changes = self.directory.apply_delta(router, version, told)
+        changes = self.directory.apply_delta(router, version, latest, told)
         self._pass_on(router, changes, learned=False)
         for change in changes:
             if change.entry.role is Role.SUBSCRIBER and change.entry.live and change.entry.lifetime.timeout:

@@ -132,7 +132,7 @@ _SAID: Mapping[Segment, Callable[..., str]] = {
         f"Section {t.entries(own)}" + (f"; others {t.entries(others)}" if others else "")
     ),
     Segment.PART: lambda t, own, others: f"Part {t.entries([*own, *others])}",
-    Segment.DELTA: lambda t, _, own, gone: (
+    Segment.DELTA: lambda t, _, __, own, gone: (
         f"Delta {t.entries(own)}" + (f"; departed {t.entries(gone)}" if gone else "")
     ),
     Segment.ACK: lambda t, _: "Ack",

@@ -1,6 +1,7 @@
 """Breakages of what happens when a publisher comes back, here or elsewhere, or does not (protocol 7 and 8)."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
 from tests.topic import test_expiry as expiry
@@ -238,18 +239,28 @@ def resumed_though_outlived(is_over: Method) -> Method:
 
 @mutant(
     Members,
-    "tells",
+    "write",
     by="7",
     scenario=hostile.test_an_attach_above_one_by_a_clock_far_ahead_says_nothing_of_those_that_others_have_not_heard_of,
 )
 def all_told_by_a_clock_far_ahead(_: Method) -> Method:
     """7.9: an attach above the clock says nothing of those below it."""
 
-    def broken(members: Members, attaches: Iterable[Epoch]) -> None:
-        for attach in attaches:
-            members._told[attach.router] = max(attach, members._told.get(attach.router, attach))
+    def broken(members: Members, attach: Epoch) -> None:
+        members._told[members.router] = max(attach, members._told[members.router])
 
     return broken
+
+
+@mutant(
+    Members,
+    "told_up_to",
+    by="7",
+    scenario=unheard_of.test_an_attach_that_has_waited_is_told_later_than_those_that_came_after_it,
+)
+def what_waits_counts_as_told(_: Method) -> Any:
+    """7.9: attaches are told in their order, but for those that wait."""
+    return property(lambda members: members._told[members.router].hlc)
 
 
 @mutant(

@@ -48,23 +48,24 @@ def test_the_latest_attach_wins_in_any_order_of_deltas(attaches: list[tuple[str,
     while any(queues.values()):
         router = random.choice([r for r in "bc" if queues[r]])  # type: ignore[attr-defined]
         versions[router] += 1
-        here.apply_delta(router, versions[router], [queues[router].pop(0)])
+        said = queues[router].pop(0)
+        here.apply_delta(router, versions[router], said.epoch.hlc, [said])
     assert where(here) == {e.identity.container: e.router for e in news}
 
 
 def test_news_of_an_older_attach_changes_nothing() -> None:
     here = directory("b", "c")
-    here.apply_delta("b", 1, [entry("x", "b", 5)])
-    assert here.apply_delta("c", 1, [entry("x", "c", 4)]) == []
-    assert here.apply_delta("c", 2, [entry("x", "c", 4, Status.CLOSED)]) == []
+    here.apply_delta("b", 1, 5, [entry("x", "b", 5)])
+    assert here.apply_delta("c", 1, 4, [entry("x", "c", 4)]) == []
+    assert here.apply_delta("c", 2, 4, [entry("x", "c", 4, Status.CLOSED)]) == []
     assert where(here) == {"x": "b"}
 
 
 def test_a_section_never_goes_back() -> None:
     here = directory("b")
-    here.apply_delta("b", 2, [entry("x", "b", 5)])
+    here.apply_delta("b", 2, 5, [entry("x", "b", 5)])
     with pytest.raises(BreachError, match="goes back"):
-        here.apply_delta("b", 1, [])
+        here.apply_delta("b", 1, 5, [])
 
 
 def lasting(name: str, router: str, hlc: int) -> LinkEntry:
@@ -73,19 +74,19 @@ def lasting(name: str, router: str, hlc: int) -> LinkEntry:
 
 def test_a_departure_that_is_older_than_the_attach_changes_nothing() -> None:
     here = directory("b", "c")
-    here.apply_delta("b", 1, [entry("x", "b", 5)])
+    here.apply_delta("b", 1, 5, [entry("x", "b", 5)])
     assert here.apply_departures("b", [entry("x", "c", 4)]) == []
     assert where(here) == {"x": "b"}
 
 
 def test_who_moved_to_a_router_in_contact_is_nowhere_until_that_says_so() -> None:
     here = directory("b", "c")
-    here.apply_delta("b", 1, [lasting("x", "b", 5)])
+    here.apply_delta("b", 1, 5, [lasting("x", "b", 5)])
     here.apply_departures("b", [lasting("x", "c", 6)])
     [moved] = here.entries()
     assert not here.in_contact(moved)
     assert moved not in here.section()[1], "what nobody has but by hearsay is told to nobody"
-    here.apply_delta("c", 1, [lasting("x", "c", 6)])
+    here.apply_delta("c", 1, 6, [lasting("x", "c", 6)])
     assert here.in_contact(moved)
 
 
@@ -104,7 +105,7 @@ def test_what_is_durable_and_ends_with_its_session_outlives_no_router() -> None:
 
 def test_who_moved_out_of_contact_is_an_orphan_there() -> None:
     here = directory("b")
-    here.apply_delta("b", 1, [lasting("x", "b", 5)])
+    here.apply_delta("b", 1, 5, [lasting("x", "b", 5)])
     here.apply_departures("b", [lasting("x", "c", 6)])
     [moved] = here.entries()
     assert not here.is_announced(moved) and moved in here.section()[1]
@@ -112,16 +113,16 @@ def test_who_moved_out_of_contact_is_an_orphan_there() -> None:
 
 def test_who_moved_to_a_router_that_has_told_later_attaches_and_not_this_is_gone() -> None:
     here = directory("b", "c")
-    here.apply_delta("b", 1, [entry("x", "b", 5)])
-    here.apply_delta("c", 1, [entry("y", "c", 7)])
+    here.apply_delta("b", 1, 5, [entry("x", "b", 5)])
+    here.apply_delta("c", 1, 7, [entry("y", "c", 7)])
     here.apply_departures("b", [entry("x", "c", 6)])
     assert where(here) == {"y": "c"}
 
 
 def test_a_lost_router_takes_plain_publishers_along_and_its_plain_subscribers_lapse() -> None:
     here = directory("b", "c")
-    here.apply_delta("b", 1, [entry("p", "b", 1, role=Role.PUBLISHER), entry("x", "b", 2)])
-    here.apply_delta("c", 1, [entry("y", "c", 3)])
+    here.apply_delta("b", 1, 2, [entry("p", "b", 1, role=Role.PUBLISHER), entry("x", "b", 2)])
+    here.apply_delta("c", 1, 3, [entry("y", "c", 3)])
     [change] = here.lost("b", now_us=7)
     assert (change.entry.role, change.new, where(here)) == (Role.PUBLISHER, None, {"x": "b", "y": "c"})
     assert list(here.lapsed.values()) == [7] and here.audience(ADDRESS).routers == ("c",)
@@ -129,7 +130,7 @@ def test_a_lost_router_takes_plain_publishers_along_and_its_plain_subscribers_la
 
 def test_what_a_whole_section_does_not_list_was_closed() -> None:
     here = directory("b")
-    here.apply_delta("b", 1, [entry("x", "b", 1), entry("y", "b", 2)])
+    here.apply_delta("b", 1, 2, [entry("x", "b", 1), entry("y", "b", 2)])
     changes = here.apply_section("b", 2, 2, [entry("y", "b", 2)], [])
     assert [(change.entry.identity.container, change.new) for change in changes] == [("x", None)]
 
@@ -141,33 +142,33 @@ def test_a_section_does_not_speak_for_a_later_attach_that_gossip_told_of() -> No
     assert here.apply_section("b", 1, 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))], []) == []
     later = attrs.evolve(entry("x", "b", 2), lifetime=Lifetime(60))
     assert here.audience(ADDRESS).orphans == (later.name,)
-    assert [change.new for change in here.apply_delta("b", 2, [later])] == [later]
+    assert [change.new for change in here.apply_delta("b", 2, later.epoch.hlc, [later])] == [later]
     assert here.audience(ADDRESS).routers == ("b",)
 
 
 def test_the_audience_is_routers_in_contact_and_orphans() -> None:
     here = directory("b", "c")
     here.write(entry("x", "a", 1))
-    here.apply_delta("b", 1, [entry("y", "b", 2), entry("z", "b", 3)])
+    here.apply_delta("b", 1, 3, [entry("y", "b", 2), entry("z", "b", 3)])
     assert (here.audience(ADDRESS).routers, here.audience(ADDRESS).orphans) == (("b",), ())
     moved = entry("z", "c", 4)
     here.apply_departures("b", [moved])
     assert here.audience(ADDRESS).orphans == (moved.name,), "its new custodian has not spoken yet"
-    here.apply_delta("c", 1, [moved])
+    here.apply_delta("c", 1, moved.epoch.hlc, [moved])
     assert (here.audience(ADDRESS).routers, here.audience(ADDRESS).orphans) == (("b", "c"), ())
 
 
 def test_a_departure_to_where_we_have_no_contact_is_the_end_for_us() -> None:
     here = directory("b")
-    here.apply_delta("b", 1, [entry("x", "b", 1)])
+    here.apply_delta("b", 1, 1, [entry("x", "b", 1)])
     [change] = here.apply_departures("b", [entry("x", "c", 2)])
     assert (change.new, where(here)) == (None, {})
 
 
 def test_a_departure_told_after_the_new_custodian_closed_the_link_is_stale() -> None:
     here = directory("b", "c")
-    here.apply_delta("c", 2, [entry("x", "c", 2), entry("x", "c", 2, Status.CLOSED)])
-    here.apply_delta("b", 1, [entry("x", "b", 1)])
+    here.apply_delta("c", 2, 2, [entry("x", "c", 2), entry("x", "c", 2, Status.CLOSED)])
+    here.apply_delta("b", 1, 1, [entry("x", "b", 1)])
     here.apply_departures("b", [entry("x", "c", 2)])
     assert where(here) == {}
 
@@ -175,31 +176,31 @@ def test_a_departure_told_after_the_new_custodian_closed_the_link_is_stale() -> 
 def test_who_has_moved_on_from_there_too_before_we_were_told_is_still_waited_for() -> None:
     here = directory("b")
     lasting = Lifetime(60)
-    here.apply_delta("b", 1, [attrs.evolve(entry("x", "b", 1), lifetime=lasting)])
+    here.apply_delta("b", 1, 1, [attrs.evolve(entry("x", "b", 1), lifetime=lasting)])
     here.contact("c", 1)
     here.apply_section("c", 9, 5, [entry("y", "c", 5)], [])
     moved = attrs.evolve(entry("x", "c", 2), lifetime=lasting)
     here.apply_departures("b", [moved])
     assert here.audience(ADDRESS).orphans == (moved.name,), "until b says that it is back there"
-    here.apply_delta("b", 3, [attrs.evolve(entry("x", "b", 6), lifetime=lasting)])
+    here.apply_delta("b", 3, 6, [attrs.evolve(entry("x", "b", 6), lifetime=lasting)])
     assert (here.audience(ADDRESS).routers, here.audience(ADDRESS).orphans) == (("b", "c"), ())
 
 
 def test_only_who_has_it_confirms_what_was_announced() -> None:
     here = directory("b", "c")
     moved = attrs.evolve(entry("x", "c", 2), lifetime=Lifetime(60))
-    here.apply_delta("b", 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))])
+    here.apply_delta("b", 1, 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))])
     here.apply_departures("b", [moved])
     here.apply_gossip("c", [moved])
     assert here.audience(ADDRESS).orphans == (moved.name,)
     here.mark(moved, Status.BOUND)
-    here.apply_delta("c", 1, [moved])
+    here.apply_delta("c", 1, moved.epoch.hlc, [moved])
     assert here.audience(ADDRESS).routers == ("c",)
 
 
 def test_a_departure_to_us_told_after_we_have_ended_the_link_is_stale() -> None:
     here = directory("b")
-    here.apply_delta("b", 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))])
+    here.apply_delta("b", 1, 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))])
     here.apply_departures("b", [attrs.evolve(entry("x", "a", 2), lifetime=Lifetime(60))])
     assert where(here) == {}
 
@@ -231,15 +232,15 @@ def with_one_that_has_ended() -> Directory:
     here = directory("b", "c")
     for router in "bc":
         here.acknowledge(router, 0)
-    here.apply_delta("b", 1, [lasting("x", "b", 5)])
-    here.apply_delta("b", 2, [attrs.evolve(lasting("x", "b", 5), status=Status.CLOSED)])
+    here.apply_delta("b", 1, 5, [lasting("x", "b", 5)])
+    here.apply_delta("b", 2, 5, [attrs.evolve(lasting("x", "b", 5), status=Status.CLOSED)])
     assert list(here.entries()) == []
     return here
 
 
 def test_the_end_of_an_older_attach_that_is_told_late_does_not_make_a_later_one_live() -> None:
     here = with_one_that_has_ended()
-    here.apply_delta("c", 1, [attrs.evolve(lasting("x", "c", 3), status=Status.CLOSED)])
+    here.apply_delta("c", 1, 3, [attrs.evolve(lasting("x", "c", 3), status=Status.CLOSED)])
     here.lost("b", now_us=0)
     assert here.apply_gossip("c", [lasting("x", "b", 5)]) == []
     assert where(here) == {}
@@ -248,7 +249,7 @@ def test_the_end_of_an_older_attach_that_is_told_late_does_not_make_a_later_one_
 def test_who_has_moved_to_an_attach_that_has_ended_is_gone() -> None:
     here = with_one_that_has_ended()
     here.lost("b", now_us=0)
-    here.apply_delta("c", 1, [attrs.evolve(lasting("x", "c", 3), status=Status.CLOSED)])
+    here.apply_delta("c", 1, 3, [attrs.evolve(lasting("x", "c", 3), status=Status.CLOSED)])
     here.apply_departures("c", [lasting("x", "b", 5)])
     assert where(here) == {}
 
@@ -256,6 +257,6 @@ def test_who_has_moved_to_an_attach_that_has_ended_is_gone() -> None:
 def test_the_latest_attach_of_a_link_is_known_still_when_that_has_ended_and_is_forgotten() -> None:
     here, index = with_one_that_has_ended(), lasting("x", "b", 5).index
     assert here.latest(index) == 5
-    here.apply_delta("c", 1, [lasting("x", "c", 7)])
+    here.apply_delta("c", 1, 7, [lasting("x", "c", 7)])
     assert here.latest(index) == 7
     assert here.latest(entry("y", "b", 1).index) == 0

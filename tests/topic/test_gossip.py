@@ -38,7 +38,7 @@ class Router:
         identity = LinkIdentity(container, "in", "topic/news")
         epoch = Epoch(self.version, router, 7)
         entry = LinkEntry(Role.SUBSCRIBER, link_name(identity), identity, epoch, lifetime=LASTING)
-        self.directory.apply_delta(router, self.version, [entry])
+        self.directory.apply_delta(router, self.version, entry.epoch.hlc, [entry])
         self.gossip.learned(entry.name, self.version)
         return entry
 
@@ -100,7 +100,7 @@ def test_subscribers_that_have_ended_do_not_pile_up(b: Router) -> None:
     lasting = b.learn("s")
     for number in range(10 * FEW):
         ended = attrs.evolve(b.learn(f"s{number}"), status=Status.CLOSED)
-        b.directory.apply_delta("a", b.version, [ended])
+        b.directory.apply_delta("a", b.version, ended.epoch.hlc, [ended])
     assert len(b.gossip._news) <= 2 + FEW + 2
     assert b.gossip.lacking("c", {}) == [lasting]
 

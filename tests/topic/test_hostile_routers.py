@@ -40,7 +40,7 @@ def test_a_number_that_nobody_can_have_counted_breaks_the_protocol(number: int) 
     for segment in (
         [Segment.SECTION, number, 0, [], []],
         [Segment.SECTION, 0, number, [], []],
-        [Segment.DELTA, number, [], []],
+        [Segment.DELTA, number, 0, [], []],
         [Segment.APPLIED, {"b": [1, number]}],
         [Segment.OUTCOME, NAME, EPOCH, [0, number]],
         [Segment.OUTCOME_IN_FULL, NAME, EPOCH, number, None, []],
@@ -73,7 +73,7 @@ def test_who_comes_after_an_end_by_a_clock_that_nobody_believes_is_attached_all_
     bench, far = Bench("a", "b", "c"), 1 << 60
     for status in (Status.ATTACHED, Status.CLOSED):
         for other in "ac":
-            bench.carry("b", other, msgpack.packb([[Segment.DELTA, 0, [subscriber(far, status)], []]]))
+            bench.carry("b", other, msgpack.packb([[Segment.DELTA, 0, 0, [subscriber(far, status)], []]]))
     bench.flow()
     assert not list(bench.cores["a"].directory.entries())
     reader = reader_at(bench, "a")
@@ -89,7 +89,7 @@ def test_the_clocks_and_lifetimes_of_links_are_counts(number: int) -> None:
     entries = [[*good[:2], epoch, *good[3:]] for epoch in ([number, "b", 1], [1, "b", number])]
     entries += [[*good[:place], number, *good[place + 1 :]] for place in (5, 7, 10)]
     for entry in entries:
-        for segment in ([Segment.DELTA, 1, [entry], []], [Segment.GOSSIP, [entry]], [Segment.PART, [], [entry]]):
+        for segment in ([Segment.DELTA, 1, 0, [entry], []], [Segment.GOSSIP, [entry]], [Segment.PART, [], [entry]]):
             with pytest.raises(BreachError, match="malformed"):
                 decode(msgpack.packb([segment]))
 
@@ -121,8 +121,8 @@ def test_a_link_is_told_of_once_at_a_time(end: Status) -> None:
         [[Segment.SECTION, 2, 5, [], twice]],
         [[Segment.SECTION, 2, 5, twice[:1], twice[1:]]],
         [[Segment.PART, twice[:1], []], [Segment.SECTION, 2, 5, twice[1:], []]],
-        [[Segment.DELTA, 2, twice, []]],
-        [[Segment.DELTA, 2, [], twice]],
+        [[Segment.DELTA, 2, 0, twice, []]],
+        [[Segment.DELTA, 2, 0, [], twice]],
         [[Segment.GOSSIP, twice]],
     ):
         with pytest.raises(BreachError, match="twice"):
@@ -134,7 +134,7 @@ def test_a_subscriber_that_lives_and_has_closed_at_once_ends_no_router() -> None
     bench = Bench("a", "b")
     bench.hold("a", "b")
     pen = pen_at(bench, "a", lively=False)
-    say(bench, [Segment.DELTA, 1, [subscriber(5)], []], [Segment.ACK, bench.cores["a"].directory.version])
+    say(bench, [Segment.DELTA, 1, 0, [subscriber(5)], []], [Segment.ACK, bench.cores["a"].directory.version])
     with pytest.raises(BreachError, match="twice"):
         say(bench, [Segment.SECTION, 2, 5, [subscriber(5), subscriber(5, Status.CLOSED)], []])
     for _ in range(2):
@@ -190,7 +190,7 @@ def test_what_is_large_and_no_batch_takes_no_more_memory_than_its_bytes(payload:
     "segments",
     [
         [[Segment.ACK, 1]] * 350_000,
-        [[Segment.DELTA, 1, [], []]] * 220_000,
+        [[Segment.DELTA, 1, 0, [], []]] * 220_000,
         [[Segment.GOSSIP, [[1, ["c", "l", "t"], EPOCH, b"", 0, 0, "", 0, False, "", 0]]]] * 50_000,
         [[Segment.FENCED, NAME, EPOCH]] * 50_000,
         [[Segment.OUTCOME, NAME, EPOCH, [number, number]] for number in range(50_000)],
@@ -235,7 +235,7 @@ def test_who_has_not_heard_of_an_ending_by_a_clock_far_ahead_is_told_how_far(is_
     bench, far = Bench("a", "b", "c"), 1 << 60
     for status in (Status.ATTACHED, Status.CLOSED):
         for other in ("a", "c"):
-            bench.carry("b", other, msgpack.packb([[Segment.DELTA, 0, [subscriber(far, status)], []]]))
+            bench.carry("b", other, msgpack.packb([[Segment.DELTA, 0, 0, [subscriber(far, status)], []]]))
     bench.flow()
     bench.kill("c")
     bench.boot("c", 2)
@@ -260,7 +260,7 @@ def test_an_attach_above_one_by_a_clock_far_ahead_says_nothing_of_those_that_oth
     bench, far = Bench("a", "b", "c"), 1 << 60
     for status in (Status.ATTACHED, Status.CLOSED):
         for other in ("a", "c"):
-            bench.carry("b", other, msgpack.packb([[Segment.DELTA, 0, [subscriber(far, status)], []]]))
+            bench.carry("b", other, msgpack.packb([[Segment.DELTA, 0, 0, [subscriber(far, status)], []]]))
     bench.flow()
     far_reader, reader = reader_at(bench, "a"), reader_at(bench, "c", "other")
     assert far_reader.end.epoch.hlc > far

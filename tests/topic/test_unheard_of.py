@@ -120,3 +120,29 @@ def test_who_names_an_incarnation_that_is_gone_does_not_wait_for_its_word() -> N
     bench.meet("a", "b")
     bench.flow()
     assert not _waits(pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch._replace(hlc=2**62)))
+
+
+def test_an_attach_that_has_waited_is_told_later_than_those_that_came_after_it() -> None:
+    """Router b has told of a later one before, and is lost as it tells of that: its life is not over for a."""
+    bench = Bench("a", "b", "c", meet=False)
+    bench.meet("a", "b")
+    bench.flow()
+    bench.wait(11)
+    former = pen_at(bench, "a")
+    for name in "a", "b":
+        bench.kill(name)
+    for name in "a", "b":
+        bench.boot(name, 2, MemoryStore())
+    bench.meet("a", "b")
+    bench.flow()
+    bench.wait(11)
+    seen = former.stream.epoch._replace(router="c")
+    pen = pen_at(bench, "b", former, unsettled={b"1": 0}, seen=seen)
+    assert _waits(pen)
+    reader_at(bench, "b")
+    bench.hold("b", "a")
+    bench.wait(int(SETTINGS.terminus) + 1, "b")
+    assert not _waits(pen)
+    again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
+    bench.let_go()
+    assert again.stream.here and again.stream.generation == pen.stream.generation

@@ -49,7 +49,7 @@ def test_neighbouring_numbers_are_one_range() -> None:
 def test_order_is_kept_for_every_target(said: list[tuple[str, int]]) -> None:
     outgoing = Outgoing()
     for targets, version in said:
-        outgoing.delta(targets, version, [], [])
+        outgoing.delta(targets, version, 0, [], [])
     batches = [(targets, segment[1]) for targets, payload in outgoing.take() for segment in decode(payload)]
     for router in "abc":
         heard = [version for targets, version in batches if router in targets]
@@ -61,7 +61,7 @@ def test_what_a_burst_of_attaches_says_to_each_travels_together() -> None:
     outgoing = Outgoing()
     for version in range(50):
         outgoing.ack("a", version)
-        outgoing.delta(("b", "c"), version, [], [])
+        outgoing.delta(("b", "c"), version, 0, [], [])
     assert [targets for targets, _ in outgoing.take()] == [("a",), ("b", "c")]
     outgoing.ack("a", 50)
     assert len(outgoing.take()) == 1
@@ -136,7 +136,7 @@ ONLY: list[Any] = [[NAME], [NAME, EPOCH, 2], [NAME, EPOCH, 1, 1], [b"short", EPO
 GOOD: dict[Segment, list[Any]] = {
     Segment.SECTION: [1, 1, [ENTRY], [ENTRY]],
     Segment.PART: [[ENTRY], []],
-    Segment.DELTA: [1, [ENTRY], [ENTRY]],
+    Segment.DELTA: [1, 1, [ENTRY], [ENTRY]],
     Segment.ACK: [0],
     Segment.JOINED: [NAME, EPOCH, {NAME: 1}],
     Segment.ADMIT: [NAME, NAME],
@@ -165,11 +165,11 @@ MALFORMED: list[Any] = [
     [Segment.ACK, "1"],
     [Segment.ACK, 1, 2],
     [Segment.SECTION, 1, 0, [[1]], []],
-    [Segment.DELTA, 1, [[2, *ENTRY[1:]]], []],
-    [Segment.DELTA, 1, [[*ENTRY[:4], 9, *ENTRY[5:]]], []],
-    [Segment.DELTA, 1, [[0, *ENTRY[1:]]], []],
-    [Segment.DELTA, 1, [[1, ["c", b"l", "x"], *ENTRY[2:]]], []],
-    [Segment.DELTA, 1, [[1, ["c", "l", "x"], ["1", "b", 1], *ENTRY[3:]]], []],
+    [Segment.DELTA, 1, 1, [[2, *ENTRY[1:]]], []],
+    [Segment.DELTA, 1, 1, [[*ENTRY[:4], 9, *ENTRY[5:]]], []],
+    [Segment.DELTA, 1, 1, [[0, *ENTRY[1:]]], []],
+    [Segment.DELTA, 1, 1, [[1, ["c", b"l", "x"], *ENTRY[2:]]], []],
+    [Segment.DELTA, 1, 1, [[1, ["c", "l", "x"], ["1", "b", 1], *ENTRY[3:]]], []],
     [Segment.APPLIED, {"a": [1]}],
     [Segment.APPLIED, {"a": 5}],
     [Segment.APPLIED, {1: [1, 2]}],
@@ -196,7 +196,7 @@ MALFORMED: list[Any] = [
     [Segment.EXPIRE, 1, NAME, EPOCH, 3],
     [Segment.EXPIRE, 0, NAME, EPOCH, 1],
     *([kind, *good[:place], 1.5, *good[place + 1 :]] for kind, good in GOOD.items() for place in range(len(good))),
-    *([Segment.DELTA, 1, [[*ENTRY[:place], 1.5, *ENTRY[place + 1 :]]], []] for place in range(len(ENTRY))),
+    *([Segment.DELTA, 1, 1, [[*ENTRY[:place], 1.5, *ENTRY[place + 1 :]]], []] for place in range(len(ENTRY))),
 ]
 
 
@@ -204,7 +204,7 @@ MALFORMED: list[Any] = [
 def test_a_malformed_batch_is_the_peers_fault_and_nothing_of_it_is_applied(segment: Any) -> None:
     bench = Bench("a", "b")
     directory = bench.cores["a"].directory
-    good = [Segment.DELTA, 1, [ENTRY], []]
+    good = [Segment.DELTA, 1, 1, [ENTRY], []]
     with pytest.raises(BreachError):
         bench.cores["a"].receive("b", msgpack.packb([GOOD_ACK, good, segment]))
     assert (list(directory.entries()), directory.applied["b"]) == ([], 0)
@@ -231,7 +231,7 @@ def test_any_bytes_are_a_batch_or_the_peers_fault(payload: bytes) -> None:
 def test_a_router_writes_in_its_own_section_only() -> None:
     bench = Bench("a", "b")
     foreign = [*ENTRY[:2], [1, "c", 1], *ENTRY[3:]]
-    for segment in ([Segment.DELTA, 1, [foreign], []], [Segment.SECTION, 1, 1, [foreign], []]):
+    for segment in ([Segment.DELTA, 1, 1, [foreign], []], [Segment.SECTION, 1, 1, [foreign], []]):
         with pytest.raises(BreachError, match="not its own"):
             bench.cores["a"].receive("b", msgpack.packb([segment]))
 

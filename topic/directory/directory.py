@@ -129,7 +129,7 @@ class Directory:
         """Put an entry of our own into the section. The caller sends the delta of the new version."""
         assert self.is_mine(entry), "a router writes its own section only"
         self.version += 1
-        self.members.tells([entry.epoch])
+        self.members.write(entry.epoch)
         old = self._put(entry)
         if not entry.live and not entry.expired_life:
             self._tombstones.add(entry.index, self.version)
@@ -237,7 +237,7 @@ class Directory:
     def apply_section(
         self, router: str, version: int, latest: int, own: list[LinkEntry], gossip: list[LinkEntry]
     ) -> list[Change]:
-        """Take a contact's whole section, with the clock of its `latest` attach. It lists what it closed until we
+        """Take a contact's whole section; `latest` as in `apply_delta`. It lists what it closed until we
         acknowledge that. So a link that it does not list has moved: it is an orphan, or expires if it has no timeout;
         also if gossip told of a later attach than the section does: the owner has not said so yet."""
         self._check_owner(router, own)
@@ -247,9 +247,8 @@ class Directory:
         gone += [entry for entry in known if entry.live and listed.get(entry.index, entry.epoch) < entry.epoch]
         self._announced.update(entry.index for entry in gone if entry.lasts)
         self._audiences.clear()
-        self.members.tells([Epoch(latest, router, self.contacts[router])])
         changes = self._end(entry for entry in gone if not entry.lasts)
-        return changes + self.apply_delta(router, version, own) + self.apply_gossip(router, gossip)
+        return changes + self.apply_delta(router, version, latest, own) + self.apply_gossip(router, gossip)
 
     def apply_gossip(self, router: str, entries: list[LinkEntry]) -> list[Change]:
         """Take what `router` knows of others. Of live links of another contact only its own word counts, as gossip may
@@ -270,15 +269,16 @@ class Directory:
         """How many links the router has, as far as is known here."""
         return self._entries.count(router)
 
-    def apply_delta(self, router: str, version: int, entries: list[LinkEntry]) -> list[Change]:
-        """Take entries that a contact wrote. `version` is its section's version with them."""
+    def apply_delta(self, router: str, version: int, latest: int, entries: list[LinkEntry]) -> list[Change]:
+        """Take entries that a contact wrote. `version` is its section's version with them; `latest` is the clock up to
+        which it has told of the attaches at it."""
         self._check_owner(router, entries)
         if version < self.applied.get(router, 0):
             raise BreachError(f"section of router {router} goes back to version {version}")
         if router not in self.applied:
             self._audiences.clear()
         self.applied[router] = version
-        self.members.tells(entry.epoch for entry in entries)
+        self.members.tells(Epoch(latest, router, self.contacts[router]))
         return self._merge(entries)
 
     def apply_departures(self, router: str, moved: list[LinkEntry]) -> list[Change]:

@@ -4,7 +4,7 @@ This is the one home of "all routers": they are the members of the plan, and who
 that leaves is until it has gone.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from linkstate.clock import HybridClock
 from topic.errors import BreachError
@@ -23,12 +23,14 @@ class Members:
         self.acked: dict[str, int] = dict.fromkeys(self.others, 0)
         """Version of our section that each has acknowledged; -1 until it has in this contact."""
         self._told: dict[str, Epoch] = {router: Epoch(0, router, incarnation)}
-        """The latest attach at each contact that it has spoken of: it has told of all up to there. Here, the latest."""
+        """How far each contact has told of the attaches at it, in their order; here, the latest that was written."""
+        self.untold: set[int] = set()
+        """Clocks of attaches here that wait before anybody is told (7.9)."""
 
     @property
-    def latest(self) -> Epoch:
-        """Of the attaches at this router."""
-        return self._told[self.router]
+    def told_up_to(self) -> int:
+        """The clock up to which the others are told of the attaches here, with what is said to them now."""
+        return min([self._told[self.router].hlc, *(clock - 1 for clock in self.untold)])
 
     def follow(self, routers: Collection[str], contacts: Collection[str]) -> None:
         """The members are others now. A new one has acknowledged nothing."""
@@ -44,11 +46,15 @@ class Members:
         if router not in self.others:
             del self.acked[router]
 
-    def tells(self, attaches: Iterable[Epoch]) -> None:
-        """The router at which these attaches are, or were, tells of them: this one, or a contact. What is above the
-        clock follows an attach under one that nobody believes (`Outlet.new_epoch`), and says nothing of those below."""
-        for attach in (attach for attach in attaches if attach.hlc <= self._clock.read()):
-            self._told[attach.router] = max(attach, self._told.get(attach.router, attach))
+    def write(self, attach: Epoch) -> None:
+        """It is of this router. What is above the clock follows an attach under one that nobody believes
+        (`Outlet.new_epoch`), and says nothing of those below."""
+        if attach.hlc <= self._clock.read():
+            self._told[self.router] = max(attach, self._told[self.router])
+
+    def tells(self, told: Epoch) -> None:
+        """A contact has told of all attaches at it up to there."""
+        self._told[told.router] = max(told, self._told.get(told.router, told))
 
     def has_told(self, attach: Epoch) -> bool:
         """Whether the attach is of a present incarnation, here or at a contact that has told of it since that began."""

@@ -50,7 +50,7 @@ class Lapses:
         local = self._edge.subscribers.get(name)
         if local is not None:
             directory.depart(name)  # homes that forward before they hear of it count on it here
-            self.outlet.batches.delta(directory.contacts, directory.version, [], [])
+            self.outlet.send_delta(directory)
             self._audiences.left_without(name, self._edge.leave(local))
         for stream in list(self._streams.at(entry.identity.address)):
             awaited = [record for record in stream.records.values() if name in record.orphans]

@@ -83,12 +83,13 @@ class Attaches:
         waits until one does or all routers have told what they know, but not beyond `deadline` (7.6, 7.9)."""
         self.withdraw_unknown(stream.publisher)
         self._unknown[stream.publisher] = _Unknown(stream, seen, begin, deadline)
+        self.directory.members.untold.add(stream.epoch.hlc)
 
     def begin_unknown(self, now: float) -> None:
         """Begin the attaches that need wait no longer: all routers have told, or it has been long enough."""
         for name, waiting in list(self._unknown.items()):
             if self.knows_all(waiting.seen) or now >= waiting.deadline:
-                del self._unknown[name]
+                self._take_unknown(name)
                 waiting.begin()
 
     def known(self, entry: LinkEntry) -> None:
@@ -98,12 +99,12 @@ class Attaches:
         if waiting is not None and entry.epoch > waiting.stream.epoch:
             self.withdraw_unknown(entry.name)
         elif waiting is not None and entry.epoch.hlc >= waiting.seen.hlc:
-            del self._unknown[entry.name]
+            self._take_unknown(entry.name)
             waiting.begin()
 
     def withdraw_unknown(self, name: bytes) -> None:
         """Another attach of the same link has begun: this one is over."""
-        waiting = self._unknown.pop(name, None)
+        waiting = self._take_unknown(name)
         if waiting is not None:
             self.outlet.actions.append(Detach(waiting.stream.link, STOLEN, "the link was attached again"))
 
@@ -112,8 +113,14 @@ class Attaches:
         waiting = self._unknown.get(stream.publisher)
         if waiting is None or waiting.stream is not stream:
             return False
-        del self._unknown[stream.publisher]
+        self._take_unknown(stream.publisher)
         return True
+
+    def _take_unknown(self, name: bytes) -> _Unknown | None:
+        waiting = self._unknown.pop(name, None)
+        if waiting is not None:
+            self.directory.members.untold.discard(waiting.stream.epoch.hlc)
+        return waiting
 
     # links that the others are told of
 

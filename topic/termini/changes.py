@@ -101,7 +101,7 @@ class Changes:
         self._steal(subscriber, entry.router, f"attached at router {entry.router}")
         self._attaches.withdraw_subscriber(subscriber.name)
         self.directory.depart(subscriber.name)
-        self.outlet.batches.delta(self.directory.contacts, self.directory.version, [], [entry])
+        self.outlet.send_delta(self.directory, departed=[entry])
         self._home.audiences.left_without(subscriber.name, self._edge.drop(subscriber))
 
     def _steal(self, subscriber: LocalSubscriber, router: str, why: str) -> None:

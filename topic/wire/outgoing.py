@@ -115,9 +115,9 @@ class Outgoing:
 
     # directory
 
-    def section(self, router: str, version: int, latest: Epoch, own: list[LinkEntry], gossip: list[LinkEntry]) -> None:
-        """`latest` is the epoch of the last attach here, whatever has become of that. Entries that are more than a
-        batch takes go ahead, in parts."""
+    def section(self, router: str, version: int, latest: int, own: list[LinkEntry], gossip: list[LinkEntry]) -> None:
+        """`latest`: up to that clock others are told of the attaches here, whatever has become of these. Entries that
+        are more than a batch takes go ahead, in parts."""
         size = _size(own) + _size(gossip)
         if size > FLUSH_BYTES:
             for part in _in_parts(own):
@@ -125,12 +125,14 @@ class Outgoing:
             for part in _in_parts(gossip):
                 self._say((router,), Segment.PART, [], _packed(part), size=_size(part))
             own, gossip, size = [], [], 0
-        self._say((router,), Segment.SECTION, version, latest.hlc, _packed(own), _packed(gossip), size=size)
+        self._say((router,), Segment.SECTION, version, latest, _packed(own), _packed(gossip), size=size)
 
-    def delta(self, routers: Iterable[str], version: int, entries: list[LinkEntry], departed: list[LinkEntry]) -> None:
-        """`departed` are no longer ours: the entries of the routers that they moved to."""
+    def delta(
+        self, routers: Iterable[str], version: int, latest: int, entries: list[LinkEntry], departed: list[LinkEntry]
+    ) -> None:
+        """`latest` as in a section. `departed` are no longer ours: the entries of the routers that they moved to."""
         size = _size(entries) + _size(departed)
-        self._say(routers, Segment.DELTA, version, _packed(entries), _packed(departed), size=size)
+        self._say(routers, Segment.DELTA, version, latest, _packed(entries), _packed(departed), size=size)
 
     def gossip(self, router: str, entries: list[LinkEntry]) -> None:
         """Tell what was learned of others."""

@@ -152,7 +152,7 @@ def _is(kind: type) -> Callable[[Any], bool]:
 _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Segment.SECTION: (_is_count, _is_count, _is_entries, _is_entries),
     Segment.PART: (_is_entries, _is_entries),
-    Segment.DELTA: (_is_count, _is_entries, _is_entries),
+    Segment.DELTA: (_is_count, _is_count, _is_entries, _is_entries),
     Segment.ACK: (_is_count,),
     Segment.GOSSIP: (_is_entries,),
     Segment.APPLIED: (_is_applied,),

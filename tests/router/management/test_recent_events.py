@@ -96,9 +96,9 @@ def test_a_link_that_is_stolen_or_expires_elsewhere_is_told_of(path: Path) -> No
         assert known is not None
         later = LinkEntry(Role.SUBSCRIBER, link_name(S), S, Epoch(known.epoch.hlc + 1, "b", 1), lifetime=DURABLE)
         with events.listening(topic.outlet):
-            topic.changes.follow(directory.apply_delta("b", 1, [later]))
+            topic.changes.follow(directory.apply_delta("b", 1, later.epoch.hlc, [later]))
             ended = attrs.evolve(later, status=Status.EXPIRED, ending="accepted without it")
-            topic.changes.follow(directory.apply_delta("b", 2, [ended]))
+            topic.changes.follow(directory.apply_delta("b", 2, ended.epoch.hlc, [ended]))
     link = {"role": "subscriber", **S.parts()}
     assert told(events) == [
         {"kind": "stolen", **link, "peer": "b"},

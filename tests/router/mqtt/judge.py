@@ -11,6 +11,7 @@ from router.mqtt.values import REFUSED, PacketKind
 from tests.router.mqtt.bench import split
 from tests.router.mqtt.roles import Reader, Writer
 from tests.router.mqtt.sessions import TOPICS, Client, Line, Said
+from topic.directory.entry import Owner, Role
 
 if TYPE_CHECKING:
     from tests.router.mqtt.walk import MqttWalk
@@ -53,6 +54,10 @@ class MqttJudge:
         self._lowered: dict[Reader, set[int]] = defaultdict(set)
         """By reader: numbers that it may have been sent at QoS 1."""
         self._witnessed: list[int] = []
+        self._read_at: dict[int, Owner] = {}
+        """By number: the router that read it last, where contacts are lost."""
+        self._published_again: set[int] = set()
+        """At a router that had not heard of the one before."""
         self._handed: dict[Reader, dict[int, list[int]]] = defaultdict(dict)
         """By number: the stay of each time that it was handed on. What reads the same as others, and comes twice, may
         be taken for one of them."""
@@ -67,6 +72,7 @@ class MqttJudge:
         last = self._last.get(line.client)
         if line not in self._stays:
             has_moved = last is None or last.router is not line.router or last.session != line.session
+            has_moved = has_moved or line.is_elsewhere
             if has_moved or last is None or last.nth > line.nth or line.client.may_have_expired:
                 self.begins_anew(line)
             else:
@@ -135,7 +141,7 @@ class MqttJudge:
     def _has_left(self, reader: Reader, number: int) -> bool:
         """What reads the same, and may come with a later subscription; or again, as its writer was refused it."""
         text = self._said[number][1].text
-        return self._is_refused(text) or not self._ended[reader].isdisjoint(self._copies[text])
+        return self._may_be_another(text) or not self._ended[reader].isdisjoint(self._copies[text])
 
     # what arrives
 
@@ -143,9 +149,9 @@ class MqttJudge:
         copies = self._copies[text]
         number = next((one for one in copies if one not in self._witnessed), copies[-1])
         writer, said = self._said[number]
-        if said.qos != 1 and not self._is_refused(text):
+        if said.qos != 1 and not self._may_be_another(text):
             assert number not in self._witnessed, f"{number} of {writer} is published twice"
-            certain = [one for one in self._witnessed if not self._is_refused(self._said[one][1].text)]
+            certain = [one for one in self._witnessed if not self._may_be_another(self._said[one][1].text)]
             self._check_order(number, certain, "the witness")
         self._witnessed.append(number)
 
@@ -201,7 +207,8 @@ class MqttJudge:
         if number in self._ended[reader] or sent.line.session != reader.client.session:
             return
         if former is None:
-            asked = reader.wanted[said.topic], reader.confirmed.get(said.topic, 0)
+            asked = [reader.wanted[said.topic], reader.confirmed.get(said.topic, 0)]
+            asked += [reader.qos] if self._walk.parts else []  # that it asked for another is not known behind a cut
             assert sent.qos in [min(said.qos, qos) for qos in asked if qos], (
                 f"{reader} is sent {number} at QoS {sent.qos}"
             )
@@ -223,18 +230,27 @@ class MqttJudge:
         if kind is PacketKind.PUBLISH:
             found = read_packet(first, body, line.version)
             assert isinstance(found, PublishPacket)
-            self._is_apart_from(line, found)
+            if self._walk.parts:
+                self._reads_apart(line, found)
         if writer is not None and kind is PacketKind.PUBREL and self._last.get(line.client) is line:
             self._settled.add(line.latest[identifier].number)
 
-    def _is_apart_from(self, line: Line, packet: PublishPacket) -> None:
-        """Readers that its router has not heard of are owed nothing of that: they have subscribed behind a cut."""
-        for reader in self._walk.readers if self._walk.parts else ():
-            if not line.knows(reader.client, packet.topic):
-                for number in self._copies[int(packet.payload)]:
+    def _reads_apart(self, line: Line, packet: PublishPacket) -> None:
+        """What its router has not heard of: readers that have subscribed behind a cut, which are owed nothing of that;
+        and where the message was read before, so that it is taken for another one."""
+        for number in self._copies[int(packet.payload)]:
+            for reader in self._walk.readers:
+                if not line.knows(reader.client, packet.topic, Role.SUBSCRIBER):
                     self._ended[reader].add(number)
                     if reader in self._owed[number]:
                         self._owed[number].remove(reader)
+            home = line.router.name, line.router.incarnation
+            known = line.knows(line.client, packet.topic, Role.PUBLISHER)
+            if self._read_at.setdefault(number, home) != home and (
+                known is None or known.owner != self._read_at[number]
+            ):
+                self._published_again.add(number)
+            self._read_at[number] = home
 
     def router_says(self, line: Line, first: int, body: bytes) -> int:
         """At this very moment. Returns the number of what it sends; 0 if that is no message."""
@@ -259,6 +275,10 @@ class MqttJudge:
     def _is_refused(self, text: int) -> bool:
         """By somebody: a writer that has not heard of that sends it again, as at QoS 1."""
         return any(text in reader.refused for reader in self._walk.readers)
+
+    def _may_be_another(self, text: int) -> bool:
+        """What is sent again is, for the mesh."""
+        return self._is_refused(text) or not self._published_again.isdisjoint(self._copies[text])
 
     def may_be_refused(self, said: Said) -> bool:
         return any(reader.refuses(said.text) for reader in self._walk.readers)

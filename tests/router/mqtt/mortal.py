@@ -63,21 +63,22 @@ class MortalBench(MqttBench):
             self.flow()
 
     def some_contact_is_lost(self) -> None:
-        """One end loses it first. Some of what it has said still arrives."""
-        here, there = self.dice.sample(KILLED, 2)
-        if here in self.routers and there in self.routers and _pair(here, there) not in self.apart:
-            self.note(f"{here} loses {there}")
-            self.apart.add(_pair(here, there))
-            with self.acting(self.routers[here]):
-                self.routers[here].contacts.lost(there)
-            self._is_cut_short(here, there)
-            self.unnoticed.append((there, here))
-            self.flow()
+        """Or all of one router."""
+        name = self.dice.choice(sorted(self.routers))
+        if others := [one for one in sorted(self.routers) if one != name and _pair(one, name) not in self.apart]:
+            is_cut_off = self.dice.random() < 0.3
+            for other in others if is_cut_off else self.dice.sample(others, 1):
+                self._part_by_and_by(*self.dice.sample((name, other), 2))
 
-    def is_apart(self, name: str) -> bool:
-        """From a router that lives; or that one has not told anew what it has."""
-        told = self.routers[name].node.topic.directory.applied
-        return self.parts and any(other not in told for other in self.routers if other != name)
+    def _part_by_and_by(self, here: str, there: str) -> None:
+        """One end loses the contact first. Some of what it has said still arrives."""
+        self.note(f"{here} loses {there}")
+        self.apart.add(_pair(here, there))
+        with self.acting(self.routers[here]):
+            self.routers[here].contacts.lost(there)
+        self._is_cut_short(here, there)
+        self.unnoticed.append((there, here))
+        self.flow()
 
     def some_contact_is_made(self) -> None:
         if self.apart:

@@ -16,6 +16,7 @@ from router.mqtt.values import V5, PacketKind
 from tests.fuzz.mesh import LONGEST_S
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import MqttGuest, split
+from topic.directory.entry import LinkEntry, Role
 from topic.identity import LinkIdentity, link_name
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ class Line(MqttGuest):
     dead_since: float | None = None
     """When its router died. What that has said may still be read."""
     was_apart: bool = False
-    """As the router let the client in, it was: there may be others that know what it has."""
+    """As the router let the client in, it was from where that is subscribed."""
+    is_elsewhere: bool = False
+    """The client's session was, for its router: or a part of it, which a cut has hidden from there."""
 
     def hears(self, data: bytes) -> None:
         self._buffer += data
@@ -78,7 +81,8 @@ class Line(MqttGuest):
             first, body, self._buffer = split(self._buffer)
             number = self.client.walk.judge.router_says(self, first, body)
             if first >> 4 == PacketKind.CONNACK:
-                self.was_apart = self.client.walk.is_apart(self.router.name)
+                self.was_apart = self.client.walk.parts and not self._hears_of_client()
+                self.is_elsewhere = self.client.walk.parts and not self.edge.sessions["", self.client.name].was_here
             if self.client.line is self:
                 self.down.append((first, body, number))
 
@@ -89,10 +93,16 @@ class Line(MqttGuest):
             self.client.walk.judge.router_reads(self, packet)
         self.say(b"".join(found))
 
-    def knows(self, client: "Client", topic: str) -> bool:
-        """Whether its router knows of the client's subscription."""
-        name = link_name(LinkIdentity(client.name, LINK, topic))
-        return self.router.node.topic.directory.subscriber(name) is not None
+    def _hears_of_client(self) -> bool:
+        """From the router that has the client's subscriptions, or it has them itself."""
+        routers, told = self.client.walk.routers, self.router.node.topic.directory.applied
+        known = (routers[name].node.topic.directory for name in (self.router.name, *told) if name in routers)
+        session = self.client.name, ""
+        return any(one.is_mine(entry) for one in known for entry in one.of_session(session) if entry.lasts)
+
+    def knows(self, client: "Client", topic: str, role: Role) -> LinkEntry | None:
+        """What its router knows of the client's subscription, or of what it publishes at QoS 2."""
+        return self.router.node.topic.directory.entry((role, link_name(LinkIdentity(client.name, LINK, topic))))
 
     @property
     def is_dead(self) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.router.mqtt.walk import REFUSING, SCARCE, WIDE, play
+from tests.router.mqtt.walk import PARTING, REFUSING, SCARCE, WIDE, play
 
 SEEDS = 40
 FAILED = (420273, 614279, 618974, 618387, 721937, 723028, 724270)
@@ -18,6 +18,7 @@ that was read late; a gate of an attach that was over; and a session that had be
         *range(WIDE + SEEDS, WIDE + 2 * SEEDS),
         *range(SCARCE, SCARCE + SEEDS),
         *range(REFUSING, REFUSING + SEEDS),
+        *range(PARTING, PARTING + SEEDS),
         *FAILED,
     ],
 )

@@ -14,17 +14,14 @@ import argparse
 from collections.abc import Callable
 from random import Random
 
-from router.amqp.batches import Transfers
-from router.amqp.format.message import body_of
-from router.amqp.format.values import ACCEPTED
-from router.amqp.proton.link import Link
 from router.mqtt.values import V3, V5
-from tests.fuzz.mesh import SETTINGS, GoodClient
+from tests.fuzz.mesh import SETTINGS
 from tests.router.mqtt.bench import NARROW, MqttGuest
 from tests.router.mqtt.judge import MqttJudge, MqttViolation
 from tests.router.mqtt.mortal import KILLED, STEP_US, MortalBench
 from tests.router.mqtt.roles import Reader, Writer
 from tests.router.mqtt.sessions import EXPIRY_S, TOPICS, Client, Line
+from tests.router.mqtt.witness import Witness
 
 STEPS = 800
 RARE = 0.3
@@ -42,35 +39,7 @@ REFUSING = 740_000
 """From this seed on, in some walks, readers of MQTT 5 are: each refuses what it does not like, whenever it comes."""
 
 PARTING = 900_000
-"""From this seed on, in some walks, routers that live lose their contacts, and make them again: where no session ends
-and no two messages are the same."""
-
-
-class Witness(GoodClient):
-    """A plain subscriber of AMQP, of a router that lives."""
-
-    def __init__(self, walk: "MqttWalk", credit: int) -> None:
-        super().__init__(walk.routers["w"], "witness")
-        self._walk = walk
-        self._spent: dict[Link, int] = {}
-        self.router.guests.append(self)
-        for topic in TOPICS:
-            self.engine.receiver(f"hears {topic}", topic, rcv_settle_mode=1).flow(credit)
-
-    def on_transfers(self, link: Link, transfers: Transfers) -> None:
-        for message in transfers.messages:
-            self._walk.judge.witnessed(int(body_of(message)))
-        link.update_many([handle for handle in transfers.handles if handle is not None], ACCEPTED)
-        self._spent[link] = self._spent.get(link, 0) + len(transfers.handles)
-        if not self._walk.is_scarce:
-            self.grant()
-
-    def grant(self) -> bool:
-        """Credit for as many as have come. Whether any had."""
-        spent, self._spent = self._spent, {}
-        for link, count in spent.items():
-            link.flow(count)
-        return bool(spent)
+"""From this seed on, in some walks, contacts of routers that live come and go: where no two messages are the same."""
 
 
 class MqttWalk(MortalBench):
@@ -86,7 +55,7 @@ class MqttWalk(MortalBench):
         self._repeats = seed >= WIDE and not self.parts and more.random() < 0.5
         """Writers say again what they have said: see `_publish`."""
         self.are_heard_out = self._repeats
-        self._ends = seed >= WIDE and not self.parts and more.random() < 0.5
+        self._ends = seed >= WIDE and more.random() < 0.5
         """Sessions do, by a clean start or as their clients are away for long."""
         self.judge = MqttJudge(self)
         self.witness = Witness(self, 3 if self.is_scarce else 1000)
