@@ -94,9 +94,12 @@ class Line(MqttGuest):
         self.say(b"".join(found))
 
     def _hears_of_client(self) -> bool:
-        """From the router that has the client's subscriptions, or it has them itself."""
-        routers, told = self.client.walk.routers, self.router.node.topic.directory.applied
-        known = (routers[name].node.topic.directory for name in (self.router.name, *told) if name in routers)
+        """From the router that has the client's subscriptions, and is in contact for both; or it has them itself."""
+        here = self.router.node.topic.directory
+        others = [
+            router.node.topic.directory for name, router in self.router.mesh.routers.items() if name in here.applied
+        ]
+        known = [here, *(one for one in others if here.router in one.contacts)]
         session = self.client.name, ""
         return any(one.is_mine(entry) for one in known for entry in one.of_session(session) if entry.lasts)
 
