@@ -167,3 +167,20 @@ def test_however_many_there_are_each_is_looked_at_once() -> None:
     is_here = Mock(return_value=False)
     assert len(bench.cores["a"].directory.unattended(is_here)) == 100
     assert is_here.call_count == 100
+
+
+def test_orphans_of_a_session_that_its_speaker_has_not_heard_of_expire_in_the_time_of_one() -> None:
+    """Router b is lost before its word of them is at a, which speaks for them."""
+    bench = Bench("a", "b", "c")
+    bench.hold("b", "a")
+    for number in range(5):
+        bench.publisher("b", CLIENT, address=f"topic/{number}", lifetime=SESSION).vanish()
+    bench.kill("b")
+    bench.let_go()
+    bench.boot("b", 2)
+    for other in "a", "c":
+        bench.meet("b", other)
+        bench.flow()
+    assert live(bench) == {"a": 0, "b": 5, "c": 5}
+    bench.wait(2 * 60 + 15)
+    assert live(bench) == {"a": 0, "b": 0, "c": 0}

@@ -114,10 +114,10 @@ class Expiry:
                 lonely.ask = now + ASK_AGAIN_S
                 if not self._is_live(attach):  # what was decided of a later one has ended it, too
                     continue
-                if decision is Decision.EXPIRED and self._is_followed(entry, self.outlet.router):
-                    continue
                 if not self._speaks_for(entry):
                     self._point_out(entry)
+                elif decision is Decision.EXPIRED and self._is_followed(entry, self.outlet.router):
+                    continue
                 elif not self._has_proposed(entry, decision):
                     self._propose(entry, decision)
         self._next = min((self._next_of(attach, lonely) for attach, lonely in self._lonely.items()), default=math.inf)

@@ -11,7 +11,7 @@ from router.mqtt.values import REFUSED, PacketKind
 from tests.router.mqtt.bench import split
 from tests.router.mqtt.roles import Reader, Writer
 from tests.router.mqtt.sessions import TOPICS, Client, Line, Said
-from topic.directory.entry import Owner, Role
+from topic.directory.entry import Role
 
 if TYPE_CHECKING:
     from tests.router.mqtt.walk import MqttWalk
@@ -54,8 +54,8 @@ class MqttJudge:
         self._lowered: dict[Reader, set[int]] = defaultdict(set)
         """By reader: numbers that it may have been sent at QoS 1."""
         self._witnessed: list[int] = []
-        self._read_at: dict[int, Owner] = {}
-        """By number: the router that read it last, where contacts are lost."""
+        self._read_on: dict[int, Line] = {}
+        """By number: where it was read last, where contacts are lost."""
         self._published_again: set[int] = set()
         """At a router that had not heard of the one before."""
         self._handed: dict[Reader, dict[int, list[int]]] = defaultdict(dict)
@@ -244,13 +244,13 @@ class MqttJudge:
                     self._ended[reader].add(number)
                     if reader in self._owed[number]:
                         self._owed[number].remove(reader)
-            home = line.router.name, line.router.incarnation
-            known = line.knows(line.client, packet.topic, Role.PUBLISHER)
-            if self._read_at.setdefault(number, home) != home and (
-                known is None or known.owner != self._read_at[number]
-            ):
+            former = self._read_on.get(number, line)
+            self._read_on[number] = line
+            here, there = (at.knows(line.client, packet.topic, Role.PUBLISHER) for at in (line, former))
+            home = former.router.name, former.router.incarnation
+            is_known = here is not None and here.owner == home and (there is None or there.epoch <= here.epoch)
+            if former.router is not line.router and not is_known:
                 self._published_again.add(number)
-            self._read_at[number] = home
 
     def router_says(self, line: Line, first: int, body: bytes) -> int:
         """At this very moment. Returns the number of what it sends; 0 if that is no message."""
