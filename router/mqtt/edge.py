@@ -14,7 +14,7 @@ from router.edge.clients import ClientEdge, Guest
 from router.edge.guard import Guard
 from router.mesh.config import Limits
 from router.mqtt.connection import MqttConnection
-from router.mqtt.ends import LASTING, LINK, LINK_QOS_1, end_link, is_over, living
+from router.mqtt.ends import LASTING, LINK, LINK_QOS_1, elsewhere_only, end_link, is_over, living
 from router.mqtt.packets import (
     AckPacket,
     ConnectPacket,
@@ -173,8 +173,7 @@ class MqttEdge:
         return [entry for entry in known if entry.status is not Status.CLOSED and entry.identity.link in LASTING]
 
     def _begin(self, session: MqttSession, connection: MqttConnection, timeout: int, *, present: bool) -> None:
-        """What was under way goes on, or ends, when it is certain that the client is here: it may have gone elsewhere
-        since, or begun anew there (7.8)."""
+        """What was under way goes on, or ends, when it is certain that the client is here, and nowhere else (7.8)."""
         known = self._links_of(session.client, session.user)
         if session.was_here:
             begin = partial(self._go_on, session, timeout)
@@ -202,10 +201,10 @@ class MqttEdge:
             log.info("%s goes on where it was: exactly once", session)
             session.told, session.timeout = None, timeout
             session.resume()
+            self._take_over_links(session, connection, elsewhere_only(known, session.publishers.values()))
 
     def _take_over(self, session: MqttSession) -> None:
-        """The client has been at another router, or here before this one was started again, and was told that it has
-        these links still. It has them all here from now on."""
+        """The client was elsewhere, or here before this router was started again, and was told that it has these."""
         known, connection = self._links_of(session.client, session.user), session.connection
         told, session.told = session.told, None
         assert connection is not None and told is not None
@@ -215,6 +214,10 @@ class MqttEdge:
         routers = ", ".join(sorted({entry.router for entry in known}))
         log.warning("%s comes from router %s: what it had not answered there it is sent again", session, routers)
         session.free()
+        self._take_over_links(session, connection, known)
+
+    def _take_over_links(self, session: MqttSession, connection: MqttConnection, known: Collection[LinkEntry]) -> None:
+        """The client has these links here from now on: else they would expire, with the client here."""
         for entry in known:
             address, receives = entry.identity.address, entry.role is Role.SUBSCRIBER
             if connection.is_over or not entry.live:  # it has ended by what became of the one before, or long ago

@@ -4,7 +4,7 @@ For the core, and for the rooms that look at links, it is what an end of AMQP is
 own link. What the client knows of a delivery is an identifier of 16 bits, which the session keeps.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
 
 from router.mqtt.connection import MqttConnection
@@ -89,6 +89,13 @@ def is_over(known: Collection[LinkEntry]) -> bool:
     if last is None or not last.live or any(entry.ending for entry in known):
         return last is not None
     return any(entry.status is Status.BOUND and entry.owner == last.owner for entry in known)
+
+
+def elsewhere_only(known: Iterable[LinkEntry], here: Iterable["MqttEnd"]) -> list[LinkEntry]:
+    """Of the client's live links those for what it has published, but by none of these ends: nothing that is under way
+    here is theirs."""
+    names = {end.mesh_name for end in here}
+    return [entry for entry in known if entry.live and entry.role is Role.PUBLISHER and entry.name not in names]
 
 
 class MqttEnd:

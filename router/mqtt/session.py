@@ -13,6 +13,7 @@ from math import inf
 from typing import Any
 
 from router.mqtt.connection import MqttConnection
+from router.mqtt.ends import elsewhere_only
 from router.mqtt.identifiers import MOST_SENT, Identifiers
 from router.mqtt.message import MqttContent, read_again, to_amqp
 from router.mqtt.packets import AckPacket, PublishPacket, ack, publish, suback
@@ -103,10 +104,11 @@ class MqttSession:
 
     def is_whole(self, known: Iterable[LinkEntry]) -> bool:
         """Whether what the identifiers stand for still holds: of the client's links that are `known` in the mesh none
-        was elsewhere since, and there are no others."""
+        was elsewhere since, and there are no others but of what it has published elsewhere only."""
         ends = (*self.publishers.values(), *self.subscribers.values())
         ours = {end.mesh_name for end in ends if end.epoch is not None}
-        return all(end.is_current for end in ends) and all(entry.name in ours for entry in known if entry.live)
+        others = [entry for entry in known if entry.live and entry.name not in ours]
+        return all(end.is_current for end in ends) and others == elsewhere_only(known, self.publishers.values())
 
     def lifetime(self, durable: int) -> Lifetime:
         """Of a link. That of a subscription tells its QoS, for other routers."""
@@ -119,11 +121,9 @@ class MqttSession:
             left.clear()
         for incoming in self.received.values():
             incoming.is_read = False
-        for end in (*self.publishers.values(), *self.subscribers.values()):
+        for end in (*self.publishers.values(), *self.subscribers.values(), *self.presettled.values()):
             end.gone(now, closed=closed)
         self.received = {number: one for number, one in self.received.items() if one.record is not None}
-        for presettled in self.presettled.values():
-            presettled.gone(now, closed=closed)
 
     # what the client publishes
 

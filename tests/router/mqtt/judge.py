@@ -240,7 +240,8 @@ class MqttJudge:
         and where the message was read before, so that it is taken for another one."""
         for number in self._copies[int(packet.payload)]:
             for reader in self._walk.readers:
-                if not line.knows(reader.client, packet.topic, Role.SUBSCRIBER):
+                known = line.knows(reader.client, packet.topic, Role.SUBSCRIBER)
+                if known is None or not known.live:
                     self._ended[reader].add(number)
                     if reader in self._owed[number]:
                         self._owed[number].remove(reader)

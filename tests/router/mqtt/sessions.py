@@ -101,7 +101,8 @@ class Line(MqttGuest):
         ]
         known = [here, *(one for one in others if here.router in one.contacts)]
         session = self.client.name, ""
-        return any(one.is_mine(entry) for one in known for entry in one.of_session(session) if entry.lasts)
+        found = (entry for one in known for entry in one.of_session(session) if one.is_mine(entry) and entry.lasts)
+        return any(entry.role is Role.SUBSCRIBER for entry in found)
 
     def knows(self, client: "Client", topic: str, role: Role) -> LinkEntry | None:
         """What its router knows of the client's subscription, or of what it publishes at QoS 2."""

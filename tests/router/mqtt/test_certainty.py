@@ -7,7 +7,7 @@ import pytest
 
 from router.mqtt.values import PacketKind
 from tests.router.mqtt import by_hand
-from tests.router.mqtt.bench import MqttBench, publish
+from tests.router.mqtt.bench import TOPIC, MqttBench, publish
 from tests.router.mqtt.test_sessions import OTHER, both, links, wait
 
 
@@ -154,3 +154,26 @@ def _part(bench: MqttBench, name: str) -> None:
     for other in bench.routers:
         if other != name:
             bench.part(name, other)
+
+
+def test_who_comes_back_is_sent_a_copy_though_what_it_had_published_elsewhere_was_heard_of_late() -> None:
+    """It has never published that here: no identifier stands for it. It has that link here from now on, too."""
+    bench = MqttBench("a", "b", "c")
+    bench.is_slow = True
+    there = bench.client("b", "client", expiry=5)
+    there.say(by_hand.publish(OTHER, b"said", 2, 7))
+    bench.prove(there)
+    there.leave()
+    here = bench.client("a", "client", clean=False, expiry=5, acks=False)
+    here.say(by_hand.subscribe(1, [(TOPIC, 2)]))
+    bench.is_slow = False
+    bench.flow()
+    assert links(bench) == {("PUBLISHER", "b"), ("SUBSCRIBER", "a")}
+    publish(bench.client("c", "writer"), b"m", 2, 1)
+    here.leave()
+    again = bench.client("a", "client", clean=False, expiry=5, acks=False)
+    assert again.is_present
+    assert [(m.identifier, m.dup) for m in again.messages] == [(m.identifier, True) for m in here.messages]
+    assert again.payloads == [b"m"]
+    assert links(bench) == {("PUBLISHER", "a"), ("SUBSCRIBER", "a")}
+    bench.finish(*bench.mqtt_guests())
