@@ -42,8 +42,8 @@ class MqttJudge:
         self._answered: set[int] = set()
         self._doubted: set[int] = set()
         """What a writer's session ended with: it may be lost, but does not come twice."""
-        self._missed: dict[Reader, list[int]] = defaultdict(list)
-        """By reader: what was accepted without it, as it was away for too long."""
+        self._missed: dict[Reader, dict[int, Line | None]] = defaultdict(dict)
+        """By reader: what was accepted without it, as it was away for too long, and where."""
         self._settled: set[int] = set()
         self._over: dict[int, set[int]] = {}
         """By stay: what was settled as it began."""
@@ -122,8 +122,11 @@ class MqttJudge:
         self._missed[reader].clear()
 
     def has_not_missed(self, client: Client) -> None:
-        """Whose session goes on."""
-        if client.reader is not None and (missed := self._missed[client.reader]):
+        """Whose session goes on. What died with the router that knew, behind a cut, nobody tells (protocol 10)."""
+        if client.reader is None:
+            return
+        where = self._missed[client.reader].items()
+        if missed := [one for one, line in where if line is None or not (self._walk.parts and line.is_dead)]:
             raise MqttViolation(f"{client} is not told that {missed} were accepted without it")
 
     def doubt(self, left: Iterable[Said]) -> None:
@@ -270,7 +273,7 @@ class MqttJudge:
         said = line.latest[packet.identifier]
         if packet.reason >= REFUSED:
             assert self._is_refused(said.text), f"{line.client} is refused: {body!r}"
-        self._check_answered(said.number)
+        self._check_answered(said.number, line)
         return 0
 
     def _is_refused(self, text: int) -> bool:
@@ -284,7 +287,7 @@ class MqttJudge:
     def may_be_refused(self, said: Said) -> bool:
         return any(reader.refuses(said.text) for reader in self._walk.readers)
 
-    def _check_answered(self, number: int) -> None:
+    def _check_answered(self, number: int, line: Line | None = None) -> None:
         """All have it, as often as what reads the same was accepted; unless it is of QoS 0: at most once."""
         said = self._said[number][1]
         if not said.qos:
@@ -301,7 +304,7 @@ class MqttJudge:
             if not has_all and self._is_refused(said.text):
                 self._owed[number].remove(reader)  # of what is not accepted nobody is told
             elif not has_all:
-                self._missed[reader].append(number)
+                self._missed[reader].setdefault(number, line)
 
     def check_all(self) -> None:
         """At the end, nothing is left open."""
