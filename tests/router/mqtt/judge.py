@@ -230,11 +230,10 @@ class MqttJudge:
         first, body, _ = split(packet)
         kind, identifier = PacketKind(first >> 4), int.from_bytes(body[:2], "big")
         writer = line.client.writer
-        if kind is PacketKind.PUBLISH:
+        if kind is PacketKind.PUBLISH and self._walk.parts:
             found = read_packet(first, body, line.version)
             assert isinstance(found, PublishPacket)
-            if self._walk.parts:
-                self._reads_apart(line, found)
+            self._reads_apart(line, found)
         if writer is not None and kind is PacketKind.PUBREL and self._last.get(line.client) is line:
             self._settled.add(line.latest[identifier].number)
 

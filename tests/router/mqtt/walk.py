@@ -5,7 +5,7 @@
 What is said to a router, by a client or by another router, arrives when the dice say so, in order; a router is killed
 with what is on its way from it, some of which arrives. A client is back long before its session ends, but for walks in
 which sessions end. No two messages are the same, so homes may be killed one after the other, before others have heard
-what has come to them; where messages are the same, it is heard first.
+what has come to them; where messages are the same, it is heard first. In some, contacts are lost and made again.
 
     python -m tests.router.mqtt.walk SEED
 """
