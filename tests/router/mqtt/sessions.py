@@ -133,6 +133,9 @@ class Client:
         self.unseen_since: float | None = 0.0
         """Since when the mesh may not know where it is. Who is told that its session goes on, and nothing of its
         subscriptions yet, may be sent away: the mesh agrees just now that they are over."""
+        self._may_be_over = False
+        """It came back when its session had lasted, to a router that goes on with it: on the other side of a cut it may
+        be over."""
         self.sleeps_until = 0.0
         self.session = 0
         """How many have ended before this one."""
@@ -147,7 +150,7 @@ class Client:
     def may_have_expired(self) -> bool:
         """Its session. In 3.1.1 nobody says for how long one lasts."""
         lasts = EXPIRY_S if self.version == V5 else LONGEST_S
-        return self._unseen is not None and self.walk.now - self._unseen > lasts
+        return self._may_be_over or (self._unseen is not None and self.walk.now - self._unseen > lasts)
 
     @property
     def _unseen(self) -> float | None:
@@ -180,6 +183,7 @@ class Client:
     def _forget(self) -> None:
         self.walk.note(f"{self} has no session any more")
         self.session += 1
+        self._may_be_over = False
         if self.writer is not None:
             self.writer.forget()
         if self.reader is not None:
@@ -232,6 +236,7 @@ class Client:
         """In the mesh, where it is."""
         self.is_clean = False
         if self.unseen_since is not None:
+            self._may_be_over = self.walk.parts and self.may_have_expired
             self.unseen_since = None
             self.walk.judge.has_not_missed(self)
 
