@@ -229,7 +229,8 @@ class MqttPublisher(MqttEnd):
                 self.waiting.appendleft(incoming)
                 self.host.waiting_bytes += len(incoming.message)
             known, states = self.known(), {}
-            is_there = known is not None and known.lasts
+            may_be_there = bool(copies) and not self.node.topic.directory.complete
+            is_there = known.lasts if known is not None else may_be_there
             self._inherits = is_there and not (self._renews or self._first) and (self._inherits or bool(copies))
             if not self._inherits:
                 return None
@@ -250,6 +251,8 @@ class MqttPublisher(MqttEnd):
             self.node.topic.detach_publisher(self.stream, now)
         else:
             self.node.topic.suspend_publisher(self.stream, self, now)
+        if not self.stream.here:  # its attach has waited for who may know of it, and never begun
+            self.stream = None
         self.node.perform()
 
     # what the core asks

@@ -6,7 +6,7 @@ from router.mqtt.connection import MqttConnection
 from router.mqtt.edge import MqttEdge
 from router.mqtt.message import MqttContent
 from router.mqtt.packets import PublishPacket
-from router.mqtt.publisher import MqttPublisher, ReceivedMessage
+from router.mqtt.publisher import ReceivedMessage
 from router.mqtt.session import MqttSession
 from router.mqtt.subscriber import MqttSubscriber, SentMessage
 from tests.mutants.mutant import Method, mutant
@@ -23,19 +23,7 @@ from tests.router.mqtt.test_certainty import (
     test_a_session_that_has_been_elsewhere_as_is_known_by_then_goes_on_from_there as elsewhere_by_now,
 )
 from tests.router.mqtt.test_publishing import (
-    test_a_link_that_is_taken_as_it_is_answered_publishes_nothing_here as taken_as_answered,
-)
-from tests.router.mqtt.test_publishing import (
     test_an_answer_waits_for_the_copy as answer_awaits_copy,
-)
-from tests.router.mqtt.test_releasing import (
-    test_a_life_begins_with_who_is_there_when_all_know_of_it as gone_as_it_begins,
-)
-from tests.router.mqtt.test_releasing import (
-    test_a_release_is_answered_when_all_know_of_it as when_all_know,
-)
-from tests.router.mqtt.test_releasing import (
-    test_at_qos_1_what_reads_the_same_elsewhere_is_another_message as same_at_qos_1,
 )
 from tests.router.mqtt.test_releasing import (
     test_what_was_never_published_here_is_not_when_its_session_has_ended_elsewhere as never_published,
@@ -53,7 +41,6 @@ from tests.router.mqtt.walk import scenario
 from tests.router.test_order_of_actions import (
     test_what_waits_for_a_key_does_not_overtake_what_is_asked_for_as_it_is_freed as overtaken,
 )
-from topic.actions import LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import LinkEntry
 from topic.node import Node
@@ -113,40 +100,7 @@ def copies_taken_for_messages(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttPublisher, "tag", by="1", scenario=scenario(2))
-def tags_counted(original: Method) -> Method:
-    """MQTT: a copy has the tag that the message had at another router."""
-
-    def broken(publisher: MqttPublisher, identifier: int, message: bytes) -> bytes:
-        publisher._count += 1
-        return publisher._count.to_bytes(8, "big")
-
-    return broken
-
-
-@mutant(MqttPublisher, "_map", by="2", scenario=same_at_qos_1)
-def copies_at_qos_1_taken_for_what_they_read_like(original: Method) -> Method:
-    """MQTT: what comes at QoS 1 at another router may be another message than the one that it reads like."""
-
-    def broken(publisher: MqttPublisher) -> dict[bytes, int] | None:
-        first, publisher._first = publisher._first, False
-        unsettled: dict[bytes, int] | None = original(publisher)
-        publisher._first = first
-        return unsettled
-
-    return broken
-
-
-@mutant(MqttPublisher, "_get_past", by="5", scenario=scenario(0))
-def a_life_that_never_ends(original: Method) -> Method:
-    """MQTT: with the first message that is no copy a new life begins."""
-
-    def broken(publisher: MqttPublisher, head: object) -> None: ...
-
-    return broken
-
-
-@mutant(MqttSession, "_received", by="2", scenario=scenario(23))
+@mutant(MqttSession, "_received", by="2", scenario=scenario(34))
 def accepted_when_received(original: Method) -> Method:
     """MQTT: what a client has said PUBREC of it may still lose with its router."""
 
@@ -206,40 +160,6 @@ def answered_before_the_copy(original: Method) -> Method:
     def broken(session: MqttSession, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
         incoming.is_read = True
         original(session, incoming, accepted, why)
-
-    return broken
-
-
-@mutant(MqttPublisher, "release", by="1", scenario=when_all_know)
-def released_before_it_is_known(original: Method) -> Method:
-    """MQTT: an identifier may be used again when the mesh knows that the client has released what had it."""
-
-    def broken(publisher: MqttPublisher, incoming: ReceivedMessage) -> None:
-        original(publisher, incoming)
-        publisher.host.over([incoming])
-
-    return broken
-
-
-@mutant(MqttPublisher, "perform", by="5", scenario=taken_as_answered)
-def publishes_though_taken(original: Method) -> Method:
-    """MQTT: a link that was taken as it was answered publishes nothing."""
-
-    def broken(publisher: MqttPublisher, action: LinkAction) -> None:
-        original(publisher, action)
-        if publisher.node._later.pop(publisher.go_on, True) is None:
-            publisher.go_on()
-
-    return broken
-
-
-@mutant(MqttPublisher, "_begun", by="1", scenario=gone_as_it_begins)
-def begun_for_who_has_gone(original: Method) -> Method:
-    """MQTT: a life begins with a client that is there when all know of it."""
-
-    def broken(publisher: MqttPublisher, action: LinkAction) -> None:
-        publisher._is_unproven = False
-        original(publisher, action)
 
     return broken
 

@@ -90,13 +90,21 @@ class Lives:
     def renewed(self, publisher: "Publisher") -> None:
         """A publisher that resumed was given another generation: its terminus was over, or it echoed nothing and its
         router did not know its life."""
-        assert publisher.link is not None
-        legit = publisher.silent and not publisher.link.life_known
+        link, termini = publisher.link, self._judge.termini
+        assert link is not None
+        legit = publisher.silent and not link.life_known
         legit = legit or publisher.name in self._judge.inexact or _was_overtaken(publisher)
-        legit = legit or self._judge.termini.was_over(publisher, publisher.confirmed)
-        legit = legit or publisher.link.life_bound
+        legit = legit or termini.was_over(publisher, publisher.confirmed)
+        legit = legit or link.life_bound or self._was_told_as_it_waited(link)
         self._judge.check(legit, f"3 generation: {publisher.name} resumes and is given another one")
         self._judge.life_over(publisher.texts.values())
+
+    def _was_told_as_it_waited(self, link: "PublisherLink") -> bool:
+        """Whether somebody has agreed to let the attach that this one echoes expire, and its router had not heard."""
+        agreed, name = self._judge.termini.agreed, link.client.name
+        return not link.life_known and any(
+            (router, name, link.echoed_epoch) in agreed for router in self._judge.routers
+        )
 
     def lied(self, link: "PublisherLink") -> None:
         """The machine of a publisher that has gone elsewhere acknowledges on its old link: for its home it is there."""

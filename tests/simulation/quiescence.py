@@ -110,7 +110,10 @@ def _check_directory(world: "World", router: "Router", others: int) -> None:
     overtaken = {
         (_index(client), client.link.router.name)
         for client in world.clients
-        if client.link is not None and client.link.router is not router and client.plain and client.name in judge.inexact
+        if client.link is not None
+        and client.link.router is not router
+        and client.plain
+        and client.name in judge.inexact
     }
     real -= {one for one in overtaken if one[0][0] is Role.PUBLISHER and one not in known}
     judge.check(known == real, f"4 directory: {router.name} knows {sorted(known)}, there are {sorted(real)}")

@@ -37,7 +37,7 @@ class Termini:
         self._bound: dict[tuple[str, str], tuple[bytes, bool]] = {}
         """By router and publisher: the life that it has agreed to let expire, and stands by that, even restarted; and
         whether it did so rightly."""
-        self._agreed: set[tuple[str, str, Epoch]] = set()
+        self.agreed: set[tuple[str, str, Epoch]] = set()
         """By router and client: attaches that it has rightly agreed to let expire, or let lapse. The next may cross the
         decision."""
         self._views: dict[tuple[str, int], dict[str, View]] = {}
@@ -219,10 +219,10 @@ class Termini:
         elif key not in self._bound or self._bound[key][0] != entry.generation:
             routers = self._judge.routers
             away = max(self._unseen(other, client, routers[entry.router]) for other in self.around(router))
-            told = any((other, client.name, entry.epoch) in self._agreed for other in routers)
+            told = any((other, client.name, entry.epoch) in self.agreed for other in routers)
             self._bound[key] = entry.generation, told or away >= client.shortest - self._grain(router)
             if self._bound[key][1]:
-                self._agreed.add((router.name, client.name, entry.epoch))
+                self.agreed.add((router.name, client.name, entry.epoch))
 
     def _watch_lapse(self, router: "Router", client: "Client", entry: LinkEntry | None) -> None:
         """Its custodian waits for it no more. It may come back there before others hear of that, and accept without it
@@ -230,8 +230,8 @@ class Termini:
         if entry is None or entry.router != router.name or entry.name not in router.topic.directory.lapsed:
             return
         attach = router.name, client.name, entry.epoch
-        if attach not in self._agreed and self._unseen(router, client, router) >= client.shortest - self._grain(router):
-            self._agreed.add(attach)
+        if attach not in self.agreed and self._unseen(router, client, router) >= client.shortest - self._grain(router):
+            self.agreed.add(attach)
 
     @staticmethod
     def _tell(router: "Router", view: View) -> None:
@@ -272,7 +272,7 @@ class Termini:
         away = max(self._unseen(other, client, custodian) for other in self.around(router))
         long = client.shortest - self._grain(router)
         told = view.generation in self._lives_over or (client.name in self._over and self._over[client.name] >= epoch)
-        told = told or (epoch.router, client.name, epoch) in self._agreed
+        told = told or (epoch.router, client.name, epoch) in self.agreed
         told = told or self._has_moved_on(client, epoch) or self._is_gossip(router, client)
         judge.check(told or away >= long, f"8 expired too early: {client.name} at {router.name}, after {away:.3f} s")
         self._over[client.name] = max(epoch, self._over.get(client.name, epoch))
@@ -304,7 +304,7 @@ class Termini:
                 view = self._views_of(other)[client.name]
                 resumed = view.epoch is not None and view.epoch[1:] == (other.name, other.incarnation)
                 resumed = resumed and view.generation == generation and other is not router
-                resumed = resumed and (other.name, client.name, view.epoch) not in self._agreed
+                resumed = resumed and (other.name, client.name, view.epoch) not in self.agreed
                 agreed = not resumed or client.name in judge.inexact  # the later attach has an older epoch
                 judge.check(agreed, f"8 consent: {client.name} expires at {router.name}, and is at {other.name}")
         self._knowing[generation].add((router.name, router.incarnation))

@@ -8,6 +8,7 @@ from attrs import define
 
 from router.mqtt.packets import AckPacket, PublishPacket, read_packet
 from router.mqtt.values import REFUSED, PacketKind
+from tests.fuzz.mesh import SETTINGS
 from tests.router.mqtt.bench import split
 from tests.router.mqtt.roles import Reader, Writer
 from tests.router.mqtt.sessions import TOPICS, Client, Line, Said
@@ -58,6 +59,8 @@ class MqttJudge:
         """By number: where it was read last, where contacts are lost."""
         self._published_again: set[int] = set()
         """At a router that had not heard of the one before."""
+        self._waits: dict[int, float] = {}
+        """By number: since when, at a router that has not heard of its writer, and is not in contact with all."""
         self._handed: dict[Reader, dict[int, list[int]]] = defaultdict(dict)
         """By number: the stay of each time that it was handed on. What reads the same as others, and comes twice, may
         be taken for one of them."""
@@ -252,7 +255,10 @@ class MqttJudge:
             here, there = (at.knows(line.client, packet.topic, Role.PUBLISHER) for at in (line, former))
             home = former.router.name, former.router.incarnation
             is_known = here is not None and here.owner == home and (there is None or there.epoch <= here.epoch)
-            if former.router is not line.router and not is_known:
+            self._waits.pop(number, None)
+            if here is None and not line.router.node.topic.directory.complete:
+                self._waits[number] = self._walk.now
+            elif former.router is not line.router and not is_known:
                 self._published_again.add(number)
 
     def router_says(self, line: Line, first: int, body: bytes) -> int:
@@ -281,7 +287,9 @@ class MqttJudge:
 
     def _may_be_another(self, text: int) -> bool:
         """What is sent again is, for the mesh."""
-        return self._is_refused(text) or not self._published_again.isdisjoint(self._copies[text])
+        copies, long_ago = self._copies[text], self._walk.now - SETTINGS.boot_wait
+        has_waited = any(self._waits.get(number, self._walk.now) <= long_ago for number in copies)
+        return has_waited or self._is_refused(text) or not self._published_again.isdisjoint(copies)
 
     def may_be_refused(self, said: Said) -> bool:
         return any(reader.refuses(said.text) for reader in self._walk.readers)
