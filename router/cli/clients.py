@@ -26,9 +26,11 @@ from router.mesh.quantities import Address, parse_size
 from router.mesh.reading import expected
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
 from router.security.operator import operator_of
+from topic.identity import LinkIdentity
 
 if TYPE_CHECKING:
     from failover.client import Event, SqliteStore
+    from failover.client.state.store import Role
 
 Result = TypeVar("Result")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -172,6 +174,13 @@ def kept(target: Target) -> Iterator["SqliteStore | None"]:
         return
     with SqliteStore(target.state) as store:
         yield store
+
+
+def tell_of_others(out: Console, store: "SqliteStore | None", role: "Role", identity: LinkIdentity) -> None:
+    """A state file may keep many links. Who has mistyped its --id, or the address, goes on with none of them."""
+    for other, link, unsettled in store.others(role, identity) if store is not None else ():
+        kept_too = f"{other} {printable(str(link))}, {unsettled} unsettled"
+        out.print(f"not gone on with, in the same state file: {kept_too}", soft_wrap=True)
 
 
 def teller(out: Console, name: str, *, first: bool = True) -> Callable[["Event"], None]:

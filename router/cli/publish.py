@@ -21,6 +21,7 @@ from router.cli.clients import (
     read_rate,
     read_size,
     target_options,
+    tell_of_others,
     teller,
 )
 from router.cli.source import Limit, Source, source_of
@@ -185,6 +186,7 @@ async def _publish(
             credentials=target.credentials,
             events=teller(out, name, first=not bar.shown),
         )
+        tell_of_others(out, store, "publisher", publisher.identity)
         try:
             async with until_signal() as scope, publisher, trio.open_nursery() as nursery:
                 nursery.start_soon(

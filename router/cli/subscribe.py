@@ -11,7 +11,17 @@ from failover.printable import printable
 from router.amqp.format.errors import AmqpError
 from router.amqp.sasl.credentials import Credentials
 from router.cli.base import console, until_signal
-from router.cli.clients import Target, address_argument, attached, find_target, kept, named, target_options, teller
+from router.cli.clients import (
+    Target,
+    address_argument,
+    attached,
+    find_target,
+    kept,
+    named,
+    target_options,
+    tell_of_others,
+    teller,
+)
 from router.cli.message import Show, as_json, as_lines, as_raw, as_text
 
 FORMATS: Final[Mapping[str, Show]] = {"raw": as_raw, "pretty": as_text, "json": as_json}
@@ -77,7 +87,7 @@ async def _subscribe(
 ) -> int:
     from failover.client import Subscriber
 
-    taken = 0
+    taken, out = 0, console(stderr=True)
     with kept(target) as store:
         subscriber = Subscriber(
             target.urls,
@@ -87,9 +97,10 @@ async def _subscribe(
             log=target.log,
             store=store,
             credentials=target.credentials,
-            events=teller(console(stderr=True), name),
+            events=teller(out, name),
             filter=selector,
         )
+        tell_of_others(out, store, "subscriber", subscriber.identity)
         async with until_signal(), subscriber:
             async for delivery in subscriber:
                 write(show, delivery.key, delivery.message)

@@ -73,6 +73,27 @@ async def test_subscribe_takes_its_subscription_up_again(tmp_path: Path, capsys:
     assert capsys.readouterr().out == "once\nand on\n"
 
 
+async def test_who_uses_a_state_file_of_another_client_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_peers("a") as [a]:
+        at_a = target(a, tmp_path / "state")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cli_publish._publish, at_a, "p", "topic/x", numbers(1))
+            await a.answer()
+            await a.next(Transferred)
+            nursery.cancel_scope.cancel()
+        await a.next(Gone)
+        capsys.readouterr()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cli_subscribe._subscribe, at_a, "P", "topic/x", 1, as_raw)
+            link = await a.answer()
+            await a.send(link, KEY, b"once")
+            await a.next(Stated)
+    told = "not gone on with, in the same state file: publisher p/publish on topic/x, 1 unsettled\n"
+    assert capsys.readouterr().err.startswith(told)
+
+
 LIMITED = """if True:
     import resource
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))

@@ -148,6 +148,9 @@ _ENDED: Final = "UPDATE oncemesh_link SET attached = 0, generation = NULL, epoch
 _CLEARED: Final = "DELETE FROM oncemesh_unsettled WHERE link = ?"
 
 _OF_LINK: Final = "FROM oncemesh_link WHERE (role, container, name, address, user) = (?, ?, ?, ?, ?)"
+_OTHERS: Final = """SELECT role, container, name, address, user,
+    (SELECT count(*) FROM oncemesh_unsettled WHERE link = oncemesh_link.id) FROM oncemesh_link
+    WHERE attached = 1 AND (role, container, name, address, user) != (?, ?, ?, ?, ?) ORDER BY id"""
 _MADE: Final = "INSERT INTO oncemesh_link (role, container, name, address, user) VALUES (?, ?, ?, ?, ?)"
 
 UNWRITTEN: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
@@ -282,6 +285,12 @@ class SqliteStore:
             if not _is_sound(role, saved):
                 raise StateError(self._where, f"{UNUSABLE}: damaged: what it keeps of {identity} makes no sense")
             return saved
+
+    def others(self, role: Role, identity: LinkIdentity) -> list[tuple[str, LinkIdentity, int]]:
+        """The links that are kept beside this one, and have not ended: role, identity, how much is unsettled."""
+        with self._lock, self._explained(UNUSABLE):
+            rows = self._ask(_OTHERS, _key(role, identity)).fetchall()
+        return [(other, LinkIdentity(*names), unsettled) for other, *names, unsettled in rows]
 
     def write(self, role: Role, identity: LinkIdentity, changes: Sequence[Change]) -> None:
         with self._lock, self._explained("the state cannot be kept"):
