@@ -7,7 +7,7 @@ sides, and delivery keys and logs for the audit.
 
 from failover.client.delivery import Delivery
 from failover.client.errors import ClientError, StateError
-from failover.client.events import MISSED, Abandoned, Connected, Event, Lost, Resumed
+from failover.client.events import MISSED, Abandoned, Connected, Event, Lost, Resumed, Searching
 from failover.client.handle import Handle
 from failover.client.outcome import Outcome
 from failover.client.publisher import Publisher
@@ -31,6 +31,7 @@ __all__ = [
     "Outcome",
     "Publisher",
     "Resumed",
+    "Searching",
     "SqliteStore",
     "StateError",
     "Store",

@@ -26,6 +26,14 @@ class Lost:
 
 
 @frozen
+class Searching:
+    """After `Lost`: no router that is known has taken the link. They are tried again, for so many seconds."""
+
+    reason: str  # why the last one has not
+    left: float
+
+
+@frozen
 class Resumed:
     """The link was resumed with so many deliveries whose outcome was in doubt; they are being cleared up."""
 
@@ -39,5 +47,5 @@ class Abandoned:
     in_doubt: int
 
 
-Event: TypeAlias = Connected | Lost | Resumed | Abandoned
+Event: TypeAlias = Connected | Lost | Searching | Resumed | Abandoned
 Listener: TypeAlias = Callable[[Event], None]  # called synchronously: it must not wait

@@ -185,7 +185,7 @@ def tell_of_others(out: Console, store: "SqliteStore | None", role: "Role", iden
 
 def teller(out: Console, name: str, *, first: bool = True) -> Callable[["Event"], None]:
     """Tells of routers found and lost; of the first one only if asked to."""
-    from failover.client import Abandoned, Connected, Event, Lost
+    from failover.client import Abandoned, Connected, Event, Lost, Searching
 
     told = first
 
@@ -195,6 +195,8 @@ def teller(out: Console, name: str, *, first: bool = True) -> Callable[["Event"]
             case Lost(reason):
                 told = True
                 out.print(f"{name} attaches again: {printable(reason)}", soft_wrap=True)
+            case Searching(reason, left):
+                out.print(f"{printable(reason)}; {name} tries for {left:.0f} s more", soft_wrap=True)
             case Connected(url, router) if told:
                 out.print(f"attached to {printable(router or url)} as {name}", soft_wrap=True)
             case Abandoned(in_doubt):

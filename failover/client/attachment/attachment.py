@@ -19,7 +19,7 @@ from failover.client.attachment.refusals import OF_ROUTER, STOLEN, error_of, no_
 from failover.client.attachment.routers import RouterAddress, Routers, told
 from failover.client.attachment.silence import Patience, silence
 from failover.client.errors import ClientError, MovingError, why_unreachable
-from failover.client.events import MISSED, Connected, Listener, Lost
+from failover.client.events import MISSED, Connected, Listener, Lost, Searching
 from failover.client.log import ClientLog
 from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
@@ -67,6 +67,7 @@ class Attachment(Handler):
         self._tell = events or (lambda event: None)
         self._log = log
         self._resumes = False  # an attach of this link has been answered before
+        self._searches = False  # which is told, once until a link has lived
         self._told = False  # that the last link has ended without our doing: said until an attach is answered
         self._connection: Connection | None = None  # the current one
         self._beside: trio.Nursery  # for what ends with it
@@ -127,7 +128,7 @@ class Attachment(Handler):
                     stream = await self._connect(router)
             except (OSError, ValueError, trio.TooSlowError) as reason:  # ValueError: no host can be called that
                 why = why_unreachable(reason)
-                self._failed(ConnectionError(f"cannot reach a router at {router.host}:{router.port}: {why}"))
+                self._not_taken(ConnectionError(f"cannot reach a router at {router.host}:{router.port}: {why}"))
             else:
                 await self._use(router, stream)
 
@@ -196,7 +197,7 @@ class Attachment(Handler):
         elif was_attached:
             self._lost_link(error, elsewhere=elsewhere or error.condition is not None)
         else:
-            self._failed(error)
+            self._not_taken(error)
 
     def _lost_link(self, error: ClientError, *, elsewhere: bool) -> None:
         lived_s = trio.current_time() - self._since
@@ -207,6 +208,7 @@ class Attachment(Handler):
             self._give_up(error)
         else:  # the same router comes first: if it lives, it knows best what is unsettled
             self._routers.succeeded()
+            self._searches = False
             if elsewhere:  # but not if it sent us away, or fell silent
                 self._routers.move_on()
 
@@ -216,8 +218,20 @@ class Attachment(Handler):
         if not self._resumes:
             if self._routers.exhausted:
                 self._give_up(error)
-        elif trio.current_time() - self._since >= self._timeout:
+        elif self._left <= 0.0:
             self._give_up(error)
+
+    def _not_taken(self, error: ConnectionError) -> None:
+        """A router has not taken the link."""
+        self._failed(error)
+        if self._resumes and self._error is None and self._routers.exhausted and not self._searches:
+            self._searches = True
+            self._tell(Searching(str(error), self._left))
+
+    @property
+    def _left(self) -> float:
+        """Seconds for which a link that is lost can be resumed."""
+        return self._timeout - (trio.current_time() - self._since)
 
     def _give_up(self, error: ConnectionError) -> None:
         if self._error is None:

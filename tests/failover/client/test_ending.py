@@ -6,14 +6,16 @@ import pytest
 import trio
 import trio.testing
 
-from failover.client import ClientError, MemoryStore, Outcome, SqliteStore
+from failover.client import ClientError, Event, MemoryStore, Outcome, Searching, SqliteStore
 from router.amqp.format.values import ACCEPTED, NO_STATE
 from tests.failover.client.clients import KEYS, TAGS, publisher, publishing, settled, subscriber, subscribing, taken
 from tests.failover.client.scripted import Detached, Gone, Stated, Transferred, attached, running_peers, states
 
 
 async def test_a_publisher_gives_up_when_its_terminus_is_over() -> None:
-    async with running_peers("a") as [a], publishing(a, timeout=1) as (p, _):
+    """It says meanwhile, once, that nobody takes its link."""
+    events: list[Event] = []
+    async with running_peers("a") as [a], publishing(a, timeout=1, events=events.append) as (p, _):
         handle = await p.send(b"body")
         await a.next(Transferred)
         a.dead = True
@@ -22,6 +24,8 @@ async def test_a_publisher_gives_up_when_its_terminus_is_over() -> None:
         with pytest.raises(ClientError):
             await handle.outcome()
         assert trio.current_time() - lost >= 1
+        [searching] = [event for event in events if isinstance(event, Searching)]
+        assert 0 < searching.left <= 1
 
 
 async def test_a_link_without_a_store_ends_with_its_block_however_it_is_left() -> None:
