@@ -10,6 +10,7 @@ from router.mqtt.packets import AckPacket, PublishPacket, read_packet
 from router.mqtt.values import REFUSED, PacketKind
 from tests.fuzz.mesh import SETTINGS
 from tests.router.mqtt.bench import split
+from tests.router.mqtt.hearsay import Hearsay
 from tests.router.mqtt.roles import Reader, Writer
 from tests.router.mqtt.sessions import TOPICS, Client, Line, Said
 from topic.directory.entry import Role
@@ -55,8 +56,9 @@ class MqttJudge:
         self._lowered: dict[Reader, set[int]] = defaultdict(set)
         """By reader: numbers that it may have been sent at QoS 1."""
         self._witnessed: list[int] = []
-        self._read_on: dict[int, Line] = {}
-        """By number: where it was read last, where contacts are lost."""
+        self._read_on: dict[int, tuple[Line, int]] = {}
+        """By number: where it was read last, where contacts are lost, and when in us."""
+        self.hearsay = Hearsay(walk)
         self._published_again: set[int] = set()
         """At a router that had not heard of the one before."""
         self._waits: dict[int, float] = {}
@@ -123,6 +125,7 @@ class MqttJudge:
             if reader in self._owed[number]:
                 self._owed[number].remove(reader)
         self._missed[reader].clear()
+        self.hearsay.has_ended(reader)
 
     def has_not_missed(self, client: Client) -> None:
         """Whose session goes on. What died with the router that knew, behind a cut, nobody tells (protocol 10)."""
@@ -241,29 +244,41 @@ class MqttJudge:
             self._settled.add(line.latest[identifier].number)
 
     def _reads_apart(self, line: Line, packet: PublishPacket) -> None:
-        """What its router has not heard of: readers that have subscribed behind a cut, which are owed nothing of that;
-        and where the message was read before, so that it is taken for another one."""
+        """What its router may not have heard of, as contacts are lost."""
         for number in self._copies[int(packet.payload)]:
             for reader in self._walk.readers:
                 known = line.knows(reader.client, packet.topic, Role.SUBSCRIBER)
                 if known is None or not known.live:
-                    self._ended[reader].add(number)
-                    if reader in self._owed[number]:
-                        self._owed[number].remove(reader)
-            former = self._read_on.get(number, line)
-            self._read_on[number] = line
-            here, there = (at.knows(line.client, packet.topic, Role.PUBLISHER) for at in (line, former))
-            home = former.router.name, former.router.incarnation
-            is_known = here is not None and here.owner == home and (there is None or there.epoch <= here.epoch)
-            self._waits.pop(number, None)
-            if here is None and not line.router.node.topic.directory.complete:
-                self._waits[number] = self._walk.now
-            elif former.router is not line.router and not is_known:
-                self._published_again.add(number)
+                    self._reads_without(line, number, reader)
+            self._reads_anew(line, number, packet.topic)
+
+    def _reads_without(self, line: Line, number: int, reader: Reader) -> None:
+        """One that has subscribed behind a cut is owed nothing of this."""
+        self._ended[reader].add(number)
+        if reader in self._owed[number]:
+            may_be = reader.client.may_have_expired or self.hearsay.may_be_deaf(reader, line.router.name)
+            assert may_be, f"{line.router.name} reads {number}, and has not heard of {reader}"
+            self._owed[number].remove(reader)
+
+    def _reads_anew(self, line: Line, number: int, topic: str) -> None:
+        """Where nobody has heard of where it was read before, it is taken for another one, or waits."""
+        former, since_us = self._read_on.get(number, (line, 0))
+        self._read_on[number] = line, self._walk.wall_us
+        here, there = (at.knows(line.client, topic, Role.PUBLISHER) for at in (line, former))
+        home = former.router.name, former.router.incarnation
+        is_known = here is not None and here.owner == home and (there is None or there.epoch <= here.epoch)
+        may_be = self.hearsay.may_have_missed(line.router.name, former.router.name, since_us)
+        self._waits.pop(number, None)
+        if here is None and not line.router.node.topic.directory.complete:
+            self._waits[number] = self._walk.now
+        elif may_be and former.router is not line.router and not is_known:
+            self._published_again.add(number)
 
     def router_says(self, line: Line, first: int, body: bytes) -> int:
         """At this very moment. Returns the number of what it sends; 0 if that is no message."""
         reader, writer = line.client.reader, line.client.writer
+        if first >> 4 == PacketKind.SUBACK and reader is not None:
+            self.hearsay.is_answered(reader, line.router.name)
         if first >> 4 not in (PacketKind.PUBLISH, PacketKind.PUBREC, PacketKind.PUBACK):
             return 0
         packet = read_packet(first, body, line.version)

@@ -20,6 +20,8 @@ class MortalBench(MqttBench):
         """Who has not noticed yet that another is no more, or has lost the contact."""
         self.apart: set[tuple[str, str]] = set()
         """Routers that live, and have no contact; the lower name is the first."""
+        self._apart_until: dict[tuple[str, str], int] = {}
+        """When these last came into contact again, in us."""
         super().__init__(*KILLED, "w", settings=settings)
         self.dice = Random(seed)
         self.trace: list[str] = []
@@ -84,6 +86,16 @@ class MortalBench(MqttBench):
         if self.apart:
             self._meet_again(*self.dice.choice(sorted(self.apart)))
 
+    def are_in_contact(self, here: str, there: str) -> bool:
+        """Both ends are; or that is one router."""
+        are_there = here in self.routers and there in self.routers
+        return are_there and _pair(here, there) not in self.apart
+
+    def were_apart(self, here: str, there: str, since_us: int) -> bool:
+        """They are, or have been since then."""
+        pair = _pair(here, there)
+        return pair in self.apart or self._apart_until.get(pair, 0) >= since_us
+
     def come_together(self) -> None:
         while self.unnoticed:
             self.notice(0)
@@ -93,6 +105,7 @@ class MortalBench(MqttBench):
     def _meet_again(self, here: str, there: str) -> None:
         self._notice_between(here, there)
         self.apart.discard((here, there))
+        self._apart_until[here, there] = self.wall_us
         self.note(f"{here} and {there} are in contact again")
         self._meet(here, there)
         self.flow()
@@ -123,6 +136,7 @@ class MortalBench(MqttBench):
             if _pair(name, other) not in self.apart:
                 self._is_cut_short(name, other)
                 self.unnoticed.append((other, name))
+        self._apart_until |= {pair: self.wall_us for pair in self.apart if name in pair}
         self.apart = {pair for pair in self.apart if name not in pair}
 
     def _hear_out(self, name: str) -> None:

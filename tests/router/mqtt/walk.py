@@ -173,6 +173,10 @@ class MqttWalk(MortalBench):
             if client.line is not None and client.line.is_dead and client.line.dead_since is None:
                 client.line.dead_since = self.now
 
+    def boot(self, name: str) -> None:
+        super().boot(name)
+        self.judge.hearsay.boots(name)
+
     def _some_router_reads(self) -> None:
         if self.lines:
             self._read(self.dice.choice(self.lines), self.dice.randint(1, 4))
