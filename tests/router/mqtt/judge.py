@@ -127,13 +127,22 @@ class MqttJudge:
         self._missed[reader].clear()
         self.hearsay.has_ended(reader)
 
-    def has_not_missed(self, client: Client) -> None:
-        """Whose session goes on. What died with the router that knew, behind a cut, nobody tells (protocol 10)."""
+    def has_not_missed(self, client: Client, *, are_all_told: bool) -> None:
+        """Whose session goes on, as far as its router has been told; be it by all others."""
         if client.reader is None:
             return
         where = self._missed[client.reader].items()
-        if missed := [one for one, line in where if line is None or not (self._walk.parts and line.is_dead)]:
+        if missed := [one for one, line in where if self._is_told(line, client, are_all_told=are_all_told)]:
             raise MqttViolation(f"{client} is not told that {missed} were accepted without it")
+
+    def _is_told(self, line: Line | None, client: Client, *, are_all_told: bool) -> bool:
+        """What was missed on that line: behind a cut with the next contact, or never if its router has died by then
+        (protocol 10)."""
+        if line is None or not self._walk.parts:
+            return True
+        here = client.line
+        stays = here is not None and here.router is line.router and not here.connection.closing
+        return not line.is_dead and (stays or are_all_told)
 
     def doubt(self, left: Iterable[Said]) -> None:
         self._doubted.update(said.number for said in left)
@@ -333,6 +342,6 @@ class MqttJudge:
         for writer in self._walk.writers:
             assert not writer.open, f"{writer} has {sorted(writer.open)} open"
         for client in self._walk.clients:
-            self.has_not_missed(client)
+            self.has_not_missed(client, are_all_told=True)
         for number in self._said.keys() - self._doubted:
             self._check_answered(number)

@@ -238,7 +238,7 @@ class Client:
         if self.unseen_since is not None:
             self._may_be_over = self.walk.parts and self.may_have_expired
             self.unseen_since = None
-            self.walk.judge.has_not_missed(self)
+            self.walk.judge.has_not_missed(self, are_all_told=False)
 
     def _hears_of(self, kind: PacketKind, first: int, body: bytes, number: int) -> None:
         """A message, or an answer."""
@@ -263,7 +263,7 @@ class Client:
         self.is_let_in, self.away_since = True, None
         if not is_present:
             self.unseen_since = None
-            self.walk.judge.has_not_missed(self)
+            self.walk.judge.has_not_missed(self, are_all_told=False)
         self._begins(is_present=is_present)
 
     def _begins(self, *, is_present: bool) -> None:

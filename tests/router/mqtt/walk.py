@@ -107,6 +107,7 @@ class MqttWalk(MortalBench):
         for client in self.clients:
             if client.is_let_in and client.line is not None and not client.line.is_over:
                 client.is_known()
+                self.judge.has_not_missed(client, are_all_told=True)
 
     def _read(self, line: Line, most: int) -> bool:
         """Whether the router read something."""
