@@ -38,7 +38,7 @@ class Loopback:
     async def lay(
         self, topology: Topology, nursery: trio.Nursery, random: Random
     ) -> tuple[Topology, Mapping[tuple[str, str], Carrier]]:
-        free = _free_ports()
+        free = free_ports()
         routers = {
             name: attrs.evolve(router, amqp=Address(HOST, next(free)), inter=Address(HOST, next(free)), advertise=None)
             for name, router in topology.routers.items()
@@ -58,7 +58,8 @@ def _always(address: Address) -> Callable[[], Address]:
     return lambda: address
 
 
-def _free_ports() -> Iterator[int]:
+def free_ports() -> Iterator[int]:
+    """Each is free as it is given."""
     random = Random()  # not the run's: what is free differs from run to run
     for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as probe:

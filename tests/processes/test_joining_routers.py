@@ -9,6 +9,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import trio
 import yaml
 from click.testing import CliRunner
 
+from failover.chaos.loopback import free_ports
 from failover.client import Publisher, Subscriber
 from failover.client.management import Management
 from router.amqp.sasl.scram import Verifier
@@ -30,7 +32,6 @@ from router.mesh.topology import load
 from router.security.certs import Authority, issue_all
 from router.security.users import UserFile, write_users
 from tests.processes.mesh import TOPOLOGIES, RunningMesh, eventually, running
-from tests.router.test_router_alone import free_ports
 
 COMMAND = [sys.executable, "-c", "from router.cli.main import main; main(prog_name='oncemesh')"]
 SECRET, PASSWORD = "a secret of routers, 29 letters", "open sesame"
@@ -54,7 +55,7 @@ class Elsewhere:
 
     def write(self, **changes: Any) -> None:
         """Its file; `changes` take the place of whole parts."""
-        amqp, inter = (f"127.0.0.1:{port}" for port in free_ports(2))
+        amqp, inter = (f"127.0.0.1:{port}" for port in islice(free_ports(), 2))
         known = {"amqp": self.mesh.address, "inter": self.mesh.inter}
         routers = {name: {kind: str(at(name)) for kind, at in known.items()} for name in self.mesh.routers}
         said = yaml.safe_load(self.mesh.plan.read_text())
@@ -234,7 +235,7 @@ def test_a_router_of_another_wire_version_is_refused(
 
 
 def test_where_nobody_listens_nobody_is_joined(pair: RunningMesh, elsewhere: Host) -> None:
-    [port] = free_ports(1)
+    port = next(free_ports())
     is_refused(elsewhere(pair), "Connection refused", via=Address("127.0.0.1", port))
 
 
@@ -252,7 +253,7 @@ def test_whom_no_router_reaches_is_stopped_and_not_in_the_mesh(
     pair: RunningMesh, elsewhere: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("router.mesh.launcher.START_S", 3.0)
-    host, [nobody] = elsewhere(pair), free_ports(1)
+    host, nobody = elsewhere(pair), next(free_ports())
     links = ({"between": [name, "d"], "address": f"127.0.0.1:{nobody}"} for name in "ab")
     host.topology.write_text(
         yaml.safe_dump(yaml.safe_load(host.topology.read_text()) | {"links": [["a", "b"], *links]})

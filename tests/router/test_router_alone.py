@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import trio
 import trio.testing
 from click.testing import CliRunner
 
+from failover.chaos.loopback import free_ports
 from failover.client.status import fetch_status
 from router.cli.main import main
 from router.cli.router import LineFormatter
@@ -26,18 +28,9 @@ from router.neighbours import keep_dialling
 from tests.processes.clients import Clients
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago: routers that find each other by the topology alone need known ones."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in sockets]
-    for listener in sockets:
-        listener.close()
-    return ports
-
-
 @pytest.fixture
 def topology(tmp_path: Path) -> Path:
-    amqp_a, amqp_b, inter_b, inter_a = free_ports(4)
+    amqp_a, amqp_b, inter_b, inter_a = islice(free_ports(), 4)
     path = tmp_path / "pair.yaml"
     path.write_text(f"""\
 mesh: pair
@@ -202,7 +195,7 @@ async def test_who_is_not_reached_is_told_once_and_clients_are_told_what_is_adve
 ) -> None:
     """It listens anywhere, on IPv6; b and c are not there."""
     path = tmp_path / "mesh.yaml"
-    amqp, inter, *nobody = free_ports(4)
+    amqp, inter, *nobody = islice(free_ports(), 4)
     path.write_text(f"""\
 mesh: hosts
 routers:
