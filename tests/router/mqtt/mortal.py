@@ -20,6 +20,8 @@ class MortalBench(MqttBench):
         """Who has not noticed yet that another is no more, or has lost the contact."""
         self.apart: set[tuple[str, str]] = set()
         """Routers that live, and have no contact; the lower name is the first."""
+        self._over: set[tuple[str, str]] = set()
+        """Contacts that the first has lost: it says no more to the other."""
         self._apart_until: dict[tuple[str, str], int] = {}
         """When these last came into contact again, in us."""
         super().__init__(*KILLED, "w", settings=settings)
@@ -36,6 +38,20 @@ class MortalBench(MqttBench):
 
     def note(self, text: str) -> None:
         self.trace.append(f"{self.now:8.3f} {text}")
+
+    def carry(self, here: str, there: str, payload: bytes) -> None:
+        if (here, there) not in self._over:
+            super().carry(here, there, payload)
+
+    def _meet(self, here: str, there: str) -> None:
+        self._over -= {(here, there), (there, here)}
+        super()._meet(here, there)
+
+    def _lose(self, here: str, there: str) -> None:
+        """One end of a contact does."""
+        self._over.add((here, there))
+        with self.acting(self.routers[here]):
+            self.routers[here].contacts.lost(there)
 
     def bring(self, here: str, there: str, most: int = sys.maxsize) -> None:
         if there in self.routers and (here, there) not in self.unnoticed:
@@ -60,8 +76,7 @@ class MortalBench(MqttBench):
         self.wires[here, there].clear()
         if here in self.routers:
             self.note(f"{here} has lost {there}")
-            with self.acting(self.routers[here]):
-                self.routers[here].contacts.lost(there)
+            self._lose(here, there)
             self.flow()
 
     def some_contact_is_lost(self) -> None:
@@ -76,8 +91,7 @@ class MortalBench(MqttBench):
         """One end loses the contact first. Some of what it has said still arrives."""
         self.note(f"{here} loses {there}")
         self.apart.add(_pair(here, there))
-        with self.acting(self.routers[here]):
-            self.routers[here].contacts.lost(there)
+        self._lose(here, there)
         self._is_cut_short(here, there)
         self.unnoticed.append((there, here))
         self.flow()
