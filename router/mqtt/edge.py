@@ -152,8 +152,7 @@ class MqttEdge:
             return False
         if self._away[session] + session.timeout >= self._node.now():
             return False
-        ours = {end.epoch for end in (*session.publishers.values(), *session.subscribers.values())}
-        return all(entry.epoch in ours for entry in links)
+        return {entry.epoch for entry in links} <= {end.epoch for end in session.ends}
 
     def _forget_expired(self) -> None:
         """The core has let their links expire."""
@@ -200,8 +199,9 @@ class MqttEdge:
         else:
             log.info("%s goes on where it was: exactly once", session)
             session.told, session.timeout = None, timeout
+            session.take_over(elsewhere := elsewhere_only(known, session.ends))
             session.resume()
-            self._take_over_links(session, connection, elsewhere_only(known, session.publishers.values()))
+            self._take_over_links(session, connection, elsewhere)
 
     def _take_over(self, session: MqttSession) -> None:
         """The client was elsewhere, or here before this router was started again, and was told that it has these."""

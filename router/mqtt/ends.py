@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from router.mqtt.connection import MqttConnection
 from topic.actions import Detach, LinkAction
 from topic.directory.entry import Index, Lifetime, LinkEntry, Role, Status
-from topic.identity import Epoch, LinkIdentity, link_name
+from topic.identity import NOWHERE, Epoch, LinkIdentity, link_name
 from topic.node import Node
 
 LINK: Final = "mqtt"
@@ -92,10 +92,19 @@ def is_over(known: Collection[LinkEntry]) -> bool:
 
 
 def elsewhere_only(known: Iterable[LinkEntry], here: Iterable["MqttEnd"]) -> list[LinkEntry]:
-    """Of the client's live links those for what it has published, but by none of these ends: nothing that is under way
-    here is theirs."""
-    names = {end.mesh_name for end in here}
-    return [entry for entry in known if entry.live and entry.role is Role.PUBLISHER and entry.name not in names]
+    """Of the client's live links those that are none of these ends, as nothing that is under way here is theirs: for
+    what it has published, or, heard of late, for what it had subscribed to before it came here."""
+    ours = {end.index: end.epoch for end in here}
+    came = min((epoch for epoch in ours.values() if epoch is not None), default=NOWHERE)
+    others = [entry for entry in known if entry.live and entry.index not in ours]
+    return [entry for entry in others if entry.role is Role.PUBLISHER or entry.epoch < came]
+
+
+def are_whole(known: Collection[LinkEntry], here: Collection["MqttEnd"]) -> bool:
+    """Whether none of these ends was elsewhere since, and what else the client has is elsewhere only."""
+    ours = {end.index for end in here if end.epoch is not None}
+    others = [entry for entry in known if entry.live and entry.index not in ours]
+    return all(end.is_current for end in here) and others == elsewhere_only(known, here)
 
 
 class MqttEnd:
@@ -116,6 +125,10 @@ class MqttEnd:
     @property
     def link(self) -> "MqttEnd":
         return self
+
+    @property
+    def index(self) -> Index:
+        return self.role, self.mesh_name
 
     @property
     def connection(self) -> "MqttConnection | Absent":

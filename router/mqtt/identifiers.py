@@ -31,7 +31,8 @@ class Identifiers:
 
     def may_be_held(self) -> None:
         """All of them, by the client, from another router."""
-        self._held, self._free = set(self._free), []
+        self._held.update(self._free)
+        self._free.clear()
 
     def to_be_let_go(self) -> list[int]:
         """What the client is told to let go of, on a new connection."""

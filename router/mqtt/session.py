@@ -7,13 +7,13 @@ may have a session, and what is asked for in vain, is `router.mqtt.edge`'s busin
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from math import inf
 from typing import Any
 
 from router.mqtt.connection import MqttConnection
-from router.mqtt.ends import elsewhere_only
+from router.mqtt.ends import are_whole
 from router.mqtt.identifiers import MOST_SENT, Identifiers
 from router.mqtt.message import MqttContent, read_again, to_amqp
 from router.mqtt.packets import AckPacket, PublishPacket, ack, publish, suback
@@ -33,8 +33,7 @@ log = logging.getLogger("oncemesh.mqtt")
 
 class MqttSession:
     def __init__(self, node: Node, client: str, user: str, lost: Callable[["MqttSession", Detach], None]) -> None:
-        self.client, self.user = client, user
-        self.timeout = 0
+        self.client, self.user, self.timeout = client, user, 0
         self.is_expected = False
         """By its client, who was told of it, or wanted a new one. Else, if it has heard nothing, it expects another."""
         self.resumes = False
@@ -102,13 +101,14 @@ class MqttSession:
         for publisher in list(self.publishers.values()):
             publisher.resume()
 
-    def is_whole(self, known: Iterable[LinkEntry]) -> bool:
-        """Whether what the identifiers stand for still holds: of the client's links that are `known` in the mesh none
-        was elsewhere since, and there are no others but of what it has published elsewhere only."""
-        ends = (*self.publishers.values(), *self.subscribers.values())
-        ours = {end.mesh_name for end in ends if end.epoch is not None}
-        others = [entry for entry in known if entry.live and entry.name not in ours]
-        return all(end.is_current for end in ends) and others == elsewhere_only(known, self.publishers.values())
+    def is_whole(self, known: Collection[LinkEntry]) -> bool:
+        """Whether what the identifiers stand for still holds, by the client's links as the mesh knows them."""
+        return are_whole(known, self.ends)
+
+    @property
+    def ends(self) -> list[MqttPublisher | MqttSubscriber]:
+        """Of the links that last."""
+        return [*self.publishers.values(), *self.subscribers.values()]
 
     def lifetime(self, durable: int) -> Lifetime:
         """Of a link. That of a subscription tells its QoS, for other routers."""
@@ -121,7 +121,7 @@ class MqttSession:
             left.clear()
         for incoming in self.received.values():
             incoming.is_read = False
-        for end in (*self.publishers.values(), *self.subscribers.values(), *self.presettled.values()):
+        for end in (*self.ends, *self.presettled.values()):
             end.gone(now, closed=closed)
         self.received = {number: one for number, one in self.received.items() if one.record is not None}
 

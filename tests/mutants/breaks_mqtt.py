@@ -1,6 +1,6 @@
 """Breakages of the sessions of MQTT clients (docs/mqtt.md)."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from router.mqtt.connection import MqttConnection
 from router.mqtt.edge import MqttEdge
@@ -34,6 +34,9 @@ from tests.router.mqtt.test_sessions import (
 from tests.router.mqtt.test_sessions import (
     test_who_is_cut_off_before_it_has_its_links_again_has_no_session_there as cut_off_too_early,
 )
+from tests.router.mqtt.test_sessions import (
+    test_who_was_subscribed_elsewhere_before_it_came_here_has_that_here_when_it_is_back as subscribed_before,
+)
 from tests.router.mqtt.test_subscribing import (
     test_a_subscription_that_is_read_late_takes_nothing_from_who_has_it_elsewhere as late_subscribe,
 )
@@ -42,7 +45,7 @@ from tests.router.test_order_of_actions import (
     test_what_waits_for_a_key_does_not_overtake_what_is_asked_for_as_it_is_freed as overtaken,
 )
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.directory.entry import LinkEntry
+from topic.directory.entry import LinkEntry, Role
 from topic.node import Node
 
 
@@ -120,6 +123,18 @@ def never_attached_is_ours(original: Method) -> Method:
     def broken(session: MqttSession, known: Iterable[LinkEntry]) -> bool:
         ours = {end.mesh_name for end in (*session.publishers.values(), *session.subscribers.values())}
         return bool(original(session, [entry for entry in known if entry.name not in ours]))
+
+    return broken
+
+
+@mutant(MqttSession, "is_whole", by="2", scenario=subscribed_before)
+def heard_of_late_is_gone_to(original: Method) -> Method:
+    """MQTT: a client that was subscribed elsewhere before it came here has not gone there since."""
+
+    def broken(session: MqttSession, known: Collection[LinkEntry]) -> bool:
+        ours = {end.index for end in session.ends}
+        elsewhere = [entry for entry in known if entry.live and entry.index not in ours]
+        return bool(original(session, known)) and not any(entry.role is Role.SUBSCRIBER for entry in elsewhere)
 
     return broken
 
