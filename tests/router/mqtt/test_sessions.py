@@ -319,7 +319,7 @@ def test_who_has_a_link_elsewhere_that_it_never_had_here_has_it_here_when_it_is_
 
 
 def test_who_was_subscribed_elsewhere_before_it_came_here_has_that_here_when_it_is_back() -> None:
-    """Router a had not heard of that, and began a session: which goes on, with what it was sent under its identifier."""
+    """Router a had not heard of that, and began a session: that goes on, with what was sent under its identifier."""
     bench = MqttBench("a", "b", "c")
     writer = bench.client("c", "writer")
     bench.is_slow = True
