@@ -67,7 +67,7 @@ class Attachment(Handler):
         self._tell = events or (lambda event: None)
         self._log = log
         self._resumes = False  # an attach of this link has been answered before
-        self._searches = False  # which is told, once until a link has lived
+        self._searches = False  # no router takes it, which is told once, until a link has lived
         self._told = False  # that the last link has ended without our doing: said until an attach is answered
         self._connection: Connection | None = None  # the current one
         self._beside: trio.Nursery  # for what ends with it
