@@ -13,6 +13,7 @@ class Hearsay:
     def __init__(self, bench: MortalBench) -> None:
         self._bench = bench
         self._deaf: dict[Reader, set[str]] = defaultdict(set)
+        self._left_behind: set[Reader] = set()
         self._booted: dict[str, int] = {}
         """By router: when it was started again last, in us."""
 
@@ -23,6 +24,15 @@ class Hearsay:
     def has_ended(self, reader: Reader) -> None:
         """Its session: what it subscribes to from now on is heard of anew."""
         self._deaf[reader].clear()
+        self._left_behind.discard(reader)
+
+    def goes_on(self, reader: Reader, here: str) -> None:
+        """Its session does, at a router that may not have all of it: of what expires elsewhere it is not told."""
+        if here in self._deaf[reader]:
+            self._left_behind.add(reader)
+
+    def may_be_left_behind(self, reader: Reader) -> bool:
+        return reader in self._left_behind
 
     def boots(self, name: str) -> None:
         """It remembers nothing of who was subscribed, and is told again by others, as far as they are in contact."""

@@ -331,8 +331,9 @@ class MqttJudge:
         for reader in list(self._owed[number]):
             handed = sum(len(self._handed[reader].get(one, ())) for one in copies)
             has_all = handed >= sum(reader in self._owed[one] for one in due) or said.text in reader.refused
-            assert has_all or reader.client.may_have_expired, f"{text}: {reader} does not have it"
-            if not has_all and self._is_refused(said.text):
+            is_left = self.hearsay.may_be_left_behind(reader)
+            assert has_all or is_left or reader.client.may_have_expired, f"{text}: {reader} does not have it"
+            if not has_all and (is_left or self._is_refused(said.text)):
                 self._owed[number].remove(reader)  # of what is not accepted nobody is told
             elif not has_all:
                 self._missed[reader].setdefault(number, line)

@@ -261,6 +261,8 @@ class Client:
             self.walk.judge.begins_anew(line)
         self.walk.judge.is_at(line)
         self.is_let_in, self.away_since = True, None
+        if is_present and self.reader is not None and self.walk.parts:
+            self.walk.judge.hearsay.goes_on(self.reader, line.router.name)
         if not is_present:
             self.unseen_since = None
             self.walk.judge.has_not_missed(self, are_all_told=False)
