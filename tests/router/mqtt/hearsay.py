@@ -35,10 +35,8 @@ class Hearsay:
         return reader in self._left_behind
 
     def boots(self, name: str) -> None:
-        """It remembers nothing of who was subscribed, and is told again by others, as far as they are in contact."""
+        """It remembers nothing of where messages were read. Who is subscribed it hears again before it takes clients."""
         self._booted[name] = self._bench.wall_us
-        for deaf in self._deaf.values():
-            deaf.add(name)
 
     def may_be_deaf(self, reader: Reader, name: str) -> bool:
         return name in self._deaf[reader]
