@@ -35,7 +35,7 @@ class Hearsay:
         return reader in self._left_behind
 
     def boots(self, name: str) -> None:
-        """It remembers nothing of where messages were read. Who is subscribed it hears again before it takes clients."""
+        """It forgets where messages were read. Who is subscribed it hears again before it takes clients."""
         self._booted[name] = self._bench.wall_us
 
     def may_be_deaf(self, reader: Reader, name: str) -> bool:
