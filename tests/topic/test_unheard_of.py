@@ -45,6 +45,41 @@ def test_nobody_waits_longer_for_that_than_termini_live() -> None:
     assert again.outcomes == {b"1": DeliveryOutcome.ACCEPTED}, "a limit: the subscriber was apart for longer"
 
 
+def test_who_gives_up_and_comes_again_does_not_wait_for_that_anew() -> None:
+    """Else one that never waits for long enough would be kept out for as long as a router is missing."""
+    bench, _, pen = _cut_off()
+    third = int(SETTINGS.terminus) // 3
+    for _ in range(3):
+        again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
+        assert _waits(again)
+        bench.wait(third, "a")
+        bench.tick("a").suspend_publisher(again.stream, again, bench.now)
+    again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
+    bench.wait(3, "a")
+    assert not _waits(again)
+
+
+def test_who_comes_long_after_waits_for_that_anew() -> None:
+    bench, _, pen = _cut_off()
+    former = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
+    bench.tick("a").suspend_publisher(former.stream, former, bench.now)
+    bench.wait(2 * int(SETTINGS.terminus) + 2, "a")
+    again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
+    bench.wait(int(SETTINGS.terminus) - 1, "a")
+    assert _waits(again)
+
+
+def test_who_has_been_elsewhere_meanwhile_waits_for_that_anew() -> None:
+    bench, _, pen = _cut_off()
+    former = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
+    bench.wait(int(SETTINGS.terminus) - 1, "a")
+    bench.tick("a").suspend_publisher(former.stream, former, bench.now)
+    pen = pen_at(bench, "b", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
+    again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
+    bench.wait(2, "a")
+    assert _waits(again)
+
+
 @pytest.mark.parametrize("unsettled", [{}, {b"1": DeliveryOutcome.ACCEPTED}])
 def test_who_has_nothing_in_doubt_does_not_wait_for_that(unsettled: dict[bytes, int]) -> None:
     bench, _, pen = _cut_off()

@@ -61,6 +61,9 @@ class Attaches:
         self._join = join
         self._answered = answered
         self._unknown: dict[bytes, _Unknown] = {}
+        self._until: dict[bytes, tuple[Epoch, float]] = {}
+        """By publisher: the last attach that it knows of, and until when those that follow it wait at most. It may give
+        each up, and come again, sooner than that."""
         self._publishers: dict[bytes, _Waiting] = {}
         """In the order of their attaches, and so of their versions."""
         self._subscribers: dict[bytes, LocalSubscriber] = {}
@@ -78,18 +81,31 @@ class Attaches:
         is_over = seen.incarnation < directory.contacts.get(seen.router, math.inf)
         return directory.complete and (is_over or directory.members.has_told(seen))
 
-    def unknown(self, stream: Stream, seen: Epoch, begin: Callable[[], None], deadline: float) -> None:
+    def unknown(self, stream: Stream, seen: Epoch, begin: Callable[[], None], now: float, wait: float) -> None:
         """A publisher attached with a map, but no router in contact knows its generation, or its attach `seen`. `begin`
-        waits until one does or all routers have told what they know, but not beyond `deadline` (7.6, 7.9)."""
-        self.withdraw_unknown(stream.publisher)
-        self._unknown[stream.publisher] = _Unknown(stream, seen, begin, deadline)
+        waits until one does or all routers have told what they know, but no more than `wait` seconds from when the
+        publisher first came so (7.6, 7.9)."""
+        name = stream.publisher
+        self.withdraw_unknown(name)
+        self._unknown[name] = _Unknown(stream, seen, begin, self._wait_for(name, seen, now, wait))
         self.directory.members.untold.add(stream.epoch.hlc)
+
+    def _wait_for(self, name: bytes, seen: Epoch, now: float, wait: float) -> float:
+        """Until when. Who has not been here for another `wait` after that comes anew."""
+        while self._until and next(iter(self._until.values()))[1] + wait < now:
+            del self._until[next(iter(self._until))]
+        former, until = self._until.get(name, (seen, now + wait))
+        if former != seen or until + wait < now:
+            until = now + wait
+        self._until[name] = seen, until
+        return until
 
     def begin_unknown(self, now: float) -> None:
         """Begin the attaches that need wait no longer: all routers have told, or it has been long enough."""
         for name, waiting in list(self._unknown.items()):
             if self.knows_all(waiting.seen) or now >= waiting.deadline:
                 self._take_unknown(name)
+                self._until.pop(name, None)
                 waiting.begin()
 
     def known(self, entry: LinkEntry) -> None:
@@ -100,6 +116,7 @@ class Attaches:
             self.withdraw_unknown(entry.name)
         elif waiting is not None and entry.epoch.hlc >= waiting.seen.hlc:
             self._take_unknown(entry.name)
+            self._until.pop(entry.name, None)
             waiting.begin()
 
     def withdraw_unknown(self, name: bytes) -> None:

@@ -6,7 +6,7 @@ were. An attach that begins another life, a closing detach and expiry abandon it
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -88,12 +88,15 @@ class Generations:
         if claim.unsettled is None or knows_all:
             begin(is_late=is_late)
         elif claim.generation is None and (known is None or not known.live):
-            self._attaches.unknown(stream, seen, begin, now + self._settings.boot_wait)
+            self._wait(stream, seen, begin, now, self._settings.boot_wait)
         elif claim.is_in_doubt and seen.hlc > (0 if known is None else known.epoch.hlc):
-            self.outlet.actions.append(Note(f"publisher {stream.identity} waits: {UNHEARD_OF}"))
-            self._attaches.unknown(stream, seen, begin, now + self._settings.terminus)
+            self._wait(stream, seen, begin, now, self._settings.terminus)
         else:
             begin(is_late=is_late)
+
+    def _wait(self, stream: Stream, seen: Epoch, begin: Callable[[], None], now: float, wait: float) -> None:
+        self.outlet.actions.append(Note(f"publisher {stream.identity} waits: {UNHEARD_OF}"))
+        self._attaches.unknown(stream, seen, begin, now, wait)
 
     def _begin(self, stream: Stream, claim: Claim, now: float, *, is_late: bool = False) -> None:
         """A publisher attaches here (7.1). With an unsettled map and a generation, its own or a known one, it
