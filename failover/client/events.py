@@ -27,7 +27,7 @@ class Lost:
 
 @frozen
 class Searching:
-    """After `Lost`: no router that is known has taken the link. They are tried again, for so many seconds."""
+    """No router that is known has taken a link that was lost, or kept: they are tried again, for so many seconds."""
 
     reason: str  # why the last one has not
     left: float

@@ -179,7 +179,8 @@ def kept(target: Target) -> Iterator["SqliteStore | None"]:
 def tell_of_others(out: Console, store: "SqliteStore | None", role: "Role", identity: LinkIdentity) -> None:
     """A state file may keep many links. Who has mistyped its --id, or the address, goes on with none of them."""
     for other, link, unsettled in store.others(role, identity) if store is not None else ():
-        kept_too = f"{other} {printable(str(link))}, {unsettled} unsettled"
+        whose = f" of user {link.user}" if link.user != identity.user else ""
+        kept_too = f"{other} {printable(f'{link}{whose}')}, {unsettled} unsettled"
         out.print(f"not gone on with, in the same state file: {kept_too}", soft_wrap=True)
 
 

@@ -8,9 +8,11 @@ hash of the message: the same for its copy (DUP) at whatever router. Of what end
 
 **Maps.** A client that comes back sends again what is open, each as a DUP, and never says that this was all. At the
 router where it was, the session knows, and its map is complete. At another one the map is incomplete, and names the
-copies that have come; a copy that comes later is named by another attach. With the first message that is no copy all
-copies of its link have come, as they come first and in their order (MQTT 5 4.6): once they are over, a new life begins.
-So what the former one has left ends. At QoS 1 one begins at once: what reads the same may be another message.
+copies that have come; a copy that comes later is named by another attach. Where nobody has heard of the link, and
+routers are out of contact, that attach waits (protocol 7.6): one of these may know it. With the first message that is
+no copy all copies of its link have come, as they come first and in their order (MQTT 5 4.6): once they are over, a new
+life begins. So what the former one has left ends. At QoS 1 one begins at once: what reads the same may be another
+message.
 """
 
 from collections import deque
@@ -51,6 +53,9 @@ class ReceivedMessage:
 
 
 class PublisherHost(EndHost, Protocol):
+    resumes: bool
+    """The client was told that its session goes on."""
+
     def answer(self, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
         """Tell the client of an outcome: whether all have accepted, and what else there is to say."""
 
@@ -212,7 +217,8 @@ class MqttPublisher(MqttEnd):
             unsettled=unsettled, complete=not self._inherits,
         )  # fmt: skip
         self.node.perform()
-        self._is_unproven = unsettled is None and not self._answered and self.host.timeout > 0
+        may_begin = unsettled is None or known is None
+        self._is_unproven = may_begin and not self._answered and self.host.timeout > 0
 
     def _map(self) -> dict[bytes, int] | None:
         """By tag, of this attach; None begins afresh."""
@@ -229,8 +235,8 @@ class MqttPublisher(MqttEnd):
                 self.waiting.appendleft(incoming)
                 self.host.waiting_bytes += len(incoming.message)
             known, states = self.known(), {}
-            may_be_there = bool(copies) and not self.node.topic.directory.complete
-            is_there = known.lasts if known is not None else may_be_there
+            may_be_there = self.host.resumes and self.host.timeout > 0 and not self.node.topic.directory.complete
+            is_there = known.lasts if known is not None else may_be_there and bool(copies)
             self._inherits = is_there and not (self._renews or self._first) and (self._inherits or bool(copies))
             if not self._inherits:
                 return None

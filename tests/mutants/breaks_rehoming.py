@@ -201,8 +201,20 @@ def begun_afresh_unproven(begin_afresh: Method) -> Method:
 def resumed_unheard_of(_: Method) -> Method:
     """7.9: whose last attach nobody in contact knows does not begin before somebody tells of it."""
 
-    def broken(attaches: Attaches, stream: Stream, seen: int, begin: Callable[[], None], deadline: float) -> None:
+    def broken(attaches: Attaches, stream: Stream, seen: object, begin: Callable[[], None], *times: float) -> None:
         begin()
+
+    return broken
+
+
+@mutant(
+    Attaches, "_wait_for", by="2", scenario=unheard_of.test_who_gives_up_and_comes_again_does_not_wait_for_that_anew
+)
+def waits_anew(_: Method) -> Method:
+    """7.9: who gives up an attach that waits, and comes again, does not wait anew."""
+
+    def broken(attaches: Attaches, name: bytes, seen: object, now: float, wait: float) -> float:
+        return now + wait
 
     return broken
 

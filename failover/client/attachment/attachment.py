@@ -67,7 +67,7 @@ class Attachment(Handler):
         self._tell = events or (lambda event: None)
         self._log = log
         self._resumes = False  # an attach of this link has been answered before
-        self._searches = False  # no router takes it, which is told once, until a link has lived
+        self._searches = False  # no router takes it, which is told once until the next loss
         self._told = False  # that the last link has ended without our doing: said until an attach is answered
         self._connection: Connection | None = None  # the current one
         self._beside: trio.Nursery  # for what ends with it
@@ -191,6 +191,7 @@ class Attachment(Handler):
         if was_attached:
             self._parted()
             if not fatal:
+                self._searches = False
                 self._tell(Lost(str(error), error.condition))
         if fatal:
             self._give_up(error)
@@ -208,7 +209,6 @@ class Attachment(Handler):
             self._give_up(error)
         else:  # the same router comes first: if it lives, it knows best what is unsettled
             self._routers.succeeded()
-            self._searches = False
             if elsewhere:  # but not if it sent us away, or fell silent
                 self._routers.move_on()
 

@@ -61,8 +61,8 @@ class MqttJudge:
         self.hearsay = Hearsay(walk)
         self._published_again: set[int] = set()
         """At a router that had not heard of the one before."""
-        self._waits: dict[int, float] = {}
-        """By number: since when, at a router that has not heard of its writer, and is not in contact with all."""
+        self._waits: dict[tuple[int, str], float] = {}
+        """By number, and router: since when, as that has not heard of its writer, and is not in contact with all."""
         self._handed: dict[Reader, dict[int, list[int]]] = defaultdict(dict)
         """By number: the stay of each time that it was handed on. What reads the same as others, and comes twice, may
         be taken for one of them."""
@@ -259,7 +259,7 @@ class MqttJudge:
                 known = line.knows(reader.client, packet.topic, Role.SUBSCRIBER)
                 if known is None or not known.live:
                     self._reads_without(line, number, reader)
-            self._reads_anew(line, number, packet.topic)
+            self._reads_anew(line, number, packet)
 
     def _reads_without(self, line: Line, number: int, reader: Reader) -> None:
         """One that has subscribed behind a cut is owed nothing of this."""
@@ -269,17 +269,19 @@ class MqttJudge:
             assert may_be, f"{line.router.name} reads {number}, and has not heard of {reader}"
             self._owed[number].remove(reader)
 
-    def _reads_anew(self, line: Line, number: int, topic: str) -> None:
-        """Where nobody has heard of where it was read before, it is taken for another one, or waits."""
+    def _reads_anew(self, line: Line, number: int, packet: PublishPacket) -> None:
+        """Where nobody has heard of where it was read before, it is taken for another one; or waits, as a copy at QoS 2
+        of a session that goes on."""
         former, since_us = self._read_on.get(number, (line, 0))
         self._read_on[number] = line, self._walk.wall_us
-        here, there = (at.knows(line.client, topic, Role.PUBLISHER) for at in (line, former))
+        here, there = (at.knows(line.client, packet.topic, Role.PUBLISHER) for at in (line, former))
         home = former.router.name, former.router.incarnation
         is_known = here is not None and here.owner == home and (there is None or there.epoch <= here.epoch)
         may_be = self.hearsay.may_have_missed(line.router.name, former.router.name, since_us)
-        self._waits.pop(number, None)
-        if here is None and not line.router.node.topic.directory.complete:
-            self._waits[number] = self._walk.now
+        session, is_copy = line.edge.sessions.get(("", line.client.name)), packet.dup and packet.qos == 2
+        waits = here is None and not line.router.node.topic.directory.complete
+        if waits and is_copy and session is not None and session.resumes:
+            self._waits.setdefault((number, line.router.name), self._walk.now)
         elif may_be and former.router is not line.router and not is_known:
             self._published_again.add(number)
 
@@ -312,7 +314,7 @@ class MqttJudge:
     def _may_be_another(self, text: int) -> bool:
         """What is sent again is, for the mesh."""
         copies, long_ago = self._copies[text], self._walk.now - SETTINGS.boot_wait
-        has_waited = any(self._waits.get(number, self._walk.now) <= long_ago for number in copies)
+        has_waited = any(number in copies and since <= long_ago for (number, _), since in self._waits.items())
         return has_waited or self._is_refused(text) or not self._published_again.isdisjoint(copies)
 
     def may_be_refused(self, said: Said) -> bool:

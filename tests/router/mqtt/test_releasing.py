@@ -163,7 +163,7 @@ def test_a_life_begins_with_who_is_there_when_all_know_of_it() -> None:
     bench.flow()
     bench.lose("c")
     at_a = bench.client("a", "writer", clean=False, expiry=5)
-    publish(at_a, b"m", 2, 1)
+    publish(at_a, b"m", 2, 1, dup=True)
     bench.prove(at_a)
     bench.flow()
     at_a.is_here = False
