@@ -40,12 +40,15 @@ class Lives:
     def begins(self, router: "Router", publisher: "Client", entry: LinkEntry, known: int) -> None:
         """A router has the publisher in its directory. If that goes on here with something in doubt, somebody around
         knew its last attach, `known` being the clock of the latest that they know; or nobody has told for as long as
-        any terminus lives (protocol 7.9)."""
+        any terminus lives, since it first came with that (protocol 7.9)."""
         is_here = entry.owner == (router.name, router.incarnation)
         if not is_here or entry.generation not in self.generations.values():
             return
         link = next(link for link in publisher.opened if link.epoch == entry.epoch)
-        waited = self._judge.schedule.now >= link.attached_at + router.topic.settings.terminus
+        here = entry.epoch[1:]
+        tries = [other for other in publisher.opened if other.epoch is not None and other.epoch[1:] == here]
+        came = min(other.attached_at for other in tries if other.echoed_epoch == link.echoed_epoch)
+        waited = self._judge.schedule.now >= came + router.topic.settings.terminus
         knows = known >= link.echoed_epoch.hlc or waited or self._hears_all(router) or not link.in_doubt
         self._judge.check(knows, f"7 unknown: {link} resumes an attach that no router around knows")
 
