@@ -198,6 +198,18 @@ def test_only_who_has_it_confirms_what_was_announced() -> None:
     assert here.audience(ADDRESS).routers == ("c",)
 
 
+def test_what_was_announced_is_told_to_others_when_its_owner_is_lost() -> None:
+    """All others that know of it may be started again before that one is."""
+    here = directory("b", "c")
+    moved = attrs.evolve(entry("x", "c", 2), lifetime=Lifetime(60))
+    here.apply_delta("b", 1, 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))])
+    here.apply_departures("b", [moved])
+    assert moved not in here.section()[1]
+    here.lost("c", 0)
+    assert moved in here.section()[1]
+    assert here.audience(ADDRESS).orphans == (moved.name,)
+
+
 def test_a_departure_to_us_told_after_we_have_ended_the_link_is_stale() -> None:
     here = directory("b")
     here.apply_delta("b", 1, 1, [attrs.evolve(entry("x", "b", 1), lifetime=Lifetime(60))])

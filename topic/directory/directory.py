@@ -222,6 +222,7 @@ class Directory:
         self.members.lost(router)
         self.applied.pop(router, None)
         self._audiences.clear()
+        self._announced.difference_update([entry.index for entry in self._entries.at(router)])  # it will not tell
         plain = [entry for entry in self._entries.at(router) if entry.live and not entry.lasts]
         for entry in (entry for entry in plain if entry.role is Role.SUBSCRIBER):
             self.lapse(entry, now_us)
