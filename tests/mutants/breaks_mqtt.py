@@ -103,7 +103,7 @@ def copies_taken_for_messages(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "_received", by="2", scenario=scenario(34))
+@mutant(MqttSession, "_received", by="2", scenario=scenario(48))
 def accepted_when_received(original: Method) -> Method:
     """MQTT: what a client has said PUBREC of it may still lose with its router."""
 

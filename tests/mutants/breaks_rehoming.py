@@ -4,12 +4,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
+from tests.topic import test_directory as directory
 from tests.topic import test_expiry as expiry
 from tests.topic import test_gossip as gossip
 from tests.topic import test_hostile_routers as hostile
 from tests.topic import test_resuming as resuming
 from tests.topic import test_unheard_of as unheard_of
 from topic.delivery.record import AWAITING_HOME, QUEUED, Record, Stream
+from topic.directory.directory import Directory
 from topic.directory.entry import Change, LinkEntry
 from topic.directory.members import Members
 from topic.edge.edge import Edge
@@ -314,5 +316,23 @@ def given_back_for_ever(_: Method) -> Method:
 
     def broken(record: Record, subscriber: LocalSubscriber) -> None:
         """It said so, did it not?"""
+
+    return broken
+
+
+@mutant(
+    Directory,
+    "lost",
+    by="2",
+    scenario=directory.test_what_was_announced_is_told_to_others_when_its_owner_is_lost,
+)
+def announced_for_ever(original: Method) -> Method:
+    """3.3: of what was announced others are told when its owner is lost."""
+
+    def broken(here: Directory, router: str, now_us: int) -> list[Change]:
+        announced = set(here._announced)
+        changes: list[Change] = original(here, router, now_us)
+        here._announced |= announced
+        return changes
 
     return broken
