@@ -23,6 +23,8 @@ class Memory:
         """By the unsettled map of the subscriber that attaches in this event."""
         self.deleted: set[tuple[str, str]] = set()
         """Router and client: a durable one, which the router knew, and its store does not, or not as it was."""
+        self.overtaken: set[str] = set()
+        """Clients one of whose attaches was given an epoch before that of an earlier one."""
         self._forgotten: list[bytes] = []
         """In the event that a router is handling."""
         self._stamps: dict[str, int] = {}
@@ -113,6 +115,8 @@ class Memory:
         arrived = [(other, other.epoch) for other in link.client.opened if other.epoch is not None]
         begun = [other for other, _ in arrived if other.afresh or other.life > link.life]
         inverted = any(epoch > link.epoch for _, epoch in arrived) or any(link.number < other.number for other in begun)
+        if inverted:
+            self.overtaken.add(link.client.name)
         if inverted and link.client.name not in self._judge.inexact:
             self._judge.inexact.add(link.client.name)
             self._judge.note(name, f"limit: {link.client.name} was given an epoch before its last one")

@@ -106,16 +106,7 @@ def _check_directory(world: "World", router: "Router", others: int) -> None:
     # a plain one that left for good may haunt a router whose own news of it was overtaken by news from another
     gone = {_index(client) for client in world.clients if client.gone and client.plain and not client.is_twin}
     known = {(index, router) for index, router in known if index not in gone}
-    # one whose own late attach was taken for a later one, at a router that is gone: its next message tells (10)
-    overtaken = {
-        (_index(client), client.link.router.name)
-        for client in world.clients
-        if client.link is not None
-        and client.link.router is not router
-        and client.plain
-        and client.name in judge.inexact
-    }
-    real -= {one for one in overtaken if one[0][0] is Role.PUBLISHER and one not in known}
+    real -= _overtaken(world, router) - known
     judge.check(known == real, f"4 directory: {router.name} knows {sorted(known)}, there are {sorted(real)}")
     judge.check(len(topic.directory.contacts) == others, f"5 liveness: {router.name} is not in contact with all")
     for subscriber in topic.edge.subscribers.values():
@@ -124,6 +115,15 @@ def _check_directory(world: "World", router: "Router", others: int) -> None:
     for name in topic.edge.streams:
         entry = topic.directory.publisher(name)
         judge.check(entry is not None and name not in streams, f"4 leak: stream left at {router.name}")
+
+
+def _overtaken(world: "World", router: "Router") -> set[tuple[tuple[Role, LinkIdentity], str]]:
+    """Plain publishers at other routers, each of whom an attach of its own that was read late was taken to follow, at a
+    router that may be gone: its next message tells (protocol 10)."""
+    plain = [client for client in world.clients if isinstance(client, Publisher) and client.plain]
+    here = [(client, client.link.router) for client in plain if client.link is not None]
+    names = world.judge.memory.overtaken
+    return {(_index(client), at.name) for client, at in here if at is not router and client.name in names}
 
 
 def _index(client: Client) -> tuple[Role, LinkIdentity]:

@@ -92,11 +92,11 @@ class Attaches:
 
     def _wait_for(self, name: bytes, seen: Epoch, now: float, wait: float) -> float:
         """Until when. Who has not been here for another `wait` after that comes anew."""
-        while self._until and next(iter(self._until.values()))[1] + wait < now:
-            del self._until[next(iter(self._until))]
-        former, until = self._until.get(name, (seen, now + wait))
+        former, until = self._until.pop(name, (seen, now + wait))
         if former != seen or until + wait < now:
             until = now + wait
+        while self._until and self._until[oldest := next(iter(self._until))][1] + wait < now:
+            del self._until[oldest]
         self._until[name] = seen, until
         return until
 
@@ -104,9 +104,7 @@ class Attaches:
         """Begin the attaches that need wait no longer: all routers have told, or it has been long enough."""
         for name, waiting in list(self._unknown.items()):
             if self.knows_all(waiting.seen) or now >= waiting.deadline:
-                self._take_unknown(name)
-                self._until.pop(name, None)
-                waiting.begin()
+                self._begin(name, waiting)
 
     def known(self, entry: LinkEntry) -> None:
         """A publisher has become known: its attach that waited for that begins, unless the known one is later, or
@@ -115,9 +113,12 @@ class Attaches:
         if waiting is not None and entry.epoch > waiting.stream.epoch:
             self.withdraw_unknown(entry.name)
         elif waiting is not None and entry.epoch.hlc >= waiting.seen.hlc:
-            self._take_unknown(entry.name)
-            self._until.pop(entry.name, None)
-            waiting.begin()
+            self._begin(entry.name, waiting)
+
+    def _begin(self, name: bytes, waiting: _Unknown) -> None:
+        self._take_unknown(name)
+        self._until.pop(name, None)
+        waiting.begin()
 
     def withdraw_unknown(self, name: bytes) -> None:
         """Another attach of the same link has begun: this one is over."""

@@ -1,12 +1,13 @@
 """Links that end, with their user's block or with their terminus, and those that a store keeps for the next life."""
 
+import math
 from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
-from failover.client import ClientError, Event, MemoryStore, Outcome, Searching, SqliteStore
+from failover.client import ClientError, Connected, Event, Lost, MemoryStore, Outcome, Searching, SqliteStore
 from router.amqp.format.values import ACCEPTED, NO_STATE
 from tests.failover.client.clients import KEYS, TAGS, publisher, publishing, settled, subscriber, subscribing, taken
 from tests.failover.client.scripted import Detached, Gone, Stated, Transferred, attached, running_peers, states
@@ -26,6 +27,20 @@ async def test_a_publisher_gives_up_when_its_terminus_is_over() -> None:
         assert trio.current_time() - lost >= 1
         [searching] = [event for event in events if isinstance(event, Searching)]
         assert 0 < searching.left <= 1
+
+
+async def test_a_client_that_finds_no_router_says_so_after_each_loss() -> None:
+    tell, told = trio.open_memory_channel[Event](math.inf)
+    async with running_peers("a") as [a], publishing(a, events=tell.send_nowait):
+        assert isinstance(await told.receive(), Connected)
+        for _ in range(2):
+            a.dead = True
+            a.cut()
+            await a.next(Gone)
+            assert [type(await told.receive()) for _ in range(2)] == [Lost, Searching]
+            a.dead = False
+            await a.answer({})
+            assert isinstance(await told.receive(), Connected)
 
 
 async def test_a_link_without_a_store_ends_with_its_block_however_it_is_left() -> None:

@@ -4,9 +4,14 @@ Who was in contact with the link's router as that answered has heard of it, and 
 """
 
 from collections import defaultdict
+from math import inf
 
+from router.mqtt.packets import PublishPacket
+from tests.fuzz.mesh import SETTINGS
 from tests.router.mqtt.mortal import MortalBench
 from tests.router.mqtt.roles import Reader
+from tests.router.mqtt.sessions import Line
+from topic.directory.entry import Role
 
 
 class Hearsay:
@@ -16,6 +21,14 @@ class Hearsay:
         self._left_behind: set[Reader] = set()
         self._booted: dict[str, int] = {}
         """By router: when it was started again last, in us."""
+        self._read_on: dict[int, tuple[Line, int]] = {}
+        """By number of a message: where it was read last, and when in us."""
+        self._published_again: set[int] = set()
+        """At a router that had not heard of the one before."""
+        self._waits: dict[tuple[int, str], float] = {}
+        """By number, and router: since when, as that has not heard of its writer, and is not in contact with all."""
+
+    # of subscriptions
 
     def is_answered(self, reader: Reader, here: str) -> None:
         """A subscription is, by this router."""
@@ -41,6 +54,37 @@ class Hearsay:
     def may_be_deaf(self, reader: Reader, name: str) -> bool:
         return name in self._deaf[reader]
 
-    def may_have_missed(self, name: str, here: str, since_us: int) -> bool:
+    # of where messages were read
+
+    def is_read(self, line: Line, number: int, packet: PublishPacket) -> None:
+        """Where nobody has heard of where it was read before, it is taken for another one; or waits, as a copy at QoS 2
+        of a session that goes on."""
+        former, since_us = self._read_on.get(number, (line, 0))
+        self._read_on[number] = line, self._bench.wall_us
+        here, there = (at.knows(line.client, packet.topic, Role.PUBLISHER) for at in (line, former))
+        home = former.router.name, former.router.incarnation
+        is_known = here is not None and here.owner == home and (there is None or there.epoch <= here.epoch)
+        may_be = self._may_have_missed(line.router.name, former.router.name, since_us)
+        session, is_copy = line.edge.sessions.get(("", line.client.name)), packet.dup and packet.qos == 2
+        waits = here is None and not line.router.node.topic.directory.complete
+        if waits and is_copy and session is not None and session.resumes:
+            self._waits.setdefault((number, line.router.name), self._bench.now)
+        elif may_be and former.router is not line.router and not is_known:
+            self._published_again.add(number)
+
+    def is_accepted(self, line: Line, number: int) -> None:
+        """What has not waited for as long as it may was heard of."""
+        if not self._has_waited(self._waits.get((number, line.router.name), -inf)):
+            del self._waits[number, line.router.name]
+
+    def may_be_another(self, number: int) -> bool:
+        """What is sent again is, for the mesh."""
+        has_waited = any(self._has_waited(since) for (one, _), since in self._waits.items() if one == number)
+        return has_waited or number in self._published_again
+
+    def _has_waited(self, since: float) -> bool:
+        return self._bench.now >= since + SETTINGS.boot_wait
+
+    def _may_have_missed(self, name: str, here: str, since_us: int) -> bool:
         """What has been said at another router, `here`, since then."""
         return self._booted.get(name, 0) >= since_us or self._bench.were_apart(name, here, since_us)

@@ -8,7 +8,6 @@ from attrs import define
 
 from router.mqtt.packets import AckPacket, PublishPacket, read_packet
 from router.mqtt.values import REFUSED, PacketKind
-from tests.fuzz.mesh import SETTINGS
 from tests.router.mqtt.bench import split
 from tests.router.mqtt.hearsay import Hearsay
 from tests.router.mqtt.roles import Reader, Writer
@@ -56,13 +55,7 @@ class MqttJudge:
         self._lowered: dict[Reader, set[int]] = defaultdict(set)
         """By reader: numbers that it may have been sent at QoS 1."""
         self._witnessed: list[int] = []
-        self._read_on: dict[int, tuple[Line, int]] = {}
-        """By number: where it was read last, where contacts are lost, and when in us."""
         self.hearsay = Hearsay(walk)
-        self._published_again: set[int] = set()
-        """At a router that had not heard of the one before."""
-        self._waits: dict[tuple[int, str], float] = {}
-        """By number, and router: since when, as that has not heard of its writer, and is not in contact with all."""
         self._handed: dict[Reader, dict[int, list[int]]] = defaultdict(dict)
         """By number: the stay of each time that it was handed on. What reads the same as others, and comes twice, may
         be taken for one of them."""
@@ -259,7 +252,7 @@ class MqttJudge:
                 known = line.knows(reader.client, packet.topic, Role.SUBSCRIBER)
                 if known is None or not known.live:
                     self._reads_without(line, number, reader)
-            self._reads_anew(line, number, packet)
+            self.hearsay.is_read(line, number, packet)
 
     def _reads_without(self, line: Line, number: int, reader: Reader) -> None:
         """One that has subscribed behind a cut is owed nothing of this."""
@@ -268,22 +261,6 @@ class MqttJudge:
             may_be = reader.client.may_have_expired or self.hearsay.may_be_deaf(reader, line.router.name)
             assert may_be, f"{line.router.name} reads {number}, and has not heard of {reader}"
             self._owed[number].remove(reader)
-
-    def _reads_anew(self, line: Line, number: int, packet: PublishPacket) -> None:
-        """Where nobody has heard of where it was read before, it is taken for another one; or waits, as a copy at QoS 2
-        of a session that goes on."""
-        former, since_us = self._read_on.get(number, (line, 0))
-        self._read_on[number] = line, self._walk.wall_us
-        here, there = (at.knows(line.client, packet.topic, Role.PUBLISHER) for at in (line, former))
-        home = former.router.name, former.router.incarnation
-        is_known = here is not None and here.owner == home and (there is None or there.epoch <= here.epoch)
-        may_be = self.hearsay.may_have_missed(line.router.name, former.router.name, since_us)
-        session, is_copy = line.edge.sessions.get(("", line.client.name)), packet.dup and packet.qos == 2
-        waits = here is None and not line.router.node.topic.directory.complete
-        if waits and is_copy and session is not None and session.resumes:
-            self._waits.setdefault((number, line.router.name), self._walk.now)
-        elif may_be and former.router is not line.router and not is_known:
-            self._published_again.add(number)
 
     def router_says(self, line: Line, first: int, body: bytes) -> int:
         """At this very moment. Returns the number of what it sends; 0 if that is no message."""
@@ -304,6 +281,7 @@ class MqttJudge:
         said = line.latest[packet.identifier]
         if packet.reason >= REFUSED:
             assert self._is_refused(said.text), f"{line.client} is refused: {body!r}"
+        self.hearsay.is_accepted(line, said.number)
         self._check_answered(said.number, line)
         return 0
 
@@ -313,9 +291,7 @@ class MqttJudge:
 
     def _may_be_another(self, text: int) -> bool:
         """What is sent again is, for the mesh."""
-        copies, long_ago = self._copies[text], self._walk.now - SETTINGS.boot_wait
-        has_waited = any(number in copies and since <= long_ago for (number, _), since in self._waits.items())
-        return has_waited or self._is_refused(text) or not self._published_again.isdisjoint(copies)
+        return self._is_refused(text) or any(map(self.hearsay.may_be_another, self._copies[text]))
 
     def may_be_refused(self, said: Said) -> bool:
         return any(reader.refuses(said.text) for reader in self._walk.readers)
