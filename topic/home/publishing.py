@@ -153,31 +153,52 @@ class Publishing:
         """Let withheld deliveries go on, in order, as far as their keys are free, nobody waits to hear of an older
         delivery of the key, and there is room: a batch at most, then it is others' turn. What was ended for its time
         holds up what is behind it until its publisher knows: else, resumed elsewhere, it would come after that."""
-        if stream in self._queue:
-            return
-        taken = 0
-        while stream.withheld:
+        room = FLUSH_BYTES
+        while stream.withheld and stream not in self._queue:
             record = stream.withheld[0]
-            goes_on = record.state is State.IN_DOUBT
-            if record.state is State.ACCEPTED:
+            if record.state is State.ACCEPTED or self._is_asked_about(record):
                 return
-            if goes_on and stream.questions and stream.is_questioned(record.key):
-                return
-            if goes_on and (taken >= FLUSH_BYTES or self._awaits_room(stream) or self._send_ahead(stream, record)):
+            if record.state is not State.IN_DOUBT:
+                stream.withheld.popleft()
+                self._recall(stream, record.key)
+            elif room <= 0 or self._awaits_room(stream) or self._send_ahead(stream, record):
                 self._queue[stream] = None
                 self._may_go_on = True
-                return
-            again = self.records.by_key.get(record.key) is record
-            if goes_on and not (again or record.presettled or self.records.enter([record])):
+            elif self.records.by_key.get(record.key) is record:
+                stream.withheld.popleft()  # before it is spread: that may settle it at once, and come back here
+                room -= record.size
+                self._spread(stream, [record], self._edge.delivery.take_again)
+            elif self._enters(record):
+                batch = self._taken_with(stream, record, room)
+                room -= sum(record.size for record in batch)
+                self._spread(stream, batch, self._edge.delivery.take)
+            else:
                 self.records.busy_keys[record.key] = stream
                 self.outlet.batches.hurry()
                 return
-            stream.withheld.popleft()  # before it is spread: that may settle it at once, and come back here
-            if not goes_on:
-                self._recall(stream, record.key)
-            else:
-                taken += record.size
-                self._spread(stream, [record], self._edge.delivery.take_again if again else self._edge.delivery.take)
+
+    def _is_asked_about(self, record: Record) -> bool:
+        stream = record.stream
+        return record.state is State.IN_DOUBT and bool(stream.questions) and stream.is_questioned(record.key)
+
+    def _enters(self, record: Record) -> bool:
+        """False: an older delivery holds its key. A presettled one needs none."""
+        return record.presettled or self.records.enter([record])
+
+    def _taken_with(self, stream: Stream, first: Record, room: int) -> list[Record]:
+        """It is withheld no more, nor are those behind it that may go on with it: of the same kind, none of them large,
+        in so many bytes."""
+        withheld, batch = stream.withheld, [first]
+        withheld.popleft()
+        room -= first.size
+        while withheld and room > 0 and max(first.size, withheld[0].size) <= 2 * self._piece:
+            record = withheld[0]
+            is_held = record.state is not State.IN_DOUBT or self._is_asked_about(record)
+            if is_held or record.presettled != first.presettled or not self._enters(record):
+                break
+            batch.append(withheld.popleft())
+            room -= record.size
+        return batch
 
     def _send_ahead(self, stream: Stream, record: Record) -> bool:
         """Send a piece of a large message to who lacks it; False if nobody of its audience does. What is said meanwhile
