@@ -39,8 +39,10 @@ log = logging.getLogger("oncemesh.neighbours")
 PREFIX = "oncemesh."
 LINKS = ("linkstate", "channel")
 CREDIT = 100_000
-ENGINE_BYTES = 128 * 1024
+ENGINE_BYTES = 512 * 1024
 """What the engine is given of bodies before it has written; as much again may be in the hands of the writer."""
+BEHIND_BYTES = 128 * 1024
+"""The same where the line does not take at once what is written: link state waits for all of that."""
 JOINED_BYTES = CHUNK
 """No more travels as one message, but for what is longer by itself. It is read when all of it has come: an answer must
 not wait for the chunk behind it, nor the measure of a line (`linkstate.channel.Budget`) count two chunks as one."""
@@ -82,7 +84,8 @@ class Transport:
 
     def fill(self) -> bool:
         """Give the engine what it has room for, if anything. Each link's tags count up."""
-        while self.held < ENGINE_BYTES and self.ready and (taken := self.outbox.take(JOINED_BYTES)):
+        room = BEHIND_BYTES if self.connection.is_behind else ENGINE_BYTES
+        while self.held < room and self.ready and (taken := self.outbox.take(JOINED_BYTES)):
             link, bodies = taken
             message = joined_message(bodies)
             self.held += len(message)

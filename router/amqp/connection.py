@@ -99,6 +99,7 @@ class Connection:
         self._sasl: SaslLayer = sasl or (SaslServer() if server else SaslClient())
         self.measure: Callable[[], StreamFigures | None] = lambda: None  # the shell's, as what follows
         self.can_prove = False  # whether its stream can tell, see `prove`
+        self.is_behind = False  # the stream did not take at once what was written last
         self.proofs: dict[Callable[[], None], None] = {}
         self.settling: set[Handle] = set()  # the engine's: settled by us, not yet forgotten by proton
         self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout, offers)

@@ -16,7 +16,7 @@ import trio
 from router.amqp.format.values import StreamFigures
 
 TCP_NOTSENT_LOWAT: Final = 25  # of Linux; Python 3.11 has no name for it
-UNSENT_BYTES: Final = 128 * 1024
+UNSENT_BYTES: Final = 256 * 1024
 """What a short socket takes beyond what is under way."""
 ESTABLISHED: Final = 1  # of Linux, as the first byte of TCP_INFO
 TCP_INFO_BYTES: Final = 136  # the begin of it, as of Linux 4.1

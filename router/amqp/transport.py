@@ -23,10 +23,10 @@ from router.events.kind import EventKind, event
 log = logging.getLogger("oncemesh.amqp")
 used_s = time.thread_time
 
-READ_SIZE = 128 * 1024  # at most; less while what was read took long, as then others wait
+READ_SIZE = 512 * 1024  # at most; less while what was read took long, as then others wait
 READ_FIRST = 16 * 1024
 READ_LEAST = 4 * 1024
-TURN_S = 0.008  # of processor time: what is read at once may take so long
+TURN_S = 0.004  # of processor time: what is read at once is to take so long, at most
 LATE_S = 0.1
 PROOF_FIRST_S = 0.001  # between two looks at what the peer's machine has acknowledged: at first, and at most
 PROOF_MOST_S = 0.25
@@ -45,6 +45,7 @@ class DrivenConnection(Protocol):
     on_wake: Callable[[], None] | None
     measure: Callable[[], StreamFigures | None]
     can_prove: bool
+    is_behind: bool
     proofs: dict[Callable[[], None], None]
     remote_container: str
     opened: bool
@@ -70,10 +71,11 @@ async def read_first(deadline: float) -> None:
 
 
 def next_size(size: int, came: int, took_s: float) -> int:
-    """How much is read next, of a peer of whom `size` bytes were asked for: what came took so long to handle."""
-    if took_s > TURN_S:
-        return max(READ_LEAST, size // 2)
-    return min(READ_SIZE, 2 * size) if came == size and took_s < TURN_S / 2 else size
+    """How much is read next, of a peer of whom `size` bytes were asked for: what came took so long to handle. No more
+    than fits a turn, no less than half of what it was; and as much again, if that much came."""
+    fits = int(came * TURN_S / took_s) if took_s > 0 else READ_SIZE
+    wanted = 2 * size if came == size else size
+    return max(READ_LEAST, size // 2, min(wanted, fits, READ_SIZE))
 
 
 async def at_once() -> None:
@@ -174,7 +176,7 @@ class _Driver:
             while data := await self._pipe.read(size):
                 self._read = self._pipe.taken
                 await self._turn()
-                is_timed = self._turn is not at_once and len(data) >= READ_LEAST  # to look is a call of the kernel
+                is_timed = len(data) >= READ_LEAST  # to look is a call of the kernel
                 began = used_s() if is_timed else 0.0
                 if not connection.closed:
                     self._step(connection.receive, data, self._clock())
@@ -247,6 +249,7 @@ class _Driver:
     def _sent(self, size: int) -> None:
         self._unsent = self._unsent[size:]
         self._written += size
+        self._connection.is_behind = len(self._unsent) > 0
 
     async def _wait(self, connection: DrivenConnection) -> None:
         if connection.closing:  # patience begins once: every tick ends this wait

@@ -73,7 +73,7 @@ class MqttConnection:
         self.cipher: tuple[str, str, int] | None = None
         self.on_wake: Callable[[], None] | None = None
         self.measure: Callable[[], StreamFigures | None] = lambda: None
-        self.can_prove = False
+        self.can_prove = self.is_behind = False
         self.proofs: dict[Callable[[], None], None] = {}
         # What others may know of it.
         self.context: Any = None

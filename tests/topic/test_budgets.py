@@ -7,6 +7,7 @@ from tests.topic.bench import SETTINGS, Bench
 from tests.topic.clients import Pen
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.wire.outgoing import FLUSH_BYTES
+from topic.wire.segments import Segment
 
 SIDE = "topic/side"
 
@@ -99,6 +100,57 @@ def test_publishers_that_wait_go_on_in_turn_a_batch_at_a_time() -> None:
     while bench.cores["a"].go_on():
         taken.append([received(pen) for pen in pens])
     assert taken == [[2, 0], [2, 2], [3, 2], [3, 3]]
+
+
+def test_what_waited_goes_on_as_one() -> None:
+    bench = Bench("a", "b")
+    reader, pen = bench.subscriber("b"), bench.publisher("a")
+    full(bench, "a", "b")
+    pen.send(b"1")
+    pen.send(b"2", b"3")
+    bench.said.clear()
+    room(bench, "a", "b")
+    assert [kind for _, _, kind in bench.said] == [Segment.FORWARD]
+    assert reader.delivered == [b"1", b"2", b"3"]
+
+
+def test_what_waited_goes_on_in_order_whatever_it_is() -> None:
+    """A small one, a presettled one, a large one, one that uses a tag again, and one whose time is over meanwhile."""
+    bench = Bench("a", "b", settings=attrs.evolve(SETTINGS, piece=10))
+    reader, pen = bench.subscriber("b"), bench.publisher("a")
+    full(bench, "a", "b")
+    pen.send(b"1")
+    pen.send(b"2", presettled=True)
+    pen.send(large := b"3" * 30, tags=[b"3"])
+    pen.send(b"4", b"5")
+    pen.send(b"again", tags=[b"1"])
+    pen.send(b"6", until=[5.0])
+    pen.send(b"7")
+    bench.wait(6)
+    room(bench, "a", "b")
+    assert reader.delivered == [b"1", b"2", large, b"4", b"5"], "the tag of the first is not free"
+    assert bench.records()["b"] == 4, "nobody answers what is presettled"
+    reader.accept(b"1")
+    pen.settle(b"1")
+    bench.wait(1)
+    assert reader.delivered[5:] == [b"again"]
+    pen.settle(b"6")
+    assert reader.delivered[6:] == [b"7"]
+    waiting = (b"3", b"4", b"5", b"1", b"7")
+    reader.accept(large, b"4", b"5", b"again", b"7")
+    assert [pen.outcomes[tag] for tag in waiting] == [DeliveryOutcome.ACCEPTED] * 5
+
+
+def test_somebody_who_asked_about_the_second_of_them_is_answered_first() -> None:
+    bench = Bench("a", "b")
+    reader, pen = bench.subscriber("b"), bench.publisher("a", lively=False)
+    full(bench, "a", "b")
+    pen.send(b"1", b"2")
+    bench.tick("a").home.liveness.question(pen.stream, ("b", [pen.sent[b"2"].key]))
+    room(bench, "a", "b")
+    assert reader.delivered == [b"1"]
+    pen.answer_echo()
+    assert reader.delivered == [b"1", b"2"]
 
 
 def test_status_says_which_router_a_publisher_waits_for() -> None:

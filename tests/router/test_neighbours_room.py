@@ -1,0 +1,68 @@
+"""How much a neighbour's engine is given at once (architecture: between routers)."""
+
+from typing import Any
+
+import pytest
+import trio
+
+from linkstate.chunks import CHUNK
+from router.amqp import transport
+from router.amqp.connection import Connection
+from router.neighbours import BEHIND_BYTES, ENGINE_BYTES, LINKS, Transport
+from tests.router.amqp.test_transport import Client, Server, server_of, sockets
+
+
+class Sender:
+    credit = 100
+
+    def __init__(self) -> None:
+        self.given: list[int] = []
+
+    def send(self, tag: bytes, message: bytes, settled: bool) -> None:
+        self.given.append(len(message))
+
+
+class Line:
+    """A connection, as its transport sees it."""
+
+    is_behind = False
+
+
+@pytest.mark.parametrize(("is_behind", "room"), [(False, ENGINE_BYTES), (True, BEHIND_BYTES)])
+def test_a_line_that_is_behind_is_given_less_at_once(is_behind: bool, room: int) -> None:
+    connection: Any = Line()
+    connection.is_behind = is_behind
+    neighbour, sender = Transport(connection), Sender()
+    senders: Any = dict.fromkeys(LINKS, sender)
+    neighbour.senders, neighbour.attached = senders, set(LINKS)
+    for _ in range(100):
+        neighbour.outbox.put("channel", bytes(CHUNK))
+    for _ in range(2):
+        assert neighbour.fill() and room <= neighbour.held < room + 2 * CHUNK
+        assert sum(sender.given) == neighbour.held, "what is held already counts"
+
+
+class Noting(Connection):
+    """Notes whether its stream is said to be behind, whenever that changes."""
+
+    @property
+    def is_behind(self) -> bool:
+        return self.changes[-1]
+
+    @is_behind.setter
+    def is_behind(self, value: bool) -> None:
+        if not hasattr(self, "changes"):
+            self.changes = [value]
+        elif value != self.changes[-1]:
+            self.changes.append(value)
+
+
+async def test_a_stream_is_behind_while_it_has_not_taken_all_that_was_written() -> None:
+    here = Noting(Client(1, 3_000_000), container="client", server=False)
+    here.open()
+    one, other = sockets()
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.serve, one, here)
+            nursery.start_soon(transport.serve, other, server_of(Server()))
+    assert here.changes[:2] == [False, True] and not here.is_behind
