@@ -98,11 +98,17 @@ class TlsPipe(Pipe):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def write(self, data: bytes | memoryview) -> int:
+        written = 0
         try:
-            encrypted = self._encrypted or self._encrypt(data)
+            while written < len(data):
+                encrypted = self._encrypted or self._encrypt(data[written:])
+                went = self._went(encrypted, self._below.write(encrypted))
+                written += went
+                if not went:
+                    break
         except trio.BrokenResourceError:
-            return 0  # as who waits for room finds out
-        return self._went(encrypted, self._below.write(encrypted))
+            pass  # as who waits for room finds out
+        return written
 
     async def write_on(self, data: bytes | memoryview) -> int:
         written = 0

@@ -149,6 +149,7 @@ class _Driver:
         self._read = 0  # bytes of the socket, and how many of them were handled
         self._handled = 0
         self._unsent = memoryview(b"")  # of what the connection had to say
+        self._is_fresh = False  # nothing of that was written yet
         self._written = 0
         self._stalled = 0.0  # seconds
         self._kernel = tcp.kernel_of(stream.below if isinstance(stream, TlsStream) else stream)
@@ -244,12 +245,15 @@ class _Driver:
             elif self._connection.proofs and not (self._connection.closing or self._connection.closed):
                 data = self._probe()
             self._unsent = memoryview(data)
+            self._is_fresh = True
         return len(self._unsent) > 0
 
     def _sent(self, size: int) -> None:
         self._unsent = self._unsent[size:]
         self._written += size
-        self._connection.is_behind = len(self._unsent) > 0
+        if self._is_fresh:
+            self._is_fresh = False
+            self._connection.is_behind = len(self._unsent) > 0
 
     async def _wait(self, connection: DrivenConnection) -> None:
         if connection.closing:  # patience begins once: every tick ends this wait
