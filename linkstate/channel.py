@@ -22,7 +22,7 @@ from math import inf
 
 from linkstate.chunks import Chunk, Joiner
 
-BUDGET = 1 << 20
+BUDGET = 2 << 20
 """Bytes that may queue on their way to one router, at most."""
 QUEUE_S = 0.05
 """For so long what joins them is behind, where the line is too slow for that many."""

@@ -164,8 +164,11 @@ class Judge:
 
     def _sent_anew(self, text: bytes) -> None:
         """Under its key there is another delivery now: that the first one was settled says nothing of it."""
-        self.messages[text].anew = True
-        self.messages[text].over = self.messages[text].was_given = False
+        message = self.messages[text]
+        message.anew = True
+        message.over = message.was_given = False
+        tables = [router.topic.records.by_key for router in self.routers.values() if router.alive]
+        message.former = [table[message.key] for table in tables if message.key in table]
         for reader in self.readers.values():
             reader.had.discard(text)
             reader.on_link.pop(text, None)

@@ -64,12 +64,11 @@ class Memory:
         self._judge.check(not held, f"5 forgotten early: {home.name} forgets what {edge.name} has of it: {held}")
 
     @staticmethod
-    def settled_at(link: "SubscriberLink") -> dict[bytes, Epoch]:
-        """Messages in the subscriber's map, of whose keys the router of the link holds a settled delivery; and the
-        attach that this was sent on."""
+    def settled_at(link: "SubscriberLink") -> dict[bytes, Record]:
+        """Messages in the subscriber's map, of whose keys the router of the link holds a settled delivery; and that."""
         records = link.router.topic.records.by_key
         held = [(records.get(key), text) for key, text in link.client.texts.items()]
-        return {text: record.stream.epoch for record, text in held if record and record.state is State.SETTLED}
+        return {text: record for record, text in held if record and record.state is State.SETTLED}
 
     # links and clocks
 

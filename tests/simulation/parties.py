@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record
 from topic.directory.entry import LinkEntry
 from topic.identity import Epoch
 
@@ -67,6 +68,8 @@ class Message:
     """Attaches of its publisher on which that was so, and which it had not left for another router yet."""
     anew: bool = False
     """Settled by an answer in mode first that was lost: its publisher sends it again, after what had followed it."""
+    former: list[Record] = attrs.Factory(list)
+    """What routers had under its key as it was sent anew: of what was settled, or of what is not known to be yet."""
 
     def is_older(self, link: "PublisherLink") -> bool:
         """Whether what comes on this link was sent before it was settled on another: its router was paused."""

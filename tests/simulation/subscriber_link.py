@@ -32,7 +32,7 @@ class SubscriberLink(Link):
         self.answered_at = 0.0
         self.joined_by: set[tuple[str, int]] = set()
         """Incarnations of homes, once they have it and its attach is answered."""
-        self.settled_there: dict[bytes, Epoch] = {}
+        self.settled_there: dict[bytes, Record] = {}
         """Messages in its client's map, of whose keys the router held a settled delivery as it answered the attach."""
         self.named: set[bytes] | None = None
         """By the map of the attach, without an outcome, once it has come to the router."""

@@ -13,6 +13,9 @@ from topic.identity import Epoch
 
 TEXT, KEY = b"p0.1.1", b"key"
 FIRST, SECOND = Epoch(1, "a", 1), Epoch(2, "b", 1)
+HELD: Any = object()
+OTHER: Any = object()
+"""Records under the key: of what was sent first, and another."""
 
 
 @pytest.fixture
@@ -20,7 +23,8 @@ def judge(has_left: bool) -> Judge:
     """The publisher sends the message again, as it did not hear the answer in which it was settled, or had left."""
     schedule: Any = SimpleNamespace(now=0.0)
     knobs: Any = SimpleNamespace(redeliveries=0)
-    judge = Judge(schedule, {}, knobs, lambda who, what: None)
+    holder: Any = SimpleNamespace(alive=True, topic=SimpleNamespace(records=SimpleNamespace(by_key={KEY: HELD})))
+    judge = Judge(schedule, {"c": holder}, knobs, lambda who, what: None)
     sent_on: Any = SimpleNamespace(
         epoch=FIRST, client=None, first=True, router=SimpleNamespace(name="a", incarnation=1),
         has_stayed=lambda: not has_left,
@@ -43,7 +47,7 @@ def has_left() -> bool:
     return False
 
 
-def subscriber(settled_there: dict[bytes, Epoch]) -> Any:
+def subscriber(settled_there: dict[bytes, Any]) -> Any:
     return SimpleNamespace(name="s0", link=SimpleNamespace(router=None, settled_there=settled_there))
 
 
@@ -54,7 +58,7 @@ def test_the_first_delivery_was_settled(judge: Judge) -> None:
         judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
 
 
-@pytest.mark.parametrize("settled_there", [{}, {TEXT: SECOND}])
+@pytest.mark.parametrize("settled_there", [{}, {TEXT: OTHER}])
 def test_the_second_is_not_settled_by_that(judge: Judge, settled_there: dict[bytes, Epoch]) -> None:
     judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
     with pytest.raises(Violation, match="3 forgets early"):
@@ -65,12 +69,12 @@ def test_the_second_is_not_settled_by_that(judge: Judge, settled_there: dict[byt
 def test_what_a_home_settled_that_the_publisher_had_left_is_no_excuse(judge: Judge) -> None:
     judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
     with pytest.raises(Violation, match="3 forgets early"):
-        judge.applications.forgotten(subscriber({TEXT: FIRST}), TEXT, "left out of the router's map")
+        judge.applications.forgotten(subscriber({TEXT: HELD}), TEXT, "left out of the router's map")
 
 
 def test_the_second_is_taken_for_the_first_where_that_is_still_held(judge: Judge) -> None:
     judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
-    judge.applications.forgotten(subscriber({TEXT: FIRST}), TEXT, "left out of the router's map")
+    judge.applications.forgotten(subscriber({TEXT: HELD}), TEXT, "left out of the router's map")
     judge.applications.seen("s0", "c", TEXT, KEY, 0, False)
     with pytest.raises(Violation, match="1 exactly once"):
         judge.applications.seen("s0", "c", TEXT, KEY, 0, False)
