@@ -77,6 +77,7 @@ CASES = (
         line(f"{rate:,} msg/s", min(5 * rate, 50_000), "--rate", str(rate))
         for rate in (50, 500, 5_000, 20_000)
     ),
+    line("full load, 4 KiB", 50_000, size=4 << 10),
     line("full load, 64 KiB", 8_000, size=64 << 10),
     line("full load, 1 MiB", 500, size=1 << 20, window=100),
     *map(spread, (1, 2, 4)),

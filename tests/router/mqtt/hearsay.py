@@ -51,8 +51,9 @@ class Hearsay:
         """It forgets where messages were read. Who is subscribed it hears again before it takes clients."""
         self._booted[name] = self._bench.wall_us
 
-    def may_be_deaf(self, reader: Reader, name: str) -> bool:
-        return name in self._deaf[reader]
+    def may_lack(self, reader: Reader, name: str) -> bool:
+        """A subscription of its session, at this router: it has not heard of that, or has seen it expire."""
+        return name in self._deaf[reader] or reader in self._left_behind
 
     # of where messages were read
 

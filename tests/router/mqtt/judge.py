@@ -258,7 +258,7 @@ class MqttJudge:
         """One that has subscribed behind a cut is owed nothing of this."""
         self._ended[reader].add(number)
         if reader in self._owed[number]:
-            may_be = reader.client.may_have_expired or self.hearsay.may_be_deaf(reader, line.router.name)
+            may_be = reader.client.may_have_expired or self.hearsay.may_lack(reader, line.router.name)
             assert may_be, f"{line.router.name} reads {number}, and has not heard of {reader}"
             self._owed[number].remove(reader)
 
