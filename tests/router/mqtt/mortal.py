@@ -164,9 +164,13 @@ class MortalBench(MqttBench):
                 self.bring(name, other)
         self.flow()
 
+    @property
+    def dead(self) -> list[str]:
+        return [name for name in KILLED if name not in self.routers]
+
     def some_router_boots(self) -> None:
-        if dead := [name for name in KILLED if name not in self.routers]:
-            self.boot(self.dice.choice(dead))
+        if self.dead:
+            self.boot(self.dice.choice(self.dead))
 
     def boot(self, name: str) -> None:
         while found := [nth for nth, pair in enumerate(self.unnoticed) if name in pair]:

@@ -135,7 +135,7 @@ class Client:
         subscriptions yet, may be sent away: the mesh agrees just now that they are over."""
         self._may_be_over = False
         """It came back when its session had lasted, to a router that goes on with it: on the other side of a cut it may
-        be over."""
+        be over, or for one that was killed before it had said so."""
         self.sleeps_until = 0.0
         self.session = 0
         """How many have ended before this one."""
@@ -236,7 +236,7 @@ class Client:
         """In the mesh, where it is."""
         self.is_clean = False
         if self.unseen_since is not None:
-            self._may_be_over = self.walk.parts and self.may_have_expired
+            self._may_be_over = self.may_have_expired and (self.walk.parts or bool(self.walk.dead))
             self.unseen_since = None
             self.walk.judge.has_not_missed(self, are_all_told=False)
 
