@@ -71,10 +71,10 @@ async def read_first(deadline: float) -> None:
 
 
 def next_size(size: int, came: int, took_s: float) -> int:
-    """How much is read next, of a peer of whom `size` bytes were asked for: what came took so long to handle. No more
-    than fits a turn, no less than half of what it was; and as much again, if that much came."""
+    """How much is read next of a socket that was asked for `size` bytes: what came took so long to handle. No more than
+    fits a turn, no less than half of what it was; and as much again, if that much came."""
     fits = int(came * TURN_S / took_s) if took_s > 0 else READ_SIZE
-    wanted = 2 * size if came == size else size
+    wanted = 2 * size if came >= size else size
     return max(READ_LEAST, size // 2, min(wanted, fits, READ_SIZE))
 
 
@@ -175,14 +175,14 @@ class _Driver:
         size = READ_FIRST
         try:
             while data := await self._pipe.read(size):
-                self._read = self._pipe.taken
+                came, self._read = self._pipe.taken - self._read, self._pipe.taken
                 await self._turn()
                 is_timed = len(data) >= READ_LEAST  # to look is a call of the kernel
                 began = used_s() if is_timed else 0.0
                 if not connection.closed:
                     self._step(connection.receive, data, self._clock())
                 self._handled = self._read
-                size = next_size(size, len(data), used_s() - began if is_timed else 0.0)
+                size = next_size(size, came, used_s() - began if is_timed else 0.0)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             log.debug("%s: %s", self._named(), error)
         self._step(connection.receive_eof)
@@ -227,7 +227,11 @@ class _Driver:
             while True:
                 self._woken = trio.Event()
                 while self._pull():
-                    self._sent(await self._pipe.write_on(self._unsent))
+                    self._sent(self._pipe.write(self._unsent))
+                    if self._unsent:
+                        self._sent(await self._pipe.write_on(self._unsent))
+                    else:
+                        await trio.lowlevel.cancel_shielded_checkpoint()
                 if connection.closed:
                     break
                 await self._wait(connection)

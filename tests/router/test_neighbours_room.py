@@ -1,15 +1,20 @@
 """How much a neighbour's engine is given at once (architecture: between routers)."""
 
+import contextlib
+import os
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from linkstate.chunks import CHUNK
 from router.amqp import transport
 from router.amqp.connection import Connection
 from router.neighbours import BEHIND_BYTES, ENGINE_BYTES, LINKS, Transport
 from tests.router.amqp.test_transport import Client, Server, server_of, sockets
+
+AMQP = b"AMQP"
 
 
 class Sender:
@@ -66,3 +71,21 @@ async def test_a_stream_is_behind_while_it_has_not_taken_all_that_was_written() 
             nursery.start_soon(transport.serve, one, here)
             nursery.start_soon(transport.serve, other, server_of(Server()))
     assert here.changes[:2] == [False, True] and not here.is_behind
+
+
+async def test_what_goes_whole_but_later_was_not_taken_at_once() -> None:
+    here = Noting(Client(0), container="client", server=False)
+    here.open()
+    one, other = sockets()
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(one.socket.fileno(), bytes(4096))
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.serve, one, here)
+            await trio.testing.wait_all_tasks_blocked()
+            assert here.is_behind
+            while AMQP not in await other.receive_some():
+                pass
+            nursery.cancel_scope.cancel()
+    assert here.is_behind

@@ -38,6 +38,7 @@ from tests.simulation.termini import Termini
 from tests.simulation.wildcards import covers
 from tests.simulation.windows import check_windows
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import State
 from topic.directory.entry import Status
 from topic.identity import Epoch, link_name
 
@@ -168,7 +169,8 @@ class Judge:
         message.anew = True
         message.over = message.was_given = False
         tables = [router.topic.records.by_key for router in self.routers.values() if router.alive]
-        message.former = [table[message.key] for table in tables if message.key in table]
+        held = [table[message.key] for table in tables if message.key in table]
+        message.former = [record for record in held if record.state is State.SETTLED]
         for reader in self.readers.values():
             reader.had.discard(text)
             reader.on_link.pop(text, None)

@@ -69,7 +69,7 @@ class Message:
     anew: bool = False
     """Settled by an answer in mode first that was lost: its publisher sends it again, after what had followed it."""
     former: list[Record] = attrs.Factory(list)
-    """What routers had under its key as it was sent anew: of what was settled, or of what is not known to be yet."""
+    """What routers had under its key as it was sent anew, settled."""
 
     def is_older(self, link: "PublisherLink") -> bool:
         """Whether what comes on this link was sent before it was settled on another: its router was paused."""

@@ -9,12 +9,13 @@ from tests.simulation.judge import Judge
 from tests.simulation.link import Link
 from tests.simulation.parties import Message, Reader, Violation
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import State
 from topic.identity import Epoch
 
 TEXT, KEY = b"p0.1.1", b"key"
 FIRST, SECOND = Epoch(1, "a", 1), Epoch(2, "b", 1)
-HELD: Any = object()
-OTHER: Any = object()
+HELD: Any = SimpleNamespace(state=State.SETTLED, name="held")
+OTHER: Any = SimpleNamespace(state=State.SETTLED, name="other")
 """Records under the key: of what was sent first, and another."""
 
 

@@ -1,10 +1,11 @@
 """Who waits, and who does not, while too much is under way to a router (protocol 5, Budgets)."""
 
 import attrs
+import pytest
 
 from linkstate.events import Full, Room
-from tests.topic.bench import SETTINGS, Bench
-from tests.topic.clients import Pen
+from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
+from tests.topic.clients import NEWS, Pen
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.wire.outgoing import FLUSH_BYTES
 from topic.wire.segments import Segment
@@ -139,6 +140,23 @@ def test_what_waited_goes_on_in_order_whatever_it_is() -> None:
     waiting = (b"3", b"4", b"5", b"1", b"7")
     reader.accept(large, b"4", b"5", b"again", b"7")
     assert [pen.outcomes[tag] for tag in waiting] == [DeliveryOutcome.ACCEPTED] * 5
+
+
+@pytest.mark.parametrize("sent", [(b"2", b"1"), (b"1", b"2")])
+def test_what_somebody_may_have_does_not_go_on_with_what_is_new(sent: tuple[bytes, ...]) -> None:
+    """At a balanced address: that waits for who may have it, who is lost."""
+    bench = Bench("a", "b", "c", settings=attrs.evolve(SETTINGS, balanced=(NEWS,)))
+    pen, holder = pen_at(bench, "c"), reader_at(bench, "c", "holder", credit=1)
+    other = reader_at(bench, "b", "other")
+    pen.send(b"1")
+    assert holder.delivered == [b"1"]
+    bench.kill("c")
+    again = pen_at(bench, "a", pen, unsettled={b"1": 0})
+    full(bench, "a", "b")
+    for message in sent:
+        again.send(message)
+    room(bench, "a", "b")
+    assert other.delivered == [b"2"]
 
 
 def test_somebody_who_asked_about_the_second_of_them_is_answered_first() -> None:

@@ -186,15 +186,16 @@ class Publishing:
         return record.presettled or self.records.enter([record])
 
     def _taken_with(self, stream: Stream, first: Record, room: int) -> list[Record]:
-        """It is withheld no more, nor are those behind it that may go on with it: of the same kind, none of them large,
-        in so many bytes."""
+        """It is withheld no more, nor are those behind it that may go on with it: of the same kind (at a balanced
+        address all of them new, or none), none of them large, in so many bytes."""
         withheld, batch = stream.withheld, [first]
         withheld.popleft()
         room -= first.size
         while withheld and room > 0 and max(first.size, withheld[0].size) <= 2 * self._piece:
             record = withheld[0]
             is_held = record.state is not State.IN_DOUBT or self._is_asked_about(record)
-            if is_held or record.presettled != first.presettled or not self._enters(record):
+            is_alike = record.presettled == first.presettled and record.chosen == first.chosen
+            if is_held or not is_alike or not self._enters(record):
                 break
             batch.append(withheld.popleft())
             room -= record.size

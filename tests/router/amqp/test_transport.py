@@ -182,6 +182,7 @@ async def test_an_idle_client_lives_by_the_idle_timeout_of_its_server(autojump_c
         (65536, 65536, 0.8 * transport.TURN_S, 81920),
         (65536, 65536, 0.0, 131072),
         (65536, 65535, 0.0, 65536),
+        (4096, 16384, 0.0, 8192),  # a record of TLS, in several reads of its socket
         (65536, 8192, 0.5 * transport.TURN_S, 32768),
         (transport.READ_SIZE, transport.READ_SIZE, 0.0, transport.READ_SIZE),
         (transport.READ_LEAST, transport.READ_LEAST, 1.0, transport.READ_LEAST),
