@@ -10,7 +10,7 @@ from router.mqtt.packets import PublishPacket
 from tests.fuzz.mesh import SETTINGS
 from tests.router.mqtt.mortal import MortalBench
 from tests.router.mqtt.roles import Reader
-from tests.router.mqtt.sessions import Line
+from tests.router.mqtt.sessions import Client, Line
 from topic.directory.entry import Role
 
 
@@ -23,6 +23,8 @@ class Hearsay:
         """By router: when it was started again last, in us."""
         self._read_on: dict[int, tuple[Line, int]] = {}
         """By number of a message: where it was read last, and when in us."""
+        self._been: dict[Client, list[tuple[int, str]]] = defaultdict(list)
+        """Where it has been, and since when in us."""
         self._published_again: set[int] = set()
         """At a router that had not heard of the one before."""
         self._waits: dict[tuple[int, str], float] = {}
@@ -57,15 +59,19 @@ class Hearsay:
 
     # of where messages were read
 
+    def connects(self, client: Client, name: str) -> None:
+        self._been[client].append((self._bench.wall_us, name))
+
     def is_read(self, line: Line, number: int, packet: PublishPacket) -> None:
-        """Where nobody has heard of where it was read before, it is taken for another one; or waits, as a copy at QoS 2
-        of a session that goes on."""
+        """Where nobody has heard of where it was read before, it is taken for another one, from there on; or waits, as
+        a copy at QoS 2 of a session that goes on."""
         former, since_us = self._read_on.get(number, (line, 0))
         self._read_on[number] = line, self._bench.wall_us
         here, there = (at.knows(line.client, packet.topic, Role.PUBLISHER) for at in (line, former))
         home = former.router.name, former.router.incarnation
         is_known = here is not None and here.owner == home and (there is None or there.epoch <= here.epoch)
-        may_be = self._may_have_missed(line.router.name, former.router.name, since_us)
+        places = [line.router.name, *(name for came, name in self._been[line.client] if came >= since_us)]
+        may_be = any(self._may_have_missed(name, former.router.name, since_us) for name in places)
         session, is_copy = line.edge.sessions.get(("", line.client.name)), packet.dup and packet.qos == 2
         waits = here is None and not line.router.node.topic.directory.complete
         if waits and is_copy and session is not None and session.resumes:

@@ -165,6 +165,7 @@ class Client:
         if self.is_clean:
             self._forget()
         self.walk.note(f"{self} connects to {router}")
+        self.walk.judge.hearsay.connects(self, router)
         self.line = self.walk.line(self, router)
         self._is_of_session(self.line)
         found = {"session-expiry-interval": EXPIRY_S}
