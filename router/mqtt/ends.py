@@ -93,13 +93,11 @@ def is_over(known: Collection[LinkEntry]) -> bool:
 
 def elsewhere_only(known: Iterable[LinkEntry], here: Iterable["MqttEnd"]) -> list[LinkEntry]:
     """Of the client's live links those that are none of these ends, as nothing that is under way here is theirs: for
-    what it has published, also where an end has not begun; or, heard of late, for what it had subscribed to before it
-    came here."""
+    what it has published, or, heard of late, for what it had subscribed to before it came here."""
     ours = {end.index: end.epoch for end in here}
     came = min((epoch for epoch in ours.values() if epoch is not None), default=NOWHERE)
-    others = [entry for entry in known if entry.live and ours.get(entry.index) is None]
-    older = [entry for entry in others if entry.index not in ours and entry.epoch < came]
-    return [entry for entry in others if entry.role is Role.PUBLISHER or entry in older]
+    others = [entry for entry in known if entry.live and entry.index not in ours]
+    return [entry for entry in others if entry.role is Role.PUBLISHER or entry.epoch < came]
 
 
 def are_whole(known: Collection[LinkEntry], here: Collection["MqttEnd"]) -> bool:

@@ -25,7 +25,7 @@ class Sender:
 class Connection:
     """With a, as its handler sees it."""
 
-    remote_container, user, origin, last_received = "a", "", "somewhere", 0.0
+    remote_container, user, origin, last_received, is_behind = "a", "", "somewhere", 0.0, False
 
     def __init__(self) -> None:
         self.remote_properties: dict[str, object] = {MESH: "mesh", WIRE: VERSION}

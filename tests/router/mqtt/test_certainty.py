@@ -3,31 +3,12 @@
 a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 """
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from router.mqtt.ends import are_whole, elsewhere_only
 from router.mqtt.values import PacketKind
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, publish
 from tests.router.mqtt.test_sessions import OTHER, both, links, wait
-from topic.directory.entry import Role
-from topic.identity import Epoch
-
-
-@pytest.mark.parametrize(("role", "is_elsewhere"), [(Role.PUBLISHER, True), (Role.SUBSCRIBER, False)])
-def test_what_has_not_begun_here_is_elsewhere_if_the_client_has_published_there(role: Role, is_elsewhere: bool) -> None:
-    """As its attach has waited: its session goes on here, where its subscriptions are, exactly once."""
-    other, reads = (role, b"other"), (Role.SUBSCRIBER, b"reads")
-    before, here = Epoch(1, "b", 1), Epoch(2, "a", 1)
-    ends: Any = [SimpleNamespace(index=other, epoch=None, is_current=True)]
-    ends.append(SimpleNamespace(index=reads, epoch=here, is_current=True))
-    known: Any = [SimpleNamespace(index=reads, role=Role.SUBSCRIBER, epoch=here, live=True)]
-    known.append(left := SimpleNamespace(index=other, role=role, epoch=before, live=True))
-    assert elsewhere_only(known, ends) == ([left] if is_elsewhere else [])
-    assert are_whole(known, ends) is is_elsewhere
 
 
 def test_a_connect_that_is_read_late_takes_nothing_from_a_later_session() -> None:
