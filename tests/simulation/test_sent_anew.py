@@ -60,7 +60,7 @@ def test_the_first_delivery_was_settled(judge: Judge) -> None:
 
 
 @pytest.mark.parametrize("settled_there", [{}, {TEXT: OTHER}])
-def test_the_second_is_not_settled_by_that(judge: Judge, settled_there: dict[bytes, Epoch]) -> None:
+def test_the_second_is_not_settled_by_that(judge: Judge, settled_there: dict[bytes, Any]) -> None:
     judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
     with pytest.raises(Violation, match="3 forgets early"):
         judge.applications.forgotten(subscriber(settled_there), TEXT, "left out of the router's map")

@@ -156,11 +156,13 @@ class Publishing:
         room = FLUSH_BYTES
         while stream.withheld and stream not in self._queue:
             record = stream.withheld[0]
-            if record.state is State.ACCEPTED or self._is_asked_about(record):
+            if record.state is State.ACCEPTED:
                 return
             if record.state is not State.IN_DOUBT:
                 stream.withheld.popleft()
                 self._recall(stream, record.key)
+            elif stream.is_questioned(record.key):
+                return
             elif room <= 0 or self._awaits_room(stream) or self._send_ahead(stream, record):
                 self._queue[stream] = None
                 self._may_go_on = True
@@ -177,10 +179,6 @@ class Publishing:
                 self.outlet.batches.hurry()
                 return
 
-    def _is_asked_about(self, record: Record) -> bool:
-        stream = record.stream
-        return record.state is State.IN_DOUBT and bool(stream.questions) and stream.is_questioned(record.key)
-
     def _enters(self, record: Record) -> bool:
         """False: an older delivery holds its key. A presettled one needs none."""
         return record.presettled or self.records.enter([record])
@@ -193,7 +191,7 @@ class Publishing:
         room -= first.size
         while withheld and room > 0 and max(first.size, withheld[0].size) <= 2 * self._piece:
             record = withheld[0]
-            is_held = record.state is not State.IN_DOUBT or self._is_asked_about(record)
+            is_held = record.state is not State.IN_DOUBT or stream.is_questioned(record.key)
             is_alike = record.presettled == first.presettled and record.chosen == first.chosen
             if is_held or not is_alike or not self._enters(record):
                 break
