@@ -14,7 +14,7 @@ from router.edge.clients import ClientEdge, Guest
 from router.edge.guard import Guard
 from router.mesh.config import Limits
 from router.mqtt.connection import MqttConnection
-from router.mqtt.ends import LASTING, LINK, LINK_QOS_1, elsewhere_only, end_link, is_over, living
+from router.mqtt.ends import LASTING, LINK, LINK_QOS_1, elsewhere, end_link, is_over, living
 from router.mqtt.packets import (
     AckPacket,
     ConnectPacket,
@@ -199,9 +199,9 @@ class MqttEdge:
         else:
             log.info("%s goes on where it was: exactly once", session)
             session.told, session.timeout = None, timeout
-            session.take_over(elsewhere := elsewhere_only(known, session.ends))
+            session.take_over(others := elsewhere(known, session.ends))
             session.resume()
-            self._take_over_links(session, connection, elsewhere)
+            self._take_over_links(session, connection, others)
 
     def _take_over(self, session: MqttSession) -> None:
         """The client was elsewhere, or here before this router was started again, and was told that it has these."""
@@ -232,8 +232,8 @@ class MqttEdge:
                 self._publisher(session, address, 1 if entry.identity.link == LINK_QOS_1 else 2).take_over()
 
     def _publisher(self, session: MqttSession, address: str, qos: int) -> MqttPublisher:
-        end = session.publishers[address, qos] = MqttPublisher(session, self._node, address, first=qos == 1)
-        return end
+        end = MqttPublisher(session, self._node, address, first=qos == 1)
+        return session.publishers.setdefault((address, qos), end)
 
     def _end_links(self, session: MqttSession, told: Mapping[Index, Epoch] | None = None) -> None:
         """The client wants to know nothing of what it had, or is not to: it has missed something, or came too late."""

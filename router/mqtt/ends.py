@@ -91,20 +91,18 @@ def is_over(known: Collection[LinkEntry]) -> bool:
     return any(entry.status is Status.BOUND and entry.owner == last.owner for entry in known)
 
 
-def elsewhere_only(known: Iterable[LinkEntry], here: Iterable["MqttEnd"]) -> list[LinkEntry]:
-    """Of the client's live links those that are none of these ends, as nothing that is under way here is theirs: for
-    what it has published, or, heard of late, for what it had subscribed to before it came here."""
-    ours = {end.index: end.epoch for end in here}
-    came = min((epoch for epoch in ours.values() if epoch is not None), default=NOWHERE)
-    others = [entry for entry in known if entry.live and entry.index not in ours]
-    return [entry for entry in others if entry.role is Role.PUBLISHER or entry.epoch < came]
-
-
-def are_whole(known: Collection[LinkEntry], here: Collection["MqttEnd"]) -> bool:
-    """Whether none of these ends was elsewhere since, and what else the client has is elsewhere only."""
+def elsewhere(known: Iterable[LinkEntry], here: Iterable["MqttEnd"]) -> list[LinkEntry]:
+    """Of the client's live links those that are none of these ends, or of one that has not begun here."""
     ours = {end.index for end in here if end.epoch is not None}
-    others = [entry for entry in known if entry.live and entry.index not in ours]
-    return all(end.is_current for end in here) and others == elsewhere_only(known, here)
+    return [entry for entry in known if entry.live and entry.index not in ours]
+
+
+def are_whole(known: Iterable[LinkEntry], here: Collection["MqttEnd"]) -> bool:
+    """Whether nothing that is under way at these ends is elsewhere: none of them was since, nor has the client
+    subscribed there since it came here. What it publishes elsewhere has nothing under way here."""
+    came = min((end.epoch for end in here if end.epoch is not None), default=NOWHERE)
+    since = [entry for entry in elsewhere(known, here) if entry.role is Role.SUBSCRIBER and entry.epoch > came]
+    return all(end.is_current for end in here) and not since
 
 
 class MqttEnd:

@@ -22,6 +22,15 @@ from tests.router.mqtt.test_certainty import (
 from tests.router.mqtt.test_certainty import (
     test_a_session_that_has_been_elsewhere_as_is_known_by_then_goes_on_from_there as elsewhere_by_now,
 )
+from tests.router.mqtt.test_elsewhere import (
+    test_who_has_a_link_elsewhere_that_it_never_had_here_has_it_here_when_it_is_back as linked_elsewhere,
+)
+from tests.router.mqtt.test_elsewhere import (
+    test_who_has_subscribed_elsewhere_since_does_not_go_on_with_what_was_under_way_before as subscribed_since,
+)
+from tests.router.mqtt.test_elsewhere import (
+    test_who_was_subscribed_elsewhere_before_it_came_here_has_that_here_when_it_is_back as subscribed_before,
+)
 from tests.router.mqtt.test_publishing import (
     test_an_answer_waits_for_the_copy as answer_awaits_copy,
 )
@@ -29,13 +38,7 @@ from tests.router.mqtt.test_releasing import (
     test_what_was_never_published_here_is_not_when_its_session_has_ended_elsewhere as never_published,
 )
 from tests.router.mqtt.test_sessions import (
-    test_who_has_a_link_elsewhere_that_it_never_had_here_has_it_here_when_it_is_back as linked_elsewhere,
-)
-from tests.router.mqtt.test_sessions import (
     test_who_is_cut_off_before_it_has_its_links_again_has_no_session_there as cut_off_too_early,
-)
-from tests.router.mqtt.test_sessions import (
-    test_who_was_subscribed_elsewhere_before_it_came_here_has_that_here_when_it_is_back as subscribed_before,
 )
 from tests.router.mqtt.test_subscribing import (
     test_a_subscription_that_is_read_late_takes_nothing_from_who_has_it_elsewhere as late_subscribe,
@@ -59,9 +62,9 @@ def identifiers_taken_for_free(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "is_whole", by="1", scenario=linked_elsewhere)
+@mutant(MqttSession, "is_whole", by="1", scenario=subscribed_since)
 def links_elsewhere_overlooked(original: Method) -> Method:
-    """MQTT: a session whose client has a link elsewhere that it does not know is not whole."""
+    """MQTT: a session whose client has subscribed elsewhere since is not whole."""
 
     def broken(session: MqttSession, known: Iterable[LinkEntry]) -> bool:
         return bool(original(session, ()))
@@ -116,13 +119,24 @@ def accepted_when_received(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSession, "is_whole", by="1", scenario=linked_elsewhere)
+@mutant(MqttEdge, "_take_over_links", by="1", scenario=linked_elsewhere)
 def never_attached_is_ours(original: Method) -> Method:
-    """MQTT: a topic that a session never came to publish to may be published to elsewhere."""
+    """MQTT: what a client publishes elsewhere, and has not come to publish here, it has here when it is back."""
 
-    def broken(session: MqttSession, known: Iterable[LinkEntry]) -> bool:
-        ours = {end.mesh_name for end in (*session.publishers.values(), *session.subscribers.values())}
-        return bool(original(session, [entry for entry in known if entry.name not in ours]))
+    def broken(edge: MqttEdge, session: MqttSession, connection: MqttConnection, known: Collection[LinkEntry]) -> None:
+        ours = {end.index for end in session.ends}
+        original(edge, session, connection, [entry for entry in known if entry.index not in ours])
+
+    return broken
+
+
+@mutant(MqttSession, "is_whole", by="1", scenario=scenario(1222584))
+def not_begun_here_is_gone_to(original: Method) -> Method:
+    """MQTT: a client that publishes elsewhere, and has not come to publish here, has not gone there since."""
+
+    def broken(session: MqttSession, known: Collection[LinkEntry]) -> bool:
+        ours = {end.index for end in session.ends if end.epoch is None}
+        return bool(original(session, known)) and not any(entry.live and entry.index in ours for entry in known)
 
     return broken
 

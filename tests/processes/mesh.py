@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 import trio
 import yaml
 
@@ -157,12 +158,17 @@ class RunningMesh:
 
     async def forgets(self) -> None:
         """Nothing leaks: once all clients are gone, no router has a trace of them or of their deliveries."""
+        left: dict[str, list[Any]] = {}
 
         async def empty() -> bool:
-            reports = [await self.status(router) for router in self.routers]
-            return not any(r["publishers"] or r["subscribers"] or any(r["records"].values()) for r in reports)
+            reports = {router: await self.status(router) for router in self.routers}
+            left.update({name: [r["publishers"], r["subscribers"], r["records"]] for name, r in reports.items()})
+            return not any(r["publishers"] or r["subscribers"] or any(r["records"].values()) for r in reports.values())
 
-        await eventually(empty)
+        try:
+            await eventually(empty)
+        except trio.TooSlowError:
+            pytest.fail(f"not forgotten: {left}")
 
     def end(self) -> None:
         """No process of this mesh outlives this call."""
