@@ -29,7 +29,7 @@ SEEDS ?= 1-5
 setup: $(READY) $(INTEROP_READY)
 	@:
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml router/amqp/proton/loops.c router/amqp/proton/loops_build.py
 	@echo "setting up $(VENV) (once)"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

@@ -7,14 +7,16 @@ a peer get away with is checked here: credit, tags, the size of messages, transf
 Never here: anything about attaching or closing (`connection`).
 """
 
+from itertools import compress
 from typing import Any, Final, Protocol
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.format.errors import INVALID_FIELD, MESSAGE_SIZE, NOT_ALLOWED, TRANSFER_LIMIT, AmqpError
 from router.amqp.format.message import ENVELOPE, in_envelope
 from router.amqp.format.values import MAX_TAG, Handle
-from router.amqp.proton.library import SCRATCH, SCRATCH_SIZE, ffi, lib
+from router.amqp.proton.library import SCRATCH, SCRATCH_SIZE, ffi, lib, tag_of
 from router.amqp.proton.link import Link
+from router.amqp.proton.loops import LOOPS, Came
 from router.amqp.restated import Restated
 
 WITHOUT_CREDIT: Final = "transfers without credit"
@@ -30,7 +32,7 @@ class Recipient(Protocol):
 
 
 class Inbox:
-    """One a connection. `frame` and `flow` gather, `hand_over` calls the handler and empties it."""
+    """One a connection. `gather`, `frame` and `flow` take events in, `hand_over` calls the handler and empties it."""
 
     __slots__ = ("_flows", "_news", "_recipient", "_restated", "_resumed", "_settling", "_transfers")
 
@@ -44,48 +46,63 @@ class Inbox:
         self._news: dict[Link, dict[Handle, None]] = {}
         self._flows: dict[Link, None] = {}
 
+    def gather(self, link: Link, pointer: Any, collector: Any) -> bool:
+        """The next event is of a delivery of this link, or of the former one with this pointer: take it off the
+        collector, with what follows and is like it. False if it needs a look (`frame`)."""
+        if link.ended:
+            return False
+        if link.quick and not link.is_sender and not link.partial:
+            came = LOOPS.transfers(collector, link.pointer, link.quick)
+            if came.handles:
+                if max(came.messages) >= ENVELOPE:
+                    messages = [in_envelope(one, 0) if one >= ENVELOPE else one for one in came.messages]
+                    came = came._replace(messages=messages)
+                self._add(link, came)
+                return True
+        news = LOOPS.news(collector, pointer, sends=link.is_sender)
+        if link in self._news:
+            self._news[link].update(dict.fromkeys(news))
+        elif news:
+            self._news[link] = dict.fromkeys(news)
+        self._restated.told += len(news)
+        return bool(news)
+
     def frame(self, link: Link, delivery: Any) -> None:
-        """A delivery event: a transfer frame or a disposition."""
+        """One event that `gather` has left: for a link that has ended, or a part of a message, or a resumed one."""
         if link.ended:
             self._discard(link, delivery)
-        elif link.is_sender or not lib.pn_delivery_readable(delivery):
-            news = self._news.get(link)
-            if news is None:
-                news = self._news[link] = {}
-            news[delivery] = None
-            self._restated.told += 1
         else:
-            size = lib.pn_link_recv(link.pointer, SCRATCH, SCRATCH_SIZE)
-            if 0 < size < link.quick and not link.partial and not lib.pn_delivery_partial(delivery):
-                self._complete(link, delivery, ffi.unpack(SCRATCH, size))
-            else:
-                self._assemble(link, delivery, size)
+            self._assemble(link, delivery)
+
+    def _add(self, link: Link, came: Came) -> None:
+        handles, tags, messages, settled = came
+        if True in settled:
+            self._settling.update(compress(handles, settled))
+            handles = [None if is_over else handle for handle, is_over in zip(handles, settled, strict=True)]
+        batch = self._transfers.get(link)
+        if batch is None:
+            self._transfers[link] = Transfers(handles, tags, messages, settled)
+        else:
+            batch.handles += handles
+            batch.tags += tags
+            batch.messages += messages
+            batch.settled += settled
 
     def _complete(self, link: Link, delivery: Any, message: bytes) -> None:
         if message >= ENVELOPE or link.format:
             message = in_envelope(message, link.format)
             link.expect_any()
-        tag = lib.pn_delivery_tag(delivery)
-        batch = self._transfers.get(link)
-        if batch is None:
-            batch = self._transfers[link] = Transfers([], [], [], [])
-        batch.tags.append(ffi.unpack(tag.start, tag.size) if tag.size else b"")
-        batch.messages.append(message)
-        if lib.pn_delivery_settled(delivery):
-            batch.settled.append(True)
-            batch.handles.append(None)
-            lib.pn_delivery_settle(delivery)  # advances the link too
-            self._settling.add(delivery)
+        tag, settled = tag_of(delivery), lib.pn_delivery_settled(delivery)
+        if settled:
+            lib.pn_delivery_settle(delivery)  # advances the link, too
         else:
-            batch.settled.append(False)
-            batch.handles.append(delivery)
             lib.pn_link_advance(link.pointer)
+        self._add(link, Came([delivery], [tag], [message], [settled]))
 
-    def _assemble(self, link: Link, delivery: Any, size: int) -> None:
+    def _assemble(self, link: Link, delivery: Any) -> None:
         """A message of several frames is taken out of proton as it comes, so that its session never fills."""
-        while size > 0:
+        while (size := lib.pn_link_recv(link.pointer, SCRATCH, SCRATCH_SIZE)) > 0:
             link.partial += ffi.buffer(SCRATCH, size)
-            size = lib.pn_link_recv(link.pointer, SCRATCH, SCRATCH_SIZE)
         if lib.pn_delivery_aborted(delivery):
             link.take_partial()
             if link.resumed:
@@ -131,8 +148,7 @@ class Inbox:
             message = in_envelope(message, link.format)
         link.expect_any()
         batch = self._resumed.setdefault(link, ResumedTransfers([], [], [], [], [], []))
-        tag = lib.pn_delivery_tag(delivery)
-        batch.tags.append(ffi.unpack(tag.start, tag.size) if tag.size else b"")
+        batch.tags.append(tag_of(delivery))
         batch.messages.append(message)
         batch.states.append(lib.pn_delivery_remote_state(delivery))
         batch.aborted.append(aborted)
@@ -202,8 +218,7 @@ class Inbox:
                 self._check_direction(link)
             handles = [handle for handle in news if handle not in self._settling]
             if handles and link.answered and not link.ended:
-                states = list(map(lib.pn_delivery_remote_state, handles))
-                settled = list(map(lib.pn_delivery_settled, handles))
+                states, settled = LOOPS.states(handles)
                 self._recipient.on_dispositions(link, Dispositions(handles, states, settled))
 
     def _hand_over_flows(self) -> None:

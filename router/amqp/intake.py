@@ -120,15 +120,17 @@ class Intake:
     def handle_events(self) -> None:
         """Transfers, dispositions and flows are gathered (there is no hotter loop), the rest is handled as it comes,
         after what was gathered before it."""
-        collector, links, frame = self._engine.collector, self._sessions.links, self._inbox.frame
+        collector, links, gather = self._engine.collector, self._sessions.links, self._inbox.gather
         peek, pop, type_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
-        link_of, delivery_of = lib.pn_event_link, lib.pn_event_delivery
+        link_of = lib.pn_event_link
         while event := peek(collector):
             kind = type_of(event)
             if kind == _DELIVERY:
-                link = links.get(link_of(event))
+                link = links.get(pointer := link_of(event))
                 if link is not None:
-                    frame(link, delivery_of(event))
+                    if gather(link, pointer, collector):
+                        continue
+                    self._inbox.frame(link, lib.pn_event_delivery(event))
             elif kind == _FLOW:
                 link = links.get(link_of(event))
                 if link is not None:

@@ -255,17 +255,15 @@ class SubscriberLink(TopicEnd):
                 raise AssertionError(f"of a publisher: {action}")
 
     def _deliver(self, action: Deliver) -> None:
-        send, records, handles, of_pattern = self.link.send, self.records, self.handles, self.of_pattern
-        if self.sends_settled or action.records[0].presettled:
-            for record in action.records:
-                send(record.key, self.message(record), True)
-            return
-        for record in action.records:
-            message = self.message(record) if of_pattern else record.message
-            assert message is not None
-            handle = send(record.key, message)
-            records[handle] = record
-            handles[record] = handle
+        records, settled = action.records, self.sends_settled or action.records[0].presettled
+        if self.of_pattern:
+            messages = list(map(self.message, records))
+        else:
+            messages = [record.message for record in records if record.message is not None]
+        handles = self.link.send_many([record.key for record in records], messages, settled=settled)
+        if handles:
+            self.records.update(zip(handles, records, strict=True))
+            self.handles.update(zip(records, handles, strict=True))
 
     def _redeliver(self, action: Redeliver) -> None:
         record = action.record

@@ -7,27 +7,21 @@ outcome may well arrive from elsewhere after its link is gone.
 Never here: how a link comes and goes (`link`).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from router.amqp.format.message import ENVELOPE
-from router.amqp.format.values import MAX_TAG, MODIFIED, NO_STATE, REJECTED, Handle, OutcomeDetails
+from router.amqp.format.values import MODIFIED, NO_STATE, REJECTED, Handle, OutcomeDetails
 from router.amqp.proton.library import (
     SCRATCH_SIZE,
-    ffi,
+    as_tag,
     lib,
     read_condition,
     read_encoded,
     write_condition,
     write_map,
 )
-
-# One struct for all tags that we send: filling it anew is cheaper than allocating one a message.
-_tag_memory = ffi.new("char[]", MAX_TAG)
-_tag_view = memoryview(ffi.buffer(_tag_memory, MAX_TAG))
-_tag_struct = ffi.new("pn_bytes_t *")
-_tag_struct.start = _tag_memory
-_tag = _tag_struct[0]
+from router.amqp.proton.loops import LOOPS
 
 
 class DeliveryHost(Protocol):
@@ -119,11 +113,8 @@ class LinkDeliveries:
         if self.ended:
             return None
         assert self.is_sender and self.credit > 0
-        size = len(tag)
-        _tag_view[:size] = tag
-        _tag_struct.size = size
         pointer = self.pointer
-        delivery = lib.pn_delivery(pointer, _tag)
+        delivery = lib.pn_delivery(pointer, as_tag(tag))
         if message >= ENVELOPE:
             self.connection.has_envelope(self, tag, message)
         if resume:
@@ -139,6 +130,19 @@ class LinkDeliveries:
         lib.pn_link_advance(pointer)
         return delivery
 
+    def send_many(self, tags: Sequence[bytes], messages: Sequence[bytes], *, settled: bool) -> list[Handle]:
+        """Send whole messages, at least one; needs credit for all. No handles if they are settled."""
+        if self.ended:
+            return []
+        assert self.is_sender and self.credit >= len(tags)
+        if max(messages) >= ENVELOPE:
+            for tag, message in zip(tags, messages, strict=True):
+                if message >= ENVELOPE:
+                    self.connection.has_envelope(self, tag, message)
+        self.credit -= len(tags)
+        handles = LOOPS.transfer(self.pointer, tags, messages, settled=settled)
+        return [] if settled else handles
+
     def settle(self, handle: Handle) -> None:
         """Settle, in the state last given. Also frees a delivery that the peer has settled; sends nothing then."""
         if not self.ended:
@@ -147,9 +151,7 @@ class LinkDeliveries:
 
     def settle_many(self, handles: Collection[Handle]) -> None:
         if not self.ended:
-            settle = lib.pn_delivery_settle
-            for handle in handles:
-                settle(handle)
+            LOOPS.settle(list(handles))
             self.connection.settling.update(handles)
 
     def update(self, handle: Handle, state: int, settle: bool = False) -> None:
@@ -161,9 +163,7 @@ class LinkDeliveries:
 
     def update_many(self, handles: Collection[Handle], state: int, settle: bool = False) -> None:
         if not self.ended:
-            update = lib.pn_delivery_update
-            for handle in handles:
-                update(handle, state)
+            LOOPS.update(list(handles), state)
             if settle:
                 self.settle_many(handles)
 

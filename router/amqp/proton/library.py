@@ -17,6 +17,7 @@ from router.amqp.format.values import (
     EXPIRE_LINK,
     EXPIRE_NEVER,
     EXPIRE_SESSION,
+    MAX_TAG,
     ErrorCondition,
     Terminus,
 )
@@ -65,6 +66,11 @@ SCRATCH: Final = ffi.new("char[]", SCRATCH_SIZE)
 # The same for what is to be written at once: as much as is mostly put together in one go (`router.neighbours`).
 OUTPUT_SIZE: Final = 256 * 1024
 OUTPUT: Final = ffi.new("char[]", OUTPUT_SIZE)
+# One struct for all tags that we send: filling it anew is cheaper than allocating one a message.
+_tag_memory: Final = ffi.new("char[]", MAX_TAG)
+_tag_view: Final = memoryview(ffi.buffer(_tag_memory, MAX_TAG))
+_tag: Final = ffi.new("pn_bytes_t *")
+_tag.start = _tag_memory
 
 _POLICY_NAMES: Final = {
     lib.PN_EXPIRE_WITH_LINK: EXPIRE_LINK,
@@ -73,6 +79,18 @@ _POLICY_NAMES: Final = {
     lib.PN_EXPIRE_NEVER: EXPIRE_NEVER,
 }
 _POLICY_CODES: Final = {name: code for code, name in _POLICY_NAMES.items()}
+
+
+def as_tag(tag: bytes) -> Any:
+    """As proton is given it; until the next one."""
+    size = _tag.size = len(tag)
+    _tag_view[:size] = tag
+    return _tag[0]
+
+
+def tag_of(delivery: Any) -> bytes:
+    tag = lib.pn_delivery_tag(delivery)
+    return bytes(ffi.unpack(tag.start, tag.size)) if tag.size else b""
 
 
 def text(pointer: Any) -> str | None:

@@ -1,0 +1,199 @@
+"""The loops of the hot path: what is done to many deliveries at once, over proton's functions.
+
+They are written twice. `loops.c` has them for where they could be compiled as the project was installed: one call for
+all deliveries, not a dozen for each. `LOOPS` is what is used; with ONCEMESH_INTERPRETED=1 in the environment what is
+written here. A handle is proton's pointer. Never here: what is done for the sake of it (`Inbox`, `LinkDeliveries`).
+"""
+
+import os
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib import import_module
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from router.amqp.format.values import Handle
+from router.amqp.proton.library import SCRATCH, SCRATCH_SIZE, as_tag, ffi, lib, tag_of
+
+_DELIVERY: Final = lib.PN_DELIVERY
+_NOTHING: Final = lib.PN_TRANSPORT
+"""The kind of events that say nothing to us, and come between others."""
+
+
+class Came(NamedTuple):
+    """Whole messages, in the order of their arrival. Those that were settled are settled here, too."""
+
+    handles: list[Handle]
+    tags: list[bytes]
+    messages: list[bytes]
+    settled: list[bool]
+
+
+class Loops:
+    """Interpreted."""
+
+    is_compiled = False
+
+    def transfers(self, collector: Any, link: Any, most: int) -> Came:
+        """Take the next events off the collector, as long as each is a transfer on this link, of a whole message that
+        has come in one frame, and has less than `most` bytes and more than none."""
+        peek, pop, type_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
+        came = Came([], [], [], [])
+        while event := peek(collector):
+            kind = type_of(event)
+            if kind == _DELIVERY and lib.pn_event_link(event) == link:
+                delivery = lib.pn_event_delivery(event)
+                if not lib.pn_delivery_readable(delivery) or lib.pn_delivery_partial(delivery):
+                    break
+                size = lib.pn_delivery_pending(delivery)
+                if not 0 < size < most or lib.pn_delivery_aborted(delivery):
+                    break
+                lib.pn_link_recv(link, SCRATCH, SCRATCH_SIZE)
+                settled = lib.pn_delivery_settled(delivery)
+                came.tags.append(tag_of(delivery))
+                came.messages.append(ffi.unpack(SCRATCH, size))
+                came.handles.append(delivery)
+                came.settled.append(settled)
+                if settled:
+                    lib.pn_delivery_settle(delivery)  # advances the link, too
+                else:
+                    lib.pn_link_advance(link)
+            elif kind != _NOTHING:
+                break
+            pop(collector)
+        return came
+
+    def news(self, collector: Any, link: Any, *, sends: bool) -> list[Handle]:
+        """Take the next events off the collector, as long as each tells of a delivery on this link, of what was sent or
+        of what was received."""
+        peek, pop, type_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
+        handles: list[Handle] = []
+        while event := peek(collector):
+            kind = type_of(event)
+            if kind == _DELIVERY and lib.pn_event_link(event) == link:
+                delivery = lib.pn_event_delivery(event)
+                if not sends and lib.pn_delivery_readable(delivery):
+                    break
+                handles.append(delivery)
+            elif kind != _NOTHING:
+                break
+            pop(collector)
+        return handles
+
+    def states(self, handles: Sequence[Handle]) -> tuple[list[int], list[bool]]:
+        """The peer's latest word on each, and whether it has settled it."""
+        return list(map(lib.pn_delivery_remote_state, handles)), list(map(lib.pn_delivery_settled, handles))
+
+    def settle(self, handles: Sequence[Handle]) -> None:
+        settle = lib.pn_delivery_settle
+        for handle in handles:
+            settle(handle)
+
+    def update(self, handles: Sequence[Handle], state: int) -> None:
+        """Give each this state."""
+        update = lib.pn_delivery_update
+        for handle in handles:
+            update(handle, state)
+
+    def transfer(self, link: Any, tags: Sequence[bytes], messages: Sequence[bytes], *, settled: bool) -> list[Handle]:
+        """Whole messages. What is settled is not to be asked about any more."""
+        make, send = lib.pn_delivery, lib.pn_link_send
+        handles = []
+        for tag, message in zip(tags, messages, strict=True):
+            delivery = make(link, as_tag(tag))
+            send(link, message, len(message))
+            if settled:
+                lib.pn_delivery_settle(delivery)  # advances the link, too
+            else:
+                lib.pn_link_advance(link)
+            handles.append(delivery)
+        return handles
+
+
+class CompiledLoops(Loops):
+    is_compiled = True
+
+    MOST: Final = 4096
+    """Events at once."""
+    ROOM: Final = 256 << 10
+    """Bytes of what is received at once, at least `SCRATCH_SIZE` and a tag."""
+    JOINED: Final = 4 << 10
+    """Bytes of the longest message that is copied, once more, to be sent with others."""
+    FUNCTIONS: Final = (
+        "pn_collector_peek", "pn_collector_pop", "pn_event_type", "pn_event_link", "pn_event_delivery",
+        "pn_delivery_readable", "pn_delivery_partial", "pn_delivery_aborted", "pn_delivery_pending", "pn_delivery_tag",
+        "pn_delivery_settled", "pn_delivery_remote_state", "pn_delivery_settle", "pn_delivery_update", "pn_delivery",
+        "pn_link_advance", "pn_link_recv", "pn_link_send",
+    )  # fmt: skip
+    """As `loops.c` has them."""
+
+    def __init__(self, module: Any) -> None:
+        self._lib, self._new = module.lib, module.ffi.new
+        functions = [module.ffi.cast("void *", ffi.addressof(lib, name)) for name in self.FUNCTIONS]
+        if not self._lib.init(functions, len(functions), _DELIVERY, _NOTHING):
+            raise ImportError("loops.c calls other functions than loops.py gives it")
+        # One for the process, as SCRATCH is.
+        self._handles = ffi.new("pn_delivery_t *[]", self.MOST)
+        self._settled = self._new("bool[]", self.MOST)
+        self._sizes = self._new("uint32_t[]", 2 * self.MOST)
+        self._out = self._new("char[]", self.ROOM)
+        self._view = module.ffi.buffer(self._out)
+
+    def transfers(self, collector: Any, link: Any, most: int) -> Came:
+        handles, settled, sizes = self._handles, self._settled, self._sizes
+        count = self._lib.transfers(collector, link, most, self.MOST, handles, settled, sizes, self._out, self.ROOM)
+        ends = accumulate(ffi.unpack(sizes, 2 * count), initial=0)
+        view = self._view
+        parts = [view[at:end] for at, end in pairwise(ends)]
+        return Came(ffi.unpack(handles, count), parts[::2], parts[1::2], ffi.unpack(settled, count))
+
+    def news(self, collector: Any, link: Any, *, sends: bool) -> list[Handle]:
+        count = self._lib.news(collector, link, sends, self.MOST, self._handles)
+        handles: list[Handle] = ffi.unpack(self._handles, count)
+        return handles
+
+    def states(self, handles: Sequence[Handle]) -> tuple[list[int], list[bool]]:
+        count = len(handles)
+        states, settled = self._new("uint64_t[]", count), self._new("bool[]", count)
+        self._lib.states(_pointers(handles), count, states, settled)
+        return ffi.unpack(states, count), ffi.unpack(settled, count)
+
+    def settle(self, handles: Sequence[Handle]) -> None:
+        self._lib.settle(_pointers(handles), len(handles))
+
+    def update(self, handles: Sequence[Handle], state: int) -> None:
+        self._lib.update(_pointers(handles), len(handles), state)
+
+    def transfer(self, link: Any, tags: Sequence[bytes], messages: Sequence[bytes], *, settled: bool) -> list[Handle]:
+        lengths = list(map(len, messages))
+        if max(lengths) > self.JOINED:
+            return super().transfer(link, tags, messages, settled=settled)
+        made, tag_sizes = ffi.new("pn_delivery_t *[]", len(tags)), self._new("uint32_t[]", list(map(len, tags)))
+        sizes, all_tags, all_messages = self._new("uint32_t[]", lengths), b"".join(tags), b"".join(messages)
+        self._lib.transfer(link, len(tags), all_tags, tag_sizes, all_messages, sizes, settled, made)
+        handles: list[Handle] = list(made)
+        return handles
+
+
+def _pointers(handles: Sequence[Handle]) -> Any:
+    return ffi.new("pn_delivery_t *[]", handles)
+
+
+def _compiled() -> Any:
+    """The module that was compiled of these sources; None if there is none."""
+    sources = (Path(__file__).with_name(name).read_bytes() for name in ("loops.c", "loops_build.py"))
+    try:
+        module: Any = import_module("router.amqp.proton._loops")
+    except ImportError:
+        return None
+    is_ours = module.ffi.string(module.lib.source()).decode() == sha256(b"".join(sources)).hexdigest()
+    return module if is_ours else None
+
+
+def _loops() -> Loops:
+    module = None if os.environ.get("ONCEMESH_INTERPRETED") else _compiled()
+    return CompiledLoops(module) if module is not None else Loops()
+
+
+LOOPS: Final = _loops()
