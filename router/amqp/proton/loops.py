@@ -30,6 +30,9 @@ class Came(NamedTuple):
     settled: list[bool]
 
 
+NOTHING: Final = Came([], [], [], [])
+
+
 class Loops:
     """Interpreted."""
 
@@ -114,6 +117,8 @@ class Loops:
 class CompiledLoops(Loops):
     is_compiled = True
 
+    FEW: Final = 4
+    """So many are done without: where it is quiet, most batches are of one."""
     MOST: Final = 4096
     """Events at once."""
     ROOM: Final = 256 << 10
@@ -143,8 +148,11 @@ class CompiledLoops(Loops):
     def transfers(self, collector: Any, link: Any, most: int) -> Came:
         handles, settled, sizes = self._handles, self._settled, self._sizes
         count = self._lib.transfers(collector, link, most, self.MOST, handles, settled, sizes, self._out, self.ROOM)
-        ends = accumulate(ffi.unpack(sizes, 2 * count), initial=0)
         view = self._view
+        if count <= 1:
+            end = sizes[0]
+            return Came([handles[0]], [view[:end]], [view[end : end + sizes[1]]], [settled[0]]) if count else NOTHING
+        ends = accumulate(ffi.unpack(sizes, 2 * count), initial=0)
         parts = [view[at:end] for at, end in pairwise(ends)]
         return Came(ffi.unpack(handles, count), parts[::2], parts[1::2], ffi.unpack(settled, count))
 
@@ -154,20 +162,27 @@ class CompiledLoops(Loops):
         return handles
 
     def states(self, handles: Sequence[Handle]) -> tuple[list[int], list[bool]]:
-        count = len(handles)
+        if (count := len(handles)) < self.FEW:
+            return super().states(handles)
         states, settled = self._new("uint64_t[]", count), self._new("bool[]", count)
         self._lib.states(_pointers(handles), count, states, settled)
         return ffi.unpack(states, count), ffi.unpack(settled, count)
 
     def settle(self, handles: Sequence[Handle]) -> None:
-        self._lib.settle(_pointers(handles), len(handles))
+        if len(handles) < self.FEW:
+            super().settle(handles)
+        else:
+            self._lib.settle(_pointers(handles), len(handles))
 
     def update(self, handles: Sequence[Handle], state: int) -> None:
-        self._lib.update(_pointers(handles), len(handles), state)
+        if len(handles) < self.FEW:
+            super().update(handles, state)
+        else:
+            self._lib.update(_pointers(handles), len(handles), state)
 
     def transfer(self, link: Any, tags: Sequence[bytes], messages: Sequence[bytes], *, settled: bool) -> list[Handle]:
         lengths = list(map(len, messages))
-        if max(lengths) > self.JOINED:
+        if len(lengths) < self.FEW or max(lengths) > self.JOINED:
             return super().transfer(link, tags, messages, settled=settled)
         made, tag_sizes = ffi.new("pn_delivery_t *[]", len(tags)), self._new("uint32_t[]", list(map(len, tags)))
         sizes, all_tags, all_messages = self._new("uint32_t[]", lengths), b"".join(tags), b"".join(messages)
