@@ -1,6 +1,7 @@
 # make demo   the main job end to end: a mesh, clients, a verdict
 # make test   all tests
-# make test-python PYTHON=python3.13   what another Python may do otherwise: the seam to AMQP, and the README as it stands
+# make test-python PYTHON=python3.13   what another Python may do otherwise: the seam to AMQP, with what of it is compiled
+#             and without, and the README as it stands
 # make lint   style and types
 # make bench  throughput and latency on this machine, with a load generator in C; and what many links cost
 # make spark-python  the Python that a Spark cluster runs the audit with, as an archive: docs/audit.md
@@ -50,6 +51,7 @@ test-python: OTHER = build/python-$(shell $(PYTHON) -c 'import platform; print(p
 test-python:
 	@$(MAKE) --silent VENV=$(OTHER) $(OTHER)/.ready
 	@$(OTHER)/bin/python -m pytest --numprocesses 2 tests/router/amqp tests/processes/test_readme.py
+	@ONCEMESH_INTERPRETED=1 $(OTHER)/bin/python -m pytest --numprocesses 2 tests/router/amqp
 
 lint: setup
 	@$(VENV)/bin/ruff check .
@@ -107,4 +109,5 @@ mutants: setup
 
 clean:
 	rm -rf $(VENV) tests/interop/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build
+	rm -f router/amqp/proton/_loops.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -74,6 +74,7 @@ ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("memory", {"host": attrs.evolve(HOST, memory_bytes=64 << 20)}, Level.WARN, "64.0 MiB of memory are left"),
     ("time", {"host": attrs.evolve(HOST, keeps_time=False)}, Level.WARN, "nobody keeps"),
     ("audit", {"host": attrs.evolve(HOST, lacks_audit=["pyspark"])}, Level.WARN, "lacks pyspark"),
+    ("loops", {"host": attrs.evolve(HOST, is_compiled=False)}, Level.WARN, "was not compiled"),
     ("topology", {"topology": None, "unreadable": "mesh.yaml:1: what"}, Level.FAIL, "mesh.yaml:1: what"),
     ("listeners", {"taken": {"amqp of router a": "127.0.0.1:1: in use"}}, Level.FAIL, "amqp of router a cannot"),
     ("security", {"security": "a.pem: expected one of 'a'"}, Level.FAIL, "a.pem: expected"),

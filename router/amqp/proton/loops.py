@@ -195,20 +195,16 @@ def _pointers(handles: Sequence[Handle]) -> Any:
     return ffi.new("pn_delivery_t *[]", handles)
 
 
-def _compiled() -> Any:
-    """The module that was compiled of these sources; None if there is none."""
+def compiled() -> CompiledLoops | None:
+    """None if these sources were not compiled."""
     sources = (Path(__file__).with_name(name).read_bytes() for name in ("loops.c", "loops_build.py"))
     try:
         module: Any = import_module("router.amqp.proton._loops")
     except ImportError:
         return None
     is_ours = module.ffi.string(module.lib.source()).decode() == sha256(b"".join(sources)).hexdigest()
-    return module if is_ours else None
+    return CompiledLoops(module) if is_ours else None
 
 
-def _loops() -> Loops:
-    module = None if os.environ.get("ONCEMESH_INTERPRETED") else _compiled()
-    return CompiledLoops(module) if module is not None else Loops()
-
-
-LOOPS: Final = _loops()
+INTERPRETED: Final = Loops()
+LOOPS: Final = (None if os.environ.get("ONCEMESH_INTERPRETED") else compiled()) or INTERPRETED

@@ -88,6 +88,12 @@ def audit(seen: Symptoms) -> Found:
         yield Level.WARN, f"the audit cannot run here, it lacks {lacks}", todo
 
 
+def loops(seen: Symptoms) -> Found:
+    if not seen.host.is_compiled:
+        what = "routers here are slower than they could be: what they do most often was not compiled"
+        yield Level.WARN, what, "install once more where there is a C compiler, without ONCEMESH_INTERPRETED"
+
+
 def topology(seen: Symptoms) -> Found:
     if seen.unreadable:
         yield Level.FAIL, seen.unreadable, "mend the file: each line says what is expected"
@@ -262,6 +268,7 @@ CHECKS: Final = (
     Check("memory", "memory enough for the routers", always, memory),
     Check("time", "this host's clock is kept right", lambda seen: seen.host.keeps_time is not None, time_is_kept),
     Check("audit", "the audit can run here", always, audit),
+    Check("loops", "what routers do most often is compiled", always, loops),
     Check("topology", "the topology can be read", lambda f: f.topology is not None or f.unreadable, topology),
     Check("alternatives", "whichever router dies, the others reach each other", _has_topology, alternatives),
     Check("openings", "nobody is let in unasked from other hosts", _has_topology, openings),

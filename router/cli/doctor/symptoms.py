@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 from attrs import Factory, frozen
 
+from router.amqp.proton.loops import LOOPS
 from router.cli.base import AUDIT
 from router.mesh.config import Topology
 from router.mesh.listeners import ListenError, listen
@@ -39,6 +40,8 @@ class Machine:
     """Whether the kernel says that its clock is synchronised; None if it does not say."""
     lacks_audit: list[str] = Factory(list)
     """Modules that the audit needs."""
+    is_compiled: bool = True
+    """What routers do most often."""
 
 
 @frozen
@@ -101,6 +104,7 @@ def host() -> Machine:
         psutil.virtual_memory().available,
         keeps_time(),
         [name for name in AUDIT if find_spec(name) is None],
+        LOOPS.is_compiled,
     )
 
 
