@@ -162,15 +162,17 @@ class Inbox:
             lib.pn_link_advance(link.pointer)
 
     def _discard(self, link: Link, delivery: Any) -> None:
-        """The peer may not have seen our detach yet. Its deliveries stay unsettled: they are in doubt, not lost."""
+        """The peer may not have seen our detach yet. Its deliveries stay unsettled: they are in doubt, not lost. Those
+        of a former link may come when proton has freed this one."""
+        pointer = lib.pn_delivery_link(delivery)
         if link.is_sender:
-            self._check_direction(link)
+            self._check_direction(link, pointer)
         elif lib.pn_delivery_readable(delivery):
-            while lib.pn_link_recv(link.pointer, SCRATCH, SCRATCH_SIZE) > 0:
+            while lib.pn_link_recv(pointer, SCRATCH, SCRATCH_SIZE) > 0:
                 pass
             if not lib.pn_delivery_partial(delivery):
-                lib.pn_link_advance(link.pointer)
-            if lib.pn_link_credit(link.pointer) < -link.overdraft:
+                lib.pn_link_advance(pointer)
+            if lib.pn_link_credit(pointer) < -link.overdraft:
                 raise AmqpError(TRANSFER_LIMIT, f"transfers without credit on link {link.name}")
 
     def flow(self, link: Link) -> None:
@@ -214,8 +216,8 @@ class Inbox:
     def _hand_over_news(self) -> None:
         all_news, self._news = self._news, {}
         for link, news in all_news.items():
-            if link.is_sender:
-                self._check_direction(link)
+            if link.is_sender and not link.ended:
+                self._check_direction(link, link.pointer)
             handles = [handle for handle in news if handle not in self._settling]
             if handles and link.answered and not link.ended:
                 states, settled = LOOPS.states(handles)
@@ -235,7 +237,7 @@ class Inbox:
                     self._recipient.on_credit(link)
 
     @staticmethod
-    def _check_direction(link: Link) -> None:
+    def _check_direction(link: Link, pointer: Any) -> None:
         """We always send whole deliveries, so a current one on a sending link came from the peer."""
-        if lib.pn_link_current(link.pointer):
+        if lib.pn_link_current(pointer):
             raise AmqpError(NOT_ALLOWED, f"a transfer to the sending end of link {link.name}")

@@ -260,6 +260,7 @@ class SubscriberLink(TopicEnd):
             messages = list(map(self.message, records))
         else:
             messages = [record.message for record in records if record.message is not None]
+            assert len(messages) == len(records)
         handles = self.link.send_many([record.key for record in records], messages, settled=settled)
         if handles:
             self.records.update(zip(handles, records, strict=True))

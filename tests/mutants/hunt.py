@@ -13,6 +13,7 @@ import attrs
 from tests.mutants import (
     breaks_audience,
     breaks_balanced,
+    breaks_batches,
     breaks_bodies,
     breaks_directory,
     breaks_expiry,
@@ -32,8 +33,9 @@ from tests.mutants.runs import Verdict, enact, play
 
 PINS = Path(__file__).with_name("pins.json")
 BREAKAGES = (
-    breaks_audience, breaks_balanced, breaks_bodies, breaks_directory, breaks_expiry, breaks_filters, breaks_joining,
-    breaks_mqtt, breaks_mqtt_publishers, breaks_patterns, breaks_plan, breaks_rehoming, breaks_settling, breaks_ttl,
+    breaks_audience, breaks_balanced, breaks_batches, breaks_bodies, breaks_directory, breaks_expiry, breaks_filters,
+    breaks_joining, breaks_mqtt, breaks_mqtt_publishers, breaks_patterns, breaks_plan, breaks_rehoming, breaks_settling,
+    breaks_ttl,
 )  # fmt: skip
 """Importing them is what fills `MUTANTS`."""
 

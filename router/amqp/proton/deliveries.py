@@ -134,7 +134,7 @@ class LinkDeliveries:
         """Send whole messages, at least one; needs credit for all. No handles if they are settled."""
         if self.ended:
             return []
-        assert self.is_sender and self.credit >= len(tags)
+        assert self.is_sender and self.credit >= len(tags) == len(messages)
         if max(messages) >= ENVELOPE:
             for tag, message in zip(tags, messages, strict=True):
                 if message >= ENVELOPE:

@@ -197,12 +197,12 @@ def _pointers(handles: Sequence[Handle]) -> Any:
 
 def compiled() -> CompiledLoops | None:
     """None if these sources were not compiled."""
-    sources = (Path(__file__).with_name(name).read_bytes() for name in ("loops.c", "loops_build.py"))
     try:
         module: Any = import_module("router.amqp.proton._loops")
-    except ImportError:
+        sources = b"".join(Path(__file__).with_name(name).read_bytes() for name in ("loops.c", "loops_build.py"))
+        is_ours = module.ffi.string(module.lib.source()).decode() == sha256(sources).hexdigest()
+    except (ImportError, OSError, AttributeError):
         return None
-    is_ours = module.ffi.string(module.lib.source()).decode() == sha256(b"".join(sources)).hexdigest()
     return CompiledLoops(module) if is_ours else None
 
 

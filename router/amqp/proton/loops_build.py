@@ -39,16 +39,24 @@ def build(folder: Path) -> Path:
     return Path(ffi.compile(tmpdir=mkdtemp()))
 
 
+def put(built: Path, folder: Path) -> None:
+    """In the place of the one before, which processes that run may have in use."""
+    new = folder / f"{built.name}.new"
+    shutil.copy(built, new)
+    new.replace(folder / built.name)
+    shutil.rmtree(built.parent)
+
+
 class Compile(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         folder = Path(self.root) / PLACE
         try:
             built = build(folder)
+            if version == "editable":
+                put(built, folder)
         except Exception as error:
             self.app.display_warning(f"loops.c could not be compiled, and routers are slower without it: {error}")
             return
-        if version == "editable":
-            shutil.copy(built, folder)
-        else:
+        if version != "editable":
             build_data |= {"pure_python": False, "infer_tag": True}
             build_data["force_include"][str(built)] = f"{PLACE}/{built.name}"
