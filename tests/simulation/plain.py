@@ -70,9 +70,9 @@ class PlainSubscribers:
 
     def move(self, message: Message, link: "PublisherLink") -> None:
         """It may have another home now, or a restarted one: plain subscribers are then those of its contacts. What a
-        zombie reads late has its home already."""
-        present = message.sent_on.epoch
-        if message.home and link.epoch is not None and present is not None and link.epoch < present:
+        zombie reads late has its home already: the client's order tells, as an attach may be given an epoch before the
+        last one's."""
+        if message.home and link.number < message.sent_on.number:
             return
         home, plain = link.router, {name: reader for name, reader in self._judge.readers.items() if not reader.resumes}
         if message.home not in ("", home.name):
