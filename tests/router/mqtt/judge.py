@@ -54,6 +54,8 @@ class MqttJudge:
         """By reader: numbers from before the end of its subscription."""
         self._lowered: dict[Reader, set[int]] = defaultdict(set)
         """By reader: numbers that it may have been sent at QoS 1."""
+        self._asked: dict[tuple[Reader, str], set[int]] = defaultdict(set)
+        """By reader and topic: each QoS that it has ever asked for."""
         self._witnessed: list[int] = []
         self.hearsay = Hearsay(walk)
         self._handed: dict[Reader, dict[int, list[int]]] = defaultdict(dict)
@@ -100,6 +102,9 @@ class MqttJudge:
                 self._owed[said.number].append(reader)
             if 1 in (wanted, confirmed):
                 self._lowered[reader].add(said.number)
+
+    def asks(self, reader: Reader, topic: str, qos: int) -> None:
+        self._asked[reader, topic].add(qos)
 
     def wants(self, reader: Reader, topic: str, qos: int) -> None:
         """Another QoS, or 0: no subscription."""
@@ -219,7 +224,8 @@ class MqttJudge:
             return
         if former is None:
             asked = [reader.wanted[said.topic], reader.confirmed.get(said.topic, 0)]
-            asked += [reader.qos] if self._walk.parts else []  # that it asked for another is not known behind a cut
+            if self.hearsay.may_lack(reader, sent.line.router.name):  # that it has asked for another QoS
+                asked += self._asked[reader, said.topic]
             assert sent.qos in [min(said.qos, qos) for qos in asked if qos], (
                 f"{reader} is sent {number} at QoS {sent.qos}"
             )

@@ -162,6 +162,7 @@ class Reader:
     def _ask(self, topic: str, qos: int) -> None:
         client = self.client
         client.walk.note(f"{self} {f'subscribes to {topic} at QoS {qos}' if qos else f'unsubscribes from {topic}'}")
+        client.walk.judge.asks(self, topic, qos)
         self._count, self.left = self._count + 1, None
         self.asked[self._count] = topic, qos
         if qos:

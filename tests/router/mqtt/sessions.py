@@ -6,6 +6,7 @@ ended: it sends again what it has no answer to, before anything new (MQTT 5 4.4,
 
 from collections import deque
 from itertools import count
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
@@ -94,15 +95,23 @@ class Line(MqttGuest):
         self.say(b"".join(found))
 
     def _hears_of_client(self) -> bool:
-        """From the router that has the client's subscriptions, and is in contact for both; or it has them itself."""
-        here = self.router.node.topic.directory
-        others = [
-            router.node.topic.directory for name, router in self.router.mesh.routers.items() if name in here.applied
+        """From the router that has the client's subscriptions, and is in contact for both; or it has them itself. Where
+        it was before that, and nobody has heard it since, does not count."""
+        here, session = self.router.node.topic.directory, (self.client.name, "")
+        directories = {name: router.node.topic.directory for name, router in self.router.mesh.routers.items()}
+        known = [
+            (entry.epoch, name, entry)
+            for name, directory in directories.items()
+            for entry in directory.of_session(session)
+            if entry.role is Role.SUBSCRIBER
         ]
-        known = [here, *(one for one in others if here.router in one.contacts)]
-        session = self.client.name, ""
-        found = (entry for one in known for entry in one.of_session(session) if one.is_mine(entry) and entry.lasts)
-        return any(entry.role is Role.SUBSCRIBER for entry in found)
+        latest = {entry.index: epoch for epoch, _, entry in sorted(known, key=itemgetter(0))}
+        hears = {name for name, one in directories.items() if name in here.applied and here.router in one.contacts}
+        return any(
+            entry.lasts and epoch == latest[entry.index] and directories[name].is_mine(entry)
+            for epoch, name, entry in known
+            if name in {*hears, self.router.name}
+        )
 
     def knows(self, client: "Client", topic: str, role: Role) -> LinkEntry | None:
         """What its router knows of the client's subscription, or of what it publishes at QoS 2."""
