@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import msgpack
 from attrs import frozen
 
-from linkstate.chunks import CHUNK, Chunk
+from linkstate.chunks import CHUNK, Buffer, Chunk
 from linkstate.plan.plan import Plan, plan_of
 
 HELLO, SUMMARY, ENTRIES, PLAN = range(4)
@@ -120,17 +120,17 @@ class ChannelFrame(NamedTuple):
     hops_left: int
     clock: int
     targets: list[Any]
-    body: bytes
+    body: Buffer
     chunk_start: int
     chunk_content: int
     chunk_end: int
 
     def chunk(self) -> Chunk:
-        return Chunk(memoryview(self.body)[self.chunk_content : self.chunk_end], self.kind == PART)
+        return Chunk(self.body[self.chunk_content : self.chunk_end], self.kind == PART)
 
-    def raw_chunk(self) -> memoryview:
+    def raw_chunk(self) -> Buffer:
         """The chunk with its prefix, to be passed on as it is."""
-        return memoryview(self.body)[self.chunk_start : self.chunk_end]
+        return self.body[self.chunk_start : self.chunk_end]
 
 
 def bin_prefix(size: int) -> bytes:
@@ -164,7 +164,7 @@ def encode_plan(clock: int, plan: Plan) -> bytes:
     return encode_header([PLAN, clock, plan.changed()])
 
 
-def decode_linkstate(body: bytes) -> list[LinkstateFrame]:
+def decode_linkstate(body: Buffer) -> list[LinkstateFrame]:
     """All frames of a body, or PeerError before anything of it was used."""
     bounds = list(islice(_bins(body), MANY))
     if len(bounds) == MANY:
@@ -172,7 +172,7 @@ def decode_linkstate(body: bytes) -> list[LinkstateFrame]:
     return [_linkstate_frame(_unpack(body, start, end)) for start, end in bounds]
 
 
-def decode_channel(body: bytes) -> list[ChannelFrame]:
+def decode_channel(body: Buffer) -> list[ChannelFrame]:
     """All frames of a body, or PeerError before anything of it was used."""
     frames: list[ChannelFrame] = []
     offset = 0
@@ -190,14 +190,14 @@ def decode_channel(body: bytes) -> list[ChannelFrame]:
     return frames
 
 
-def _bins(body: bytes) -> Iterator[tuple[int, int]]:
+def _bins(body: Buffer) -> Iterator[tuple[int, int]]:
     offset = 0
     while offset < len(body):
         start, offset = _bin_bounds(body, offset)
         yield start, offset
 
 
-def _bin_bounds(body: bytes, offset: int) -> tuple[int, int]:
+def _bin_bounds(body: Buffer, offset: int) -> tuple[int, int]:
     """Where the content of the bin object at `offset` starts and ends."""
     width = {_BIN8: 1, _BIN16: 2, _BIN32: 4}.get(body[offset]) if offset < len(body) else None
     if width is None:
@@ -209,9 +209,9 @@ def _bin_bounds(body: bytes, offset: int) -> tuple[int, int]:
     return start, end
 
 
-def _unpack(body: bytes, start: int, end: int) -> Any:
+def _unpack(body: Buffer, start: int, end: int) -> Any:
     try:
-        return msgpack.unpackb(memoryview(body)[start:end])
+        return msgpack.unpackb(body[start:end])
     except (ValueError, msgpack.UnpackException) as error:
         raise PeerError(f"a frame header is not msgpack: {error}") from error
 

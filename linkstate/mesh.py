@@ -25,6 +25,7 @@ draws randomness or blocks.
 from collections.abc import Mapping, Sequence
 
 from linkstate.channel import BUDGET
+from linkstate.chunks import Buffer
 from linkstate.clock import HybridClock
 from linkstate.contact import NUMBER_BITS
 from linkstate.contacts import Contacts
@@ -109,18 +110,18 @@ class Mesh:
         self._linkstate.link_down(neighbour, now)
         self._follow_reachability(now)
 
-    def receive(self, neighbour: str, link: str, body: bytes, now: float) -> None:
+    def receive(self, neighbour: str, link: str, body: Buffer, now: float) -> None:
         """A body that came on that link of the neighbour."""
         if link == CHANNEL:
             self.receive_channel(neighbour, body, now)
         else:
             self.receive_linkstate(neighbour, body, now)
 
-    def receive_linkstate(self, neighbour: str, body: bytes, now: float) -> None:
+    def receive_linkstate(self, neighbour: str, body: Buffer, now: float) -> None:
         self._linkstate.receive(neighbour, body, now)
         self._follow_reachability(now)
 
-    def receive_channel(self, neighbour: str, body: bytes, now: float) -> None:
+    def receive_channel(self, neighbour: str, body: Buffer, now: float) -> None:
         frames = decode_channel(body)
         if not self._linkstate.receive_traffic(neighbour, now):
             return

@@ -11,6 +11,7 @@ neighbours when it changes, and to each whose HELLO has another digest of it.
 
 from collections.abc import Callable
 
+from linkstate.chunks import Buffer
 from linkstate.clock import HybridClock
 from linkstate.events import Reachability, Reached, Rerouted, Unreachable
 from linkstate.flooding import Database, InstallResult, Links
@@ -101,7 +102,7 @@ class LinkState:
             self.neighbours[name].link_down(now)
             self._update(now)
 
-    def receive(self, name: str, body: bytes, now: float) -> None:
+    def receive(self, name: str, body: Buffer, now: float) -> None:
         neighbour = self.neighbour(name)
         frames = decode_linkstate(body)
         for frame in frames:

@@ -25,7 +25,7 @@ from linkstate.outbox import Outbox
 from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.errors import AmqpError
-from router.amqp.format.message import body_of, joined_message
+from router.amqp.format.message import joined_message, view_of
 from router.amqp.format.values import SND_SETTLED, ErrorCondition
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
@@ -249,7 +249,7 @@ class Neighbours(Handler):
         try:
             for message in transfers.messages:
                 if self._counts(transport):
-                    self._linkstate.receive(transport.name, link.context, body_of(message), now)
+                    self._linkstate.receive(transport.name, link.context, view_of(message), now)
         except (BrokenFrame, ValueError) as error:
             raise AmqpError("amqp:decode-error", f"router {transport.name}: {error}") from error
         if link.credit < CREDIT // 2:

@@ -60,9 +60,9 @@ if _missing or (lib.PN_VERSION_MAJOR, lib.PN_VERSION_MINOR) != (0, 40):
         + (f" without {', '.join(_missing)}" if _missing else "")
     )
 
-# Scratch memory for one frame's payload or a piece of output. One for the process: the engine is used from one thread,
-# and what is in it is copied out before anything else runs.
-SCRATCH_SIZE: Final = 64 * 1024
+# Scratch memory for what a frame has of a message, mostly all of it. One for the process: the engine is used from one
+# thread, and what is in it is copied out before anything else runs.
+SCRATCH_SIZE: Final = 256 * 1024
 SCRATCH: Final = ffi.new("char[]", SCRATCH_SIZE)
 # The same for what is to be written at once: as much as is mostly put together in one go (`router.neighbours`).
 OUTPUT_SIZE: Final = 256 * 1024

@@ -121,7 +121,7 @@ class CompiledLoops(Loops):
     """So many are done without: where it is quiet, most batches are of one."""
     MOST: Final = 4096
     """Events at once."""
-    ROOM: Final = 256 << 10
+    ROOM: Final = 2 * SCRATCH_SIZE
     """Bytes of what is received at once, at least `SCRATCH_SIZE` and a tag."""
     JOINED: Final = 4 << 10
     """Bytes of the longest message that is copied, once more, to be sent with others."""
@@ -207,4 +207,4 @@ def compiled() -> CompiledLoops | None:
 
 
 INTERPRETED: Final = Loops()
-LOOPS: Final = (None if os.environ.get("ONCEMESH_INTERPRETED") else compiled()) or INTERPRETED
+LOOPS: Final = (None if os.environ.get("ONCEMESH_INTERPRETED") == "1" else compiled()) or INTERPRETED
