@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgpack
@@ -21,11 +22,12 @@ class Writer:
         raise NotImplementedError
 
     async def write(self) -> None:
-        while True:
-            await self.wake.wait()
-            self.wake = trio.Event()
-            while data := self.pull():
-                await self.stream.send_all(data)
+        with suppress(trio.BrokenResourceError):  # who reads notices that, too
+            while True:
+                await self.wake.wait()
+                self.wake = trio.Event()
+                while data := self.pull():
+                    await self.stream.send_all(data)
 
 
 class Neighbour(Writer):
