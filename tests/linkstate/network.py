@@ -249,7 +249,7 @@ class Network:
         elif self._transport[here, source] == transport:
             self._advance(here)
             if body:
-                self.meshes[here].receive(source, link, body, self.now)
+                self.meshes[here].receive(source, link, memoryview(body), self.now)
             else:
                 self.meshes[here].heard(source, self.now)
             self._drain(here)

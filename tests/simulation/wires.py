@@ -163,7 +163,7 @@ class Wire:
         if not bodies:
             mesh.heard(neighbour, now)
         for link, body in bodies:
-            mesh.receive(neighbour, link, body, now)
+            mesh.receive(neighbour, link, memoryview(body), now)  # as `router.neighbours` does
 
     # faults
 

@@ -66,15 +66,15 @@ def joined_message(bodies: Sequence[bytes]) -> bytes:
     return b"".join((_ONE_SECTION, sum(map(len, bodies)).to_bytes(4, "big"), *bodies))
 
 
-def view_of(message: bytes) -> bytes | memoryview:
-    """As `body_of`, but what `joined_message` has written is not copied."""
-    if message.startswith(_ONE_SECTION) and len(message) == 8 + int.from_bytes(message[4:8], "big"):
-        return memoryview(message)[8:]
-    return body_of(message)
-
-
 def body_of(message: bytes) -> bytes:
     """The data sections' bytes, or a string or binary that came as amqp-value. Raises AmqpError on other bodies."""
+    return bytes(view_of(message))
+
+
+def view_of(message: bytes) -> bytes | memoryview:
+    """The same; what `joined_message` has written, as there is much of that between routers, is not copied."""
+    if message.startswith(_ONE_SECTION) and len(message) == 8 + int.from_bytes(message[4:8], "big"):
+        return memoryview(message)[8:]
     body = []
     for code, value in sections_of(message):
         if code == DATA and isinstance(value, bytes):

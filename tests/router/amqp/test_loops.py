@@ -104,7 +104,9 @@ def play(loops: Loops, steps: Sequence[Step], frame: int = 65_536) -> list[Any]:
         return [pair.said, there.tags, there.messages, there.presettled, news, pair.errors, sender.credit]
 
 
-SIZES = st.one_of(st.integers(0, 40), st.sampled_from([4095, 4096, 4097, 65_535, 140_000, 262_143, 262_144, 300_000]))
+SIZES = st.one_of(
+    st.integers(0, 40), st.sampled_from([4095, 4096, 4097, 60_000, 65_535, 70_000, 262_143, 262_144, 300_000])
+)
 STEPS = st.one_of(
     st.builds(
         Sent, st.lists(SIZES, min_size=1, max_size=12).map(tuple), st.sampled_from([b"\x00", b"\xff"]), st.booleans()

@@ -107,10 +107,11 @@ class Line(MqttGuest):
         ]
         latest = {entry.index: epoch for epoch, _, entry in sorted(known, key=itemgetter(0))}
         hears = {name for name, one in directories.items() if name in here.applied and here.router in one.contacts}
+        hears.add(self.router.name)
         return any(
             entry.lasts and epoch == latest[entry.index] and directories[name].is_mine(entry)
             for epoch, name, entry in known
-            if name in {*hears, self.router.name}
+            if name in hears
         )
 
     def knows(self, client: "Client", topic: str, role: Role) -> LinkEntry | None:
