@@ -33,8 +33,9 @@ class Hearsay:
     # of subscriptions
 
     def is_answered(self, reader: Reader, here: str) -> None:
-        """A subscription is, by this router."""
-        self._deaf[reader].update(name for name in self._bench.names if not self._bench.are_in_contact(here, name))
+        """A subscription is, by this router: that has had it since it took the session over, if it is said again."""
+        since_us = max((came for came, name in self._been[reader.client] if name == here), default=0)
+        self._deaf[reader].update(name for name in self._bench.names if not self._is_told(name, here, since_us))
 
     def has_ended(self, reader: Reader) -> None:
         """Its session: what it subscribes to from now on is heard of anew."""
@@ -91,6 +92,10 @@ class Hearsay:
 
     def _has_waited(self, since: float) -> bool:
         return self._bench.now >= since + SETTINGS.boot_wait
+
+    def _is_told(self, name: str, here: str, since_us: int) -> bool:
+        """All that was said at another router, `here`, since then, on one contact."""
+        return self._bench.are_in_contact(here, name) and not self._bench.were_apart(name, here, since_us)
 
     def _may_have_missed(self, name: str, here: str, since_us: int) -> bool:
         """What has been said at another router, `here`, since then."""
