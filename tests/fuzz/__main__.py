@@ -17,6 +17,7 @@ from typing import Any
 from tests.fuzz.clients import frames, maps
 from tests.fuzz.files import logs, yaml
 from tests.fuzz.routers import routers
+from tests.router.amqp.memory import watched
 
 KINDS: dict[str, Callable[[Random], None]] = {kind.__name__: kind for kind in (frames, maps, routers, logs, yaml)}
 ROUND_S = 20.0
@@ -39,7 +40,8 @@ def play(kind: str, seed: int, number: int) -> None:
     former = signal.signal(signal.SIGVTALRM, stop)
     signal.setitimer(signal.ITIMER_VIRTUAL, ROUND_S)
     try:
-        KINDS[kind](Random(f"{seed} {kind} {number}"))
+        with watched():
+            KINDS[kind](Random(f"{seed} {kind} {number}"))
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, former)

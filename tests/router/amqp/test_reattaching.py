@@ -7,8 +7,9 @@ import pytest
 
 from router.amqp.connection import Connection
 from router.amqp.format.performative import code_of
-from router.amqp.format.values import ACCEPTED, Bounds, ErrorCondition
+from router.amqp.format.values import ACCEPTED, HEARTBEAT, Bounds, ErrorCondition
 from router.amqp.proton.link import Link
+from router.amqp.restated import SHORT
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,
@@ -209,5 +210,22 @@ def test_to_leave_and_come_back_leaves_nothing_behind() -> None:
     assert server.link.remote_state(lasting) == (0, False)
     assert len(server.connection.links) == 1
     server.hear(frame(DETACH, 0, True))
+    assert server.connection.links == []
+    server.connection.release()
+
+
+@pytest.mark.parametrize("receiver", [False, True])
+def test_what_is_heard_of_it_later_touches_nothing_that_was_freed(receiver: bool) -> None:
+    """Proton's own link has no delivery, and goes; that which it continues has one."""
+    server = Server()
+    server.hear(attach("a", 0, receiver=receiver), credit(0, 5) if receiver else transfer(0, 0, b"1"))
+    if receiver:
+        server.link.send(b"1", b"m")
+        server.hear()
+    server.hear(suspended(0), attach("a", 1, receiver=receiver))
+    server.hear(suspended(1))
+    server.hear(accepted(0) if receiver else settlement(0, 0))
+    server.hear(frame(END))
+    server.hear(SHORT * HEARTBEAT)  # of what is longer it asks how much each link has unsettled
     assert server.connection.links == []
     server.connection.release()
