@@ -33,6 +33,7 @@ class Identifiers:
         """All of them, by the client, from another router."""
         self._held.update(self._free)
         self._free.clear()
+        self._asked = 0
 
     def to_be_let_go(self) -> list[int]:
         """What the client is told to let go of, on a new connection."""

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 from attrs import define
 
@@ -32,6 +32,9 @@ from topic.directory.entry import Role
 from topic.home.ttl import OVER
 from topic.identity import NOWHERE, Epoch
 from topic.node import Node
+
+OVERHEAD: Final = 256
+"""Bytes of what is kept beside a message."""
 
 
 @define(eq=False)
@@ -50,6 +53,11 @@ class ReceivedMessage:
     released: bool = False  # the client knows the outcome: what is left is for the mesh
     is_read: bool = True  # on the present connection; else its copy, or PUBREL, is to come, which is what is answered
     outcome: tuple[bool, str] | None = None  # that waits for the copy: see `PublisherHost.answer`
+
+    @property
+    def size(self) -> int:
+        """What it takes here, about: a message may have no bytes."""
+        return OVERHEAD + len(self.message)
 
 
 class PublisherHost(EndHost, Protocol):
@@ -113,7 +121,7 @@ class MqttPublisher(MqttEnd):
     def take(self, incoming: ReceivedMessage) -> None:
         """It goes on with `go_on`."""
         self.waiting.append(incoming)
-        self.host.waiting_bytes += len(incoming.message)
+        self.host.waiting_bytes += incoming.size
 
     def release(self, incoming: ReceivedMessage) -> None:
         """The client knows of the outcome, or wants to know no more of it; settled with `go_on`."""
@@ -152,7 +160,7 @@ class MqttPublisher(MqttEnd):
             if self._inherits and self.waiting[0].tag not in self._named:
                 break
             ready.append(self.waiting.popleft())
-        self.host.waiting_bytes -= sum(len(incoming.message) for incoming in ready)
+        self.host.waiting_bytes -= sum(incoming.size for incoming in ready)
         return ready
 
     def _get_past(self, head: ReceivedMessage) -> None:
@@ -233,7 +241,7 @@ class MqttPublisher(MqttEnd):
             for incoming in reversed(left):
                 incoming.record = None
                 self.waiting.appendleft(incoming)
-                self.host.waiting_bytes += len(incoming.message)
+                self.host.waiting_bytes += incoming.size
             known, states = self.known(), {}
             may_be_there = self.host.resumes and self.host.timeout > 0 and not self.node.topic.directory.complete
             is_there = known.lasts if known is not None else may_be_there and bool(copies)
@@ -245,7 +253,7 @@ class MqttPublisher(MqttEnd):
 
     def gone(self, now: float, *, closed: bool) -> None:
         """What waits the client sends again, if its session has not ended elsewhere."""
-        self.host.waiting_bytes -= sum(len(one.message) for one in self.waiting)
+        self.host.waiting_bytes -= sum(one.size for one in self.waiting)
         self.waiting.clear()
         if closed or not self.host.timeout:
             self._open.clear()

@@ -6,7 +6,7 @@ may have a session, and what is asked for in vain, is `router.mqtt.edge`'s busin
 """
 
 import logging
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from math import inf
@@ -41,8 +41,7 @@ class MqttSession:
         """The links that it had as its client came, of which that was told. What becomes of them waits until it is
         certain that it is here; None: no more."""
         self.connection: MqttConnection | None = None
-        self.was_left = False
-        self.waiting_bytes = 0
+        self.was_left, self.waiting_bytes = False, 0
         self.publishers: dict[tuple[str, int], MqttPublisher] = {}
         """By topic, and QoS: 1 or 2. The one that was used last comes last."""
         self.presettled: dict[tuple[str, int], PresettledPublisher] = {}
@@ -56,7 +55,7 @@ class MqttSession:
         self.lost = partial(lost, self)
         self._quota, self._largest = MOST_SENT, 0
         self._identifiers = Identifiers()
-        self._unsent: deque[tuple[MqttSubscriber, Record]] = deque()
+        self._unsent: OrderedDict[tuple[MqttSubscriber, Record], None] = OrderedDict()
         self._touched: dict[MqttPublisher | PresettledPublisher | MqttSubscriber, None] = {}
         self._subacks = Subacks(self._say_suback)
 
@@ -117,8 +116,8 @@ class MqttSession:
     def gone(self, now: float, *, closed: bool) -> None:
         self.was_left, self.connection = self.connection is not None and self.connection.closing, None
         self.told = None
-        for left in (self._unsent, self._subacks, self._touched):
-            left.clear()
+        self._subacks.clear()
+        self._touched.clear()
         for incoming in self.received.values():
             incoming.is_read = False
         for end in (*self.ends, *self.presettled.values()):
@@ -243,11 +242,10 @@ class MqttSession:
         for end in touched:
             end.go_on()
         while self._unsent and self._has_place and self.connection is not None:
-            end, record = self._unsent.popleft()
-            if record in end.unsent:
-                del end.unsent[record]
-                assert record.message is not None
-                self._carry(end, record, read_again(record.message))
+            end, record = next(iter(self._unsent))
+            self.drop(end, record)
+            assert record.message is not None
+            self._carry(end, record, read_again(record.message))
 
     # what it is sent
 
@@ -257,10 +255,12 @@ class MqttSession:
 
     def carry(self, end: MqttSubscriber, record: Record, content: MqttContent) -> None:
         if self._unsent or not self._has_place:
-            end.unsent[record] = None
-            self._unsent.append((end, record))
+            end.unsent[record] = self._unsent[end, record] = None
         else:
             self._carry(end, record, content)
+
+    def drop(self, end: MqttSubscriber, record: Record) -> None:
+        del end.unsent[record], self._unsent[end, record]
 
     def _carry(self, end: MqttSubscriber, record: Record, content: MqttContent) -> None:
         number, qos = self._identifiers.take(), min(end.qos, content.qos)

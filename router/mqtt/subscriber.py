@@ -63,6 +63,9 @@ class SendingHost(EndHost, Protocol):
     def carry(self, end: "MqttSubscriber", record: Record, content: MqttContent) -> None:
         """Send it under a free identifier; as soon as there is one."""
 
+    def drop(self, end: "MqttSubscriber", record: Record) -> None:
+        """Of what waits for one."""
+
     def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None:
         """Send a copy; on another connection than the message was. On the same one it would be answered twice, and the
         second answer be taken for that to what has the identifier next."""
@@ -136,12 +139,12 @@ class MqttSubscriber(MqttEnd):
         for outgoing in other.records.values():
             outgoing.end = other
         self.is_detached = True
-        self.unsent.clear()
+        self._drop_unsent()
         return other
 
     def gone(self, now: float, *, closed: bool) -> None:
         self.is_attached = False
-        self.unsent.clear()
+        self._drop_unsent()
         if closed:
             for outgoing in self.records.values():
                 outgoing.end = None
@@ -260,9 +263,13 @@ class MqttSubscriber(MqttEnd):
     def _settle(self, records: Sequence[Record]) -> None:
         for record in records:
             if record in self.unsent:
-                del self.unsent[record]
+                self.host.drop(self, record)
             else:
                 self._end(record.key)
+
+    def _drop_unsent(self) -> None:
+        for record in list(self.unsent):
+            self.host.drop(self, record)
 
 
 @define(eq=False)

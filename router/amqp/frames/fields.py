@@ -7,13 +7,21 @@ from typing import Final
 
 from router.amqp.format import performative
 from router.amqp.format.codec import Described, decode
-from router.amqp.format.errors import INVALID_FIELD, AmqpError
-from router.amqp.format.performative import NULL, split_list
+from router.amqp.format.errors import INVALID_FIELD, RESOURCE_LIMIT, AmqpError
+from router.amqp.format.performative import CLOSE, DETACH, DISPOSITION, END, FLOW, NULL, TRANSFER, join_list, split_list
 
 _DEFAULT_OUTCOME: Final = b"\x00\x53\x26\x45"
 _NAMES: Final = [f"amqp:{name}:list".encode() for name in ("accepted", "rejected", "released", "modified")]
 _SYMBOLS: Final = b"\xa3" + b"".join(bytes((len(name),)) + name for name in _NAMES)
 _OUTCOMES: Final = b"\xe0" + bytes((len(_SYMBOLS) + 1, len(_NAMES))) + _SYMBOLS
+
+LARGE: Final = 1024
+"""Bytes of an error's info, and of a disposition's state, which is kept for each delivery of its range. Proton keeps a node
+of some 70 bytes for each value in them."""
+_DETAILS: Final = {DISPOSITION: 4, DETACH: 2, END: 0, CLOSE: 0}
+"""Where a performative has a state, or an error."""
+_REJECTED: Final = b"\x00\x53\x25"
+_INFO: Final = 2
 
 
 def number_of(fields: list[bytes], place: int) -> int | None:
@@ -21,11 +29,39 @@ def number_of(fields: list[bytes], place: int) -> int | None:
     return value if type(value) is int else None
 
 
-def check_arrays(fields: list[bytes]) -> None:
+def bounded(code: int, fields: list[bytes]) -> list[bytes]:
+    """The fields of a performative, its error without an info that is large; the same list if there is none. Raises
+    AmqpError at any other state that is, and at arrays whose elements take no bytes."""
+    if code not in (FLOW, TRANSFER):
+        _check_arrays(fields)
+    place = _DETAILS.get(code, len(fields))
+    if place >= len(fields) or len(fields[place]) <= LARGE:
+        return fields
+    detail = (_bounded_state if code == DISPOSITION else _bounded_error)(fields[place])
+    return [*fields[:place], detail, *fields[place + 1 :]]
+
+
+def _check_arrays(fields: list[bytes]) -> None:
     """Elements of an array may take no bytes, and proton makes room for all that it counts."""
     for field in fields:
         if b"\xe0" in field or b"\xf0" in field:
             decode(field)
+
+
+def _bounded_state(state: bytes) -> bytes:
+    if not state.startswith(_REJECTED):
+        raise AmqpError(RESOURCE_LIMIT, f"a state of more than {LARGE} bytes for all deliveries of a range")
+    elements, _ = split_list(state, len(_REJECTED))
+    return _REJECTED + join_list([_bounded_error(elements[0])] if elements else [])
+
+
+def _bounded_error(error: bytes) -> bytes:
+    if not error.startswith(b"\0"):
+        return NULL
+    _, at = decode(error, 1)
+    elements, _ = split_list(error, at)
+    is_large = len(elements) > _INFO and len(elements[_INFO]) > LARGE
+    return error[:at] + join_list(elements[: _INFO if is_large else _INFO + 1])
 
 
 def first_of(terminus: bytes) -> bytes:

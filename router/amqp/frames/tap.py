@@ -19,13 +19,14 @@ from typing import ClassVar, Final
 
 from router.amqp.format import performative
 from router.amqp.format.codec import decode, uint
-from router.amqp.format.errors import FRAMING_ERROR, RESOURCE_LIMIT, AmqpError, LimitError
+from router.amqp.format.errors import FRAMING_ERROR, AmqpError, LimitError
 from router.amqp.format.message import ENVELOPE_SIZE, format_of
 from router.amqp.format.notes import AttachFrame, BeginFrame, FlowFrame, Note, Piece, StrayFrame, TransferFrame, Wire
 from router.amqp.format.performative import (
     AMQP_HEADER,
     ATTACH,
     BEGIN,
+    CLOSE,
     DETACH,
     DISPOSITION,
     FLOW,
@@ -37,9 +38,9 @@ from router.amqp.format.performative import (
 )
 from router.amqp.format.unsettled import decode_map, encode_entries
 from router.amqp.format.values import RCV_SECOND
-from router.amqp.frames.fields import check_arrays, check_name, first_of, is_transactional, number_of, with_outcomes
+from router.amqp.frames.fields import bounded, check_name, first_of, is_transactional, number_of, with_outcomes
 from router.amqp.frames.settlements import Settlements
-from router.amqp.frames.walk import HEAD, LARGE, Walk
+from router.amqp.frames.walk import HEAD, Walk
 from router.amqp.proton.deliveries import LinkDeliveries
 from router.amqp.proton.link import LINK_NUMBER, Link
 
@@ -47,8 +48,6 @@ MIN_MAX_FRAME: Final = 512  # AMQP 1.0 2.4.1; also what holds before the peer's 
 UNLIMITED: Final = 2**32 - 1
 RESERVE: Final = 8  # what `resume` and `aborted` may add to a transfer
 
-_MODIFIED: Final = b"\x00\x53\x27"
-_STATE: Final = 4  # its place in a disposition
 _SHORT_FLOW: Final = b"\x00\x53\x13\xc0"
 _MESSAGE_FORMAT, _TRANSFER_STATE, _RESUME = 3, 7, 8  # places of these fields in a transfer
 _HANDLE, _DELIVERY_COUNT, _LINK_CREDIT, _ECHO, _PROPERTIES = 4, 5, 6, 9, 10  # the same in a flow
@@ -126,10 +125,10 @@ class Tap:
 
     def _look(self, frame: bytes) -> tuple[Note | None, bytes]:
         """What a frame means, and how proton is to take it."""
-        code = performative.code_of(frame) if len(frame) > HEAD else 0  # a heartbeat, an end, a close
+        code = performative.code_of(frame) if len(frame) > HEAD else 0  # a heartbeat, an end without an error
         if code == FLOW and frame[8:12] == _SHORT_FLOW and frame[13] <= _ECHO and not self.asked:
             return None, frame
-        if not OPEN <= code <= DETACH:
+        if not OPEN <= code <= CLOSE:
             return None, frame
         try:
             fields = performative.parse(frame).fields
@@ -137,11 +136,13 @@ class Tap:
             if code == OPEN:  # proton leaves it out, and waits for another
                 raise
             return None, frame
-        if code <= ATTACH:
-            check_arrays(fields)
+        bound = bounded(code, fields)
         if code == OPEN:
             return None, self._look_at_open(frame, fields)
-        return self._look_at[code](self, frame[6:8], fields), frame
+        if bound is not fields:
+            frame = performative.build(frame[6:8], code, bound)
+        look = self._look_at.get(code)
+        return look(self, frame[6:8], fields) if look is not None else None, frame
 
     def _look_at_open(self, frame: bytes, fields: list[bytes]) -> bytes:
         """The peer's, less in its max-frame-size what will be added to transfers."""
@@ -206,8 +207,6 @@ class Tap:
 
     def _look_at_disposition(self, channel: bytes, fields: list[bytes]) -> None:
         self.settlements.take(channel, fields)
-        if len(fields) > _STATE and len(fields[_STATE]) > LARGE and fields[_STATE][:3] == _MODIFIED:
-            raise AmqpError(RESOURCE_LIMIT, f"annotations of more than {LARGE} bytes for all deliveries of a range")
 
     _look_at: ClassVar[Mapping[int, Callable[["Tap", bytes, list[bytes]], Note | None]]] = {
         BEGIN: _look_at_begin,

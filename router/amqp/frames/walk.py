@@ -37,7 +37,7 @@ _is_settlement: Final = re.compile(rb"\x02\0..\0\x53\x15\xc0.[\x04-\x06]\x42\x70
 _settlement: Final = struct.Struct(">I12xIBB").unpack_from
 _of_more: Final = struct.Struct(">21xIB").unpack_from
 _SETTLEMENT, _MORE = 22, 26
-LARGE: Final = 1024  # bytes of a disposition that needs a look
+_PLAIN: Final = 32  # bytes of a disposition whose state has no details, at most: an array of nothing takes ten
 _SMALL: Final = 64  # bytes of a settlement that may have others like it
 _ID = 16  # where its first delivery-id is
 
@@ -163,7 +163,7 @@ class Walk:
                         break
                     settlement, told = begun, there
                     continue
-            if not HEAD <= size <= max_frame or (size > LARGE and code == DISPOSITION):
+            if not HEAD <= size <= max_frame or (size > _PLAIN and code == DISPOSITION):
                 break
             at += size
             if size != former:

@@ -9,6 +9,8 @@ from typing import Any, Final
 from router.amqp.proton.library import OUTPUT, OUTPUT_SIZE, ffi, lib, write_map, write_symbol
 
 MAX_SESSIONS: Final = 255
+LEAST_STEP_S: Final = 0.025
+"""Seconds between two looks at a connection, at least: whoever wants to hear something each millisecond gives up."""
 
 
 class Engine:
@@ -103,8 +105,8 @@ class Engine:
             return None
         # Proton compares byte counts between two ticks: four ticks in a timeout bound its error to a quarter. They are
         # at the same instants for all connections of a timeout: many that are idle wake the process once.
-        step = min(timeouts) / 4000
-        return (now // step + 1) * step
+        step = max(min(timeouts) / 4000, LEAST_STEP_S)
+        return ((now + step / 1000) // step + 1) * step  # `now` may be such an instant, and less by what was rounded
 
     def release(self) -> None:
         """Free everything. No pointer of this connection may be used after it."""

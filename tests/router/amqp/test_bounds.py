@@ -10,9 +10,9 @@ from router.amqp.batches import Dispositions
 from router.amqp.connection import Connection
 from router.amqp.format.errors import DECODE_ERROR, FRAMING_ERROR, RESOURCE_LIMIT, AmqpError
 from router.amqp.format.message import merged
-from router.amqp.format.values import Bounds
+from router.amqp.format.values import Bounds, ErrorCondition
 from router.amqp.frames import walk
-from router.amqp.proton.engine import Engine
+from router.amqp.proton.engine import LEAST_STEP_S, Engine
 from router.amqp.proton.link import Link
 from router.amqp.restated import AT_FIRST
 from router.amqp.sasl.client import SaslClient
@@ -21,6 +21,8 @@ from router.amqp.sasl.server import ANONYMOUS
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,
+    CLOSE,
+    DETACH,
     DISPOSITION,
     END,
     FLOW,
@@ -39,6 +41,10 @@ from tests.router.amqp.frames import (
 from tests.router.amqp.server import Answering, condition_of, server
 
 NULLS_WITHOUT_END = Raw(b"\xf0\x00\x00\x00\x05\x7f\xff\xff\xff\x40")
+
+
+def error(info: Any, description: str = "why") -> Described:
+    return Described(0x1D, Symbol("test:error"), description, info)
 
 
 class Sending(Answering):
@@ -105,6 +111,12 @@ def test_proton_never_makes_more_events_at_once_than_there_is_room_for(monkeypat
         attach("a", 0, receiver=False, properties={Symbol("x"): NULLS_WITHOUT_END}),
         frame(ATTACH, "a", 0, True, None, None, Described(SOURCE, *7 * [None], {Symbol("x"): NULLS_WITHOUT_END}),
               Described(TARGET)),
+        frame(DETACH, 0, False, error({Symbol("x"): NULLS_WITHOUT_END})),
+        frame(END, error({Symbol("x"): NULLS_WITHOUT_END})),
+        frame(CLOSE, error({Symbol("x"): NULLS_WITHOUT_END})),
+        frame(DISPOSITION, True, 0, 99, False, Described(0x27, True, False, {Symbol("x"): NULLS_WITHOUT_END})),
+        frame(DISPOSITION, True, 0, None, False, Described(0x27, None, None, NULLS_WITHOUT_END)),
+        frame(DISPOSITION, True, 0, 99, False, Described(0x25, error({Symbol("x"): NULLS_WITHOUT_END}))),
     ],
 )  # fmt: skip
 def test_an_array_has_no_more_elements_than_bytes(hostile: bytes) -> None:
@@ -115,6 +127,41 @@ def test_annotations_for_a_whole_range_are_not_large() -> None:
     annotations = {Symbol(f"k{number}"): None for number in range(300)}
     modified = frame(DISPOSITION, True, 0, 99, False, Described(0x27, True, False, annotations))
     assert condition_of(sending(100), modified) == RESOURCE_LIMIT
+
+
+def test_of_an_error_nothing_is_kept_that_is_large_but_its_text() -> None:
+    """Proton makes a node of each value, and keeps those of a link that is detached and has deliveries."""
+    heard = []
+
+    class Hearing(Sending):
+        def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
+            heard.append(condition)
+
+        def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
+            outcomes = [link.remote_outcome(handle) for handle in dispositions.handles]
+            heard.extend(ErrorCondition(each.condition or "", each.description, each.info) for each in outcomes)
+
+    connection = server(Hearing())
+    credit = frame(FLOW, 0, 2**31 - 1, 0, 2**31 - 1, 0, 0, 2)
+    connection.receive(opening() + attach("a", 0, receiver=True, modes=(0, 1)) + credit, 0.0)
+    connection.data_to_send()
+    text = "at Main.java " * 200
+    for info in ({Symbol("x"): 2000 * [None]}, {Symbol("x"): "y"}):
+        connection.receive(frame(DISPOSITION, True, 0, 1, False, Described(0x25, error(info, text))), 0.0)
+        assert heard[-2:] == 2 * [ErrorCondition("test:error", text, {} if len(info["x"]) > 1 else info)]
+    connection.receive(frame(DETACH, 0, False, error({Symbol("x"): 2000 * [None]}, text)), 0.0)
+    assert heard[-1] == ErrorCondition("test:error", text, {})
+    connection.release()
+
+
+def test_whoever_wants_to_hear_something_each_millisecond_is_not_looked_at_each_millisecond() -> None:
+    connection = server()
+    connection.receive(HEADER + frame(OPEN, "hasty", None, None, None, 1), 0.0)
+    now = 0.0
+    for _ in range(100):
+        now = connection.tick(now) or 0.0
+        connection.data_to_send()
+    assert now >= 100 * LEAST_STEP_S * 0.99
 
 
 def test_annotations_are_taken_apart_once_for_all_that_they_modify() -> None:

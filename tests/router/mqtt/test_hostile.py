@@ -193,6 +193,43 @@ def test_the_properties_of_a_message_are_not_read_if_they_are_large() -> None:
     bench.finish(*bench.mqtt_guests())
 
 
+def test_one_identifier_for_all_messages_gets_past_no_limit() -> None:
+    """Each ends the one before, which waits all the same: a subscriber takes none of them."""
+    bench = MqttBench("a", "b", "c", limits=Limits(max_message=MAX_MESSAGE, window_bytes=MAX_MESSAGE))
+    bench.reader("b", acks=False)
+    writer = bench.client("a", "writer")
+    count = 0
+    while writer.connection.error is None and count < 1000:
+        writer.say(by_hand.publish(TOPIC, b"x" * (count % 2), 2, 1))
+        count += 1
+    assert writer.connection.error is not None and writer.connection.error.reason == Reason.QUOTA
+    bench.finish(*bench.mqtt_guests())
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_waits_for_an_identifier_waits_once_however_often_its_subscription_is_another(ends: bool) -> None:
+    bench = MqttBench("a", "b", "c")
+    slow = bench.stranger("b")
+    slow.acks = False
+    slow.say(by_hand.connect("slow", found={"receive-maximum": 1}))
+    slow.say(by_hand.subscribe(1, [("topic/first", 2), (TOPIC, 2)]))
+    writer = bench.client("a", "writer")
+    writer.say(by_hand.publish("topic/first", b"", 2, 100))
+    for number in range(1, 6):
+        writer.say(by_hand.publish(TOPIC, b"x", 2, number))
+    session = bench.edges["b"].sessions["", "slow"]
+    waits = len(session._unsent)
+    for number in range(1, 6):
+        if ends:
+            slow.say(by_hand.unsubscribe(number, [TOPIC]))
+            assert not session._unsent
+        slow.say(by_hand.subscribe(number, [(TOPIC, 1 + number % 2)]))
+        for at in range(1, 6 if ends else 1):
+            writer.say(by_hand.publish(TOPIC, b"x", 2, 10 * number + at))
+        assert len(session._unsent) <= waits
+    bench.finish(*bench.mqtt_guests())
+
+
 def test_what_was_held_is_handled_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = MqttBench("a", "b", "c")
     bench.reader("a", qos=1, clean=False, expiry=4).leave()
