@@ -16,8 +16,8 @@ _SYMBOLS: Final = b"\xa3" + b"".join(bytes((len(name),)) + name for name in _NAM
 _OUTCOMES: Final = b"\xe0" + bytes((len(_SYMBOLS) + 1, len(_NAMES))) + _SYMBOLS
 
 LARGE: Final = 1024
-"""Bytes of an error's info, and of a disposition's state, which is kept for each delivery of its range. Proton keeps a node
-of some 70 bytes for each value in them."""
+"""Bytes of an error's info, and of a disposition's state, which is kept for each delivery of its range. Proton keeps a
+node of some 70 bytes for each value in them."""
 _DETAILS: Final = {DISPOSITION: 4, DETACH: 2, END: 0, CLOSE: 0}
 """Where a performative has a state, or an error."""
 _REJECTED: Final = b"\x00\x53\x25"

@@ -37,7 +37,7 @@ _is_settlement: Final = re.compile(rb"\x02\0..\0\x53\x15\xc0.[\x04-\x06]\x42\x70
 _settlement: Final = struct.Struct(">I12xIBB").unpack_from
 _of_more: Final = struct.Struct(">21xIB").unpack_from
 _SETTLEMENT, _MORE = 22, 26
-_PLAIN: Final = 32  # bytes of a disposition whose state has no details, at most: an array of nothing takes ten
+_PLAIN: Final = 35  # bytes of a disposition that needs no look: the shortest whose state has an array of many takes 36
 _SMALL: Final = 64  # bytes of a settlement that may have others like it
 _ID = 16  # where its first delivery-id is
 
