@@ -15,8 +15,8 @@ from router.amqp.proton.library import lib
 
 FREES = "pn_link_free", "pn_session_free"
 MAKES = "pn_sender", "pn_receiver", "pn_session"
-USES = "pn_link_", "pn_session_", "pn_sender", "pn_receiver"
-"""How the names begin of what is given one, as the first argument; and `pn_delivery` is."""
+USES = "pn_link_", "pn_session_"
+"""How the names begin of what is given one, as the first argument; so are `pn_delivery` and two of those that make."""
 
 
 class WatchedLibrary:
@@ -28,7 +28,8 @@ class WatchedLibrary:
         """And their sessions, with which they are freed."""
         for name in dir(lib):
             value = getattr(lib, name)
-            setattr(self, name, self._watched(name, value) if name.startswith(USES) or name == "pn_delivery" else value)
+            is_watched = name.startswith(USES) or name in (*MAKES, "pn_delivery")
+            setattr(self, name, self._watched(name, value) if is_watched else value)
         self.pn_collector_peek = self._peek
 
     def _watched(self, name: str, function: Any) -> Any:

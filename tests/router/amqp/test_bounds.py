@@ -146,7 +146,8 @@ def test_of_an_error_nothing_is_kept_that_is_large_but_its_text() -> None:
     connection.receive(opening() + attach("a", 0, receiver=True, modes=(0, 1)) + credit, 0.0)
     connection.data_to_send()
     text = "at Main.java " * 200
-    for info in ({Symbol("x"): 2000 * [None]}, {Symbol("x"): "y"}):
+    infos: list[dict[str, Any]] = [{Symbol("x"): 2000 * [None]}, {Symbol("x"): "y"}]
+    for info in infos:
         connection.receive(frame(DISPOSITION, True, 0, 1, False, Described(0x25, error(info, text))), 0.0)
         assert heard[-2:] == 2 * [ErrorCondition("test:error", text, {} if len(info["x"]) > 1 else info)]
     connection.receive(frame(DETACH, 0, False, error({Symbol("x"): 2000 * [None]}, text)), 0.0)
