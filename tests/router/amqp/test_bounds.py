@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from router.amqp.format.errors import DECODE_ERROR, FRAMING_ERROR, RESOURCE_LIMI
 from router.amqp.format.message import merged
 from router.amqp.format.values import Bounds, ErrorCondition
 from router.amqp.frames import walk
+from router.amqp.frames.fields import MOST_VALUES
 from router.amqp.proton.engine import LEAST_STEP_S, Engine
 from router.amqp.proton.link import Link
 from router.amqp.restated import AT_FIRST
@@ -127,6 +129,53 @@ def test_annotations_for_a_whole_range_are_not_large() -> None:
     annotations = {Symbol(f"k{number}"): None for number in range(300)}
     modified = frame(DISPOSITION, True, 0, 99, False, Described(0x27, True, False, annotations))
     assert condition_of(sending(100), modified) == RESOURCE_LIMIT
+
+
+def _list(*elements: bytes) -> Raw:
+    body = len(elements).to_bytes(4, "big") + b"".join(elements)
+    return Raw(b"\xd0" + len(body).to_bytes(4, "big") + body)
+
+
+def _array(constructor: bytes, *elements: bytes) -> Raw:
+    body = len(elements).to_bytes(4, "big") + constructor + b"".join(elements)
+    return Raw(b"\xf0" + len(body).to_bytes(4, "big") + body)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        lambda count: _list(*count * [b"\x40"]),
+        lambda count: _list(_list(*count * [b"\x40"]).encoded),
+        lambda count: Raw(b"\xd1" + _list(*count * [b"\x40"]).encoded[1:]),
+        lambda count: _array(b"\x56", *count * [b"\x01"]),
+        lambda count: _array(b"\xe0", *count // 8 * [b"\x07\x05\x56\x01\x01\x01\x01\x01"]),
+    ],
+)
+def test_a_link_or_a_session_is_told_no_more_values_than_there_is_room_for(values: Callable[[int], Raw]) -> None:
+    for count, error in ((MOST_VALUES - 40, None), (MOST_VALUES + 20, RESOURCE_LIMIT)):
+        told = {Symbol("x"): values(count)}
+        for hostile in (
+            attach("a", 0, receiver=False, properties=told),
+            frame(BEGIN, None, 0, 1000, 1000, None, None, None, told, channel=1),
+        ):
+            connection = server()
+            connection.receive(opening(), 0.0)
+            try:
+                connection.receive(hostile, 0.0)
+            except AmqpError as raised:
+                assert raised.condition == error
+            else:
+                assert error is None
+            connection.release()
+
+
+def test_an_unsettled_map_has_a_limit_of_its_own() -> None:
+    handler = Answering()
+    connection = server(handler)
+    unsettled = {b"%d" % number: None for number in range(2 * MOST_VALUES)}
+    connection.receive(opening() + attach("a", 0, receiver=False, unsettled=unsettled), 0.0)
+    assert len(handler.attached) == 1
+    connection.release()
 
 
 def test_of_an_error_nothing_is_kept_that_is_large_but_its_text() -> None:
