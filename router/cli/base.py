@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 import trio
@@ -111,11 +111,16 @@ def nobody_reads_on() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
+def standard_output() -> TextIO:
+    if sys.stdout is None:  # closed by who has started us
+        raise click.ClickException("there is no standard output")
+    return sys.stdout
+
+
 def console(*, stderr: bool = False) -> "Console":
     from rich.console import Console
 
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else PIPE_WIDTH
+    width = None if (sys.stderr if stderr else standard_output()).isatty() else PIPE_WIDTH
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 

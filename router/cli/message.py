@@ -29,7 +29,7 @@ Show = Callable[[bytes, bytes], bytes]
 def parse_json(line: bytes) -> dict[str, Any]:
     """The sections in a line. Raises ValueError with what was expected."""
     try:
-        message = json.loads(line, parse_constant=_no_number)
+        message = json.loads(line, parse_constant=_no_number, object_pairs_hook=_once)
     except UnicodeDecodeError:
         raise ValueError("not UTF-8, expected JSON") from None
     except json.JSONDecodeError as error:
@@ -58,6 +58,15 @@ def _typed(value: Any) -> Any:
         case list():
             return [_typed(item) for item in value]
     return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise ValueError(f'"{name}" is there twice, expected once')
+        members[name] = value
+    return members
 
 
 def _no_number(text: str) -> None:

@@ -1,6 +1,5 @@
 """The command that is a subscriber."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -10,7 +9,7 @@ import click
 from failover.printable import printable
 from router.amqp.format.errors import AmqpError
 from router.amqp.sasl.credentials import Credentials
-from router.cli.base import console, until_signal
+from router.cli.base import console, standard_output, until_signal
 from router.cli.clients import (
     Target,
     address_argument,
@@ -74,7 +73,7 @@ def subscribe(
     """
     name = named(name, "subscriber", state)
     show: Show = FORMATS[form]
-    if form == "raw" and sys.stdout.isatty():
+    if standard_output().isatty() and form == "raw":
         show = as_lines
     target = find_target(run_dir, urls, router, name, state, credentials)
     taken = attached(_subscribe, target, name, address, count, show, selector)

@@ -129,6 +129,7 @@ NOWHERE = ["--url", "amqp://127.0.0.1:1"]
         (["--property", "a"], "'--property': 'a' is no property, expected NAME=VALUE"),
         (["--ttl", "5"], "'--ttl': \"5\" is not a duration, expected a number above 0 and a unit"),
         (["--ttl", "2000h"], "'--ttl': 2000h is too long, expected at most 4294967295 ms"),
+        (["--ttl", "0.4ms"], "'--ttl': 0.4ms is too short, expected at least 1 ms"),
         (["--priority", "256"], "'--priority': 256 is not in the range"),
         (["--wait-for-subscribers", "0"], "'--wait-for-subscribers': 0 is not in the range"),
         (["--id", ""], "'--id': '' is no name, expected at least one character"),

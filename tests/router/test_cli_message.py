@@ -91,6 +91,8 @@ def test_what_is_laid_out_has_everything_and_is_harmless() -> None:
         ("[" * 100_000, "nested too deeply"),
         ("[1]", 'no JSON object, expected such as {"body": "text"}'),
         ('{"value": NaN}', "NaN is no JSON, expected a number"),
+        ('{"body": "a", "body": "b"}', '"body" is there twice, expected once'),
+        ('{"value": {"a": 1, "a": 1}}', '"a" is there twice, expected once'),
         ("{}", "0 bodies, expected one of body, base64, sequence and value"),
         ('{"body": "a", "value": 1}', "2 bodies, expected one of body"),
         ('{"body": 1}', '"body" is 1, expected a text'),

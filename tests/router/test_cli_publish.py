@@ -220,6 +220,13 @@ def test_a_closed_standard_input_is_told(mesh: RunningMesh) -> None:
     assert closed.stderr.startswith(b"Error: there is no standard input to read messages from, expected --body or")
 
 
+@pytest.mark.parametrize("words", [["subscribe", "topic/x", "--count", "1"], ["status"]])
+def test_a_closed_standard_output_is_told(mesh: RunningMesh, words: list[str]) -> None:
+    command = [*COMMAND, *words, "--run-dir", str(mesh.directory.path)]
+    closed = subprocess.run(command, stderr=subprocess.PIPE, preexec_fn=lambda: os.close(1), timeout=PATIENCE_S)
+    assert (closed.returncode, closed.stderr) == (1, b"Error: there is no standard output\n")
+
+
 def test_on_a_phone_numbers_and_words_are_whole() -> None:
     shown = StringIO()
     out = Console(file=shown, force_terminal=True, width=45)
