@@ -22,11 +22,6 @@ class Outbox:
     def put(self, link: Literal["linkstate", "channel"], body: bytes) -> None:
         (self._channel if link == CHANNEL else self._linkstate).append(body)
 
-    @property
-    def waits(self) -> bool:
-        """Whether something does."""
-        return bool(self._linkstate or self._channel)
-
     def take(self, room: int) -> tuple[Literal["linkstate", "channel"], list[bytes]] | None:
         """What is to go next, to be joined into one body: at most `room` bytes of data, but at least one body. None if
         nothing waits."""

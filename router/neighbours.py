@@ -85,7 +85,7 @@ class Transport:
     def fill(self) -> bool:
         """Give the engine what it has room for, if anything. Each link's tags count up."""
         room = BEHIND_BYTES if self.connection.is_behind else ENGINE_BYTES
-        while self.outbox.waits and self.held < room and self.ready and (taken := self.outbox.take(JOINED_BYTES)):
+        while self.held < room and self.ready and (taken := self.outbox.take(JOINED_BYTES)):
             link, bodies = taken
             message = joined_message(bodies)
             self.held += len(message)

@@ -73,7 +73,8 @@ def subscribe(
     """
     name = named(name, "subscriber", state)
     show: Show = FORMATS[form]
-    if standard_output().isatty() and form == "raw":
+    out = standard_output()
+    if form == "raw" and out.isatty():
         show = as_lines
     target = find_target(run_dir, urls, router, name, state, credentials)
     taken = attached(_subscribe, target, name, address, count, show, selector)

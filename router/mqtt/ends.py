@@ -18,6 +18,8 @@ LINK: Final = "mqtt"
 LINK_QOS_1: Final = "mqtt-qos1"
 """Of one for what it publishes at QoS 1: that link settles first, and has an order of its own (MQTT 5 4.6)."""
 LASTING: Final = LINK, LINK_QOS_1
+OVERHEAD: Final = 256
+"""Bytes of what is kept beside a message, about: it may have none itself."""
 
 
 class EndHost(Protocol):
@@ -32,7 +34,7 @@ class EndHost(Protocol):
     was_left: bool
     """The router had said goodbye before the client was gone: what the core has asked since then was not done."""
     waiting_bytes: int
-    """Of messages that the client has sent, and no link has taken yet."""
+    """Of messages that the client has sent, and no link has taken yet, each with `OVERHEAD`."""
 
     def lifetime(self, durable: int) -> Lifetime:
         """Of what is attached now."""

@@ -10,7 +10,7 @@ from math import inf
 from typing import Final
 
 from router.edge.signs import SignsOfLife
-from router.mqtt.ends import EndHost, MqttEnd
+from router.mqtt.ends import OVERHEAD, EndHost, MqttEnd
 from topic.actions import AnswerPublisher, Credit, Detach, Echo, LinkAction
 from topic.delivery.record import Stream
 from topic.directory.entry import Role
@@ -63,7 +63,7 @@ class PresettledPublisher(MqttEnd):
     def take(self, message: bytes, until: float) -> None:
         """It goes on with `go_on`."""
         self._waiting.append((message, until))
-        self.host.waiting_bytes += len(message)
+        self.host.waiting_bytes += OVERHEAD + len(message)
 
     def go_on(self) -> None:
         """Transfer what may be. What comes of it is performed."""
@@ -85,7 +85,7 @@ class PresettledPublisher(MqttEnd):
         tags = [(self._count + number).to_bytes(8, "big") for number in range(len(batch))]
         self._count += len(batch)
         messages, now = [message for message, _ in batch], self.node.now()
-        self.host.waiting_bytes -= sum(map(len, messages))
+        self.host.waiting_bytes -= sum(map(len, messages)) + OVERHEAD * len(messages)
         is_timed = any(until < inf for _, until in batch)
         left = [until if until > now else OVER for _, until in batch] if is_timed else None
         self.node.topic.publish(self.stream, tags, messages, presettled=True, until=left)
@@ -105,7 +105,7 @@ class PresettledPublisher(MqttEnd):
 
     def _leave(self) -> None:
         self.lingers = False
-        self.host.waiting_bytes -= sum(len(message) for message, _ in self._waiting)
+        self.host.waiting_bytes -= sum(OVERHEAD + len(message) for message, _ in self._waiting)
         self._waiting.clear()
         if self.stream is not None and not self.is_detached:
             self.node.topic.detach_publisher(self.stream, self.node.now())

@@ -19,12 +19,12 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from math import inf
-from typing import Final, Protocol
+from typing import Protocol
 
 from attrs import define
 
 from router.edge.signs import SignsOfLife
-from router.mqtt.ends import LINK, LINK_QOS_1, EndHost, MqttEnd
+from router.mqtt.ends import LINK, LINK_QOS_1, OVERHEAD, EndHost, MqttEnd
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Echo, LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
@@ -32,9 +32,6 @@ from topic.directory.entry import Role
 from topic.home.ttl import OVER
 from topic.identity import NOWHERE, Epoch
 from topic.node import Node
-
-OVERHEAD: Final = 256
-"""Bytes of what is kept beside a message."""
 
 
 @define(eq=False)
@@ -56,7 +53,7 @@ class ReceivedMessage:
 
     @property
     def size(self) -> int:
-        """What it takes here, about: a message may have no bytes."""
+        """Of what it takes here, in bytes."""
         return OVERHEAD + len(self.message)
 
 

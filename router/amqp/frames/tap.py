@@ -38,7 +38,8 @@ from router.amqp.format.performative import (
 )
 from router.amqp.format.unsettled import decode_map, encode_entries
 from router.amqp.format.values import RCV_SECOND
-from router.amqp.frames.fields import bounded, check_name, first_of, is_transactional, number_of, with_outcomes
+from router.amqp.frames.bounds import bounded
+from router.amqp.frames.fields import check_name, first_of, is_transactional, number_of, with_outcomes
 from router.amqp.frames.settlements import Settlements
 from router.amqp.frames.walk import HEAD, Walk
 from router.amqp.proton.deliveries import LinkDeliveries

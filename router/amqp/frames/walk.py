@@ -38,7 +38,6 @@ _settlement: Final = struct.Struct(">I12xIBB").unpack_from
 _of_more: Final = struct.Struct(">21xIB").unpack_from
 _SETTLEMENT, _MORE = 22, 26
 _PLAIN: Final = 35  # bytes of a disposition that needs no look: the shortest whose state has an array of many takes 36
-_SMALL: Final = 64  # bytes of a settlement that may have others like it
 _ID = 16  # where its first delivery-id is
 
 
@@ -148,7 +147,7 @@ class Walk:
                     told[-1] = second
                 else:
                     told += first, second
-                if form == NULL[0] and _SETTLEMENT <= size <= _SMALL:
+                if form == NULL[0] and _SETTLEMENT <= size <= _PLAIN:
                     after = at + size
                     if data[after : after + _ID] == data[at : at + _ID]:
                         at = self._past_settlements(data, after, size, told)

@@ -1,7 +1,7 @@
 """Proton's functions under watch: none is given a link or a session that was freed.
 
 To read what is free mostly does no harm that shows, and may end a router another day. Never here: what the compiled
-loops do, which are given what our modules have asked about before.
+loops do, which call proton by themselves.
 """
 
 import sys
