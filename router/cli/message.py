@@ -13,10 +13,12 @@ from typing import Any, Final
 
 from failover.printable import printable
 from router.amqp.format.codec import Described, Timestamp
-from router.amqp.format.sections import BODIES, FIELDS, NAMES, read_message
+from router.amqp.format.sections import BODIES, FIELDS, NAMES, not_text, read_message
 
 EXAMPLE: Final = '{"body": "text"}'
 TEXTS: Final = ("body", "base64")
+LONGEST_INTEGER: Final = 20
+"""Characters: AMQP's have 64 bits."""
 MEMBERS: Final = ("key", *(name for name in NAMES.values() if name != "data"), *TEXTS)
 
 Show = Callable[[bytes, bytes], bytes]
@@ -29,7 +31,7 @@ Show = Callable[[bytes, bytes], bytes]
 def parse_json(line: bytes) -> dict[str, Any]:
     """The sections in a line. Raises ValueError with what was expected."""
     try:
-        message = json.loads(line, parse_constant=_no_number, object_pairs_hook=_once)
+        message = json.loads(line, parse_int=_integer, parse_constant=_no_number, object_pairs_hook=_once)
     except UnicodeDecodeError:
         raise ValueError("not UTF-8, expected JSON") from None
     except json.JSONDecodeError as error:
@@ -69,6 +71,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
+def _integer(text: str) -> int:
+    if len(text) > LONGEST_INTEGER:
+        raise ValueError(f"an integer of {len(text)} characters, expected {LONGEST_INTEGER} at most")
+    return int(text)
+
+
 def _no_number(text: str) -> None:
     raise ValueError(f"{text} is no JSON, expected a number")
 
@@ -87,7 +95,7 @@ def _body(message: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"{len(named)} bodies, expected one of body, base64, sequence and value")
     match named[0], message[named[0]]:
         case "body", str(text):
-            return {"data": text.encode()}
+            return {"data": _utf8(text)}
         case "base64", str(text):
             return {"data": _from_base64(text)}
         case "sequence", [list(), *rest] as lists if all(isinstance(one, list) for one in rest):
@@ -97,6 +105,13 @@ def _body(message: Mapping[str, Any]) -> dict[str, Any]:
         case name, value:
             raise ValueError(f'"{name}" is {value!r}, expected {"a list of lists" if name == "sequence" else "a text"}')
     raise AssertionError("a body has a name")
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f'"body": {not_text(error)}') from None
 
 
 def _from_base64(text: str) -> bytes:

@@ -22,6 +22,7 @@ from router.amqp.format.values import (
     REJECTED,
     RELEASED,
     SND_SETTLED,
+    TRANSACTIONAL,
     Handle,
     OutcomeDetails,
 )
@@ -180,8 +181,9 @@ class SubscriberLink(TopicEnd):
         if self.link.continued:  # what the core has yet to resume is looked at then; what is forgotten says nothing
             known = [handle in self.records for handle in handles]
             handles, states, settled = (list(compress(column, known)) for column in (handles, states, settled))
-        if max(states, default=0) > MODIFIED:
-            self.link.connection.expel(self.link, NOT_IMPLEMENTED, NO_TRANSACTIONS)
+        if (state := max(states, default=0)) > MODIFIED:
+            why = NO_TRANSACTIONS if state == TRANSACTIONAL else f"no outcome of AMQP has the code {state:#x}"
+            self.link.connection.expel(self.link, NOT_IMPLEMENTED, why)
             return
         records = [self.records[handle] for handle in handles]
         gone = [record for record, is_settled in zip(records, settled, strict=True) if is_settled]

@@ -127,22 +127,25 @@ async def test_who_wants_a_transaction_is_told_where_to_read_why_there_are_none(
     assert "\n## Transactions\n" in (ROOT / "docs" / "clients.md").read_text()
 
 
-async def test_an_outcome_within_a_transaction_is_refused(triangle: RunningMesh, clients: Clients) -> None:
-    """It is no outcome, as nobody will discharge the transaction; nor is what it speaks of released."""
+@pytest.mark.parametrize(
+    ("code", "why"), [(0x34, "there are no transactions"), (0x39, "no outcome of AMQP has the code 0x39")]
+)
+async def test_an_outcome_that_is_none_is_refused(triangle: RunningMesh, clients: Clients, code: int, why: str) -> None:
+    """One within a transaction is none, as nobody will discharge that; nor is what it speaks of released."""
 
-    def within_a_transaction(delivery: Delivery) -> None:
+    def respond(delivery: Delivery) -> None:
         state = lib.pn_disposition_data(lib.pn_delivery_local(delivery.handle))
         obj2dat([b"transaction"], state)  # type: ignore[no-untyped-call]
-        delivery.give(0x34)
+        delivery.give(code)
 
-    topic = "topic/transaction"
-    subscriber = await clients.subscriber(triangle.address("c"), topic, respond=within_a_transaction)
+    topic = f"topic/outcome-{code}"
+    subscriber = await clients.subscriber(triangle.address("c"), topic, respond=respond)
     publisher = await clients.publisher(triangle.address("a"), topic)
     publisher.send(b"0")
     await clients.until(lambda: subscriber.detached is not None)
     assert subscriber.detached is not None
     assert subscriber.detached.name == NOT_IMPLEMENTED
-    assert "transactions" in subscriber.detached.description
+    assert why in subscriber.detached.description
     assert subscriber.bodies == [b"0"]
 
 

@@ -125,10 +125,17 @@ def write_message(sections: Mapping[str, Any]) -> bytes:
     return encoded
 
 
+def not_text(error: UnicodeEncodeError) -> str:
+    """What is wrong with it. Who reads bytes as text has such characters for those that were none."""
+    return f"{error.object[error.start : error.end]!r} is no text, expected UTF-8"
+
+
 def _encoded(name: str, section: Described) -> bytes:
     try:
         return encode(section)
-    except (OverflowError, TypeError, UnicodeEncodeError, RecursionError) as error:
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} cannot be sent as AMQP: {not_text(error)}") from None
+    except (OverflowError, TypeError, RecursionError) as error:
         raise ValueError(f"{name} cannot be sent as AMQP: {error}") from None
 
 

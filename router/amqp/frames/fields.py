@@ -9,6 +9,7 @@ from router.amqp.format import performative
 from router.amqp.format.codec import Described, decode
 from router.amqp.format.errors import INVALID_FIELD, AmqpError
 from router.amqp.format.performative import NULL, split_list
+from router.amqp.format.values import TRANSACTIONAL
 
 _DEFAULT_OUTCOME: Final = b"\x00\x53\x26\x45"
 _NAMES: Final = [f"amqp:{name}:list".encode() for name in ("accepted", "rejected", "released", "modified")]
@@ -31,7 +32,7 @@ def first_of(terminus: bytes) -> bytes:
 def is_transactional(state: bytes) -> bool:
     """Of a delivery state (AMQP 1.0 4.5.5)."""
     value = decode(state)[0]
-    return isinstance(value, Described) and value.descriptor in (0x34, "amqp:transactional-state:list")
+    return isinstance(value, Described) and value.descriptor in (TRANSACTIONAL, "amqp:transactional-state:list")
 
 
 def check_name(encoded: bytes, what: str) -> None:

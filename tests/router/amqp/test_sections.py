@@ -140,7 +140,7 @@ def test_arrays_within_arrays_end_somewhere() -> None:
         ({"application-properties": {"a": [1]}}, "application-properties are simple values, expected no list or map"),
         ({"message-annotations": {"é": 1}}, "message-annotations cannot be sent as AMQP: "),
         ({"value": 2**63}, "value cannot be sent as AMQP: "),
-        ({"value": "\ud800"}, "value cannot be sent as AMQP: "),
+        ({"value": "\ud800"}, r"value cannot be sent as AMQP: '\ud800' is no text, expected UTF-8"),
     ],
 )
 def test_what_cannot_be_meant_is_told(sections: dict[str, Any], complaint: str) -> None:
