@@ -160,6 +160,23 @@ def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
     )
 
 
+def outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints) -> Flags:
+    """Which of these settled records were so after the life of their publisher had ended, for their router or for the
+    home that told it: the one in which it was sent last, or a later one."""
+    settled, delivery = found.settled[records], found.delivery[records]
+    sent, publisher = of.sent_last[delivery], of.uses.publisher()[delivery]
+    router = np.array([log.name for log in facts.rows.logs])[found.log[records]]
+    home = np.array([*facts.homes, ""])[facts.home[settled]]
+    over = np.zeros(len(records), np.bool_)
+    for name in np.unique(publisher):
+        client = case.clients.publishers.get(name.decode())
+        for life, since, where in () if client is None else client.closings:
+            knew = (where == "") | (router == where) | (home == where)
+            ended = (sent != NONE) & (sent <= life) & (since < facts.rows.hlc[settled])
+            over |= (publisher == name) & knew & ended
+    return over
+
+
 def _suspended(facts: Facts, case: Case) -> Flags:
     """Rows about subscribers that are suspended where the log ends."""
     found = np.zeros(len(facts.rows), np.bool_)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import attrs
 import numpy as np
 
-from failover.audit.judge.deliveries import Deliveries, Records, Spans, dated, within
+from failover.audit.judge.deliveries import Deliveries, Records, Spans, dated, outlived, within
 from failover.audit.judge.kinds import Violating
 from failover.audit.judge.sequence import Order, order
 from failover.audit.mesh.case import Case
@@ -91,12 +91,19 @@ def misreported(found: Deliveries) -> Flags:
 def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: Case) -> Flags:
     """Its home says that the publisher settled it after an outcome; its logs are whole and tell of none, nor had
     its store one when it began again: a kill may come between store and log. A home also settles what only a
-    subscriber's map has named to it: of a life that has ended, whose publisher is told no outcome any more."""
+    subscriber's map names to it, if it had forgotten that, or never had it; and what is of a life that has ended. No
+    publisher is told an outcome of these."""
     logged = np.isin(found.uses.publisher(), [name.encode() for name in case.whole])
-    settled = records.groups.any(facts.at_home & facts.tells(Event.SETTLED))
-    received = records.groups.any(facts.tells(Event.RECEIVED))
+    place, groups = facts.rows.place, records.groups
+    settled = groups.first(facts.at_home & facts.tells(Event.SETTLED), place)
+    before = np.zeros(len(place), np.bool_)
+    before[groups.at] = place[groups.at] < taken(place, settled)[groups.of]
+    received, named = (
+        groups.highest(facts.tells(event) & before, place) for event in (Event.RECEIVED, Event.PLACEHOLDER)
+    )
+    by_home = np.flatnonzero(received > named)
     told = np.zeros(len(found.uses.key), np.bool_)
-    told[records.delivery[settled & received]] = True
+    told[records.delivery[by_home[~outlived(facts, records, found, case, by_home)]]] = True
     stored = facts.by_publisher & facts.tells(Event.KEPT) & (facts.rows.outcome != LoggedOutcome.NONE)
     unknown = (found.told_time == BIG) & ~found.groups.any(stored)
     found_here: Flags = logged & told & unknown & (found.published >= 0)

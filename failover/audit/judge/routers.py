@@ -6,7 +6,7 @@ A violation only where entries cannot be missing: of a router's own log, of the 
 import attrs
 import numpy as np
 
-from failover.audit.judge.deliveries import Deliveries, Records
+from failover.audit.judge.deliveries import Deliveries, Records, outlived
 from failover.audit.judge.kinds import Violating
 from failover.audit.judge.publishers import Fates
 from failover.audit.judge.uses import Uses
@@ -50,7 +50,7 @@ def settled_early(facts: Facts, found: Records, of: Deliveries, fates: Fates, ca
     before = (settled >= 0) & (answered >= 0) & _was_before(facts, settled, answered)
     before[before] = _before_all(facts, found, of, np.flatnonzero(before))
     found_here: Flags = (settled >= 0) & ~of.abandoned[delivery] & (before | unanswered)
-    found_here[found_here] = ~_outlived(facts, found, of, case, np.flatnonzero(found_here))
+    found_here[found_here] = ~outlived(facts, found, of, case, np.flatnonzero(found_here))
     return found_here
 
 
@@ -62,23 +62,6 @@ def _before_all(facts: Facts, found: Records, of: Deliveries, records: Ints) -> 
     late = ~_was_before(facts, found.settled[records[record]], answer)
     before: Flags = np.bincount(record[late], minlength=len(records)) == 0
     return before
-
-
-def _outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints) -> Flags:
-    """Which of these settled records were so after the life of their publisher had ended, for their router or for the
-    home that told it: the one in which it was sent last, or a later one."""
-    settled, delivery = found.settled[records], found.delivery[records]
-    sent, publisher = of.sent_last[delivery], of.uses.publisher()[delivery]
-    router = np.array([log.name for log in facts.rows.logs])[found.log[records]]
-    home = np.array([*facts.homes, ""])[facts.home[settled]]
-    over = np.zeros(len(records), np.bool_)
-    for name in np.unique(publisher):
-        client = case.clients.publishers.get(name.decode())
-        for life, since, where in () if client is None else client.closings:
-            knew = (where == "") | (router == where) | (home == where)
-            ended = (sent != NONE) & (sent <= life) & (since < facts.rows.hlc[settled])
-            over |= (publisher == name) & knew & ended
-    return over
 
 
 def never_forgotten(facts: Facts, found: Records, of: Deliveries, case: Case) -> Flags:

@@ -38,9 +38,12 @@ class Client:
     """(life, opened, custodian) of each attach: its epoch's clock, when it was first seen, router.incarnation."""
     opened: dict[int, int] = attrs.field(factory=dict)
     """By life, when it was first seen by wall clock."""
+    generation: str = ""
+    """Of a publisher: the last that routers tell of."""
     closings: list[tuple[int, int, str]] = attrs.field(factory=list)
     """(life, when, where): nothing is owed for attaches up to `life` from then on, both hybrid clocks; by deliveries
-    whose home is `where`, by all if that is empty. Expiry is each router's own view, a closing detach is a fact."""
+    whose home is `where`, by all if that is empty. Expiry is each router's own view, a closing detach is a fact; so is it of what a publisher
+    had sent when it has another generation."""
     doubts: list[Span] = attrs.field(factory=list)
     """When entries about it may be missing: from, to, in µs of wall clock."""
     custody: list[Span] = attrs.field(factory=list)
@@ -58,7 +61,10 @@ class Client:
         """What it is called and was granted, and whether its last life was closed; nothing else."""
         closed = max((closing for closing in self.closings if not closing[2]), default=None)
         closings = [closed] if closed and closed[0] >= self.last_life else []
-        return Client(self.name, self.identity, self.address, self.mode, self.timeout_s, closings=closings)
+        return Client(
+            self.name, self.identity, self.address, self.mode, self.timeout_s,
+            generation=self.generation, closings=closings,
+        )  # fmt: skip
 
     @property
     def last_life(self) -> int:
@@ -180,6 +186,10 @@ def _note_life(client: Client, row: ControlRow, hybrid: HybridTimeline) -> None:
             client.present.append((row.time - SKEW_US, FOREVER))
         return
     life = life_of(row)
+    if row.event == Event.ATTACHED and row.generation is not None:
+        if client.generation not in ("", row.generation):
+            client.closings.append((client.last_life, row.hlc, ""))
+        client.generation = row.generation
     if row.event in CLOSING:
         client.closings.append((life, row.hlc, "" if row.event == Event.CLOSED else row.log_name))
     elif all(known != life for known, _, _ in client.lives):

@@ -133,22 +133,41 @@ def _seconds(us: int) -> str:
 
 def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], int]]:
     """By two logs that noted the same: how much later the second did, by their clocks."""
-    noted: dict[tuple[str, str], list[int]] = {}
+    noted: dict[tuple[str, str], list[ControlRow]] = {}
     attached: dict[tuple[bool, str], list[ControlRow]] = {}
     first_told = (row for row in rows if row.event in (Event.CONTACT, Event.ATTACHED) and not row.details.get("again"))
     for row in sorted(first_told, key=lambda row: (row.source, row.incarnation, row.place)):
         if row.event == Event.CONTACT and row.role == "router":
-            noted.setdefault((row.log_name, f"{row.peer}.{row.details.get('incarnation')}"), []).append(row.time)
+            noted.setdefault((row.log_name, f"{row.peer}.{row.details.get('incarnation')}"), []).append(row)
         elif row.event == Event.ATTACHED and (name := row.publisher or row.subscriber):
             attached.setdefault((row.role == "router", name), []).append(row)
-    for (one, other), times in noted.items():
-        if one < other in hosts and one in hosts and (others := noted.get((other, one))):
-            yield (one, other), median_low(b - a for a, b in zip(times, others, strict=False))
+    for (one, other), told in noted.items():
+        if one < other in hosts and one in hosts and (same := _same_contacts(told, noted.get((other, one), []))):
+            yield (one, other), median_low(b.time - a.time for a, b in same)
     for (by_router, name), told in attached.items():
         own = attached.get((False, name), [])
         if by_router and len(own) == len(told):
             told.sort(key=lambda row: row.hlc)
             yield from (((a.log_name, b.log_name), b.time - a.time) for a, b in zip(told, own, strict=True))
+
+
+def _same_contacts(told: Sequence[ControlRow], others: Sequence[ControlRow]) -> list[tuple[ControlRow, ControlRow]]:
+    """Those that both have made. One of them may have made some alone; as they meet, their hybrid clocks agree."""
+    found = []
+    for one in told:
+        other = _nearest(one, others)
+        if other is not None and _nearest(other, told) is one and abs(_apart(one, other)) <= SKEW_US:
+            found.append((one, other))
+    return found
+
+
+def _nearest(row: ControlRow, others: Sequence[ControlRow]) -> ControlRow | None:
+    return min(others, key=lambda other: abs(_apart(row, other)), default=None)
+
+
+def _apart(one: ControlRow, other: ControlRow) -> int:
+    """In µs of the hybrid clock."""
+    return wall_us(other.hlc) - wall_us(one.hlc)
 
 
 def _clocks(logs: Sequence[Log], met: Differences) -> dict[str, str]:

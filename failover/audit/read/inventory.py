@@ -46,6 +46,7 @@ class ControlRow(Row):
     publisher: str | None
     subscriber: str | None
     peer: str | None
+    generation: str | None
     epoch_hlc: int | None
     home: str | None
     detail: str | None

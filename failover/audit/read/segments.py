@@ -164,7 +164,7 @@ def mesh_row(path: str, text: str) -> ControlColumns:
 
 def _about(source: str, role: str, incarnation: int, host: str, event: int, detail: str) -> ControlColumns:
     """The row of a file; it has no place, no clocks, no link."""
-    return source, role, incarnation, host, 0, 0, 0, event, None, None, None, None, None, None, detail
+    return source, role, incarnation, host, 0, 0, 0, event, *[None] * 7, detail
 
 
 def writer_of(path: str) -> tuple[str, str]:
@@ -179,11 +179,11 @@ def control_rows(block: BlockView, source: str) -> Iterator[ControlColumns]:
         return
     writer = source, block.role, block.incarnation, block.host
     place = block.number * ROWS_PER_BLOCK
-    names = ("count", "time", "hlc", "event", "address", "publisher", "subscriber", "peer", "epoch", "detail")
+    names = ("count", "time", "hlc", "event", "address", "publisher", "subscriber", "peer", "generation", "epoch", "detail")
     texts = [*block.strings, None]
     for count, time, hlc, event, *named in zip(*(block.columns[name] for name in names), strict=True):
         if not count:
-            address, publisher, subscriber, peer, epoch, detail = (texts[index] for index in named)
+            *about, epoch, detail = (texts[index] for index in named)
             of_epoch = epoch_of(epoch) if epoch else (None, None)
-            yield (*writer, place, time, hlc, event, address, publisher, subscriber, peer, *of_epoch, detail)
+            yield (*writer, place, time, hlc, event, *about, *of_epoch, detail)
         place += max(count, 1)

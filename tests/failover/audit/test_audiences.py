@@ -17,7 +17,7 @@ class Log:
         self.rows: list[ControlRow] = []
 
     def say(self, router: str, event: Event, *, at: int, epoch: int, custodian: str = "c", **columns: Any) -> None:
-        fields: dict[str, Any] = dict.fromkeys(("publisher", "peer", "detail"))
+        fields: dict[str, Any] = dict.fromkeys(("publisher", "peer", "generation", "detail"))
         fields |= {"role": "router", "host": "h", "incarnation": 1, "address": "topic/x", "subscriber": S}
         fields |= {"place": at, "time": at, "hlc": at, "epoch_hlc": epoch, "home": f"{custodian}.1"} | columns
         self.rows.append(ControlRow(source=router, event=event, **fields))

@@ -28,7 +28,7 @@ WHOLE = {
 
 def row(event: int, source: str = "a", incarnation: int = 7, **columns: Any) -> ControlRow:
     fields: dict[str, Any] = dict.fromkeys(
-        ("address", "publisher", "subscriber", "peer", "epoch_hlc", "home", "detail")
+        ("address", "publisher", "subscriber", "peer", "generation", "epoch_hlc", "home", "detail")
     )
     fields |= {"role": "router", "host": "h", "place": 0, "time": 1, "hlc": 1} | columns
     return ControlRow(source=source, incarnation=incarnation, event=event, **fields)
