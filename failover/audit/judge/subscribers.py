@@ -15,6 +15,7 @@ from failover.audit.judge.sequence import Order
 from failover.audit.judge.testimony import Testimony
 from failover.audit.read.columns import NONE, Flags
 from failover.audit.read.facts import BIG, taken
+from topic.journal import Event
 
 SECOND = "second"
 
@@ -124,12 +125,16 @@ def sent_by_nobody(each: Testimony) -> Flags:
 
 def outcome_disputed(each: Testimony, is_lost: Flags) -> Flags:
     """A router tells an acceptance that the subscriber does not, or only refusals where the subscriber accepted; of
-    subscribers that log, and whose routers take nothing for accepted before they say so."""
-    pairs, told = each.pairs, each.pairs.edge_stamp >= 0
+    subscribers that log, and whose routers take nothing for accepted before they say so. Of a tag that was used again
+    nobody knows which delivery a map names."""
+    pairs, facts = each.pairs, each.facts
+    clear = ~each.deliveries.uses.reused[each.at]
+    told = pairs.edge_stamp >= 0
+    on_link = facts.by_router & facts.tells(Event.OUTCOME) & ~facts.accepted & (facts.rows.detail == NONE)
     own_doubted = each.doubted | each.bridged | _unended(each)
-    invented = told & (pairs.own_count == 0) & ~own_doubted & ~is_lost
-    ignored = ~told & pairs.edge_refused & (pairs.own_count > 0) & ~pairs.own_refused
-    ignored &= ~(each.edge_doubted | _unended(each))
+    invented = told & (clear | (pairs.edge_count > 0)) & (pairs.own_count == 0) & ~own_doubted & ~is_lost
+    ignored = ~told & pairs.edge_refused & (clear | pairs.groups.any(on_link))
+    ignored &= (pairs.own_count > 0) & ~pairs.own_refused & ~(each.edge_doubted | _unended(each))
     answers = [client is not None and bool(client.logs) and client.mode == SECOND for _, client in each.clients]
     found: Flags = np.array(answers, np.bool_)[pairs.subscriber] & (invented | ignored)
     return found

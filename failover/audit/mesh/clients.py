@@ -42,8 +42,8 @@ class Client:
     """Of a publisher: the last that routers tell of."""
     closings: list[tuple[int, int, str]] = attrs.field(factory=list)
     """(life, when, where): nothing is owed for attaches up to `life` from then on, both hybrid clocks; by deliveries
-    whose home is `where`, by all if that is empty. Expiry is each router's own view, a closing detach is a fact; so is it of what a publisher
-    had sent when it has another generation."""
+    whose home is `where`, by all if that is empty. Expiry is each router's own view, a closing detach is a fact, and
+    so is a publisher's other generation."""
     doubts: list[Span] = attrs.field(factory=list)
     """When entries about it may be missing: from, to, in µs of wall clock."""
     custody: list[Span] = attrs.field(factory=list)

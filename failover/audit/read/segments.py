@@ -179,7 +179,19 @@ def control_rows(block: BlockView, source: str) -> Iterator[ControlColumns]:
         return
     writer = source, block.role, block.incarnation, block.host
     place = block.number * ROWS_PER_BLOCK
-    names = ("count", "time", "hlc", "event", "address", "publisher", "subscriber", "peer", "generation", "epoch", "detail")
+    names = (
+        "count",
+        "time",
+        "hlc",
+        "event",
+        "address",
+        "publisher",
+        "subscriber",
+        "peer",
+        "generation",
+        "epoch",
+        "detail",
+    )
     texts = [*block.strings, None]
     for count, time, hlc, event, *named in zip(*(block.columns[name] for name in names), strict=True):
         if not count:

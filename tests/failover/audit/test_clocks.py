@@ -80,6 +80,14 @@ def test_one_that_claims_a_host_whose_clock_it_does_not_have_has_one_of_its_own(
     assert clocks.ahead_us == {"a.1": -5_000_000, "b.1": 0, "c.1": 0}
 
 
+def test_a_contact_that_one_of_two_has_made_alone_sets_no_clock() -> None:
+    """In a partition, say, of which only the other knew. The hybrid clocks tell which contact is which."""
+    rows, logs = contacts(1_000)
+    for router, peer, ms in (("a", "b", 9_000), ("a", "b", 20_000), ("b", "a", 20_000)):
+        met(rows, router, peer, ms * 1000, hlc=wall_hlc(ms * 1000))
+    assert find_clocks(rows.rows, logs).met == {("a.1", "b.1"): 0}
+
+
 def contacts(ahead_us: int) -> tuple[Rows, list[Log]]:
     """Two routers of one host that note their contact; the second so much later."""
     rows = Rows()
@@ -88,9 +96,9 @@ def contacts(ahead_us: int) -> tuple[Rows, list[Log]]:
     return rows, [Log(name, "router", 1, "h", 0, 9, stopped=True) for name in "ab"]
 
 
-def met(rows: Rows, router: str, peer: str, time: int) -> None:
+def met(rows: Rows, router: str, peer: str, time: int, hlc: int = 0) -> None:
     detail = '{"incarnation": 1}'
-    rows.say(router, Event.CONTACT, at=0, epoch=0, peer=peer, detail=detail, time=time, subscriber=None)
+    rows.say(router, Event.CONTACT, at=hlc, epoch=0, peer=peer, detail=detail, time=time, hlc=hlc, subscriber=None)
 
 
 def test_the_hybrid_clock_is_as_far_ahead_as_the_entries_around_say() -> None:

@@ -1,0 +1,260 @@
+"""What routers and clients of a simulated mesh would have logged, and what the audit makes of it.
+
+The judge of the simulation knows all there is to know; the audit has logs. Where the judge is content the audit must
+accuse nobody, and what a broken rule does to a subscriber it must see. So far that is so where no process ends but
+those of routers, whose stores are as they left them, and no wall clock is set: `CALMER` sees to that.
+
+python -m tests.simulation.evidence 4711 --count 1000     tells the seeds whose logs the audit finds a violation in
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from random import Random
+from typing import Any, Final
+from unittest.mock import patch
+
+import attrs
+
+from failover.audit import Report
+from failover.audit.report.report import Verdict
+from failover.client.outcome import LOGGED, OF_STATE
+from tests.failover.audit.in_process import judge_files
+from tests.simulation import world as worlds
+from tests.simulation.client import Client
+from tests.simulation.knobs import Knobs, draw
+from tests.simulation.publisher import Publisher
+from tests.simulation.publisher_link import PublisherLink, Sent
+from tests.simulation.router import START_US, Router, Silence
+from tests.simulation.subscriber import SubscriberClient
+from tests.simulation.world import World
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.identity import Epoch, link_name
+from topic.journal import Block, Event, LoggedOutcome, segment_name
+from topic.tail import REGION, Tail
+
+CALMER: Final[dict[str, Any]] = {
+    "plain": 0.0, "durable": 1.0, "twins": False, "shared": False, "first": 0.0, "modes": 0.0, "settled": 0.0,
+    "presettled": 0.0, "early": 0.0, "reorder": 0.0, "quitting": 0.0, "store_loss": 0.0, "set_back": 0.0,
+    "old_store": 0.0, "clocks": 0.0, "answering": 1.0, "tags": 40,
+    "pranks": ("vanish", "break", "elsewhere", "stalled", "again", "sleep"),
+}  # fmt: skip
+"""Knobs: our own clients, which keep what they know; tags are used again, but not at once."""
+
+
+class Segment:
+    """The only one of a log."""
+
+    def __init__(self, folder: str, block: Block) -> None:
+        source, _, incarnation, _ = block.head
+        self.block = block
+        self.path = f"file:/run/{folder}/log/{segment_name(incarnation, 0)}"
+        self._region = bytearray(REGION)
+        Tail(self._region, block.head, f"boot of {source}", 0)
+
+    def content(self) -> bytes:
+        """Of who has ended, and written all that was in the tail."""
+        content = bytes(self._region) + self.block.encode()
+        self.block.begin_next()
+        return content
+
+
+class Told(Silence):
+    """A delivery log that the audit reads, too."""
+
+    def append(self, event: Event, **columns: Any) -> None:
+        Block.append(self, event, **columns)
+        super().append(event, **columns)
+
+
+class LoggedRouter(Router):
+    files: dict[str, bytes]
+
+    def _log(self) -> Silence:
+        block = super()._log()
+        told = Told(self.name, "router", self.incarnation, host=self.name)
+        for name in Silence.__slots__:
+            if hasattr(block, name):
+                setattr(told, name, getattr(block, name))
+        self.segment = Segment(self.name, told)
+        return told
+
+    def kill(self, late: float) -> None:
+        if self.alive:  # what it has told anybody it has saved before
+            self.files[self.segment.path] = self.segment.content()
+        super().kill(late)
+
+    def stop(self) -> None:
+        """Cleanly, where the run is over."""
+        if self.alive:
+            self.topic.stop()
+            self.files[self.segment.path] = self.segment.content()
+
+
+class Diary:
+    """The log of a client; as `failover.client.log` has it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._generation: bytes | None = None
+        role = "publisher" if isinstance(client, Publisher) else "subscriber"
+        block = Block(client.name, role, self._now_us() // 1000, host=client.name)
+        self._role, self._segment = role, Segment(f"clients/{client.name}", block)
+        self.write(Event.BOOT)
+
+    def _now_us(self) -> int:
+        return START_US + int(self._client.schedule.now * 1e6)
+
+    def attached(self, generation: bytes | None) -> None:
+        self._generation = generation
+        detail: dict[str, object] = {"role": self._role, **self._client.identity.parts()}
+        detail |= {"mode": "second", "timeout": self._client.lifetime.timeout}
+        if generation is not None:
+            detail["generation"] = generation.hex()
+        self.write(Event.ATTACHED, detail=json.dumps(detail))
+
+    def write(
+        self, event: Event, keys: Sequence[bytes] = (), *, outcome: int | None = None,
+        tags: Sequence[bytes] | None = None, detail: str | None = None,
+    ) -> None:  # fmt: skip
+        name, publishes = link_name(self._client.identity), self._role == "publisher"
+        self._segment.block.append(
+            event,
+            time_us=self._now_us(),
+            hlc=0,
+            keys=list(keys),
+            address=self._client.identity.address,
+            publisher=name if publishes else None,
+            subscriber=None if publishes else name,
+            generation=self._generation if tags is not None or event is Event.ATTACHED else None,
+            outcome=LoggedOutcome.NONE if outcome is None else LOGGED[OF_STATE[outcome]],
+            tags=tags,
+            detail=detail,
+        )
+
+    def end(self) -> tuple[str, bytes]:
+        self.write(Event.STOPPED)
+        return self._segment.path, self._segment.content()
+
+
+class LoggedPublisher(Publisher):
+    diary: Diary
+
+    def open(self, router: Router) -> None:
+        if not hasattr(self, "diary"):
+            self.diary = Diary(self)
+        super().open(router)
+
+    def attached(self, link: Any, credit: int, generation: bytes, *answer: Any) -> None:
+        is_current = link is self.link
+        super().attached(link, credit, generation, *answer)
+        if is_current:
+            self.diary.attached(generation)
+
+    def _send_new(self, link: PublisherLink, most: int) -> list[Sent]:
+        sent = super()._send_new(link, most)
+        if tags := [tag for _, tag, _, _ in sent]:
+            self.diary.write(Event.PUBLISHED, [self._key(tag) for tag in tags], tags=tags)
+        return sent
+
+    def outcome(self, link: Any, handles: list[int], outcome: DeliveryOutcome) -> None:
+        if link is self.link:
+            known = [self._key(self.handles[handle]) for handle in handles if handle in self.handles]
+            if known:
+                self.diary.write(Event.OUTCOME, known, outcome=outcome)
+        super().outcome(link, handles, outcome)
+
+    def _forget(self, tag: bytes) -> None:
+        self.diary.write(Event.SETTLED, [self._key(tag)])
+        super()._forget(tag)
+
+    def _key(self, tag: bytes) -> bytes:
+        return self.judge.lives.key(self, tag)
+
+
+class LoggedSubscriber(SubscriberClient):
+    diary: Diary
+
+    def open(self, router: Router) -> None:
+        if not hasattr(self, "diary"):
+            self.diary = Diary(self)
+        super().open(router)
+
+    def attached(self, link: Any, epoch: Epoch, ours: dict[bytes, int] | None, complete: bool) -> None:
+        if link is self.link:
+            self.diary.attached(None)
+        super().attached(link, epoch, ours, complete)
+
+    def delivered(self, link: Any, handle: int, key: bytes, *transfer: Any) -> None:
+        had = key in self.todo
+        super().delivered(link, handle, key, *transfer)
+        if key in self.todo and not had:
+            self.diary.write(Event.DELIVERED, [key])
+
+    def _process(self, key: bytes, message: bytes) -> None:
+        does = self.todo.get(key) is message
+        super()._process(key, message)
+        if does:
+            self.diary.write(Event.PROCESSED, [key], outcome=self.unsettled[key])
+
+    def _forget(self, key: bytes, how: str, *, given_back: bool = False) -> None:
+        if key in self.unsettled and not given_back:
+            self.diary.write(Event.SETTLED, [key])
+        super()._forget(key, how, given_back=given_back)
+
+
+@contextmanager
+def logging(knobs: Mapping[str, Any]) -> Iterator[None]:
+    """Worlds that are made meanwhile keep logs, and have these knobs set."""
+    with (
+        patch.object(worlds, "Router", LoggedRouter),
+        patch.object(worlds, "Publisher", LoggedPublisher),
+        patch.object(worlds, "SubscriberClient", LoggedSubscriber),
+        patch.object(worlds, "draw", partial(_drawn, knobs)),
+        patch.object(worlds, "weaken", lambda knobs, *_: knobs),
+    ):
+        yield
+
+
+def _drawn(knobs: Mapping[str, Any], random: Random) -> Knobs:
+    drawn: Knobs = attrs.evolve(draw(random), **knobs)
+    return drawn
+
+
+def witnessed(seed: int, knobs: Mapping[str, Any] = CALMER) -> tuple[World, Report]:
+    """A run, and its audit. Raises what the judge does."""
+    with logging(knobs):
+        world, files = World(seed), dict[str, bytes]()
+        for router in world.routers.values():
+            assert isinstance(router, LoggedRouter)
+            router.files = files
+        world.run()
+    for router in world.routers.values():
+        assert isinstance(router, LoggedRouter)
+        router.stop()
+    files.update(client.diary.end() for client in world.clients if hasattr(client, "diary"))
+    started = sorted({path.split("/")[2] for path in files} - {"clients"})
+    mesh = {"mesh": "simulated", "routers": {name: {"pid": 1} for name in started}}
+    return world, judge_files(files | {"file:/run/mesh.json": json.dumps(mesh).encode()})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.evidence", description="audit simulated runs")
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--count", type=int, default=1, help="how many seeds, from SEED on")
+    options = parser.parse_args()
+    verdicts: dict[Verdict, int] = {}
+    for seed in range(options.seed, options.seed + options.count):
+        _, report = witnessed(seed)
+        verdicts[report.verdict] = verdicts.get(report.verdict, 0) + 1
+        if report.verdict is Verdict.VIOLATED:
+            print(seed, report.sentence, flush=True)
+    print(", ".join(f"{count} {verdict.name.lower()}" for verdict, count in sorted(verdicts.items())))
+    return 1 if Verdict.VIOLATED in verdicts else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

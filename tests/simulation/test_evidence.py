@@ -1,0 +1,54 @@
+"""The audit of simulated runs: it accuses nobody where the judge does not, and sees what broken rules do."""
+
+from contextlib import suppress
+from unittest.mock import patch
+
+import pytest
+
+from failover.audit import Verdict
+from tests.mutants import hunt
+from tests.mutants.mutant import MUTANTS
+from tests.simulation import evidence
+from tests.simulation.evidence import CALMER, witnessed
+from tests.simulation.judge import Judge
+from tests.simulation.parties import Violation
+from tests.simulation.world import World
+
+RUNS = 60
+
+
+def test_it_accuses_nobody() -> None:
+    verdicts = []
+    for seed in range(RUNS):
+        _, report = witnessed(seed)
+        assert report.verdict is not Verdict.VIOLATED, f"seed {seed}: {report.sentence}"
+        verdicts.append(report.verdict)
+    assert verdicts.count(Verdict.HOLDS) > RUNS / 2
+
+
+class Unjudged(World):
+    """It goes on, whatever is violated."""
+
+    def run(self) -> None:
+        with patch.object(Judge, "check", lambda *_: None), suppress(Violation):  # that of rest, in the end
+            super().run()
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "kind"),
+    [
+        ("backlog_not_waited_for", 6, "lost"),
+        ("no_placeholder", 2, "duplicated"),
+        ("backlog_not_waited_for", 4, "out of order"),
+        ("doubted_called_settled", 0, "settled before accepted"),
+    ],
+)
+def test_it_sees_what_becomes_of_subscribers_if_a_rule_is_switched_off(name: str, seed: int, kind: str) -> None:
+    assert hunt.pins().keys() == MUTANTS.keys()  # all are registered
+    mutant = MUTANTS[name]
+    with patch.object(evidence, "World", Unjudged):
+        with mutant.applied():
+            _, report = witnessed(seed, mutant.knobs | CALMER)
+        assert kind in report.violations, report.sentence
+        _, report = witnessed(seed, mutant.knobs | CALMER)
+        assert report.verdict is not Verdict.VIOLATED, report.sentence
