@@ -1,14 +1,17 @@
 """What proton would keep of a peer's performative, as far as there is room for it.
 
-Proton makes a node of some 70 bytes for each value in a field, and keeps those of an attach or a begin with the link or
-the session, those of an error with the link, and those of a state with each delivery of the disposition's range.
+Proton makes a node of some 70 bytes for each value in a field, and keeps those of an open, a begin or an attach as long
+as what that begins, those of an error with the link, and those of a state, with the text of its error, with each
+delivery of the disposition's range.
 
 Pure. Never here: what the fields mean.
 """
 
+from collections.abc import Sequence
+from math import inf
 from typing import Final
 
-from router.amqp.format.codec import Described, decode, skip
+from router.amqp.format.codec import Described, Symbol, decode, encode, skip
 from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
 from router.amqp.format.performative import (
     ATTACH,
@@ -19,6 +22,7 @@ from router.amqp.format.performative import (
     END,
     FLOW,
     NULL,
+    OPEN,
     TRANSFER,
     join_list,
     split_list,
@@ -26,27 +30,30 @@ from router.amqp.format.performative import (
 
 LARGE: Final = 1024
 """Bytes of an error's info, and of a disposition's state."""
-MOST_VALUES: Final = 1024
-"""Of an attach or a begin, without an unsettled map, which has a limit of its own and is not proton's."""
+MOST_VALUES: Final = {BEGIN: 1024, ATTACH: 1024, OPEN: 4096}
+"""Without an unsettled map, which has a limit of its own and is not proton's. An open names all routers of a mesh."""
+LONGEST_TEXT: Final = 4096
+"""Bytes, of the error of a state."""
 
 _UNSETTLED: Final = (ATTACH, 7)
 _DETAILS: Final = {DISPOSITION: 4, DETACH: 2, END: 0, CLOSE: 0}
 """By performative: the place of its state, or its error."""
 _REJECTED: Final = b"\x00\x53\x25"
-_INFO: Final = 2
-"""Its place in an error."""
+_TEXT, _INFO = 1, 2
+"""Their places in an error."""
 _FIRST: Final = {0x00: 1, 0xC0: 3, 0xC1: 3, 0xD0: 9, 0xD1: 9}
 """By constructor of what has values in it: where the first of them begins."""
 _ARRAYS: Final = (0xE0, 0xF0)
 
 
 def bounded(code: int, fields: list[bytes]) -> list[bytes]:
-    """The fields of a performative, its error without an info that is large; the same list if there is none. Raises
-    AmqpError at any other state that is, at too many values, and at arrays whose elements take no bytes."""
+    """The fields of a performative, its error without an info that is large, that of a state with no more text than
+    there is room for; the same list if there is nothing to be left out. Raises AmqpError at any other state that is
+    large, at too many values, and at arrays whose elements take no bytes."""
     if code not in (FLOW, TRANSFER):
         _check_arrays(fields)
-    if code in (BEGIN, ATTACH):
-        _check_count([field for place, field in enumerate(fields) if (code, place) != _UNSETTLED])
+    if code in MOST_VALUES:
+        _check_count([field for place, field in enumerate(fields) if (code, place) != _UNSETTLED], MOST_VALUES[code])
     place = _DETAILS.get(code, len(fields))
     if place >= len(fields) or len(fields[place]) <= LARGE:
         return fields
@@ -61,9 +68,9 @@ def _check_arrays(fields: list[bytes]) -> None:
             decode(field)
 
 
-def _check_count(fields: list[bytes]) -> None:
+def _check_count(fields: Sequence[bytes], most: int) -> None:
     """However the values lie in each other."""
-    left = MOST_VALUES
+    left = most
     if sum(map(len, fields)) <= left:
         return
     for field in fields:
@@ -72,7 +79,7 @@ def _check_count(fields: list[bytes]) -> None:
             left -= _values_of(field, at) if field[at] in _ARRAYS else 1
             at = at + _FIRST[field[at]] if field[at] in _FIRST else skip(field, at)
     if left < 0:
-        raise AmqpError(RESOURCE_LIMIT, f"more than {MOST_VALUES} values in an attach or a begin")
+        raise AmqpError(RESOURCE_LIMIT, f"more than {most} values in an open, a begin or an attach")
 
 
 def _values_of(data: bytes, at: int) -> int:
@@ -85,13 +92,23 @@ def _bounded_state(state: bytes) -> bytes:
     if not state.startswith(_REJECTED):
         raise AmqpError(RESOURCE_LIMIT, f"a state of more than {LARGE} bytes for all deliveries of a range")
     elements, _ = split_list(state, len(_REJECTED))
-    return _REJECTED + join_list([_bounded_error(elements[0])] if elements else [])
+    return _REJECTED + join_list([_bounded_error(elements[0], LONGEST_TEXT)] if elements else [])
 
 
-def _bounded_error(error: bytes) -> bytes:
+def _bounded_error(error: bytes, longest: float = inf) -> bytes:
     if not error.startswith(b"\0"):
         return NULL
     _, at = decode(error, 1)
     elements, _ = split_list(error, at)
+    if len(elements) > _TEXT and len(elements[_TEXT]) > longest:
+        elements[_TEXT] = _cut(elements[_TEXT])
     is_large = len(elements) > _INFO and len(elements[_INFO]) > LARGE
     return error[:at] + join_list(elements[: _INFO if is_large else _INFO + 1])
+
+
+def _cut(text: bytes) -> bytes:
+    """As much of it as is kept, if it is a text, and a sign that there was more."""
+    value, _ = decode(text)
+    if not isinstance(value, str) or isinstance(value, Symbol):
+        return NULL
+    return encode(value.encode()[:LONGEST_TEXT].decode(errors="ignore") + "…")

@@ -2,18 +2,16 @@
 
 import gc
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from router.amqp.batches import Dispositions
 from router.amqp.connection import Connection
-from router.amqp.format.errors import DECODE_ERROR, FRAMING_ERROR, RESOURCE_LIMIT, AmqpError
+from router.amqp.format.errors import FRAMING_ERROR, RESOURCE_LIMIT, AmqpError
 from router.amqp.format.message import merged
-from router.amqp.format.values import Bounds, ErrorCondition
+from router.amqp.format.values import Bounds
 from router.amqp.frames import walk
-from router.amqp.frames.bounds import MOST_VALUES
 from router.amqp.proton.engine import LEAST_STEP_S, Engine
 from router.amqp.proton.link import Link
 from router.amqp.restated import AT_FIRST
@@ -21,33 +19,19 @@ from router.amqp.sasl.client import SaslClient
 from router.amqp.sasl.layer import MECHANISMS, SASL_HEADER, sasl_frame
 from router.amqp.sasl.server import ANONYMOUS
 from tests.router.amqp.frames import (
-    ATTACH,
     BEGIN,
-    CLOSE,
-    DETACH,
     DISPOSITION,
     END,
     FLOW,
     HEADER,
     OPEN,
-    SOURCE,
-    TARGET,
     Described,
-    Raw,
-    Symbol,
     attach,
-    encode,
     frame,
     opening,
     transfer,
 )
 from tests.router.amqp.server import Answering, condition_of, server
-
-NULLS_WITHOUT_END = Raw(b"\xf0\x00\x00\x00\x05\x7f\xff\xff\xff\x40")
-
-
-def error(info: Any, description: str = "why") -> Described:
-    return Described(0x1D, Symbol("test:error"), description, info)
 
 
 class Sending(Answering):
@@ -105,99 +89,6 @@ def test_proton_never_makes_more_events_at_once_than_there_is_room_for(monkeypat
     with pytest.raises(AmqpError):
         connection.receive(one * 200, 0.0)
     assert max(pushed) <= 20 * len(one)
-
-
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        frame(BEGIN, None, 0, 1000, 1000, None, None, None, {Symbol("x"): NULLS_WITHOUT_END}, channel=1),
-        attach("a", 0, receiver=False, properties={Symbol("x"): NULLS_WITHOUT_END}),
-        frame(ATTACH, "a", 0, True, None, None, Described(SOURCE, *7 * [None], {Symbol("x"): NULLS_WITHOUT_END}),
-              Described(TARGET)),
-        frame(DETACH, 0, False, error({Symbol("x"): NULLS_WITHOUT_END})),
-        frame(END, error({Symbol("x"): NULLS_WITHOUT_END})),
-        frame(CLOSE, error({Symbol("x"): NULLS_WITHOUT_END})),
-        frame(DISPOSITION, True, 0, 99, False, Described(0x27, True, False, {Symbol("x"): NULLS_WITHOUT_END})),
-        frame(DISPOSITION, True, 0, None, False, Described(0x27, None, None, NULLS_WITHOUT_END)),
-        frame(DISPOSITION, True, 0, 99, False, Described(0x25, error({Symbol("x"): NULLS_WITHOUT_END}))),
-    ],
-)  # fmt: skip
-def test_an_array_has_no_more_elements_than_bytes(hostile: bytes) -> None:
-    assert condition_of(server(), opening(), hostile) == DECODE_ERROR
-
-
-def test_annotations_for_a_whole_range_are_not_large() -> None:
-    annotations = {Symbol(f"k{number}"): None for number in range(300)}
-    modified = frame(DISPOSITION, True, 0, 99, False, Described(0x27, True, False, annotations))
-    assert condition_of(sending(100), modified) == RESOURCE_LIMIT
-
-
-def array(constructor: bytes, *elements: bytes) -> Raw:
-    body = len(elements).to_bytes(4, "big") + constructor + b"".join(elements)
-    return Raw(b"\xf0" + len(body).to_bytes(4, "big") + body)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        lambda count: count * [None],
-        lambda count: [count * [None]],
-        lambda count: Raw(b"\xd1" + encode(count * [None])[1:]),
-        lambda count: array(b"\x56", *count * [b"\x01"]),
-        lambda count: array(b"\xe0", *count // 8 * [b"\x07\x05\x56\x01\x01\x01\x01\x01"]),
-    ],
-)
-def test_a_link_or_a_session_is_told_no_more_values_than_there_is_room_for(values: Callable[[int], Any]) -> None:
-    for count, refused in ((MOST_VALUES - 40, None), (MOST_VALUES + 20, RESOURCE_LIMIT)):
-        told = {Symbol("x"): values(count)}
-        for hostile in (
-            attach("a", 0, receiver=False, properties=told),
-            frame(BEGIN, None, 0, 1000, 1000, None, None, None, told, channel=1),
-        ):
-            connection = server()
-            connection.receive(opening(), 0.0)
-            try:
-                connection.receive(hostile, 0.0)
-            except AmqpError as raised:
-                assert raised.condition == refused
-            else:
-                assert refused is None
-            connection.release()
-
-
-def test_an_unsettled_map_has_a_limit_of_its_own() -> None:
-    handler = Answering()
-    connection = server(handler)
-    unsettled = {b"%d" % number: None for number in range(2 * MOST_VALUES)}
-    connection.receive(opening() + attach("a", 0, receiver=False, unsettled=unsettled), 0.0)
-    assert len(handler.attached) == 1
-    connection.release()
-
-
-def test_of_an_error_nothing_is_kept_that_is_large_but_its_text() -> None:
-    """Proton makes a node of each value, and keeps those of a link that is detached and has deliveries."""
-    heard = []
-
-    class Hearing(Sending):
-        def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
-            heard.append(condition)
-
-        def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
-            outcomes = [link.remote_outcome(handle) for handle in dispositions.handles]
-            heard.extend(ErrorCondition(each.condition or "", each.description, each.info) for each in outcomes)
-
-    connection = server(Hearing())
-    credit = frame(FLOW, 0, 2**31 - 1, 0, 2**31 - 1, 0, 0, 2)
-    connection.receive(opening() + attach("a", 0, receiver=True, modes=(0, 1)) + credit, 0.0)
-    connection.data_to_send()
-    text = "at Main.java " * 200
-    infos: list[dict[str, Any]] = [{Symbol("x"): 2000 * [None]}, {Symbol("x"): "y"}]
-    for info in infos:
-        connection.receive(frame(DISPOSITION, True, 0, 1, False, Described(0x25, error(info, text))), 0.0)
-        assert heard[-2:] == 2 * [ErrorCondition("test:error", text, {} if len(info["x"]) > 1 else info)]
-    connection.receive(frame(DETACH, 0, False, error({Symbol("x"): 2000 * [None]}, text)), 0.0)
-    assert heard[-1] == ErrorCondition("test:error", text, {})
-    connection.release()
 
 
 def test_whoever_wants_to_hear_something_each_millisecond_is_not_looked_at_each_millisecond() -> None:
