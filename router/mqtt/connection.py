@@ -41,6 +41,8 @@ HELD_TURN: Final = 32 * 1024
 """Of these, bytes that are handled in one turn."""
 HELD_PACKETS: Final = 5000
 """Packets that are looked through for a goodbye."""
+MOST_ANSWERS: Final = 50_000
+"""Packets that answer at once what came, and wait to be written: who reads none of them sends no more."""
 AT_LEAST_ONCE: Final = 0b0110
 """Of the first byte of a PUBLISH: its QoS, if that is not 0."""
 
@@ -101,6 +103,7 @@ class MqttConnection:
         self._held: Callable[[], None] | None = None
         self._has_said_more = False  # than what has come with its CONNECT
         self._out: list[bytes] = []
+        self._answers = 0  # among these
 
     # input
 
@@ -157,9 +160,16 @@ class MqttConnection:
                 first, body, at = buffer[at], bytes(buffer[start:end]), end
                 if not self.opened:
                     self.version = version_of(body)
-                self._handle(read_packet(first, body, self.version))
+                self._answer(read_packet(first, body, self.version))
         finally:
             del buffer[:at]
+
+    def _answer(self, packet: Packet) -> None:
+        waiting = len(self._out)
+        self._handle(packet)
+        self._answers += len(self._out) - waiting
+        if self._answers > MOST_ANSWERS:
+            raise MqttError(Reason.QUOTA, f"more than {MOST_ANSWERS} answers that it does not read")
 
     def _header(self, at: int) -> tuple[int, int] | None:
         """Where the packet's body begins and ends; None if that has not come yet."""
@@ -270,6 +280,7 @@ class MqttConnection:
     def data_to_send(self) -> bytes:
         data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
         self._out.clear()
+        self._answers = 0
         return data
 
     def wake(self) -> None:

@@ -39,10 +39,10 @@ from topic.tail import REGION, Tail
 CALMER: Final[dict[str, Any]] = {
     "plain": 0.0, "durable": 1.0, "twins": False, "shared": False, "first": 0.0, "modes": 0.0, "settled": 0.0,
     "presettled": 0.0, "early": 0.0, "reorder": 0.0, "quitting": 0.0, "store_loss": 0.0, "set_back": 0.0,
-    "old_store": 0.0, "clocks": 0.0, "answering": 1.0, "tags": 40,
+    "old_store": 0.0, "clocks": 0.0, "answering": 1.0,
     "pranks": ("vanish", "break", "elsewhere", "stalled", "again", "sleep"),
 }  # fmt: skip
-"""Knobs: our own clients, which keep what they know; tags are used again, but not at once."""
+"""Knobs: our own clients, which keep what they know."""
 
 
 class Segment:
@@ -159,6 +159,10 @@ class LoggedPublisher(Publisher):
         if tags := [tag for _, tag, _, _ in sent]:
             self.diary.write(Event.PUBLISHED, [self._key(tag) for tag in tags], tags=tags)
         return sent
+
+    def _free_tags(self, count: int) -> list[bytes]:
+        """As ours have them: none is used again."""
+        return [b"u%d" % (self._number + 1 + place) for place in range(count)]
 
     def outcome(self, link: Any, handles: list[int], outcome: DeliveryOutcome) -> None:
         if link is self.link:
