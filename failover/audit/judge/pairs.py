@@ -23,13 +23,14 @@ class Pairs:
 
     groups: Groups
     """The rows that tell of pairs, and which pair each of them tells of."""
+    audiences: "Audiences"
     delivery: Ints
     subscriber: Ints
     """Index into `names`."""
     names: Sequence[str]
     in_audience: Flags
     apart: Flags
-    """Every home that accepted it says that it did so without this subscriber."""
+    """Every home that accepted it for an audience with this subscriber says that it did so without it."""
     passed: Flags
     """A router says that the subscriber's filter leaves it out, and none has sent it since."""
     left_out: Ints
@@ -59,7 +60,7 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
     number = max(len(names), 1)
     distinct, pair = np.unique(uses.of[at] * number + subscriber, return_inverse=True)
     groups, delivery = Groups(pair.astype(np.int64), len(distinct), at), distinct // number
-    answers = Groups(uses.of, len(uses.key)).distinct(facts.at_home & tells(Event.ACCEPTED), rows.epoch)[delivery]
+    audiences = Audiences(facts, Groups(uses.of, len(uses.key)), groups, delivery)
     meant, instant = tells(Event.AUDIENCE, Event.RECEIVED), (rows.time, facts.host)
     processed, kept = (facts.by_subscriber & tells(event) for event in (Event.PROCESSED, Event.KEPT))
     answered, sent = (facts.by_router & tells(event) for event in (Event.OUTCOME, Event.DELIVERED))
@@ -68,11 +69,12 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
     accepted_on_link = answered & facts.accepted & (rows.detail == NONE)
     return Pairs(
         groups,
+        audiences,
         delivery,
         distinct % number,
         names,
         in_audience=groups.any(meant),
-        apart=groups.distinct(tells(Event.APART), rows.epoch) >= np.maximum(answers, 1),
+        apart=audiences.apart(),
         passed=groups.highest(passed, rows.hlc) > last_sent_hlc,
         left_out=groups.first(passed, -rows.hlc, -rows.place),
         meant_hlc=groups.highest(meant, rows.hlc),
@@ -89,6 +91,37 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
         last_sent=groups.first(sent, -rows.hlc, -rows.place),
         edge_order=groups.first(sent, rows.hlc, rows.place),
     )
+
+
+class Audiences:
+    """For whom the homes of deliveries accepted them. A publisher that has not read the answer is given another one by
+    its next home, or under the next epoch of this one: for whom is there by then."""
+
+    def __init__(self, facts: Facts, deliveries: Groups, pairs: Groups, delivery: Ints) -> None:
+        self._facts, self._deliveries, self._pairs, self._delivery = facts, deliveries, pairs, delivery
+
+    def answers(self, accepted: Flags, pairs: Ints) -> tuple[Ints, Ints]:
+        """Of these acceptances all that count for these pairs: the pair and the row. Not those that are said to be
+        without the subscriber, nor those of an epoch whose audience is told, and has it not."""
+        place, answers = self._deliveries.all_told(accepted, self._delivery[pairs])
+        of, tells = pairs[place], self._facts.tells
+        without = self._under(of, answers, *self._pairs.told(tells(Event.APART)))
+        told = self._under(self._delivery[of], answers, *self._deliveries.told(tells(Event.AUDIENCE)))
+        meant = self._under(of, answers, *self._pairs.told(tells(Event.AUDIENCE, Event.RECEIVED)))
+        counts = ~without & (~told | meant)
+        return of[counts], answers[counts]
+
+    def _under(self, group: Ints, row: Ints, others: Ints, rows: Ints) -> Flags:
+        """Which of these groups, with the epoch of its row, is among the others with theirs."""
+        epoch, number = self._facts.rows.epoch, len(self._facts.rows.strings) + 1
+        found: Flags = np.isin(group * number + epoch[row], others * number + epoch[rows])
+        return found
+
+    def apart(self) -> Flags:
+        found = self._pairs.any(self._facts.tells(Event.APART))
+        accepted = self._facts.at_home & self._facts.tells(Event.ACCEPTED)
+        found[self.answers(accepted, np.flatnonzero(found))[0]] = False
+        return found
 
 
 def _own_count(facts: Facts, groups: Groups, processed: Flags, kept: Flags) -> Ints:

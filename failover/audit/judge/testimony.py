@@ -58,31 +58,13 @@ class Testimony:
     def _acceptances(self) -> tuple[Ints, Ints]:
         facts, pairs, of, rows = self.facts, self.pairs, self.deliveries, self.facts.rows
         found = of.accepted[self.at], of.accepted_first[self.at]
-        pair, without = pairs.groups.told(facts.tells(Event.APART))
         accepted = facts.at_home & facts.tells(Event.ACCEPTED) & facts.accepted
-        again = pairs.in_audience & (of.groups.distinct(accepted, rows.epoch)[self.at] > 1)
-        some = np.union1d(np.setdiff1d(pair, np.flatnonzero(pairs.apart)), np.flatnonzero(again))
-        place, answers = of.groups.all_told(accepted, self.at[some])
-        pairs_of = some[place]
-        counts = ~self._under(pairs_of, answers, pair, without) & ~self._is_unlisted(pairs_of, answers)
-        groups, each_row = Groups(pairs_of[counts], len(self.at), answers[counts]), np.ones(len(rows), np.bool_)
+        several = of.groups.distinct(accepted, rows.epoch)[self.at] > 1
+        pair, answers = pairs.audiences.answers(accepted, np.flatnonzero(several & pairs.in_audience))
+        groups, each_row = Groups(pair, len(self.at), answers), np.ones(len(rows), np.bool_)
         by_hlc = groups.first(each_row, rows.hlc, facts.source, rows.place)
         by_wall = groups.first(each_row, rows.time, facts.host)
         return np.where(by_hlc != NONE, by_hlc, found[0]), np.where(by_wall != NONE, by_wall, found[1])
-
-    def _is_unlisted(self, pairs_of: Ints, answers: Ints) -> Flags:
-        """Whether an acceptance is of an epoch whose audience is told, without this subscriber: a publisher that had
-        not read the answer was given another one, for whom was there by then."""
-        facts, groups = self.facts, self.deliveries.groups
-        audience = self._under(self.at[pairs_of], answers, *groups.told(facts.tells(Event.AUDIENCE)))
-        meant = self.pairs.groups.told(facts.tells(Event.AUDIENCE, Event.RECEIVED))
-        return audience & ~self._under(pairs_of, answers, *meant)
-
-    def _under(self, group: Ints, row: Ints, others: Ints, rows: Ints) -> Flags:
-        """Which of these groups, with the epoch of its row, is among the others with theirs."""
-        epoch, number = self.facts.rows.epoch, len(self.facts.rows.strings) + 1
-        found: Flags = np.isin(group * number + epoch[row], others * number + epoch[rows])
-        return found
 
     @property
     def was_handed(self) -> Flags:
