@@ -26,7 +26,7 @@ class Owed:
         self._each, self._ended = each, ended(each)
         accepted = each.fates.is_accepted[each.at]
         listed: Flags = each.pairs.in_audience & accepted & ~each.pairs.apart & ~each.pairs.passed
-        listed &= ~self._ended & ~_forgotten(each) & ~each.deliveries.balanced[each.at]
+        listed &= ~self._ended & ~each.unmeant & ~_forgotten(each) & ~each.deliveries.balanced[each.at]
         self._unheard = _unheard(each, listed & (~each.taken | too_early))
         self.flags: Flags = listed & ~self._unheard
         self.missing: Flags = self.flags & ~each.taken
@@ -43,7 +43,7 @@ class Owed:
             ("declined", ~accepted & (found.refused | found.told_refused)[at]),
             ("unanswered", ~accepted),
             ("unaddressed", ~each.pairs.in_audience & ~found.has_audience[at]),
-            ("unlisted", ~each.pairs.in_audience | self._unheard),
+            ("unlisted", ~each.pairs.in_audience | each.unmeant | self._unheard),
             ("passed", each.pairs.passed),
             ("apart", each.pairs.apart),
             ("ended", self._ended),

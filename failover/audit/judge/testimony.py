@@ -33,9 +33,10 @@ class Testimony:
         self.begun_time, self.undated = of.begun_time[at], of.undated[at]
         self.received_hlc = np.where(of.received_hlc[at] != BIG, of.received_hlc[at], self.accepted_hlc)
         self.clients = [(code, case.clients.subscribers.get(name)) for code, name in enumerate(pairs.names)]
-        self.accepted, self.accepted_first = self._acceptances()
+        self.accepted, self.accepted_first, self.unmeant = self._acceptances()
         """The first acceptance by a home, but for those that went on without the subscriber, unless all did: by hybrid
-        clock, and by wall clock. A zombie may have gone on without who was awaited at the next home."""
+        clock, and by wall clock. A zombie may have gone on without who was awaited at the next home.
+        `unmeant`: whether it was accepted only before the subscriber was in any audience."""
         self._order = np.argsort(pairs.subscriber, kind="stable")
         self._ends = np.cumsum(np.bincount(pairs.subscriber, minlength=len(pairs.names)))
 
@@ -55,16 +56,18 @@ class Testimony:
         """The row that tells it first."""
         self.handed = self._handed()
 
-    def _acceptances(self) -> tuple[Ints, Ints]:
+    def _acceptances(self) -> tuple[Ints, Ints, Flags]:
         facts, pairs, of, rows = self.facts, self.pairs, self.deliveries, self.facts.rows
         found = of.accepted[self.at], of.accepted_first[self.at]
         accepted = facts.at_home & facts.tells(Event.ACCEPTED) & facts.accepted
-        several = of.groups.distinct(accepted, rows.epoch)[self.at] > 1
-        pair, answers = pairs.audiences.answers(accepted, np.flatnonzero(several & pairs.in_audience))
+        again = pairs.in_audience & (taken(rows.hlc, found[0], BIG) < pairs.audiences.since)
+        apart = pairs.groups.any(facts.tells(Event.APART)) & ~pairs.apart
+        pair, answers = pairs.audiences.answers(accepted, np.flatnonzero(again | apart))
         groups, each_row = Groups(pair, len(self.at), answers), np.ones(len(rows), np.bool_)
         by_hlc = groups.first(each_row, rows.hlc, facts.source, rows.place)
         by_wall = groups.first(each_row, rows.time, facts.host)
-        return np.where(by_hlc != NONE, by_hlc, found[0]), np.where(by_wall != NONE, by_wall, found[1])
+        first = np.where(by_hlc != NONE, by_hlc, found[0]), np.where(by_wall != NONE, by_wall, found[1])
+        return *first, again & (by_hlc == NONE)
 
     @property
     def was_handed(self) -> Flags:
