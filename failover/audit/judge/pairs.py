@@ -23,7 +23,7 @@ class Pairs:
 
     groups: Groups
     """The rows that tell of pairs, and which pair each of them tells of."""
-    audiences: "Audiences"
+    acceptances: "Acceptances"
     delivery: Ints
     subscriber: Ints
     """Index into `names`."""
@@ -60,7 +60,7 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
     number = max(len(names), 1)
     distinct, pair = np.unique(uses.of[at] * number + subscriber, return_inverse=True)
     groups, delivery = Groups(pair.astype(np.int64), len(distinct), at), distinct // number
-    audiences = Audiences(facts, Groups(uses.of, len(uses.key)), groups, delivery)
+    acceptances = Acceptances(facts, Groups(uses.of, len(uses.key)), groups, delivery)
     meant, instant = tells(Event.AUDIENCE, Event.RECEIVED), (rows.time, facts.host)
     processed, kept = (facts.by_subscriber & tells(event) for event in (Event.PROCESSED, Event.KEPT))
     answered, sent = (facts.by_router & tells(event) for event in (Event.OUTCOME, Event.DELIVERED))
@@ -69,12 +69,12 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
     accepted_on_link = answered & facts.accepted & (rows.detail == NONE)
     return Pairs(
         groups,
-        audiences,
+        acceptances,
         delivery,
         distinct % number,
         names,
         in_audience=groups.any(meant),
-        apart=audiences.apart(),
+        apart=acceptances.apart(),
         passed=groups.highest(passed, rows.hlc) > last_sent_hlc,
         left_out=groups.first(passed, -rows.hlc, -rows.place),
         meant_hlc=groups.highest(meant, rows.hlc),
@@ -93,7 +93,7 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
     )
 
 
-class Audiences:
+class Acceptances:
     """For whom the homes of deliveries accepted them. A publisher that has not read the answer is given another one by
     its next home, or under the next epoch of this one: for whom is there by then, which may be more."""
 
@@ -102,7 +102,7 @@ class Audiences:
         self.since = pairs.lowest(facts.tells(Event.AUDIENCE, Event.RECEIVED), facts.rows.hlc)
         """By pair: when the subscriber was first in an audience, by hybrid clock; `BIG` if it never was."""
 
-    def answers(self, accepted: Flags, pairs: Ints) -> tuple[Ints, Ints]:
+    def counting(self, accepted: Flags, pairs: Ints) -> tuple[Ints, Ints]:
         """Of these acceptances all that count for these pairs: the pair and the row. Not those that are said to be
         without the subscriber; nor those of an epoch whose audience is told, and has it not, from before any had it."""
         place, answers = self._deliveries.all_told(accepted, self._delivery[pairs])
@@ -123,7 +123,7 @@ class Audiences:
     def apart(self) -> Flags:
         found = self._pairs.any(self._facts.tells(Event.APART))
         accepted = self._facts.at_home & self._facts.tells(Event.ACCEPTED)
-        found[self.answers(accepted, np.flatnonzero(found))[0]] = False
+        found[self.counting(accepted, np.flatnonzero(found))[0]] = False
         return found
 
 

@@ -60,9 +60,9 @@ class Testimony:
         facts, pairs, of, rows = self.facts, self.pairs, self.deliveries, self.facts.rows
         found = of.accepted[self.at], of.accepted_first[self.at]
         accepted = facts.at_home & facts.tells(Event.ACCEPTED) & facts.accepted
-        again = pairs.in_audience & (taken(rows.hlc, found[0], BIG) < pairs.audiences.since)
+        again = pairs.in_audience & (taken(rows.hlc, found[0], BIG) < pairs.acceptances.since)
         apart = pairs.groups.any(facts.tells(Event.APART)) & ~pairs.apart
-        pair, answers = pairs.audiences.answers(accepted, np.flatnonzero(again | apart))
+        pair, answers = pairs.acceptances.counting(accepted, np.flatnonzero(again | apart))
         groups, each_row = Groups(pair, len(self.at), answers), np.ones(len(rows), np.bool_)
         by_hlc = groups.first(each_row, rows.hlc, facts.source, rows.place)
         by_wall = groups.first(each_row, rows.time, facts.host)
