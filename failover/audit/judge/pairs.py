@@ -99,18 +99,18 @@ class Acceptances:
 
     def __init__(self, facts: Facts, deliveries: Groups, pairs: Groups, delivery: Ints) -> None:
         self._facts, self._deliveries, self._pairs, self._delivery = facts, deliveries, pairs, delivery
-        self.since = pairs.lowest(facts.tells(Event.AUDIENCE, Event.RECEIVED), facts.rows.hlc)
-        """By pair: when the subscriber was first in an audience, by hybrid clock; `BIG` if it never was."""
+        self.since = pairs.lowest(facts.tells(Event.AUDIENCE, Event.RECEIVED), facts.epoch_hlc)
+        """By pair: the first epoch with the subscriber in its audience; `BIG` if there is none."""
 
     def counting(self, accepted: Flags, pairs: Ints) -> tuple[Ints, Ints]:
         """Of these acceptances all that count for these pairs: the pair and the row. Not those that are said to be
-        without the subscriber; nor those of an epoch whose audience is told, and has it not, from before any had it."""
+        without the subscriber; nor those of an epoch whose audience is told without it, before the first that has it."""
         place, answers = self._deliveries.all_told(accepted, self._delivery[pairs])
         of, tells = pairs[place], self._facts.tells
         without = self._under(of, answers, *self._pairs.told(tells(Event.APART)))
         told = self._under(self._delivery[of], answers, *self._deliveries.told(tells(Event.AUDIENCE)))
         meant = self._under(of, answers, *self._pairs.told(tells(Event.AUDIENCE, Event.RECEIVED)))
-        before = self._facts.rows.hlc[answers] < self.since[of]
+        before = self._facts.epoch_hlc[answers] < self.since[of]
         counts = ~without & ~(told & ~meant & before)
         return of[counts], answers[counts]
 

@@ -36,7 +36,7 @@ class Testimony:
         self.accepted, self.accepted_first, self.unmeant = self._acceptances()
         """The first acceptance by a home, but for those that went on without the subscriber, unless all did: by hybrid
         clock, and by wall clock. A zombie may have gone on without who was awaited at the next home.
-        `unmeant`: whether it was accepted only before the subscriber was in any audience."""
+        `unmeant`: whether it was accepted only in epochs before the subscriber was in any audience."""
         self._order = np.argsort(pairs.subscriber, kind="stable")
         self._ends = np.cumsum(np.bincount(pairs.subscriber, minlength=len(pairs.names)))
 
@@ -60,7 +60,8 @@ class Testimony:
         facts, pairs, of, rows = self.facts, self.pairs, self.deliveries, self.facts.rows
         found = of.accepted[self.at], of.accepted_first[self.at]
         accepted = facts.at_home & facts.tells(Event.ACCEPTED) & facts.accepted
-        again = pairs.in_audience & (taken(rows.hlc, found[0], BIG) < pairs.acceptances.since)
+        earliest = of.groups.lowest(accepted, facts.epoch_hlc)[self.at]
+        again = pairs.in_audience & (earliest < pairs.acceptances.since)
         apart = pairs.groups.any(facts.tells(Event.APART)) & ~pairs.apart
         pair, answers = pairs.acceptances.counting(accepted, np.flatnonzero(again | apart))
         groups, each_row = Groups(pair, len(self.at), answers), np.ones(len(rows), np.bool_)
