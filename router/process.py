@@ -64,8 +64,6 @@ INTER_MESSAGE = 16 << 20
 GOODBYE_S = 1.0
 """How long a stopping router waits for its peers to take its closes."""
 LOOK_S = 0.01
-MOST_NAMED = 256
-"""Routers in an open, which has a bound (`router.amqp.frames.bounds`): those that a client is best off at."""
 
 
 class Process:
@@ -245,7 +243,7 @@ class Process:
             server=True,
             properties={
                 "router": self.name,
-                SERVER_LIST: self._routers.alternates()[:MOST_NAMED],
+                SERVER_LIST: self._routers.alternates(),
                 DEAD: round(timing.dead * 1000),
             },
             offers=anonymous.CAPABILITY,

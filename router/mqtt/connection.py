@@ -41,8 +41,11 @@ HELD_TURN: Final = 32 * 1024
 """Of these, bytes that are handled in one turn."""
 HELD_PACKETS: Final = 5000
 """Packets that are looked through for a goodbye."""
-MOST_ANSWERS: Final = 50_000
-"""Packets that answer at once what came, and wait to be written: who reads none of them sends no more."""
+MOST_ANSWERS: Final = 8 * 1024 * 1024
+"""Bytes of what waits for the client to read it, but for messages, which its subscriptions bound: the answers to 65,535
+identifiers take 5 MB."""
+OVERHEAD: Final = 64
+"""Bytes of what is kept beside such a packet, about."""
 AT_LEAST_ONCE: Final = 0b0110
 """Of the first byte of a PUBLISH: its QoS, if that is not 0."""
 
@@ -103,7 +106,7 @@ class MqttConnection:
         self._held: Callable[[], None] | None = None
         self._has_said_more = False  # than what has come with its CONNECT
         self._out: list[bytes] = []
-        self._answers = 0  # among these
+        self._answers = 0  # bytes of these
 
     # input
 
@@ -160,16 +163,11 @@ class MqttConnection:
                 first, body, at = buffer[at], bytes(buffer[start:end]), end
                 if not self.opened:
                     self.version = version_of(body)
-                self._answer(read_packet(first, body, self.version))
+                self._handle(read_packet(first, body, self.version))
+                if self._answers > MOST_ANSWERS:
+                    raise MqttError(Reason.QUOTA, f"{self._answers} bytes of answers that the client does not read")
         finally:
             del buffer[:at]
-
-    def _answer(self, packet: Packet) -> None:
-        waiting = len(self._out)
-        self._handle(packet)
-        self._answers += len(self._out) - waiting
-        if self._answers > MOST_ANSWERS:
-            raise MqttError(Reason.QUOTA, f"more than {MOST_ANSWERS} answers that it does not read")
 
     def _header(self, at: int) -> tuple[int, int] | None:
         """Where the packet's body begins and ends; None if that has not come yet."""
@@ -276,6 +274,8 @@ class MqttConnection:
 
     def send(self, packet: bytes) -> None:
         self._out.append(packet)
+        if packet[0] >> 4 != PacketKind.PUBLISH:
+            self._answers += OVERHEAD + len(packet)
 
     def data_to_send(self) -> bytes:
         data = self._out[0] if len(self._out) == 1 else b"".join(self._out)

@@ -24,7 +24,7 @@ from router.mqtt.packets import (
     UnsubscribePacket,
     connack,
 )
-from router.mqtt.permissions import Permissions, overflow, refuse
+from router.mqtt.permissions import Away, Permissions, overflow, refuse
 from router.mqtt.presettled import PresettledPublisher
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MqttSession
@@ -72,8 +72,7 @@ class MqttEdge:
         self.sessions: dict[tuple[str, str], MqttSession] = {}
         """By user and client identifier."""
         self._of: dict[MqttConnection, MqttSession] = {}
-        self._away: dict[MqttSession, float] = {}
-        """Of sessions without a client: since when, in this order."""
+        self._away = Away(self._forget)
         self.entrances: dict[MqttConnection, Entrance] = {}
 
     # who comes and goes
@@ -125,7 +124,7 @@ class MqttEdge:
 
     def _session(self, client: str, connection: MqttConnection, *, clean: bool) -> tuple[MqttSession, bool]:
         """The client's, and whether it was there before, here or elsewhere."""
-        self._forget_expired()
+        self._away.expire(self._node.now() - self._longest)
         name = connection.user, client
         former = self.sessions.get(name)
         if former is not None and former.connection is not None:
@@ -139,7 +138,11 @@ class MqttEdge:
         clean = clean or is_over(known) or self._is_overdue(former, live)
         if former is not None and not clean and former.timeout and former.is_whole(known):
             former.resumes = True
+            if not former.ends:
+                self._away.discard(former)
             return former, True
+        if former is not None:
+            self._away.discard(former)
         session = self.sessions[name] = MqttSession(self._node, client, connection.user, self._lost)
         if not clean and live:
             session.take_over(live)
@@ -150,17 +153,13 @@ class MqttEdge:
         links still, and what others had in doubt would be taken for new."""
         if session is None or session.connection is not None:
             return False
-        if self._away[session] + session.timeout >= self._node.now():
+        if self._away.since[session] + session.timeout >= self._node.now():
             return False
         return {entry.epoch for entry in links} <= {end.epoch for end in session.ends}
 
-    def _forget_expired(self) -> None:
-        """The core has let their links expire."""
-        while self._away and (oldest := next(iter(self._away.items())))[1] + self._longest < self._node.now():
-            session = oldest[0]
-            del self._away[session]
-            if self._is_current(session) and session.connection is None:
-                del self.sessions[session.user, session.client]
+    def _forget(self, session: MqttSession) -> None:
+        if self._is_current(session) and session.connection is None:
+            del self.sessions[session.user, session.client]
 
     def _is_current(self, session: MqttSession) -> bool:
         """Whether the client has begun no other one here since."""
@@ -260,9 +259,9 @@ class MqttEdge:
         if told and packet is not None and (wants_end or not session.resumes):
             self._end_links(session, told)
         if not is_away:
-            self._away.pop(session, None)
+            self._away.discard(session)
         if not closed:
-            self._away.setdefault(session, self._node.now())
+            self._away.add(session, self._node.now())
         elif self._is_current(session):
             del self.sessions[session.user, session.client]
         self._node.perform()

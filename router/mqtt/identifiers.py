@@ -15,23 +15,30 @@ MOST_ASKED: Final = 3
 
 class Identifiers:
     def __init__(self) -> None:
-        self._free = list(range(MOST_SENT, 0, -1))
-        self._held: set[int] = set()
+        self._used = 0
+        """So many have been, from the first on."""
+        self._free = list[int]()
+        """Of these."""
+        self._held = set[int]()
         self._asked = 0
 
     def __bool__(self) -> bool:
         """Whether there is one."""
-        return bool(self._free)
+        return bool(self._free) or self._used < MOST_SENT
 
     def take(self) -> int:
-        return self._free.pop()
+        if self._free:
+            return self._free.pop()
+        self._used += 1
+        return self._used
 
     def give_back(self, number: int) -> None:
         self._free.append(number)
 
     def may_be_held(self) -> None:
         """All of them, by the client, from another router."""
-        self._held.update(self._free)
+        self._held.update(self._free, range(self._used + 1, MOST_SENT + 1))
+        self._used = MOST_SENT
         self._free.clear()
         self._asked = 0
 

@@ -5,11 +5,15 @@ that not all clients of a router that dies go to the same next one. Who is not t
 """
 
 from random import Random
+from typing import Final
 
 from linkstate.mesh import Mesh
 from router.mesh.config import Security
 from router.mesh.quantities import Address
 from topic.node import Node
+
+MOST_NAMED: Final = 256
+"""Our clients go to no more, and a client's frame has room for these."""
 
 
 class Alternates:
@@ -25,7 +29,7 @@ class Alternates:
         directory = self._node.topic.directory
         others, contacts, load, chance = self._others(), directory.contacts, directory.load_of, self._random.random
         names = sorted(others, key=lambda name: (name != first, name not in contacts, load(name), chance()))
-        return [self._server(Address.parse(others[name])) for name in names]
+        return [self._server(Address.parse(others[name])) for name in names[:MOST_NAMED]]
 
     def known(self) -> list[tuple[str, str, bool]]:
         """What makes another list: who the others are, where, and whether they can be reached."""

@@ -1,17 +1,15 @@
 """What proton would keep of a peer's performative, as far as there is room for it.
 
-Proton makes a node of some 70 bytes for each value in a field, and keeps those of an open, a begin or an attach as long
-as what that begins, those of an error with the link, and those of a state, with the text of its error, with each
-delivery of the disposition's range.
+Proton makes a node of some 70 bytes for each value in a field, and keeps those of an open, a begin or an attach with
+the connection, session or link, those of an error with the link, and those of a state with each delivery of the range.
 
 Pure. Never here: what the fields mean.
 """
 
 from collections.abc import Sequence
-from math import inf
 from typing import Final
 
-from router.amqp.format.codec import Described, Symbol, decode, encode, skip
+from router.amqp.format.codec import Described, decode, encode, skip
 from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
 from router.amqp.format.performative import (
     ATTACH,
@@ -29,33 +27,35 @@ from router.amqp.format.performative import (
 )
 
 LARGE: Final = 1024
-"""Bytes of an error's info, and of a disposition's state."""
-MOST_VALUES: Final = {BEGIN: 1024, ATTACH: 1024, OPEN: 4096}
-"""Without an unsettled map, which has a limit of its own and is not proton's. An open names all routers of a mesh."""
-LONGEST_TEXT: Final = 4096
-"""Bytes, of the error of a state."""
+"""Bytes of each text of an error, of its info, and of any other state of a disposition."""
+MOST_TOLD: Final = 64
+"""Values of an error's info, and of such a state."""
+MOST_VALUES: Final = {OPEN: 4096, BEGIN: 1024, ATTACH: 1024}
+"""By performative, without an unsettled map, which has a limit of its own and is not proton's. An open names the
+routers that a client may go to (`router.plan.alternates`), with nine values each."""
 
+_NAMES: Final = {OPEN: "an open", BEGIN: "a begin", ATTACH: "an attach"}
 _UNSETTLED: Final = (ATTACH, 7)
 _DETAILS: Final = {DISPOSITION: 4, DETACH: 2, END: 0, CLOSE: 0}
 """By performative: the place of its state, or its error."""
 _REJECTED: Final = b"\x00\x53\x25"
-_TEXT, _INFO = 1, 2
-"""Their places in an error."""
+_ERROR: Final = b"\x00\x53\x1d"
 _FIRST: Final = {0x00: 1, 0xC0: 3, 0xC1: 3, 0xD0: 9, 0xD1: 9}
 """By constructor of what has values in it: where the first of them begins."""
 _ARRAYS: Final = (0xE0, 0xF0)
 
 
 def bounded(code: int, fields: list[bytes]) -> list[bytes]:
-    """The fields of a performative, its error without an info that is large, that of a state with no more text than
-    there is room for; the same list if there is nothing to be left out. Raises AmqpError at any other state that is
-    large, at too many values, and at arrays whose elements take no bytes."""
+    """The fields of a performative, of its error what is not large; the same list if all of it may stay. Raises
+    AmqpError at any other state that is large, at too many values, and at arrays whose elements take no bytes."""
     if code not in (FLOW, TRANSFER):
         _check_arrays(fields)
     if code in MOST_VALUES:
-        _check_count([field for place, field in enumerate(fields) if (code, place) != _UNSETTLED], MOST_VALUES[code])
+        counted = [field for place, field in enumerate(fields) if (code, place) != _UNSETTLED]
+        if _are_more(counted, MOST_VALUES[code]):
+            raise AmqpError(RESOURCE_LIMIT, f"more than {MOST_VALUES[code]} values in {_NAMES[code]}")
     place = _DETAILS.get(code, len(fields))
-    if place >= len(fields) or len(fields[place]) <= LARGE:
+    if place >= len(fields) or not _is_large(fields[place]):
         return fields
     detail = (_bounded_state if code == DISPOSITION else _bounded_error)(fields[place])
     return [*fields[:place], detail, *fields[place + 1 :]]
@@ -68,18 +68,20 @@ def _check_arrays(fields: list[bytes]) -> None:
             decode(field)
 
 
-def _check_count(fields: Sequence[bytes], most: int) -> None:
-    """However the values lie in each other."""
-    left = most
-    if sum(map(len, fields)) <= left:
-        return
+def _is_large(detail: bytes) -> bool:
+    return len(detail) > LARGE or _are_more([detail], MOST_TOLD)
+
+
+def _are_more(fields: Sequence[bytes], most: int) -> bool:
+    """Than so many values, however they lie in each other."""
+    if sum(map(len, fields)) <= most:
+        return False
     for field in fields:
         at = 0
-        while at < len(field) and left >= 0:
-            left -= _values_of(field, at) if field[at] in _ARRAYS else 1
+        while at < len(field) and most >= 0:
+            most -= _values_of(field, at) if field[at] in _ARRAYS else 1
             at = at + _FIRST[field[at]] if field[at] in _FIRST else skip(field, at)
-    if left < 0:
-        raise AmqpError(RESOURCE_LIMIT, f"more than {most} values in an open, a begin or an attach")
+    return most < 0
 
 
 def _values_of(data: bytes, at: int) -> int:
@@ -90,25 +92,27 @@ def _values_of(data: bytes, at: int) -> int:
 
 def _bounded_state(state: bytes) -> bytes:
     if not state.startswith(_REJECTED):
-        raise AmqpError(RESOURCE_LIMIT, f"a state of more than {LARGE} bytes for all deliveries of a range")
+        what = f"a state of more than {LARGE} bytes, or {MOST_TOLD} values, for all deliveries of a range"
+        raise AmqpError(RESOURCE_LIMIT, what)
     elements, _ = split_list(state, len(_REJECTED))
-    return _REJECTED + join_list([_bounded_error(elements[0], LONGEST_TEXT)] if elements else [])
+    return _REJECTED + join_list([_bounded_error(elements[0])] if elements else [])
 
 
-def _bounded_error(error: bytes, longest: float = inf) -> bytes:
+def _bounded_error(error: bytes) -> bytes:
+    """Its condition and its description, each cut, and its info, if that is not large."""
     if not error.startswith(b"\0"):
         return NULL
     _, at = decode(error, 1)
-    elements, _ = split_list(error, at)
-    if len(elements) > _TEXT and len(elements[_TEXT]) > longest:
-        elements[_TEXT] = _cut(elements[_TEXT])
-    is_large = len(elements) > _INFO and len(elements[_INFO]) > LARGE
-    return error[:at] + join_list(elements[: _INFO if is_large else _INFO + 1])
+    elements, _ = split_list(error, at, 3)
+    info = [NULL if _is_large(element) else element for element in elements[2:]]
+    return _ERROR + join_list([*map(_cut, elements[:2]), *info])
 
 
-def _cut(text: bytes) -> bytes:
-    """As much of it as is kept, if it is a text, and a sign that there was more."""
-    value, _ = decode(text)
-    if not isinstance(value, str) or isinstance(value, Symbol):
+def _cut(field: bytes) -> bytes:
+    """A text as far as there is room for it; null for what is none and has no room."""
+    if len(field) <= LARGE:
+        return field
+    text, _ = decode(field)
+    if not isinstance(text, str):
         return NULL
-    return encode(value.encode()[:LONGEST_TEXT].decode(errors="ignore") + "…")
+    return encode(type(text)(text.encode()[:LARGE].decode(errors="ignore")))

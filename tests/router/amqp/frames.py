@@ -34,7 +34,8 @@ def encode(value: Any) -> bytes:
         case Symbol():
             return b"\xb3" + len(value).to_bytes(4, "big") + value.encode()
         case str():
-            return b"\xb1" + len(value).to_bytes(4, "big") + value.encode("utf-8", "surrogateescape")
+            text = value.encode("utf-8", "surrogateescape")
+            return b"\xb1" + len(text).to_bytes(4, "big") + text
         case bytes():
             return b"\xb0" + len(value).to_bytes(4, "big") + value
         case list() | tuple():

@@ -2,16 +2,18 @@
 
 import gc
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from router.amqp.batches import Dispositions
 from router.amqp.connection import Connection
-from router.amqp.format.errors import FRAMING_ERROR, RESOURCE_LIMIT, AmqpError
+from router.amqp.format.errors import DECODE_ERROR, FRAMING_ERROR, RESOURCE_LIMIT, AmqpError
 from router.amqp.format.message import merged
 from router.amqp.format.values import Bounds
 from router.amqp.frames import walk
+from router.amqp.frames.bounds import MOST_VALUES
 from router.amqp.proton.engine import LEAST_STEP_S, Engine
 from router.amqp.proton.link import Link
 from router.amqp.restated import AT_FIRST
@@ -19,19 +21,33 @@ from router.amqp.sasl.client import SaslClient
 from router.amqp.sasl.layer import MECHANISMS, SASL_HEADER, sasl_frame
 from router.amqp.sasl.server import ANONYMOUS
 from tests.router.amqp.frames import (
+    ATTACH,
     BEGIN,
+    CLOSE,
+    DETACH,
     DISPOSITION,
     END,
     FLOW,
     HEADER,
     OPEN,
+    SOURCE,
+    TARGET,
     Described,
+    Raw,
+    Symbol,
     attach,
+    encode,
     frame,
     opening,
     transfer,
 )
 from tests.router.amqp.server import Answering, condition_of, server
+
+NULLS_WITHOUT_END = Raw(b"\xf0\x00\x00\x00\x05\x7f\xff\xff\xff\x40")
+
+
+def error(info: Any, description: str = "why") -> Described:
+    return Described(0x1D, Symbol("test:error"), description, info)
 
 
 class Sending(Answering):
@@ -89,6 +105,79 @@ def test_proton_never_makes_more_events_at_once_than_there_is_room_for(monkeypat
     with pytest.raises(AmqpError):
         connection.receive(one * 200, 0.0)
     assert max(pushed) <= 20 * len(one)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        frame(BEGIN, None, 0, 1000, 1000, None, None, None, {Symbol("x"): NULLS_WITHOUT_END}, channel=1),
+        attach("a", 0, receiver=False, properties={Symbol("x"): NULLS_WITHOUT_END}),
+        frame(ATTACH, "a", 0, True, None, None, Described(SOURCE, *7 * [None], {Symbol("x"): NULLS_WITHOUT_END}),
+              Described(TARGET)),
+        frame(DETACH, 0, False, error({Symbol("x"): NULLS_WITHOUT_END})),
+        frame(END, error({Symbol("x"): NULLS_WITHOUT_END})),
+        frame(CLOSE, error({Symbol("x"): NULLS_WITHOUT_END})),
+        frame(DISPOSITION, True, 0, 99, False, Described(0x27, True, False, {Symbol("x"): NULLS_WITHOUT_END})),
+        frame(DISPOSITION, True, 0, None, False, Described(0x27, None, None, NULLS_WITHOUT_END)),
+        frame(DISPOSITION, True, 0, 99, False, Described(0x25, error({Symbol("x"): NULLS_WITHOUT_END}))),
+    ],
+)  # fmt: skip
+def test_an_array_has_no_more_elements_than_bytes(hostile: bytes) -> None:
+    assert condition_of(server(), opening(), hostile) == DECODE_ERROR
+
+
+def array(constructor: bytes, *elements: bytes) -> Raw:
+    body = len(elements).to_bytes(4, "big") + constructor + b"".join(elements)
+    return Raw(b"\xf0" + len(body).to_bytes(4, "big") + body)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        lambda count: count * [None],
+        lambda count: [count * [None]],
+        lambda count: Raw(b"\xd1" + encode(count * [None])[1:]),
+        lambda count: array(b"\x56", *count * [b"\x01"]),
+        lambda count: array(b"\xe0", *count // 8 * [b"\x07\x05\x56\x01\x01\x01\x01\x01"]),
+    ],
+)
+def test_a_connection_a_session_or_a_link_is_told_no_more_values_than_there_is_room_for(
+    values: Callable[[int], Any],
+) -> None:
+    for code, most in MOST_VALUES.items():
+        for count, refused in ((most - 40, None), (most + 20, RESOURCE_LIMIT)):
+            told = {Symbol("x"): values(count)}
+            hostile = {
+                OPEN: HEADER + frame(OPEN, "x", *8 * [None], told),
+                BEGIN: opening() + frame(BEGIN, None, 0, 1000, 1000, None, None, None, told, channel=1),
+                ATTACH: opening() + attach("a", 0, receiver=False, properties=told),
+            }[code]
+            connection = server()
+            try:
+                connection.receive(hostile, 0.0)
+            except AmqpError as raised:
+                assert raised.condition == refused
+            else:
+                assert refused is None
+            connection.release()
+
+
+@pytest.mark.parametrize("place", range(5, 10))
+def test_the_values_of_all_fields_of_an_open_count(place: int) -> None:
+    """Locales, capabilities, and properties: half of what there is room for in each of two is enough."""
+    half = MOST_VALUES[OPEN] // 2
+    fields: list[Any] = 10 * [None]
+    fields[0], fields[5 + (place - 4) % 5], fields[place] = "x", half * [None], half * [None]
+    assert condition_of(server(), HEADER + frame(OPEN, *fields)) == RESOURCE_LIMIT
+
+
+def test_an_unsettled_map_has_a_limit_of_its_own() -> None:
+    handler = Answering()
+    connection = server(handler)
+    unsettled = {b"%d" % number: None for number in range(2 * MOST_VALUES[ATTACH])}
+    connection.receive(opening() + attach("a", 0, receiver=False, unsettled=unsettled), 0.0)
+    assert len(handler.attached) == 1
+    connection.release()
 
 
 def test_whoever_wants_to_hear_something_each_millisecond_is_not_looked_at_each_millisecond() -> None:

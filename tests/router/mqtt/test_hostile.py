@@ -10,7 +10,7 @@ import pytest
 from router.edge.topics import durable_of
 from router.mesh.config import Limits
 from router.mqtt import fields
-from router.mqtt.connection import HELD_TURN, MOST_ANSWERS, MOST_PACKET
+from router.mqtt.connection import HELD_TURN, MOST_PACKET
 from router.mqtt.fields import MOST_PROPERTIES, text
 from router.mqtt.packets import MOST_FILTERS, PINGRESP
 from router.mqtt.permissions import MOST_LOOKED_AT
@@ -115,18 +115,6 @@ def test_who_says_nothing_is_given_up_and_who_pings_is_answered() -> None:
     pinging.say(by_hand.PINGREQ)
     assert [heard.kind for heard in pinging.heard] == [PINGRESP[0] >> 4]
     bench.finish(silent, pinging)
-
-
-@pytest.mark.parametrize("asks", [by_hand.PINGREQ, by_hand.ack(PacketKind.PUBREL, 1)])
-def test_who_asks_and_asks_and_reads_no_answer_is_sent_away(asks: bytes) -> None:
-    bench = MqttBench("a", "b", "c")
-    guest = bench.client("a", "guest")
-    for _ in range(3):
-        guest.say(asks * MOST_ANSWERS)  # it reads them in between
-    assert not guest.connection.is_over
-    guest.say(asks * (MOST_ANSWERS + 1))
-    assert guest.connection.error is not None and guest.connection.error.reason == Reason.QUOTA
-    bench.finish(guest)
 
 
 def test_topics_beyond_the_limit_take_the_place_of_idle_ones(caplog: pytest.LogCaptureFixture) -> None:
