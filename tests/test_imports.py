@@ -80,6 +80,7 @@ MAY_IMPORT = {
         ),
         "topic",
     ),
+    "router/mqtt/format": ("router.mqtt.format", "router.amqp.format.errors"),
     "router/edge": (
         "router.edge",
         "router.events",

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 from router.amqp.format.values import StreamFigures
-from router.mqtt.packets import (
+from router.mqtt.format.packets import (
     PINGRESP,
     AckPacket,
     ConnectPacket,
@@ -26,7 +26,7 @@ from router.mqtt.packets import (
     read_packet,
     version_of,
 )
-from router.mqtt.values import V3, V5, MqttError, PacketKind, Reason
+from router.mqtt.format.values import V3, V5, MqttError, PacketKind, Reason
 
 PATIENCE: Final = 1.5
 """Times the keep-alive: so long may a client be silent (MQTT 5 3.1.2.10)."""

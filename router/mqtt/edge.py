@@ -13,9 +13,10 @@ from typing import Final, Protocol
 from router.edge.clients import ClientEdge, Guest
 from router.edge.guard import Guard
 from router.mesh.config import Limits
+from router.mqtt.away import Away
 from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import LASTING, LINK, LINK_QOS_1, elsewhere, end_link, is_over, living
-from router.mqtt.packets import (
+from router.mqtt.format.packets import (
     AckPacket,
     ConnectPacket,
     DisconnectPacket,
@@ -24,12 +25,12 @@ from router.mqtt.packets import (
     UnsubscribePacket,
     connack,
 )
-from router.mqtt.permissions import Away, Permissions, overflow, refuse
+from router.mqtt.format.values import REFUSED, V3, V5, MqttError, Reason
+from router.mqtt.permissions import Permissions, overflow, refuse
 from router.mqtt.presettled import PresettledPublisher
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MqttSession
 from router.mqtt.subscriber import MqttSubscriber
-from router.mqtt.values import REFUSED, V3, V5, MqttError, Reason
 from topic.actions import EXPIRED, STOLEN, Detach
 from topic.directory.entry import Index, LinkEntry, Role, Status
 from topic.identity import Epoch, LinkIdentity, link_name

@@ -19,8 +19,8 @@ from router.management.entity import ManagedRouter
 from router.mesh.config import MQTT
 from router.mqtt.connection import MqttConnection
 from router.mqtt.edge import HEADROOM, MqttEdge
-from router.mqtt.packets import ConnectPacket
-from router.mqtt.values import MqttError, Reason
+from router.mqtt.format.packets import ConnectPacket
+from router.mqtt.format.values import MqttError, Reason
 from router.security.doors import Doors, told
 
 log = logging.getLogger("oncemesh.mqtt")

@@ -23,7 +23,7 @@ from router.amqp.format.message import (
     joined_message,
     sections_of,
 )
-from router.mqtt.fields import LONGEST, USER, properties
+from router.mqtt.format.fields import LONGEST, USER, properties
 
 QOS: Final = Symbol("x-opt-mqtt-qos")
 IS_TEXT: Final = Symbol("x-opt-mqtt-payload-is-text")

@@ -1,6 +1,4 @@
-"""What an MQTT client may publish and subscribe to, and why not: in reason codes, and in words for the log; and whose
-sessions are kept while they are away.
-"""
+"""What an MQTT client may publish and subscribe to, and why not: in reason codes, and in words for the log."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -13,11 +11,11 @@ from router.edge.guard import Guard
 from router.edge.topics import durable_of
 from router.mesh.config import Limits
 from router.mqtt.connection import MqttConnection
-from router.mqtt.packets import FilterRequest, PublishPacket, ack
+from router.mqtt.format.packets import FilterRequest, PublishPacket, ack
+from router.mqtt.format.values import REFUSED, V3, V5, MqttError, PacketKind, Reason
 from router.mqtt.presettled import PresettledPublisher
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.session import MqttSession
-from router.mqtt.values import REFUSED, V3, V5, MqttError, PacketKind, Reason
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.mqtt")
@@ -26,9 +24,6 @@ LONGEST_SHOWN: Final = 100
 """Characters of a topic in the log."""
 MOST_LOOKED_AT: Final = 100
 """Topics, for one that was not published to for long."""
-MOST_EMPTY: Final = 1000
-"""Sessions without topics that are kept of a user's clients that are away, where all who have not proven who they are
-count as one."""
 Publisher = TypeVar("Publisher", MqttPublisher, PresettledPublisher)
 
 
@@ -132,48 +127,6 @@ class Permissions:
         except Refusal as refusal:
             return Reason.QUOTA, str(refusal)
         return (Reason.QUOTA, self._node.unkept) if self._node.unkept else None
-
-
-class Away:
-    """Sessions without a client. One that has topics counts with these; of the others so many are kept. That these are
-    kept at all is for a client whose first message was lost with its connection: without a session it would give it up.
-    """
-
-    def __init__(self, forget: Callable[[MqttSession], None]) -> None:
-        """`forget` is called with those that are over."""
-        self.since: dict[MqttSession, float] = {}
-        """When they were left, in this order."""
-        self._forget = forget
-        self._empty: dict[str, dict[MqttSession, None]] = {}
-        """Those without topics, by user, in the same order."""
-
-    def add(self, session: MqttSession, now: float) -> None:
-        self.since.setdefault(session, now)
-        if session.ends:
-            return
-        empty = self._empty.setdefault(session.user, {})
-        empty[session] = None
-        if len(empty) > MOST_EMPTY:
-            first = next(iter(empty))
-            log.info("%s had no topics, and is forgotten: %d others have left since", first, MOST_EMPTY)
-            self._end(first)
-
-    def discard(self, session: MqttSession) -> None:
-        """It has a client again, or another one is in its place."""
-        self.since.pop(session, None)
-        if (empty := self._empty.get(session.user)) is not None:
-            empty.pop(session, None)
-            if not empty:
-                del self._empty[session.user]
-
-    def expire(self, until: float) -> None:
-        """Those that were left before that. The core has let their links expire."""
-        while self.since and (oldest := next(iter(self.since.items())))[1] < until:
-            self._end(oldest[0])
-
-    def _end(self, session: MqttSession) -> None:
-        self.discard(session)
-        self._forget(session)
 
 
 def _pop_idle(ends: dict[tuple[str, int], Publisher]) -> Publisher | None:

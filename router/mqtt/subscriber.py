@@ -16,7 +16,7 @@ from attrs import define
 
 from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import LINK, EndHost, MqttEnd
-from router.mqtt.fields import text
+from router.mqtt.format.fields import text
 from router.mqtt.message import MqttContent, from_amqp, is_topic
 from topic.actions import (
     AnswerSubscriber,

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable
 
 from router.mqtt.connection import MqttConnection
 from router.mqtt.edge import MqttEdge
+from router.mqtt.format.packets import PublishPacket
 from router.mqtt.message import MqttContent
-from router.mqtt.packets import PublishPacket
 from router.mqtt.publisher import ReceivedMessage
 from router.mqtt.session import MqttSession
 from router.mqtt.subscriber import MqttSubscriber, SentMessage

@@ -3,7 +3,6 @@
 import traceback
 from collections.abc import Mapping
 from contextlib import nullcontext
-from random import Random
 from typing import Any
 from unittest.mock import patch
 
@@ -11,7 +10,6 @@ import attrs
 
 from tests.mutants.mutant import Mutant
 from tests.simulation import world
-from tests.simulation.knobs import Knobs, draw
 from tests.simulation.parties import Violation
 from tests.simulation.report import attempt
 
@@ -34,14 +32,8 @@ class Verdict:
 
 def play(seed: int, knobs: Mapping[str, Any], mutant: Mutant | None = None) -> Verdict:
     """One seed of the simulation, with some of the knobs that it draws set otherwise."""
-
-    def drawn(random: Random) -> Knobs:
-        return attrs.evolve(draw(random), **knobs)
-
-    broken = nullcontext() if mutant is None else mutant.applied()
-    as_drawn = patch.object(world, "weaken", lambda knobs, *_: knobs)
-    with patch.object(world, "draw", drawn), as_drawn, patch.object(world, "CALM", CALM), broken:
-        _, failure = attempt(seed)
+    with patch.object(world, "CALM", CALM), nullcontext() if mutant is None else mutant.applied():
+        _, failure = attempt(seed, knobs=knobs)
     if failure is None:
         return Verdict()
     if isinstance(failure.error, Violation):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from router.mqtt.values import V3, PacketKind
+from router.mqtt.format.values import V3, PacketKind
 from tests.processes.background import background_traffic
 from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually, running

@@ -7,8 +7,8 @@ from signal import SIGCONT, SIGKILL, SIGSTOP
 import pytest
 import trio
 
-from router.mqtt.fields import properties
-from router.mqtt.values import PacketKind
+from router.mqtt.format.fields import properties
+from router.mqtt.format.values import PacketKind
 from tests.processes.mesh import RunningMesh, eventually, running
 from tests.router.mqtt import by_hand
 

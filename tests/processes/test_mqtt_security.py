@@ -11,7 +11,7 @@ from router.amqp.sasl.credentials import Credentials
 from router.amqp.sasl.scram import Verifier
 from router.amqp.tls import TlsStream
 from router.mesh.topology import load
-from router.mqtt.values import V3, Reason
+from router.mqtt.format.values import V3, Reason
 from router.security.certs import issue_all
 from router.security.users import UserFile, write_users
 from tests.processes.mesh import TOPOLOGIES, RunningMesh, running

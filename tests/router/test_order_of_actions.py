@@ -11,7 +11,7 @@ from router.amqp.format.message import body_of, data_message
 from router.amqp.format.sections import write_message
 from router.amqp.format.values import ACCEPTED, AttachOptions
 from router.amqp.proton.link import Link
-from router.mqtt.values import PacketKind
+from router.mqtt.format.values import PacketKind
 from tests.fuzz.mesh import FuzzMesh, GoodClient, Guest
 from tests.router.amqp import frames
 from tests.router.amqp.frames import BEGIN, DETACH, DISPOSITION, FLOW, HEADER, OPEN, Described, frame, transfer

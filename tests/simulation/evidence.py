@@ -10,22 +10,14 @@ python -m tests.simulation.evidence 4711 --count 1000     tells the seeds whose 
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
-from random import Random
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from unittest.mock import patch
-
-import attrs
 
 from failover.audit import Report
 from failover.audit.report.report import Verdict
 from failover.client.outcome import LOGGED, OF_STATE
 from tests.failover.audit.in_process import judge_files
-from tests.simulation import world as worlds
 from tests.simulation.client import Client
-from tests.simulation.knobs import Knobs, draw
 from tests.simulation.publisher import Publisher
 from tests.simulation.publisher_link import PublisherLink, Sent
 from tests.simulation.router import START_US, Router, Silence
@@ -71,27 +63,30 @@ class Told(Silence):
 
 
 class LoggedRouter(Router):
-    files: dict[str, bytes]
+    journal = Told
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.files: dict[str, bytes] = {}
 
     def _log(self) -> Silence:
         block = super()._log()
-        told = Told(self.name, "router", self.incarnation, host=self.name)
-        for name in Silence.__slots__:
-            if hasattr(block, name):
-                setattr(told, name, getattr(block, name))
-        self.segment = Segment(self.name, told)
-        return told
+        self._segment = Segment(self.name, block)
+        return block
 
     def kill(self, late: float) -> None:
         if self.alive:  # what it has told anybody it has saved before
-            self.files[self.segment.path] = self.segment.content()
+            self._close()
         super().kill(late)
 
     def stop(self) -> None:
         """Cleanly, where the run is over."""
         if self.alive:
             self.topic.stop()
-            self.files[self.segment.path] = self.segment.content()
+            self._close()
+
+    def _close(self) -> None:
+        self.files[self._segment.path] = self._segment.content()
 
 
 class Diary:
@@ -141,12 +136,9 @@ class Diary:
 
 
 class LoggedPublisher(Publisher):
-    diary: Diary
-
-    def open(self, router: Router) -> None:
-        if not hasattr(self, "diary"):
-            self.diary = Diary(self)
-        super().open(router)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.diary = Diary(self)
 
     def attached(self, link: Any, credit: int, generation: bytes, *answer: Any) -> None:
         is_current = link is self.link
@@ -180,12 +172,9 @@ class LoggedPublisher(Publisher):
 
 
 class LoggedSubscriber(SubscriberClient):
-    diary: Diary
-
-    def open(self, router: Router) -> None:
-        if not hasattr(self, "diary"):
-            self.diary = Diary(self)
-        super().open(router)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.diary = Diary(self)
 
     def attached(self, link: Any, epoch: Epoch, ours: dict[bytes, int] | None, complete: bool) -> None:
         if link is self.link:
@@ -210,39 +199,31 @@ class LoggedSubscriber(SubscriberClient):
         super()._forget(key, how, given_back=given_back)
 
 
-@contextmanager
-def logging(knobs: Mapping[str, Any]) -> Iterator[None]:
-    """Worlds that are made meanwhile keep logs, and have these knobs set."""
-    with (
-        patch.object(worlds, "Router", LoggedRouter),
-        patch.object(worlds, "Publisher", LoggedPublisher),
-        patch.object(worlds, "SubscriberClient", LoggedSubscriber),
-        patch.object(worlds, "draw", partial(_drawn, knobs)),
-        patch.object(worlds, "weaken", lambda knobs, *_: knobs),
-    ):
-        yield
+class LoggedWorld(World):
+    router = LoggedRouter
+    publisher = LoggedPublisher
+    subscriber = LoggedSubscriber
 
-
-def _drawn(knobs: Mapping[str, Any], random: Random) -> Knobs:
-    drawn: Knobs = attrs.evolve(draw(random), **knobs)
-    return drawn
-
-
-def witnessed(seed: int, knobs: Mapping[str, Any] = CALMER) -> tuple[World, Report]:
-    """A run, and its audit. Raises what the judge does."""
-    with logging(knobs):
-        world, files = World(seed), dict[str, bytes]()
-        for router in world.routers.values():
+    def files(self) -> dict[str, bytes]:
+        """All logs, by path. Whoever is there ends cleanly."""
+        files = dict[str, bytes]()
+        for router in self.routers.values():
             assert isinstance(router, LoggedRouter)
-            router.files = files
-        world.run()
-    for router in world.routers.values():
-        assert isinstance(router, LoggedRouter)
-        router.stop()
-    files.update(client.diary.end() for client in world.clients if hasattr(client, "diary"))
-    started = sorted({path.split("/")[2] for path in files} - {"clients"})
-    mesh = {"mesh": "simulated", "routers": {name: {"pid": 1} for name in started}}
-    return world, judge_files(files | {"file:/run/mesh.json": json.dumps(mesh).encode()})
+            router.stop()
+            files |= router.files
+        started = sorted({path.split("/")[2] for path in files})
+        for client in self.clients:
+            assert isinstance(client, LoggedPublisher | LoggedSubscriber)
+            files |= [client.diary.end()]
+        mesh = {"mesh": "simulated", "routers": {name: {"pid": 1} for name in started}}
+        return files | {"file:/run/mesh.json": json.dumps(mesh).encode()}
+
+
+def witnessed(seed: int, knobs: Mapping[str, Any] = CALMER, world: type[LoggedWorld] = LoggedWorld) -> Report:
+    """The audit of a run. Raises what the judge does."""
+    run = world(seed, knobs=knobs)
+    run.run()
+    return judge_files(run.files())
 
 
 def main() -> int:
@@ -252,7 +233,7 @@ def main() -> int:
     options = parser.parse_args()
     verdicts: dict[Verdict, int] = {}
     for seed in range(options.seed, options.seed + options.count):
-        _, report = witnessed(seed)
+        report = witnessed(seed)
         verdicts[report.verdict] = verdicts.get(report.verdict, 0) + 1
         if report.verdict is Verdict.VIOLATED:
             print(seed, report.sentence, flush=True)

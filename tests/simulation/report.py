@@ -2,6 +2,8 @@
 
 import hashlib
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
@@ -22,9 +24,11 @@ class Failure:
     odd: tuple[str, ...] = ()
 
 
-def attempt(seed: int, *, trace: bool = False, odd: tuple[str, ...] = ()) -> tuple[World, Failure | None]:
-    """Run one seed; `odd` as of `World`."""
-    world = World(seed, trace=trace, odd=odd)
+def attempt(
+    seed: int, *, trace: bool = False, odd: tuple[str, ...] = (), knobs: Mapping[str, Any] | None = None
+) -> tuple[World, Failure | None]:
+    """Run one seed; `odd` and `knobs` as of `World`."""
+    world = World(seed, trace=trace, odd=odd, knobs=knobs)
     try:
         world.run()
     except Exception as error:

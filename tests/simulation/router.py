@@ -66,6 +66,7 @@ class Silence(Block):
 
 
 class Router:
+    journal: type[Silence] = Silence
     mesh: Mesh
     topic: Topic
     node: Node
@@ -172,7 +173,7 @@ class Router:
         return Watched(self, shell)
 
     def _log(self) -> Silence:
-        block = Silence(self.name, "router", self.incarnation)
+        block = self.journal(self.name, "router", self.incarnation, host=self.name)
         block.attached = partial(self.judge.termini.decides, self)
         block.decided = partial(self.judge.decided, self)
         block.expired = partial(expired, self)

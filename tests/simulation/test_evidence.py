@@ -8,11 +8,9 @@ import pytest
 from failover.audit import Verdict
 from tests.mutants import hunt
 from tests.mutants.mutant import MUTANTS
-from tests.simulation import evidence
-from tests.simulation.evidence import CALMER, witnessed
+from tests.simulation.evidence import CALMER, LoggedWorld, witnessed
 from tests.simulation.judge import Judge
 from tests.simulation.parties import Violation
-from tests.simulation.world import World
 
 RUNS = 60
 
@@ -20,13 +18,13 @@ RUNS = 60
 def test_it_accuses_nobody() -> None:
     verdicts = []
     for seed in range(RUNS):
-        _, report = witnessed(seed)
+        report = witnessed(seed)
         assert report.verdict is not Verdict.VIOLATED, f"seed {seed}: {report.sentence}"
         verdicts.append(report.verdict)
     assert verdicts.count(Verdict.HOLDS) > RUNS / 2
 
 
-class Unjudged(World):
+class Unjudged(LoggedWorld):
     """It goes on, whatever is violated, and does not wait until all has come to rest."""
 
     def run(self) -> None:
@@ -46,8 +44,8 @@ class Unjudged(World):
 def test_it_sees_what_becomes_of_subscribers_if_a_rule_is_switched_off(name: str, seed: int, kind: str) -> None:
     assert hunt.pins().keys() == MUTANTS.keys()  # all are registered
     mutant = MUTANTS[name]
-    with patch.object(evidence, "World", Unjudged), mutant.applied():
-        _, report = witnessed(seed, mutant.knobs | CALMER)
+    with mutant.applied():
+        report = witnessed(seed, mutant.knobs | CALMER, Unjudged)
     assert kind in report.violations, report.sentence
-    _, report = witnessed(seed, mutant.knobs | CALMER)
+    report = witnessed(seed, mutant.knobs | CALMER)
     assert report.verdict is not Verdict.VIOLATED, report.sentence

@@ -7,8 +7,9 @@
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import attrs
@@ -42,11 +43,19 @@ LOOK = 1.0
 
 
 class World:
-    def __init__(self, seed: int, *, trace: bool = False, odd: Collection[str] = ()) -> None:
-        """`odd` are the names of what happens besides, in place of what the dice say."""
+    router: type[Router] = Router
+    publisher: type[Publisher] = Publisher
+    subscriber: type[SubscriberClient] = SubscriberClient
+
+    def __init__(
+        self, seed: int, *, trace: bool = False, odd: Collection[str] = (), knobs: Mapping[str, Any] | None = None
+    ) -> None:
+        """`odd` are the names of what happens besides, in place of what the dice say. `knobs` are set whatever the dice
+        say, and then nothing happens besides."""
         self.seed = seed
         self.random = Random(seed)
-        self.knobs: Knobs = weaken(draw(self.random), Random(f"odd {seed}"), odd)
+        drawn = draw(self.random)
+        self.knobs: Knobs = weaken(drawn, Random(f"odd {seed}"), odd) if knobs is None else attrs.evolve(drawn, **knobs)
         self.schedule = Schedule()
         self.trace: list[tuple[float, str, str]] = []
         self.verbose = trace
@@ -59,14 +68,14 @@ class World:
             router.file = self.membership.file()
         last = self.membership.wanted[-1]  # the others stay connected
         self.unstarted = last if self.knobs.never_started else None
-        self.publishers = [Publisher(*self._client(f"p{i}")) for i in range(self.knobs.publishers)]
-        self.subscribers = [SubscriberClient(*self._client(f"s{i}")) for i in range(self.knobs.subscribers)]
+        self.publishers = [self.publisher(*self._client(f"p{i}")) for i in range(self.knobs.publishers)]
+        self.subscribers = [self.subscriber(*self._client(f"s{i}")) for i in range(self.knobs.subscribers)]
         if self.knobs.shared:
             for which in range(2):
                 self._share(self.publishers[which::2], self.subscribers[which::2], f"container {which}")
         if self.knobs.twins:
-            self.publishers.append(Publisher(*self._client("tp")))
-            self.subscribers.append(SubscriberClient(*self._client("ts")))
+            self.publishers.append(self.publisher(*self._client("tp")))
+            self.subscribers.append(self.subscriber(*self._client("ts")))
             self.publishers[-1].go_by_the_name_of(self.publishers[0])
             self.subscribers[-1].go_by_the_name_of(self.subscribers[0])
         self.clients: list[Client] = [*self.publishers, *self.subscribers]
@@ -86,7 +95,7 @@ class World:
     def _make_routers(self) -> None:
         names = tuple("abcdefghijk"[: self.knobs.routers + self.knobs.reserve])
         for name in names:
-            router = self.routers[name] = Router(name, self.schedule, self.random, self.knobs)
+            router = self.routers[name] = self.router(name, self.schedule, self.random, self.knobs)
             router.judge = self.judge
             router.note = self.note
             router.names = names

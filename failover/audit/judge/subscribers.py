@@ -127,17 +127,22 @@ def outcome_disputed(each: Testimony, is_lost: Flags) -> Flags:
     """A router tells an acceptance that the subscriber does not, or only refusals where the subscriber accepted; of
     subscribers that log, and whose routers take nothing for accepted before they say so. Of a tag that was used again
     nobody knows which delivery a map names."""
-    pairs, facts = each.pairs, each.facts
-    clear = ~each.deliveries.uses.reused[each.at]
-    told = pairs.edge_stamp >= 0
-    on_link = facts.by_router & facts.tells(Event.OUTCOME) & ~facts.accepted & (facts.rows.detail == NONE)
+    pairs, told, clear = each.pairs, each.pairs.edge_stamp >= 0, ~each.deliveries.uses.reused[each.at]
     own_doubted = each.doubted | each.bridged | _unended(each)
     invented = told & (clear | (pairs.edge_count > 0)) & (pairs.own_count == 0) & ~own_doubted & ~is_lost
-    ignored = ~told & pairs.edge_refused & (clear | pairs.groups.any(on_link))
-    ignored &= (pairs.own_count > 0) & ~pairs.own_refused & ~(each.edge_doubted | _unended(each))
+    ignored = ~told & pairs.edge_refused & (pairs.own_count > 0) & ~pairs.own_refused
+    ignored &= ~(each.edge_doubted | _unended(each))
+    if ignored.any():
+        ignored &= clear | _is_refused_on_link(each)
     answers = [client is not None and bool(client.logs) and client.mode == SECOND for _, client in each.clients]
     found: Flags = np.array(answers, np.bool_)[pairs.subscriber] & (invented | ignored)
     return found
+
+
+def _is_refused_on_link(each: Testimony) -> Flags:
+    facts = each.facts
+    refused = facts.by_router & facts.tells(Event.OUTCOME) & ~facts.accepted
+    return each.pairs.groups.any(refused & (facts.rows.detail == NONE))
 
 
 def _unended(each: Testimony) -> Flags:

@@ -12,6 +12,7 @@ is *ordered* by it, and whenever it might have been is when it was. A client's e
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from statistics import median_low
 from typing import Final
 
@@ -153,21 +154,20 @@ def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple
 
 def _same_contacts(told: Sequence[ControlRow], others: Sequence[ControlRow]) -> list[tuple[ControlRow, ControlRow]]:
     """Those that both have made. One of them may have made some alone; as they meet, their hybrid clocks agree."""
-    found = []
-    for one in told:
-        other = _nearest(one, others)
-        if other is not None and _nearest(other, told) is one and abs(_apart(one, other)) <= SKEW_US:
-            found.append((one, other))
-    return found
+    nearest = [_nearest(one, others) for one in told]
+    pairs = [(one, other) for one, other in zip(told, nearest, strict=True) if other is not None]
+    return [(one, other) for one, other in pairs if _nearest(other, told) is one and _apart(one, other) <= SKEW_US]
 
 
 def _nearest(row: ControlRow, others: Sequence[ControlRow]) -> ControlRow | None:
-    return min(others, key=lambda other: abs(_apart(row, other)), default=None)
+    """Of those of one log, whose hybrid clocks go up."""
+    at = bisect_right(others, row.hlc, key=lambda other: other.hlc)
+    return min(others[max(at - 1, 0) : at + 1], key=partial(_apart, row), default=None)
 
 
 def _apart(one: ControlRow, other: ControlRow) -> int:
     """In µs of the hybrid clock."""
-    return wall_us(other.hlc) - wall_us(one.hlc)
+    return abs(wall_us(other.hlc) - wall_us(one.hlc))
 
 
 def _clocks(logs: Sequence[Log], met: Differences) -> dict[str, str]:

@@ -179,23 +179,12 @@ def control_rows(block: BlockView, source: str) -> Iterator[ControlColumns]:
         return
     writer = source, block.role, block.incarnation, block.host
     place = block.number * ROWS_PER_BLOCK
-    names = (
-        "count",
-        "time",
-        "hlc",
-        "event",
-        "address",
-        "publisher",
-        "subscriber",
-        "peer",
-        "generation",
-        "epoch",
-        "detail",
-    )
+    named = "address", "publisher", "subscriber", "peer", "generation", "epoch", "detail"
+    names = "count", "time", "hlc", "event", *named
     texts = [*block.strings, None]
-    for count, time, hlc, event, *named in zip(*(block.columns[name] for name in names), strict=True):
+    for count, time, hlc, event, *codes in zip(*(block.columns[name] for name in names), strict=True):
         if not count:
-            *about, epoch, detail = (texts[index] for index in named)
+            *about, epoch, detail = (texts[code] for code in codes)
             of_epoch = epoch_of(epoch) if epoch else (None, None)
             yield (*writer, place, time, hlc, event, *about, *of_epoch, detail)
         place += max(count, 1)

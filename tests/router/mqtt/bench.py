@@ -7,9 +7,9 @@ from router.edge.guard import Guard
 from router.mesh.config import Limits
 from router.mqtt.connection import MqttConnection
 from router.mqtt.edge import HEADROOM, MqttEdge
-from router.mqtt.fields import FieldReader
-from router.mqtt.packets import ConnectPacket, PublishPacket, read_packet
-from router.mqtt.values import V5, PacketKind
+from router.mqtt.format.fields import FieldReader
+from router.mqtt.format.packets import ConnectPacket, PublishPacket, read_packet
+from router.mqtt.format.values import V5, PacketKind
 from router.security.rules import EVERYTHING, Rule
 from tests.fuzz.mesh import LONGEST_S, MAX_MESSAGE, SETTINGS, FuzzMesh, FuzzRouter, Guest
 from tests.router.mqtt import by_hand

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from router.mqtt.fields import binary, number, properties, text, two
-from router.mqtt.values import V5, PacketKind
+from router.mqtt.format.fields import binary, number, properties, text, two
+from router.mqtt.format.values import V5, PacketKind
 
 
 def packet(first: int, body: bytes = b"") -> bytes:

@@ -6,7 +6,7 @@ Who was in contact with the link's router as that answered has heard of it, and 
 from collections import defaultdict
 from math import inf
 
-from router.mqtt.packets import PublishPacket
+from router.mqtt.format.packets import PublishPacket
 from tests.fuzz.mesh import SETTINGS
 from tests.router.mqtt.mortal import MortalBench
 from tests.router.mqtt.roles import Reader

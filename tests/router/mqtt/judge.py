@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from router.mqtt.packets import AckPacket, PublishPacket, read_packet
-from router.mqtt.values import REFUSED, PacketKind
+from router.mqtt.format.packets import AckPacket, PublishPacket, read_packet
+from router.mqtt.format.values import REFUSED, PacketKind
 from tests.router.mqtt.bench import split
 from tests.router.mqtt.hearsay import Hearsay
 from tests.router.mqtt.roles import Reader, Writer

@@ -1,7 +1,7 @@
 """What model clients of MQTT do: a writer publishes, a reader hands on what it is sent."""
 
-from router.mqtt.packets import PublishPacket
-from router.mqtt.values import REFUSED, V5, PacketKind, Reason
+from router.mqtt.format.packets import PublishPacket
+from router.mqtt.format.values import REFUSED, V5, PacketKind, Reason
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.sessions import TOPICS, Client, Line, Said
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from router.mqtt.ends import LINK
-from router.mqtt.packets import PublishPacket, read_packet
-from router.mqtt.values import V5, PacketKind
+from router.mqtt.format.packets import PublishPacket, read_packet
+from router.mqtt.format.values import V5, PacketKind
 from tests.fuzz.mesh import LONGEST_S
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import MqttGuest, split

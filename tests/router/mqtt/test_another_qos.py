@@ -3,7 +3,7 @@
 a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 """
 
-from router.mqtt.values import PacketKind, Reason
+from router.mqtt.format.values import PacketKind, Reason
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, publish
 

@@ -4,9 +4,9 @@ import pytest
 
 from router.mqtt import connection
 from router.mqtt.connection import MOST_ANSWERS, OVERHEAD
-from router.mqtt.fields import text
-from router.mqtt.packets import publish
-from router.mqtt.values import V3, V5, MqttError, PacketKind, Reason
+from router.mqtt.format.fields import text
+from router.mqtt.format.packets import publish
+from router.mqtt.format.values import V3, V5, MqttError, PacketKind, Reason
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest
 

@@ -5,7 +5,7 @@ a ~/~ b ~~~ c       whole routers but for their sockets; a and b are apart, all 
 
 import pytest
 
-from router.mqtt.values import PacketKind
+from router.mqtt.format.values import PacketKind
 from tests.fuzz.mesh import SETTINGS
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import MqttBench, MqttGuest, answer_all, publish

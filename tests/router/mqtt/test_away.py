@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from router.mqtt import permissions
+from router.mqtt import away
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, publish
 
@@ -14,7 +14,7 @@ MOST = 3
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[MqttBench]:
-    monkeypatch.setattr(permissions, "MOST_EMPTY", MOST)
+    monkeypatch.setattr(away, "MOST_EMPTY", MOST)
     bench = MqttBench("a", "b", "c")
     yield bench
     bench.finish(*bench.mqtt_guests())

@@ -5,7 +5,7 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 
 import pytest
 
-from router.mqtt.values import PacketKind
+from router.mqtt.format.values import PacketKind
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, publish
 from tests.router.mqtt.test_sessions import OTHER, both, links, wait

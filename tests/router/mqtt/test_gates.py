@@ -3,7 +3,7 @@
 a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 """
 
-from router.mqtt.values import PacketKind
+from router.mqtt.format.values import PacketKind
 from tests.router.mqtt.bench import MqttBench, MqttGuest, answer_all, publish
 
 

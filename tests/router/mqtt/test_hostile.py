@@ -9,14 +9,14 @@ import pytest
 
 from router.edge.topics import durable_of
 from router.mesh.config import Limits
-from router.mqtt import fields
 from router.mqtt.connection import HELD_TURN, MOST_PACKET
-from router.mqtt.fields import MOST_PROPERTIES, text
-from router.mqtt.packets import MOST_FILTERS, PINGRESP
+from router.mqtt.format import fields
+from router.mqtt.format.fields import MOST_PROPERTIES, text
+from router.mqtt.format.packets import MOST_FILTERS, PINGRESP
+from router.mqtt.format.values import V3, V5, PacketKind, Reason
 from router.mqtt.permissions import MOST_LOOKED_AT
 from router.mqtt.publisher import MqttPublisher
 from router.mqtt.subscriber import MqttSubscriber
-from router.mqtt.values import V3, V5, PacketKind, Reason
 from router.security.rules import EVERYTHING
 from tests.fuzz.mesh import MAX_MESSAGE
 from tests.router.mqtt import by_hand

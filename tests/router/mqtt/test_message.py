@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from router.amqp.format.codec import Described, Raw, Symbol, encode, ulong
 from router.amqp.format.message import body_of, in_envelope, sections_of
 from router.amqp.format.sections import read_message, write_message
-from router.mqtt.fields import MOST_PROPERTIES, FieldReader, properties
+from router.mqtt.format.fields import MOST_PROPERTIES, FieldReader, properties
+from router.mqtt.format.values import PacketKind
 from router.mqtt.message import MOST_BESIDE, MOST_SECTIONS, NO_PROPERTIES, MqttContent, from_amqp, to_amqp
-from router.mqtt.values import PacketKind
 from tests.router.mqtt.test_packets import TEXT, TOPIC
 
 SAID = st.fixed_dictionaries(

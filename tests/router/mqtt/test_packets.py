@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.mqtt.fields import FieldReader, number, properties, text
-from router.mqtt.packets import (
+from router.mqtt.format.fields import FieldReader, number, properties, text
+from router.mqtt.format.packets import (
     AckPacket,
     ConnectPacket,
     DisconnectPacket,
@@ -20,7 +20,7 @@ from router.mqtt.packets import (
     read_packet,
     suback,
 )
-from router.mqtt.values import V3, V5, MqttError, PacketKind, Reason
+from router.mqtt.format.values import V3, V5, MqttError, PacketKind, Reason
 from tests.router.mqtt import by_hand
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)

@@ -6,7 +6,7 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 import pytest
 
 from router.edge.ends import PublishingEnd
-from router.mqtt.values import V5, PacketKind
+from router.mqtt.format.values import V5, PacketKind
 from tests.fuzz.mesh import MAX_MESSAGE, SETTINGS
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, publish

@@ -6,7 +6,7 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 import pytest
 
 from router.mesh.config import Limits
-from router.mqtt.values import V3, V5, PacketKind, Reason
+from router.mqtt.format.values import V3, V5, PacketKind, Reason
 from tests.fuzz.mesh import MAX_MESSAGE, GoodClient
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import NARROW, TOPIC, MqttBench, MqttGuest, answer, answer_all, leave, publish

@@ -5,7 +5,7 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 
 import pytest
 
-from router.mqtt.values import V3, V5, PacketKind
+from router.mqtt.format.values import V3, V5, PacketKind
 from router.security.rules import Rule
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, leave, publish

@@ -7,7 +7,7 @@ import pytest
 
 from router.amqp.format.message import data_message
 from router.mqtt.ends import Nobody
-from router.mqtt.values import V3, V5, PacketKind, Reason
+from router.mqtt.format.values import V3, V5, PacketKind, Reason
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, answer, answer_all, leave, publish
 from topic.actions import SettleSubscriber

@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Callable
 from random import Random
 
-from router.mqtt.values import V3, V5
+from router.mqtt.format.values import V3, V5
 from tests.fuzz.mesh import SETTINGS
 from tests.router.mqtt.bench import NARROW, MqttGuest
 from tests.router.mqtt.judge import MqttJudge, MqttViolation

@@ -13,10 +13,10 @@ from router.amqp.sasl.server import PLAIN, SaslServer
 from router.http.exchange import WebAnswer, WebCaller, WebRequest, told
 from router.http.site import Page, Site
 from router.mesh.topology import load
-from router.mqtt.fields import FieldReader
+from router.mqtt.format.fields import FieldReader
+from router.mqtt.format.packets import ConnectPacket, read_packet
+from router.mqtt.format.values import MqttError, Reason
 from router.mqtt.listener import Door
-from router.mqtt.packets import ConnectPacket, read_packet
-from router.mqtt.values import MqttError, Reason
 from router.security.attempts import EVERY_S, FREE, Attempts, Guesses
 from router.security.doors import Doors
 from router.security.users import UserFile, write_users

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from router.mqtt.values import MqttError, PacketKind, Reason
+from router.mqtt.format.values import MqttError, PacketKind, Reason
 
 LONGEST: Final = 0xFFFF
 """Bytes of a text or of binary data."""

@@ -1,6 +1,6 @@
 """The packets of MQTT 3.1.1 and 5: those that clients send, read; those that a server sends, written.
 
-Frozen values and functions; the fields are `router.mqtt.fields`' business, and what a packet means is the session's.
+Frozen values and functions; the fields are the business of `fields`, and what a packet means is the session's.
 """
 
 from collections.abc import Iterable, Mapping, Sized
@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from router.mqtt.fields import WILL, FieldReader, malformed, number, properties, two
-from router.mqtt.values import V3, V5, MqttError, PacketKind, Reason, return_code
+from router.mqtt.format.fields import WILL, FieldReader, malformed, number, properties, two
+from router.mqtt.format.values import V3, V5, MqttError, PacketKind, Reason, return_code
 
 Properties = Mapping[str, Any]
 _DUP, _RETAIN = 0x08, 0x01

@@ -1,0 +1,58 @@
+"""The sessions of MQTT clients that are away: since when, and which are forgotten.
+
+Never here: what comes of a client that comes back (`edge`).
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from router.mqtt.session import MqttSession
+
+log = logging.getLogger("oncemesh.mqtt")
+
+MOST_EMPTY: Final = 1000
+"""Sessions without topics that are kept of a user's clients that are away, where all who have not proven who they are
+count as one."""
+
+
+class Away:
+    """Sessions without a client. One that has topics counts with these; of the others so many are kept. That these are
+    kept at all is for a client whose first message was lost with its connection: without a session it would give it up.
+    """
+
+    def __init__(self, forget: Callable[[MqttSession], None]) -> None:
+        """`forget` is called with those that are over."""
+        self.since: dict[MqttSession, float] = {}
+        """When they were left, in this order."""
+        self._forget = forget
+        self._empty: dict[str, dict[MqttSession, None]] = {}
+        """Those without topics, by user, in the same order."""
+
+    def add(self, session: MqttSession, now: float) -> None:
+        self.since.setdefault(session, now)
+        if session.ends:
+            return
+        empty = self._empty.setdefault(session.user, {})
+        empty[session] = None
+        if len(empty) > MOST_EMPTY:
+            first = next(iter(empty))
+            log.info("%s had no topics, and is forgotten: %d others have left since", first, MOST_EMPTY)
+            self._end(first)
+
+    def discard(self, session: MqttSession) -> None:
+        """It has a client again, or another one is in its place."""
+        self.since.pop(session, None)
+        if (empty := self._empty.get(session.user)) is not None:
+            empty.pop(session, None)
+            if not empty:
+                del self._empty[session.user]
+
+    def expire(self, until: float) -> None:
+        """Those that were left before that. The core has let their links expire."""
+        while self.since and (oldest := next(iter(self.since.items())))[1] < until:
+            self._end(oldest[0])
+
+    def _end(self, session: MqttSession) -> None:
+        self.discard(session)
+        self._forget(session)
