@@ -1,10 +1,14 @@
 """A mesh of real router processes on free ports, whose end is certain.
 
+Each mesh is on a loopback address of its own: the port of a router that has stopped is nobody else's when it starts
+again.
+
 Never waits by sleeping for a while and hoping: `eventually` looks again and again until a deadline.
 """
 
 import contextlib
 import os
+import random
 import signal
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -46,18 +50,20 @@ class RunningMesh:
         security: Mapping[str, str] | None = None,
         limits: Mapping[str, int | str] | None = None,
         *,
+        host: str = "",
         http: bool = False,
         mqtt: bool = False,
     ) -> None:
+        self.host = host or "127.{}.{}.{}".format(*(random.randint(1, 254) for _ in range(3)))
         self.plan = directory / f"{topology}.yaml"
         plan = yaml.safe_load((TOPOLOGIES / self.plan.name).read_text())
         for router in plan["routers"].values():
-            router["amqp"] = "127.0.0.1:0"
+            router["amqp"] = f"{self.host}:0"
             router.pop("inter", None)
             if http:
-                router["http"] = "127.0.0.1:0"
+                router["http"] = f"{self.host}:0"
             if mqtt:
-                router["mqtt"] = "127.0.0.1:0"
+                router["mqtt"] = f"{self.host}:0"
         plan.setdefault("timing", {}).update(PATIENT | dict(timing))
         if security is not None:
             plan["security"] = dict(security)
@@ -83,7 +89,7 @@ class RunningMesh:
         """The mesh is to have these routers, by their letters, and these links."""
         plan = yaml.safe_load(self.plan.read_text())
         entries = self.directory.read().routers
-        amqp = {name: entries[name].amqp if name in entries else "127.0.0.1:0" for name in routers}
+        amqp = {name: entries[name].amqp if name in entries else f"{self.host}:0" for name in routers}
         plan |= {"routers": {name: {"amqp": address} for name, address in amqp.items()}, "links": links}
         self.plan.write_text(yaml.safe_dump(plan))
         try:
@@ -198,12 +204,13 @@ def running(
     security: Mapping[str, str] | None = None,
     limits: Mapping[str, int | str] | None = None,
     *,
+    host: str = "",
     http: bool = False,
     mqtt: bool = False,
     **timing: str,
 ) -> Iterator[RunningMesh]:
     """A mesh for a fixture. The files that its `security` names are from the directory."""
-    mesh = RunningMesh(topology, directory, timing, command, security, limits, http=http, mqtt=mqtt)
+    mesh = RunningMesh(topology, directory, timing, command, security, limits, host=host, http=http, mqtt=mqtt)
     try:
         trio.run(mesh.up)
         yield mesh

@@ -97,7 +97,7 @@ async def test_a_router_that_was_removed_while_it_stood_still_ends_when_it_hears
 @pytest.mark.parametrize(
     ("router", "changed", "reason"),
     [
-        ("b", {"amqp": "127.0.0.1:1"}, "amqp of router b cannot change while it runs, expected 127.0.0.1:"),
+        ("b", {"amqp": "127.0.0.1:1"}, "amqp of router b cannot change while it runs, expected 127."),
         ("b", {"inter": "127.0.0.1:1"}, "inter of router b cannot change while it runs, expected none, not 127.0"),
         ("a", {"http": "127.0.0.1:0"}, "http of router a cannot change while it runs, expected none, not 127.0.0.1:0"),
         ("c", {"advertise": "host:1"}, "advertise of router c cannot change while it runs, expected none, not host:1"),

@@ -199,7 +199,7 @@ OTHER = {"amqp": "127.0.0.1:1", "inter": "127.0.0.1:2"}
     [
         ({"mesh": "other"}, "d", "this is mesh pair, not other"),
         ({"b": OTHER}, "b", "the mesh has a router of this name, expected another name, or oncemesh start where"),
-        ({"d": {"advertise": "a"}}, "d", "router a is at 127.0.0.1:{a} already, expected another address"),
+        ({"d": {"advertise": "a"}}, "d", "router a is at {a} already, expected another address"),
         ({"e": OTHER, "links": ["ab", "ad", "de"]}, "d", "its topology has e, which the mesh has not"),
         ({"b": None, "links": ["ad"]}, "d", "its topology lacks b, which the mesh has"),
         ({"d": {"amqp": "127.0.0.1:0"}}, "d", "amqp: 127.0.0.1:0 leads nowhere, expected a host and a port"),
@@ -217,7 +217,7 @@ def test_who_does_not_fit_is_refused_and_leaves_nothing(
     elif "d" in changed:
         changed["d"] = routers["d"] | changed["d"]
     host.write(routers={"a": routers["a"]} | changed, **changes)
-    is_refused(host, reason.replace("{a}", str(pair.address("a").port)), name=name)
+    is_refused(host, reason.replace("{a}", str(pair.address("a"))), name=name)
 
 
 def is_refused(host: Elsewhere, reason: str, *options: str, **words: Any) -> None:

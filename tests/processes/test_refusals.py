@@ -272,7 +272,7 @@ async def test_a_router_introduces_itself_as_the_mesh(triangle: RunningMesh, cli
         assert sorted(server["port"] for server in others) == sorted(
             triangle.address(other).port for other in triangle.routers if other != router
         )
-        assert {(server["network-host"], server["scheme"]) for server in others} == {("127.0.0.1", "amqp")}
+        assert {(server["network-host"], server["scheme"]) for server in others} == {(triangle.host, "amqp")}
 
 
 async def test_a_publishers_credit_is_the_window_less_what_is_unsettled(

@@ -62,7 +62,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         path.rename(folder / "certs" / f"foreign{path.suffix}")
     write_users(folder / "users", UserFile({"bob": Verifier.of(PASSWORD)}))
     files = {"certificate": "certs/{router}.pem", "key": "certs/{router}.key", "ca": "certs/ca.pem", "users": "users"}
-    with running("pair", folder, security=files) as mesh:
+    with running("pair", folder, security=files, host="127.0.0.1") as mesh:  # one that the certificates are of
         yield Secured(mesh, folder)
 
 
