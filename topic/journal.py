@@ -59,7 +59,8 @@ Entries
     router, on links and routers: no keys
     ATTACHED     a local link's attach was answered: publisher or subscriber, address, epoch, a publisher's
                  generation; detail = JSON {"role": "publisher"|"subscriber", "container", "link", "address",
-                 "mode": "first"|"second" (receiver settle mode), "timeout": seconds}
+                 "mode": "first"|"second" (receiver settle mode), "timeout": seconds}; and "afresh": true, of a
+                 subscriber whose map was null
     SUSPENDED    a local link lost its connection and its terminus lives on
     CLOSED       publisher or subscriber left for good, `epoch` that of the attach that ended: owed nothing
                  from here on. At its custodian; repeating it elsewhere does no harm
@@ -86,7 +87,8 @@ Entries
                  text}; and where it is written again, detail = JSON {"entries": how many are missing}. The second
                  may never come
 
-    publisher: ATTACHED as above with generation, also in the detail; on deliveries: all with keys, address, publisher
+    publisher: ATTACHED as above with generation, also in the detail, and epoch, if the router told one; on deliveries:
+    all with keys, address, publisher
     PUBLISHED    sent for the first time, in this order (tags, generation); all within 1 ms of the entry's time
     OUTCOME      `outcome` as the router told it
     SETTLED      settled
@@ -94,7 +96,8 @@ Entries
     KEPT         it came back with what its store had: (no keys) detail = JSON {"published": how many it ever
                  had}; then (keys) what of that is not settled, in order, `outcome` 0 while it has none
 
-    subscriber: ATTACHED as above; on deliveries: all with keys, address, subscriber
+    subscriber: ATTACHED as above with epoch, "afresh" also if it was the router's map that was null; on deliveries: all
+    with keys, address, subscriber
     DELIVERED    handed to the application; again for every further transfer
     PROCESSED    the application is done with it and answers `outcome`
     SETTLED      the key is forgotten

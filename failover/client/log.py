@@ -39,7 +39,10 @@ class ClientLog:
         self._append(Event.BOOT)
         self.flush()
 
-    def attached(self, mode: str, timeout: int, generation: bytes | None) -> None:
+    def attached(
+        self, mode: str, timeout: int, epoch: str | None, generation: bytes | None = None, *, afresh: bool = False
+    ) -> None:
+        """`afresh`: a subscriber's map was null, or its router's."""
         self._generation = generation
         detail: dict[str, object] = {
             "role": self._role,
@@ -49,7 +52,9 @@ class ClientLog:
         }
         if generation is not None:
             detail["generation"] = generation.hex()
-        self._append(Event.ATTACHED, detail=json.dumps(detail))
+        if afresh:
+            detail["afresh"] = True
+        self._append(Event.ATTACHED, epoch=epoch, detail=json.dumps(detail))
 
     def published(self, key: bytes, tag: bytes) -> None:
         """Gathered: a run of these becomes one entry."""
@@ -82,10 +87,11 @@ class ClientLog:
         keys: Sequence[bytes] = (),
         *,
         outcome: LoggedOutcome = LoggedOutcome.NONE,
+        epoch: str | None = None,
         detail: str | None = None,
     ) -> None:
         self._end_run()
-        self._write(event, _now_us(), keys, outcome=outcome, detail=detail)
+        self._write(event, _now_us(), keys, outcome=outcome, epoch=epoch, detail=detail)
 
     def _end_run(self) -> None:
         keys, tags = self._published
@@ -101,6 +107,7 @@ class ClientLog:
         *,
         outcome: LoggedOutcome = LoggedOutcome.NONE,
         tags: Sequence[bytes] | None = None,
+        epoch: str | None = None,
         detail: str | None = None,
     ) -> None:
         publishes = self._role == "publisher"
@@ -113,6 +120,7 @@ class ClientLog:
             publisher=self._name if publishes else None,
             subscriber=None if publishes else self._name,
             generation=self._generation if tags is not None or event is Event.ATTACHED else None,
+            epoch=epoch,
             outcome=outcome,
             tags=tags,
             detail=detail,

@@ -171,7 +171,7 @@ class Publisher(Endpoint):
                 )
                 return
             assert link.remote_target is not None
-            self._log.attached("second", link.remote_target.timeout, generation)
+            self._log.attached("second", link.remote_target.timeout, self.epoch, generation)
         self._name_keys(generation)
         self._count.attached(link)
         if self._ours is not None:

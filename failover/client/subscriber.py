@@ -121,7 +121,8 @@ class Subscriber(Endpoint):
     def _granted(self, link: Link, generation: bytes | None) -> None:
         if self._log is not None:
             assert link.remote_source is not None
-            self._log.attached(self._settle, link.remote_source.timeout, None)
+            afresh = self._ours is None or link.remote_unsettled is None
+            self._log.attached(self._settle, link.remote_source.timeout, self.epoch, afresh=afresh)
         if self._ours is None:
             return
         if link.remote_unsettled is None:

@@ -103,17 +103,19 @@ class Diary:
     def _now_us(self) -> int:
         return START_US + int(self._client.schedule.now * 1e6)
 
-    def attached(self, generation: bytes | None) -> None:
+    def attached(self, epoch: Epoch, generation: bytes | None = None, *, afresh: bool = False) -> None:
         self._generation = generation
         detail: dict[str, object] = {"role": self._role, **self._client.identity.parts()}
         detail |= {"mode": "second", "timeout": self._client.lifetime.timeout}
         if generation is not None:
             detail["generation"] = generation.hex()
-        self.write(Event.ATTACHED, detail=json.dumps(detail))
+        if afresh:
+            detail["afresh"] = True
+        self.write(Event.ATTACHED, epoch=str(epoch), detail=json.dumps(detail))
 
     def write(
         self, event: Event, keys: Sequence[bytes] = (), *, outcome: int | None = None,
-        tags: Sequence[bytes] | None = None, detail: str | None = None,
+        tags: Sequence[bytes] | None = None, epoch: str | None = None, detail: str | None = None,
     ) -> None:  # fmt: skip
         name, publishes = link_name(self._client.identity), self._role == "publisher"
         self._segment.block.append(
@@ -125,6 +127,7 @@ class Diary:
             publisher=name if publishes else None,
             subscriber=None if publishes else name,
             generation=self._generation if tags is not None or event is Event.ATTACHED else None,
+            epoch=epoch,
             outcome=LoggedOutcome.NONE if outcome is None else LOGGED[OF_STATE[outcome]],
             tags=tags,
             detail=detail,
@@ -140,11 +143,11 @@ class LoggedPublisher(Publisher):
         super().__init__(*arguments)
         self.diary = Diary(self)
 
-    def attached(self, link: Any, credit: int, generation: bytes, *answer: Any) -> None:
+    def attached(self, link: Any, credit: int, generation: bytes, epoch: Epoch, *answer: Any) -> None:
         is_current = link is self.link
-        super().attached(link, credit, generation, *answer)
+        super().attached(link, credit, generation, epoch, *answer)
         if is_current:
-            self.diary.attached(generation)
+            self.diary.attached(epoch, generation)
 
     def _send_new(self, link: PublisherLink, most: int) -> list[Sent]:
         sent = super()._send_new(link, most)
@@ -178,7 +181,7 @@ class LoggedSubscriber(SubscriberClient):
 
     def attached(self, link: Any, epoch: Epoch, ours: dict[bytes, int] | None, complete: bool) -> None:
         if link is self.link:
-            self.diary.attached(None)
+            self.diary.attached(epoch, afresh=self.said is None or ours is None)
         super().attached(link, epoch, ours, complete)
 
     def delivered(self, link: Any, handle: int, key: bytes, *transfer: Any) -> None:
@@ -192,6 +195,10 @@ class LoggedSubscriber(SubscriberClient):
         super()._process(key, message)
         if does:
             self.diary.write(Event.PROCESSED, [key], outcome=self.unsettled[key])
+
+    def _close(self, link: Any) -> None:
+        self.diary.write(Event.CLOSED)
+        super()._close(link)
 
     def _forget(self, key: bytes, how: str, *, given_back: bool = False) -> None:
         if key in self.unsettled and not given_back:

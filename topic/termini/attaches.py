@@ -214,17 +214,19 @@ class Attaches:
         reply = resume(subscriber, self.records.by_key)
         self.outlet.actions.append(AnswerSubscriber(subscriber.link, subscriber.epoch, reply))
 
-    def trace(self, end: Stream | LocalSubscriber, **more: object) -> None:
-        """Log that it is attached here; `more` is for the entry's detail, if the log has said so before."""
+    def trace(self, end: Stream | LocalSubscriber, *, again: bool = False) -> None:
+        """Log that it is attached here; `again`, if the log has said so before."""
         columns: dict[str, Any]
+        more = {"again": True} if again else {}
         if isinstance(end, Stream):
             role, columns = "publisher", {"publisher": end.publisher, "generation": end.generation}
         else:
             role, columns = "subscriber", {"subscriber": end.name}
+            more = more or ({"afresh": True} if end.client_map is None else {})
         mode = "first" if end.settles_first else "second"
         detail = {"role": role, **end.identity.parts(), "mode": mode, "timeout": end.lifetime.timeout, **more}
         columns |= {"address": end.identity.address, "epoch": str(end.epoch), "detail": json.dumps(detail)}
-        self.outlet.trace(Event.ATTACHED, None if more else end.identity, **columns)
+        self.outlet.trace(Event.ATTACHED, None if again else end.identity, **columns)
 
     @property
     def waiting(self) -> list[bytes]:

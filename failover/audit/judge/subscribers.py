@@ -11,6 +11,7 @@ import numpy as np
 
 from failover.audit.judge.kinds import Violating
 from failover.audit.judge.owed import Owed, by_reason, ended
+from failover.audit.judge.repeats import Repeats
 from failover.audit.judge.sequence import Order
 from failover.audit.judge.testimony import Testimony
 from failover.audit.read.columns import NONE, Flags
@@ -35,6 +36,8 @@ class SubscriberVerdicts:
     """Nothing is concluded."""
     timely: Flags
     """Certainly done with it before the publisher was answered."""
+    repeated: Mapping[str, Flags]
+    """Processed more than once, where that is not promised: by the reasons of `kinds.REPEATED`."""
     unowed: Mapping[str, Flags]
     """Processed, though not owed: by the reasons of `kinds.UNOWED`."""
     unprocessed: Mapping[str, Flags]
@@ -43,8 +46,8 @@ class SubscriberVerdicts:
 
 def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
     too_early, in_time = early(each)
-    owed, twice, fates, sure = Owed(each, too_early), duplicated(each), each.fates, each.deliveries.uses.sure[each.at]
-    vague = ~sure | (fates.uses_doubted[each.at] & twice)
+    owed, repeats, fates, sure = Owed(each, too_early), Repeats(each), each.fates, each.deliveries.uses.sure[each.at]
+    vague = ~sure | (fates.uses_doubted[each.at] & repeats.duplicated)
     vague |= each.undated & fates.is_accepted[each.at] & (each.deliveries.accepted[each.at] == NONE)
     unanswered = _before_any_answer(each)
     unheard = fates.unheard[each.at] & each.pairs.in_audience & (each.refused | ~unanswered)
@@ -54,7 +57,7 @@ def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
     return SubscriberVerdicts(
         {
             "lost": is_lost,
-            "duplicated": twice & ~vague,
+            "duplicated": repeats.duplicated & ~vague,
             "accepted too early": owed.got & too_early & ~vague,
             "accepted though refused": overruled,
             "never published": unasked,
@@ -69,6 +72,7 @@ def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
         handed=each.handed,
         vague=vague,
         timely=(in_time & ~too_early) | unanswered,
+        repeated={reason: flags & ~vague for reason, flags in repeats.unpromised.items()},
         unowed=owed.unowed(),
         unprocessed=by_reason(owed.missing, ("lost", is_lost), ("refused", overruled), ("unknown", owed.missing)),
     )
@@ -79,14 +83,6 @@ def lost(each: Testimony, owed: Owed) -> Flags:
     return owed.missing & ~each.refused & ~each.doubted
 
 
-def duplicated(each: Testimony) -> Flags:
-    """Processed more than once, by its own logs. By its routers': sent again after it was accepted, or accepted more
-    often than there are routers that tell it."""
-    pairs, accepted = each.pairs, each.pairs.edge_stamp >= 0
-    later = accepted & (pairs.last_sent_hlc > taken(each.facts.rows.hlc, pairs.edge_stamp))
-    return np.where(each.own, pairs.own_count > 1, later | (pairs.edge_count > pairs.edges))
-
-
 def sent_though_left_out(each: Testimony) -> Flags:
     """Sent by the router that had left it out by the subscriber's filter, which had not attached there again."""
     rows, left_out, sent = each.facts.rows, each.pairs.left_out, each.pairs.last_sent
@@ -94,8 +90,8 @@ def sent_though_left_out(each: Testimony) -> Flags:
     found &= taken(rows.place, left_out) < taken(rows.place, sent)
     for pair in np.flatnonzero(found).tolist():
         log, name = rows.logs[rows.log[sent[pair]]].name, each.pairs.names[each.pairs.subscriber[pair]]
-        between = range(int(rows.place[left_out[pair]]), int(rows.place[sent[pair]]))
-        found[pair] = not any(place in between for place in each.case.attached.get((log, name), ()))
+        since, till = int(rows.place[left_out[pair]]), int(rows.place[sent[pair]])
+        found[pair] = not each.case.attaches.between(log, name, since, till)
     return found
 
 

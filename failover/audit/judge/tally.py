@@ -133,6 +133,7 @@ class Counting:
             "unknown": verdicts.unknown,
             "unplaced": verdicts.unplaced,
             **verdicts.violations,
+            **{f"repeated {reason}": flag for reason, flag in verdicts.repeated.items()},
             **{f"unowed {reason}": flag for reason, flag in verdicts.unowed.items()},
             **{f"unprocessed {reason}": flag for reason, flag in verdicts.unprocessed.items()},
         }

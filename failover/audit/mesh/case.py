@@ -5,6 +5,7 @@ from functools import cached_property
 
 import attrs
 
+from failover.audit.mesh.attaches import Attaches, find_attaches
 from failover.audit.mesh.audiences import Membership, Term, memberships, terms
 from failover.audit.mesh.clients import (
     CLOSING,
@@ -17,7 +18,14 @@ from failover.audit.mesh.clients import (
     open_windows,
 )
 from failover.audit.mesh.clocks import SKEW_US, Clocks, HybridTimeline, aligned, doubted, find_clocks
-from failover.audit.mesh.contacts import Hearing, all_remembered, heard_endings, hearing, watched_spans
+from failover.audit.mesh.contacts import (
+    Hearing,
+    all_remembered,
+    heard_endings,
+    hearing,
+    unreachable,
+    watched_spans,
+)
 from failover.audit.mesh.exchanges import disagreements
 from failover.audit.mesh.lost_state import StateLoss, state_losses
 from failover.audit.mesh.past import NO_PAST, Past
@@ -46,8 +54,8 @@ class Case:
     forgetful: frozenset[str]
     """Routers' logs that began without the state store of those before."""
     hearing: Hearing
-    attached: Mapping[tuple[str, str], Sequence[int]]
-    """By router's log and subscriber: the places of the answers to its attaches."""
+    attaches: Attaches
+    """Of subscribers."""
     suspended: Mapping[str, frozenset[str]]
     """By log: the subscribers whose last entry about their link there is SUSPENDED."""
     hybrid: HybridTimeline
@@ -113,6 +121,8 @@ def make_case(
     heard = heard_endings(rows, logs, clients.subscribers, past.heard)
     for row in heard:
         clients.subscribers[row.subscriber or ""].closings.append((life_of(row), row.hlc, row.log_name))
+    for client, ending in list(unreachable(rows, logs, clients.subscribers.values())):
+        client.closings.append(ending)
     earliest = {(source, incarnation) for source, (incarnation, _) in inventory.kept.items()}
     by_name, hybrid = {log.name: log for log in logs}, HybridTimeline(rows)
     known, publishing = (presences(rows, those, hybrid, by_name) for those in (clients.subscribers, clients.publishers))
@@ -128,7 +138,7 @@ def make_case(
         state_losses=state_losses(rows, logs),
         forgetful=frozenset(_forgetful(rows, logs)),
         hearing=hearing(rows, logs, clients.publishers.values()),
-        attached=_attached(rows),
+        attaches=find_attaches(rows),
         suspended=_suspended(rows),
         hybrid=hybrid,
         clocks=clocks,
@@ -162,14 +172,6 @@ def _forgetful(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Iterator[str]
         found_nothing = row.event == Event.KEPT and row.role == "router" and row.details.get("found") is False
         if found_nothing and row.incarnation > first.get(row.source, row.incarnation):
             yield row.log_name
-
-
-def _attached(rows: Sequence[ControlRow]) -> dict[tuple[str, str], list[int]]:
-    found: dict[tuple[str, str], list[int]] = {}
-    for row in rows:
-        if row.event == Event.ATTACHED and row.role == "router" and row.subscriber is not None:
-            found.setdefault((row.log_name, row.subscriber), []).append(row.place)
-    return found
 
 
 def _suspended(rows: Sequence[ControlRow]) -> dict[str, frozenset[str]]:

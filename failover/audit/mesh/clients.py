@@ -30,6 +30,8 @@ class Client:
     identity: str
     address: str | None = None
     mode: str = "second"
+    settles_first: bool = False
+    """Whether it ever did, as receiver or towards its router."""
     timeout_s: float = 0.0
     """The longest that it was granted."""
     logs: list[Log] = attrs.field(factory=list)
@@ -62,7 +64,7 @@ class Client:
         closed = max((closing for closing in self.closings if not closing[2]), default=None)
         closings = [closed] if closed and closed[0] >= self.last_life else []
         return Client(
-            self.name, self.identity, self.address, self.mode, self.timeout_s,
+            self.name, self.identity, self.address, self.mode, self.settles_first, self.timeout_s,
             generation=self.generation, closings=closings,
         )  # fmt: skip
 
@@ -164,6 +166,7 @@ def _clients(
         if row.event == Event.ATTACHED and (identity := _identity(row)):
             client.identity, client.address = printable(str(identity)), identity.address
             client.mode = str(row.details.get("mode", "second"))
+            client.settles_first |= client.mode == "first"
             timeout = row.details.get("timeout")
             client.timeout_s = max(client.timeout_s, float(timeout)) if isinstance(timeout, int | float) else 0.0
         own = by_name.get(row.log_name) if row.role == role else None
@@ -188,7 +191,7 @@ def _note_life(client: Client, row: ControlRow, hybrid: HybridTimeline) -> None:
     life = life_of(row)
     if row.event == Event.ATTACHED and row.generation is not None:
         if client.generation not in ("", row.generation):
-            client.closings.append((client.last_life, row.hlc, ""))
+            client.closings.append((client.last_life, life, ""))  # by its answer what ended with that may be settled
         client.generation = row.generation
     if row.event in CLOSING:
         client.closings.append((life, row.hlc, "" if row.event == Event.CLOSED else row.log_name))

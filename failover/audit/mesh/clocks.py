@@ -145,11 +145,21 @@ def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple
     for (one, other), told in noted.items():
         if one < other in hosts and one in hosts and (same := _same_contacts(told, noted.get((other, one), []))):
             yield (one, other), median_low(b.time - a.time for a, b in same)
+    heard: dict[tuple[str, str], list[int]] = {}
     for (by_router, name), told in attached.items():
-        own = attached.get((False, name), [])
-        if by_router and len(own) == len(told):
-            told.sort(key=lambda row: row.hlc)
-            yield from (((a.log_name, b.log_name), b.time - a.time) for a, b in zip(told, own, strict=True))
+        for a, b in _same_attaches(told, attached.get((False, name), [])) if by_router else ():
+            heard.setdefault((a.log_name, b.log_name), []).append(b.time - a.time)
+    yield from ((logs, min(later)) for logs, later in heard.items())  # an answer may be read late, but not early
+
+
+def _same_attaches(told: Sequence[ControlRow], own: Sequence[ControlRow]) -> Iterator[tuple[ControlRow, ControlRow]]:
+    """By their epochs. A client may have given up before it was answered, or its router have gone down with its
+    machine. Where it was told none, all or none are the same."""
+    by_epoch = {(row.epoch_hlc, row.home): row for row in told}
+    if any(row.epoch_hlc is not None for row in own):
+        yield from ((by_epoch[epoch], row) for row in own if (epoch := (row.epoch_hlc, row.home)) in by_epoch)
+    elif len(own) == len(told):
+        yield from zip(sorted(told, key=lambda row: row.hlc), own, strict=True)
 
 
 def _same_contacts(told: Sequence[ControlRow], others: Sequence[ControlRow]) -> list[tuple[ControlRow, ControlRow]]:

@@ -17,7 +17,7 @@ the link lives.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 import attrs
 
@@ -143,6 +143,25 @@ def heard_endings(
     lives = dict.fromkeys([*said, *heard])
     known = ((said.get(life, ()), heard.get(life, ()), around, joined.get(life, {})) for life in lives)
     return [*before, *(row for each in known for row in _heard(*each))]
+
+
+def unreachable(
+    rows: Iterable[ControlRow], logs: Iterable[Log], subscribers: Iterable[Client]
+) -> Iterator[tuple[Client, tuple[int, int, str]]]:
+    """Subscribers without a timeout, whose links end for each router that loses their custodian; and for all, once that
+    has begun anew: the attach, when, and for which. Nobody logs these."""
+    told = [row for row in rows if row.role == "router"]
+    met = contacts(told, {log.name: log for log in logs if log.role == "router"}, by_hlc=True)
+    by_peer: dict[str, list[tuple[str, int]]] = {}
+    for (log, peer), spans in met.items():
+        by_peer.setdefault(peer, []).extend((log, till) for _, till in spans if till < FOREVER)
+    begun = sorted((row for row in told if row.event == Event.BOOT), key=lambda row: (row.source, row.incarnation))
+    for former, row in pairwise(begun):
+        if former.source == row.source:
+            by_peer.setdefault(former.log_name, []).append(("", row.hlc))
+    for client in (client for client in subscribers if not client.timeout_s):
+        for life, _, custodian in client.lives:
+            yield from ((client, (life, till, log)) for log, till in by_peer.get(custodian, ()) if till > life)
 
 
 def _endings(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[tuple[str, int], list[ControlRow]]:

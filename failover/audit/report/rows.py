@@ -4,10 +4,11 @@ Doubts keep a verdict from holding. Exceptions keep it from being one for everyb
 there, and whose link was ended in use. Both are words, with names and numbers.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from failover.audit.judge.kinds import KINDS, UNOWED, UNPROCESSED
+from failover.audit.judge.kinds import KINDS, REPEATED, UNOWED, UNPROCESSED
 from failover.audit.judge.tally import Tally
 from failover.audit.judge.unattributed import Missed
 from failover.audit.mesh.case import Case
@@ -171,7 +172,20 @@ def exceptions(tally: Tally, case: Case) -> tuple[str, ...]:
     for (_, subscriber, home), missed in tally.without.items():
         left[subscriber, home] = missed.and_(left.get((subscriber, home)))
     ordered = sorted(left.items(), key=lambda item: (-item[1].count, item[0]))
-    return (*(_left_out(case, *whose, missed) for whose, missed in ordered), *_ended(case, {name for name, _ in left}))
+    left_out = (_left_out(case, *whose, missed) for whose, missed in ordered)
+    return (*left_out, *_repeated(tally, case), *_ended(case, {name for name, _ in left}))
+
+
+def _repeated(tally: Tally, case: Case) -> Iterator[str]:
+    """Who processed something more than once, without a promise that he would not."""
+    found = Counter[tuple[str, str]]()
+    for publisher, subscriber in _pairs(tally):
+        for reason in REPEATED:
+            found[subscriber, reason] += tally.pairs[publisher, subscriber, f"repeated {reason}"]
+    for (subscriber, reason), count in sorted(found.items(), key=lambda item: (-item[1], item[0])):
+        if count:
+            name, deliveries = _identity(case.clients.subscribers, subscriber), _deliveries(count)
+            yield f"{deliveries} processed more than once by {name}, {REPEATED[reason]}"
 
 
 def _ended(case: Case, left: set[str]) -> Iterator[str]:
@@ -185,8 +199,11 @@ def _ended(case: Case, left: set[str]) -> Iterator[str]:
 
 def _left_out(case: Case, subscriber: str, home: str, missed: Missed) -> str:
     name = case.clients.subscribers[subscriber].identity
-    deliveries = "1 delivery was" if missed.count == 1 else f"{missed.count} deliveries were"
-    return f"{deliveries} accepted without {name}, which {_why(case, subscriber, home, missed)}"
+    return f"{_deliveries(missed.count)} accepted without {name}, which {_why(case, subscriber, home, missed)}"
+
+
+def _deliveries(count: int) -> str:
+    return "1 delivery was" if count == 1 else f"{count} deliveries were"
 
 
 def _why(case: Case, subscriber: str, home: str, missed: Missed) -> str:

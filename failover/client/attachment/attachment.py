@@ -269,9 +269,9 @@ class Attachment(Handler):
         self._attached.set()
         self._resumes = True
         self._told = False
+        self.epoch = str(epoch) if isinstance(epoch, str) and EPOCH_TEXT.fullmatch(epoch) else None
         self._granted(link, generation)
         self.generation = generation
-        self.epoch = str(epoch) if isinstance(epoch, str) and EPOCH_TEXT.fullmatch(epoch) else None
         self._settled_on()
         if self._may_move and self._connection is not None:  # we have not given up just now
             self._listening = self._connection.receiver(ROUTERS, ROUTERS)

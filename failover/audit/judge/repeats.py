@@ -1,0 +1,138 @@
+"""What a subscriber processed more than once, and whether it was promised that it would not.
+
+It is not across an attach that began afresh, nor where it or the publisher settles first, nor where a publisher without
+a timeout has ended for a router that lost its home: that is at least once (protocol 1, 10). Each such repetition is
+counted by its reason.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from failover.audit.judge.kinds import AFRESH, ENDED, FIRST
+from failover.audit.judge.testimony import Testimony
+from failover.audit.mesh.attaches import Life
+from failover.audit.mesh.clients import Client
+from failover.audit.read.columns import NONE, Flags, Ints
+from failover.audit.read.facts import taken
+from topic.journal import Event
+
+Rows = list[int]
+
+
+class Repeats:
+    """One flag per pair."""
+
+    def __init__(self, each: Testimony) -> None:
+        repeated = _suspects(each)
+        afresh = np.zeros(len(repeated), np.bool_)
+        for pair, rows in _told(each, np.flatnonzero(repeated)):
+            of = _ByItself(each, pair) if each.own[pair] else _ByRouters(each, pair)
+            repeated[pair] = of.repeats(rows)
+            afresh[pair] = repeated[pair] and not any(map(of.repeats, of.links(rows)))
+        first = repeated & _settles_first(each)
+        ended = repeated & ~first & _has_ended(each)
+        self.duplicated: Flags = repeated & ~first & ~ended & ~afresh
+        self.unpromised: Mapping[str, Flags] = {FIRST: first, ENDED: ended, AFRESH: afresh & ~first & ~ended}
+        """By the reasons of `kinds.REPEATED`."""
+
+
+def _suspects(each: Testimony) -> Flags:
+    """Processed more than once, by its own logs. By its routers': sent again after it was accepted, by their clocks, or
+    accepted more often than there are routers that tell it."""
+    pairs, accepted = each.pairs, each.pairs.edge_stamp >= 0
+    later = accepted & (pairs.last_sent_hlc > taken(each.facts.rows.hlc, pairs.edge_stamp))
+    return np.where(each.own, pairs.own_count > 1, later | (pairs.edge_count > pairs.edges))
+
+
+def _told(each: Testimony, pairs: Ints) -> Iterator[tuple[int, Rows]]:
+    """Of each of these all rows that tell that it was sent, or accepted."""
+    facts = each.facts
+    tells = facts.accepted & facts.tells(Event.PROCESSED, Event.KEPT, Event.OUTCOME)
+    place, rows = each.pairs.groups.all_told(tells | facts.tells(Event.DELIVERED), pairs)
+    for at, pair in enumerate(pairs.tolist()):
+        yield pair, rows[place == at].tolist()
+
+
+class _ByItself:
+    """What the logs of a subscriber tell of a delivery."""
+
+    def __init__(self, each: Testimony, pair: int) -> None:
+        self._facts, self._attaches = each.facts, each.case.attaches
+        self._subscriber = each.pairs.names[each.pairs.subscriber[pair]]
+
+    def links(self, rows: Rows) -> list[Rows]:
+        """Apart from each other by attaches that began afresh."""
+        found, facts = defaultdict[int, Rows](list), self._facts
+        for row in rows:
+            if facts.by_subscriber[row]:
+                life = int(facts.incarnation[row]), int(facts.rows.place[row])
+                found[self._attaches.begun_itself(self._subscriber, *life)].append(row)
+        return list(found.values())
+
+    def repeats(self, rows: Rows) -> bool:
+        """Whether they are of more than one acceptance: what it kept of an earlier life is one of that."""
+        event, life = self._facts.rows.event, self._facts.incarnation
+        processed, kept = ([int(life[row]) for row in rows if event[row] == of] for of in (Event.PROCESSED, Event.KEPT))
+        return len(processed) > 1 or bool(processed and kept and max(processed) >= min(kept))
+
+
+class _ByRouters:
+    """What routers tell of a delivery and a subscriber."""
+
+    def __init__(self, each: Testimony, pair: int) -> None:
+        self._facts, self._attaches = each.facts, each.case.attaches
+        self._subscriber = each.pairs.names[each.pairs.subscriber[pair]]
+
+    def links(self, rows: Rows) -> list[Rows]:
+        """Apart from each other by attaches that began afresh."""
+        found = defaultdict[int, Rows](list)
+        for row in rows:
+            if self._facts.by_router[row]:
+                found[self._attaches.begun(self._subscriber, self._attach(row))].append(row)
+        return list(found.values())
+
+    def repeats(self, rows: Rows) -> bool:
+        """Whether it was sent after any acceptance, or accepted twice at one router. No clock orders what two routers
+        are told by one client, but the attach does that it is told on."""
+        facts = self._facts
+        told = [row for row in rows if facts.by_router[row]]
+        sent = [self._when(row) for row in told if facts.rows.event[row] == Event.DELIVERED]
+        answered = [row for row in told if facts.rows.event[row] == Event.OUTCOME]
+        on_link = Counter(int(facts.rows.log[row]) for row in answered if not self._is_by_map(row))
+        again = bool(sent and answered) and max(sent) > min(map(self._when, answered))
+        return again or max(on_link.values(), default=0) > 1
+
+    def _when(self, row: int) -> tuple[Life, int, int]:
+        return self._attach(row), int(self._facts.rows.hlc[row]), int(self._facts.rows.place[row])
+
+    def _attach(self, row: int) -> Life:
+        rows = self._facts.rows
+        log, place = rows.logs[rows.log[row]].name, int(rows.place[row])
+        return self._attaches.at(log, self._subscriber, place, by_map=self._is_by_map(row))
+
+    def _is_by_map(self, row: int) -> bool:
+        rows = self._facts.rows
+        return bool(rows.event[row] == Event.OUTCOME and rows.detail[row] != NONE)
+
+
+def _settles_first(each: Testimony) -> Flags:
+    """Whether either of the two ever did."""
+    subscribers = [client is not None and client.settles_first for _, client in each.clients]
+    by_subscriber: Flags = np.array(subscribers, np.bool_)[each.pairs.subscriber]
+    return by_subscriber | _published_by(each, lambda publisher: publisher.settles_first)
+
+
+def _has_ended(each: Testimony) -> Flags:
+    """Whether a router other than its home gave it up, as its publisher had ended there."""
+    facts = each.facts
+    given_up = facts.by_router & facts.tells(Event.ABANDONED) & (facts.rows.peer != NONE)
+    found: Flags = each.deliveries.groups.any(given_up)[each.at]
+    return found & _published_by(each, lambda publisher: not publisher.timeout_s)
+
+
+def _published_by(each: Testimony, such: Callable[[Client], bool]) -> Flags:
+    names = [name.encode() for name, client in each.case.clients.publishers.items() if such(client)]
+    found: Flags = np.isin(each.deliveries.uses.publisher(), names)[each.at]
+    return found
