@@ -106,7 +106,7 @@ class Diary:
     def attached(self, epoch: Epoch, generation: bytes | None = None, *, afresh: bool = False) -> None:
         self._generation = generation
         detail: dict[str, object] = {"role": self._role, **self._client.identity.parts()}
-        detail |= {"mode": "second", "timeout": self._client.lifetime.timeout}
+        detail |= {"mode": "first" if self._client.first else "second", "timeout": self._client.lifetime.timeout}
         if generation is not None:
             detail["generation"] = generation.hex()
         if afresh:
@@ -191,10 +191,14 @@ class LoggedSubscriber(SubscriberClient):
             self.diary.write(Event.DELIVERED, [key])
 
     def _process(self, key: bytes, message: bytes) -> None:
-        does = self.todo.get(key) is message
+        self._processing = key if self.todo.get(key) is message else None
         super()._process(key, message)
-        if does:
-            self.diary.write(Event.PROCESSED, [key], outcome=self.unsettled[key])
+
+    def _verdict(self) -> tuple[DeliveryOutcome, bool]:
+        outcome, final = super()._verdict()
+        if self._processing is not None:
+            self.diary.write(Event.PROCESSED, [self._processing], outcome=outcome)
+        return outcome, final
 
     def _close(self, link: Any) -> None:
         self.diary.write(Event.CLOSED)

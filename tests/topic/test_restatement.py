@@ -35,7 +35,8 @@ class Known:
             case Event.GATED:
                 self.gates.add((entry.subscriber, entry.publisher))
             case Event.ATTACHED:
-                detail.pop("again", None)
+                for once in ("again", "afresh"):  # what came before is not judged by what is left
+                    detail.pop(once, None)
                 self.attached[name] = entry.address, entry.epoch, entry.generation, detail
                 self.suspended.discard(name)
             case Event.SUSPENDED:

@@ -49,9 +49,9 @@ UNOWED = {
 """Why a subscriber processed deliveries that it was not owed."""
 FIRST, ENDED, AFRESH = "first", "ended", "afresh"
 REPEATED = {
-    FIRST: "as it or their publisher settles first: that is at least once",
+    FIRST: "as their publisher, which settles first, attached again: that is at least once",
     ENDED: "as routers lost contact with that of their publisher, which asked for no timeout: that is at least once",
-    AFRESH: "which had begun afresh meanwhile, with a null map: that is at least once",
+    AFRESH: "which had begun afresh meanwhile, with a null map or settling first: that is at least once",
 }
 """Why a subscriber that processed deliveries more than once was not promised that it would not."""
 UNPROCESSED = {

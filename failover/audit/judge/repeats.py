@@ -1,7 +1,7 @@
 """What a subscriber processed more than once, and whether it was promised that it would not.
 
-It is not across an attach that began afresh, nor where it or the publisher settles first, nor where a publisher without
-a timeout has ended for a router that lost its home: that is at least once (protocol 1, 10). Each such repetition is
+It is not across an attach that began afresh, nor across one of a publisher that settles first, nor where a publisher
+without a timeout has ended for a router that lost its home: that is at least once (protocol 1, 10). Each of these is
 counted by its reason.
 """
 
@@ -31,7 +31,7 @@ class Repeats:
             of = _ByItself(each, pair) if each.own[pair] else _ByRouters(each, pair)
             repeated[pair] = of.repeats(rows)
             afresh[pair] = repeated[pair] and not any(map(of.repeats, of.links(rows)))
-        first = repeated & _settles_first(each)
+        first = repeated & _settled_first(each)
         ended = repeated & ~first & _has_ended(each)
         self.duplicated: Flags = repeated & ~first & ~ended & ~afresh
         self.unpromised: Mapping[str, Flags] = {FIRST: first, ENDED: ended, AFRESH: afresh & ~first & ~ended}
@@ -94,34 +94,44 @@ class _ByRouters:
         return list(found.values())
 
     def repeats(self, rows: Rows) -> bool:
-        """Whether it was sent after any acceptance, or accepted twice at one router. No clock orders what two routers
-        are told by one client, but the attach does that it is told on."""
-        facts = self._facts
-        told = [row for row in rows if facts.by_router[row]]
-        sent = [self._when(row) for row in told if facts.rows.event[row] == Event.DELIVERED]
-        answered = [row for row in told if facts.rows.event[row] == Event.OUTCOME]
-        on_link = Counter(int(facts.rows.log[row]) for row in answered if not self._is_by_map(row))
-        again = bool(sent and answered) and max(sent) > min(map(self._when, answered))
-        return again or max(on_link.values(), default=0) > 1
+        """Whether it was accepted twice at one router, or sent again on the attach that accepted it; or sent and
+        accepted on a later one, as what is sent may go to a link that its client has left. No clock orders what two
+        routers are told by one client, but their attaches do."""
+        facts, attaches, earlier = self._facts, defaultdict[Life, Rows](list), False
+        for row in (row for row in rows if facts.by_router[row]):
+            attaches[self._attach(row)].append(row)
+        for _, told in sorted(attaches.items()):
+            sent = [row for row in told if facts.rows.event[row] == Event.DELIVERED]
+            answers = [row for row in told if facts.rows.event[row] == Event.OUTCOME]
+            again = bool(sent and answers) and max(map(self._when, sent)) > min(map(self._when, answers))
+            if again or (earlier and sent and any(map(self._is_on_link, answers))):
+                return True
+            earlier |= bool(answers)
+        on_link = Counter(
+            int(facts.rows.log[row]) for told in attaches.values() for row in told if self._is_on_link(row)
+        )
+        return max(on_link.values(), default=0) > 1
 
-    def _when(self, row: int) -> tuple[Life, int, int]:
-        return self._attach(row), int(self._facts.rows.hlc[row]), int(self._facts.rows.place[row])
+    def _when(self, row: int) -> tuple[int, int]:
+        return int(self._facts.rows.hlc[row]), int(self._facts.rows.place[row])
+
+    def _is_on_link(self, row: int) -> bool:
+        rows = self._facts.rows
+        return bool(rows.event[row] == Event.OUTCOME and rows.detail[row] == NONE)
 
     def _attach(self, row: int) -> Life:
         rows = self._facts.rows
         log, place = rows.logs[rows.log[row]].name, int(rows.place[row])
-        return self._attaches.at(log, self._subscriber, place, by_map=self._is_by_map(row))
-
-    def _is_by_map(self, row: int) -> bool:
-        rows = self._facts.rows
-        return bool(rows.event[row] == Event.OUTCOME and rows.detail[row] != NONE)
+        by_map = rows.event[row] == Event.OUTCOME and rows.detail[row] != NONE
+        return self._attaches.at(log, self._subscriber, place, by_map=bool(by_map))
 
 
-def _settles_first(each: Testimony) -> Flags:
-    """Whether either of the two ever did."""
-    subscribers = [client is not None and client.settles_first for _, client in each.clients]
-    by_subscriber: Flags = np.array(subscribers, np.bool_)[each.pairs.subscriber]
-    return by_subscriber | _published_by(each, lambda publisher: publisher.settles_first)
+def _settled_first(each: Testimony) -> Flags:
+    """Whether its publisher ever did, and was answered by several homes, or one of several epochs."""
+    facts = each.facts
+    received = facts.at_home & facts.tells(Event.RECEIVED)
+    found: Flags = (each.deliveries.groups.distinct(received, facts.rows.epoch) > 1)[each.at]
+    return found & _published_by(each, lambda publisher: publisher.settles_first)
 
 
 def _has_ended(each: Testimony) -> Flags:

@@ -1,4 +1,5 @@
-"""Attaches of subscribers, and which of them began afresh: with a null map, the client's or its router's answer.
+"""Attaches of subscribers, and which of them began afresh: with a null map, the client's or its router's; or as it
+settles first, or did before.
 
 Across such a one a subscriber is promised to get what it is owed at least once, not exactly once (protocol 1): nobody
 knows what it had processed before.
@@ -22,7 +23,6 @@ UNKNOWN: Final[Life] = 0, ""
 UNANSWERED: Final[Life] = 1 << 63, ""
 """Behind the last."""
 _place = itemgetter(0)
-Of = TypeVar("Of")
 At = TypeVar("At", bound=tuple[int, object])
 
 
@@ -41,12 +41,13 @@ class Attaches:
         return bisect_left(told, since, key=_place) < bisect_left(told, till, key=_place)
 
     def at(self, log: str, subscriber: str, place: int, *, by_map: bool) -> Life:
-        """The attach that this place of a router's log is of: the last one answered before, but of what its map says
-        the one answered next, if it was."""
+        """The attach that this place of a router's log is of: the last one answered before. Of what its map says it is
+        the one answered next; if none is, or that had no map, it is one that was not, before that."""
         told = self.told.get((log, subscriber), ())
         following = bisect_right(told, place, key=_place)
         if by_map:
-            return told[following][1] if following < len(told) else UNANSWERED
+            life = told[following][1] if following < len(told) else UNANSWERED
+            return (life[0], "") if life in self.afresh.get(subscriber, ()) else life
         return told[following - 1][1] if following else UNKNOWN
 
     def begun(self, subscriber: str, life: Life) -> int:
@@ -60,21 +61,30 @@ class Attaches:
 
 def find_attaches(rows: Iterable[ControlRow]) -> Attaches:
     told: dict[tuple[str, str], list[tuple[int, Life]]] = {}
-    afresh: dict[str, list[Life]] = {}
-    own: dict[str, list[tuple[int, int]]] = {}
+    by_life: dict[str, list[tuple[Life, ControlRow]]] = {}
+    by_place: dict[str, list[tuple[tuple[int, int], ControlRow]]] = {}
     for row in rows:
-        name, begins = row.subscriber, row.details.get("afresh") is True
-        if row.event != Event.ATTACHED or name is None:
+        if row.event != Event.ATTACHED or row.subscriber is None:
             continue
         if row.role == "router":
             life = life_of(row), row.home or row.log_name
-            told.setdefault((row.log_name, name), []).append((row.place, life))
-            if begins:
-                afresh.setdefault(name, []).append(life)
-        elif begins:
-            own.setdefault(name, []).append((row.incarnation, row.place))
-    return Attaches(_sorted(told), _sorted(afresh), _sorted(own))
+            told.setdefault((row.log_name, row.subscriber), []).append((row.place, life))
+            by_life.setdefault(row.subscriber, []).append((life, row))
+        else:
+            by_place.setdefault(row.subscriber, []).append(((row.incarnation, row.place), row))
+    return Attaches(
+        {where: sorted(attaches) for where, attaches in told.items()},
+        {name: _afresh(attaches) for name, attaches in by_life.items()},
+        {name: _afresh(attaches) for name, attaches in by_place.items()},
+    )
 
 
-def _sorted(found: Mapping[Of, Iterable[At]]) -> dict[Of, Sequence[At]]:
-    return {of: sorted(at) for of, at in found.items()}
+def _afresh(attaches: Iterable[tuple[At, ControlRow]]) -> list[At]:
+    """Of all of one subscriber."""
+    found, settled_first = list[At](), False
+    for at, row in sorted(attaches, key=itemgetter(0)):
+        settles_first = row.details.get("mode") == "first"
+        if settles_first or settled_first or row.details.get("afresh") is True:
+            found.append(at)
+        settled_first = settles_first
+    return found

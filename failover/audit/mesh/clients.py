@@ -31,7 +31,7 @@ class Client:
     address: str | None = None
     mode: str = "second"
     settles_first: bool = False
-    """Whether it ever did, as receiver or towards its router."""
+    """Whether it ever did, or its router."""
     timeout_s: float = 0.0
     """The longest that it was granted."""
     logs: list[Log] = attrs.field(factory=list)
