@@ -11,8 +11,10 @@ from operator import itemgetter
 from typing import Final, TypeVar
 
 import attrs
+import numpy as np
 
 from failover.audit.mesh.clients import life_of
+from failover.audit.read.columns import NONE, Ints
 from failover.audit.read.inventory import ControlRow
 from topic.journal import Event
 
@@ -49,6 +51,14 @@ class Attaches:
             life = told[following][1] if following < len(told) else UNANSWERED
             return (life[0], "") if life in self.afresh.get(subscriber, ()) else life
         return told[following - 1][1] if following else UNKNOWN
+
+    def clocks(self, log: str, subscriber: str, places: Ints) -> Ints:
+        """By place of a router's log: the clock of the epoch of the attach that was answered there last; `NONE` if none
+        was."""
+        told = self.told.get((log, subscriber), ())
+        clocks = np.array([NONE, *(clock for _, (clock, _) in told)], np.int64)
+        found: Ints = clocks[np.searchsorted(np.array([at for at, _ in told], np.int64), places, side="right")]
+        return found
 
     def begun(self, subscriber: str, life: Life) -> int:
         """How often it had begun afresh by then, as routers tell."""
