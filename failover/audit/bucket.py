@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from failover.audit.judge.begun import begun_since
 from failover.audit.judge.deliveries import Deliveries, Records, gather, gather_records
 from failover.audit.judge.order import judge_order, pack_order
 from failover.audit.judge.pairs import Pairs, gather_pairs
@@ -20,6 +19,7 @@ from failover.audit.measure.crossings import Happened, count_happenings, fates
 from failover.audit.measure.frame import Frame
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clocks import aligned
+from failover.audit.read.begun import begun_since
 from failover.audit.read.columns import Flags, Rows, before, unpack
 from failover.audit.read.facts import Facts
 

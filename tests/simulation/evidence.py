@@ -2,7 +2,8 @@
 
 The judge of the simulation knows all there is to know; the audit has logs. Where the judge is content the audit must
 accuse nobody, and what a broken rule does to a subscriber it must see. So far that is so where no process ends but
-those of routers, whose stores are as they left them, and no wall clock is set: `CALMER` sees to that.
+those of routers, whose stores are as they left them, and no wall clock is set: `CALMER` sees to that. `STRANGERS` may
+close, come back with a null map and ask for no timeout; half of them keep no log.
 
 python -m tests.simulation.evidence 4711 --count 1000     tells the seeds whose logs the audit finds a violation in
 """
@@ -11,6 +12,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from random import Random
 from typing import Any, Final
 
 from failover.audit import Report
@@ -35,6 +37,8 @@ CALMER: Final[dict[str, Any]] = {
     "pranks": ("vanish", "break", "elsewhere", "stalled", "again", "sleep"),
 }  # fmt: skip
 """Knobs: our own clients, which keep what they know."""
+STRANGERS: Final = CALMER | {"plain": 0.5, "pranks": (*CALMER["pranks"], "close", "detach")}
+"""Knobs: half are of any other make."""
 
 
 class Segment:
@@ -215,8 +219,9 @@ class LoggedWorld(World):
     publisher = LoggedPublisher
     subscriber = LoggedSubscriber
 
-    def files(self) -> dict[str, bytes]:
-        """All logs, by path. Whoever is there ends cleanly."""
+    def files(self, logged: float = 1.0) -> dict[str, bytes]:
+        """All logs, by path; of this share of the clients. Whoever is there ends cleanly."""
+        random = Random(repr(self.seed))
         files = dict[str, bytes]()
         for router in self.routers.values():
             assert isinstance(router, LoggedRouter)
@@ -225,26 +230,31 @@ class LoggedWorld(World):
         started = sorted({path.split("/")[2] for path in files})
         for client in self.clients:
             assert isinstance(client, LoggedPublisher | LoggedSubscriber)
-            files |= [client.diary.end()]
+            if random.random() < logged:
+                files |= [client.diary.end()]
         mesh = {"mesh": "simulated", "routers": {name: {"pid": 1} for name in started}}
         return files | {"file:/run/mesh.json": json.dumps(mesh).encode()}
 
 
-def witnessed(seed: int, knobs: Mapping[str, Any] = CALMER, world: type[LoggedWorld] = LoggedWorld) -> Report:
+def witnessed(
+    seed: int, knobs: Mapping[str, Any] = CALMER, world: type[LoggedWorld] = LoggedWorld, logged: float = 1.0
+) -> Report:
     """The audit of a run. Raises what the judge does."""
     run = world(seed, knobs=knobs)
     run.run()
-    return judge_files(run.files())
+    return judge_files(run.files(logged))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.evidence", description="audit simulated runs")
     parser.add_argument("seed", type=int)
     parser.add_argument("--count", type=int, default=1, help="how many seeds, from SEED on")
+    parser.add_argument("--strangers", action="store_true", help="half of the clients are of any other make")
     options = parser.parse_args()
+    knobs, logged = (STRANGERS, 0.5) if options.strangers else (CALMER, 1.0)
     verdicts: dict[Verdict, int] = {}
     for seed in range(options.seed, options.seed + options.count):
-        report = witnessed(seed)
+        report = witnessed(seed, knobs, logged=logged)
         verdicts[report.verdict] = verdicts.get(report.verdict, 0) + 1
         if report.verdict is Verdict.VIOLATED:
             print(seed, report.sentence, flush=True)

@@ -23,8 +23,10 @@ KEYS = {"key": KEY_TYPE, "life": "i8"}
 
 
 def pack_order(found: Deliveries, fates: Fates, pairs: Pairs, of: SubscriberVerdicts) -> Iterator[tuple[str, bytes]]:
-    """By publisher and subscriber, what was handed over and has a place in the publisher's order."""
-    at = np.flatnonzero((of.handed[1] != NONE) & (fates.position[1][pairs.delivery] != NONE))
+    """By publisher and subscriber, what was handed over and has a place in the order of the publisher. What that gave
+    up, or left behind with a life that ended, has none, if no home accepted it."""
+    placed = (fates.position[1] != NONE) & ~(found.abandoned & ~fates.is_accepted)
+    at = np.flatnonzero((of.handed[1] != NONE) & placed[pairs.delivery])
     delivery = pairs.delivery[at]
     columns: dict[str, Any] = {
         "handed": of.handed[0][at],

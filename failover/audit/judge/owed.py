@@ -27,6 +27,8 @@ class Owed:
         accepted = each.fates.is_accepted[each.at]
         listed: Flags = each.pairs.in_audience & accepted & ~each.pairs.apart & ~each.pairs.passed
         listed &= ~self._ended & ~each.unmeant & ~_forgotten(each) & ~each.deliveries.balanced[each.at]
+        self._ended |= _unreachable(each, listed & ~each.taken)
+        listed &= ~self._ended
         self._unheard = _unheard(each, listed & (~each.taken | too_early))
         self.flags: Flags = listed & ~self._unheard
         self.missing: Flags = self.flags & ~each.taken
@@ -92,6 +94,25 @@ def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flag
         applies |= within_it
         relieved |= within_it & (term.ended <= accepted) & (accepted != BIG)
     return applies, relieved
+
+
+def _unreachable(each: Testimony, suspect: Flags) -> Flags:
+    """Which of these had ended, without a timeout, in the life in which they were last meant to get this: for the home
+    that accepted it later, or for all."""
+    found = np.zeros(len(each.at), np.bool_)
+    acceptor = taken(each.facts.home, each.deliveries.accepted[each.at])
+    for code, client in each.clients:
+        pairs = each.pairs_of(code)
+        pairs = pairs[suspect[pairs]]
+        if client is None or client.timeout_s or not client.lives or not len(pairs):
+            continue
+        meant, accepted = each.pairs.meant_hlc[pairs], each.accepted_hlc[pairs]
+        lives = np.array([0, *sorted(life for life, _, _ in client.lives)], np.int64)
+        current = lives[np.searchsorted(lives, np.maximum(meant, 0), side="right") - 1]
+        for life, at, where in client.closings:
+            there = (acceptor[pairs] == each.facts.home_code(where)) if where else np.True_
+            found[pairs] |= (current == life) & (meant < at) & (at <= accepted) & there
+    return found
 
 
 def _forgotten(each: Testimony) -> Flags:

@@ -88,20 +88,10 @@ class Testimony:
         return np.where(unordered, UNORDERED_US, np.where(one_clock, 0, SKEW_US))
 
     def _handed(self) -> Order:
-        """When the subscriber was handed it first, in the order of its log; or of its attaches, and within one in that
-        of its router: no clock orders what it does at several."""
+        """When the subscriber was handed it first, in the order of its log, or of the clock of its routers."""
         index = np.where(self.own, self.pairs.own_order, self.pairs.edge_order)
         major = np.where(self.own, taken(self.facts.incarnation, index), taken(self.facts.rows.hlc, index))
-        log, place = taken(self.facts.rows.log, index), taken(self.facts.rows.place, index)
-        for code, _ in self.clients:
-            pairs = self.pairs_of(code)
-            pairs = pairs[(index[pairs] >= 0) & ~self.own[pairs]]
-            for number in np.unique(log[pairs]).tolist():
-                at = pairs[log[pairs] == number]
-                name = self.facts.rows.logs[number].name
-                since = self.case.attaches.clocks(name, self.pairs.names[code], place[at])
-                major[at] = np.where(since != NONE, since, major[at])
-        return major, place
+        return major, taken(self.facts.rows.place, index)
 
     def _flag(self, of: Callable[[Client], bool]) -> Flags:
         found = np.zeros(len(self.at), np.bool_)

@@ -11,10 +11,8 @@ from operator import itemgetter
 from typing import Final, TypeVar
 
 import attrs
-import numpy as np
 
 from failover.audit.mesh.clients import life_of
-from failover.audit.read.columns import NONE, Ints
 from failover.audit.read.inventory import ControlRow
 from topic.journal import Event
 
@@ -29,7 +27,7 @@ At = TypeVar("At", bound=tuple[int, object])
 
 
 @attrs.frozen
-class Attaches:
+class SubscriberAttaches:
     told: Mapping[tuple[str, str], Sequence[tuple[int, Life]]]
     """By router's log and subscriber: the places of the answers to its attaches, and their epochs."""
     afresh: Mapping[str, Sequence[Life]]
@@ -52,14 +50,6 @@ class Attaches:
             return (life[0], "") if life in self.afresh.get(subscriber, ()) else life
         return told[following - 1][1] if following else UNKNOWN
 
-    def clocks(self, log: str, subscriber: str, places: Ints) -> Ints:
-        """By place of a router's log: the clock of the epoch of the attach that was answered there last; `NONE` if none
-        was."""
-        told = self.told.get((log, subscriber), ())
-        clocks = np.array([NONE, *(clock for _, (clock, _) in told)], np.int64)
-        found: Ints = clocks[np.searchsorted(np.array([at for at, _ in told], np.int64), places, side="right")]
-        return found
-
     def begun(self, subscriber: str, life: Life) -> int:
         """How often it had begun afresh by then, as routers tell."""
         return bisect_right(self.afresh.get(subscriber, ()), life)
@@ -69,7 +59,7 @@ class Attaches:
         return bisect_right(self.own.get(subscriber, ()), (incarnation, place))
 
 
-def find_attaches(rows: Iterable[ControlRow]) -> Attaches:
+def find_attaches(rows: Iterable[ControlRow]) -> SubscriberAttaches:
     told: dict[tuple[str, str], list[tuple[int, Life]]] = {}
     by_life: dict[str, list[tuple[Life, ControlRow]]] = {}
     by_place: dict[str, list[tuple[tuple[int, int], ControlRow]]] = {}
@@ -82,7 +72,7 @@ def find_attaches(rows: Iterable[ControlRow]) -> Attaches:
             by_life.setdefault(row.subscriber, []).append((life, row))
         else:
             by_place.setdefault(row.subscriber, []).append(((row.incarnation, row.place), row))
-    return Attaches(
+    return SubscriberAttaches(
         {where: sorted(attaches) for where, attaches in told.items()},
         {name: _afresh(attaches) for name, attaches in by_life.items()},
         {name: _afresh(attaches) for name, attaches in by_place.items()},

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import attrs
 
-from failover.audit.mesh.attaches import Attaches, find_attaches
+from failover.audit.mesh.attaches import SubscriberAttaches, find_attaches
 from failover.audit.mesh.audiences import Membership, Term, memberships, terms
 from failover.audit.mesh.clients import (
     CLOSING,
@@ -54,7 +54,7 @@ class Case:
     forgetful: frozenset[str]
     """Routers' logs that began without the state store of those before."""
     hearing: Hearing
-    attaches: Attaches
+    attaches: SubscriberAttaches
     """Of subscribers."""
     suspended: Mapping[str, frozenset[str]]
     """By log: the subscribers whose last entry about their link there is SUSPENDED."""

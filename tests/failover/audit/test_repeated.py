@@ -1,0 +1,67 @@
+"""Messages that a subscriber processed more than once, where that is not promised not to be (protocol 1)."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from failover.audit import Report, Verdict
+from tests.failover.audit.runs import FAR, NEAR, ONE, START_MS, TWO, Client, Row, Run
+from topic.identity import Epoch
+from topic.journal import Event
+
+AGAIN = "1 delivery was processed more than once by {}/link on topic/news, which had begun afresh meanwhile"
+
+
+def attached(run: Run, client: Client, log: str, **details: object) -> None:
+    """The client attaches again at its router, as this log has it."""
+    row = next(row for row in run.logs[log] if row["event"] == Event.ATTACHED and client.name in row.values())
+    epoch = str(Epoch((START_MS + 1) << 16, client.router, START_MS))
+    detail = json.loads(client.detail) | details
+    run.after(log, row, epoch=epoch, detail=json.dumps(detail))
+
+
+def processed_again(run: Run, **details: object) -> None:
+    attached(run, NEAR, "clients/near", **details)
+    run.after("clients/near", run.find("clients/near", Event.PROCESSED, run.key(ONE, 1)))
+
+
+def sent_again(run: Run, **details: object) -> None:
+    attached(run, FAR, "c", **details)
+    for event in (Event.DELIVERED, Event.OUTCOME):
+        run.after("c", row_of(run, event))
+
+
+def row_of(run: Run, event: Event) -> Row:
+    return run.find("c", event, run.key(TWO, 1))
+
+
+@pytest.mark.parametrize("details", [{"afresh": True}, {"mode": "first"}], ids=["with a null map", "and settles first"])
+@pytest.mark.parametrize(
+    ("again", "who"), [(processed_again, "near"), (sent_again, "far")], ids=["its log", "routers'"]
+)
+def test_across_an_attach_that_began_afresh_it_is_told_and_no_violation(
+    judged: Callable[[Run], Report], again: Callable[..., None], who: str, details: dict[str, object]
+) -> None:
+    run = Run()
+    again(run, **details)
+    report = judged(run)
+    assert report.violations == {} and report.verdict is Verdict.QUALIFIED
+    (said,) = report.exceptions
+    assert said.startswith(AGAIN.format(who))
+
+
+@pytest.mark.parametrize("again", [processed_again, sent_again], ids=["its log", "routers'"])
+def test_across_an_attach_with_a_map_it_is_a_violation(
+    judged: Callable[[Run], Report], again: Callable[..., None]
+) -> None:
+    run = Run()
+    again(run)
+    assert judged(run).violations["duplicated"] == 1
+
+
+def test_what_is_sent_to_a_link_that_its_client_has_left_is_no_repetition(judged: Callable[[Run], Report]) -> None:
+    run = Run()
+    attached(run, FAR, "c")
+    run.after("c", row_of(run, Event.DELIVERED))
+    assert judged(run).verdict is Verdict.HOLDS
