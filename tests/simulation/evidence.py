@@ -182,6 +182,8 @@ class LoggedSubscriber(SubscriberClient):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.diary = Diary(self)
+        self._processing: bytes | None = None
+        """What the application is about to have done with."""
 
     def attached(self, link: Any, epoch: Epoch, ours: dict[bytes, int] | None, complete: bool) -> None:
         if link is self.link:

@@ -217,12 +217,11 @@ class Attaches:
     def trace(self, end: Stream | LocalSubscriber, *, again: bool = False) -> None:
         """Log that it is attached here; `again`, if the log has said so before."""
         columns: dict[str, Any]
-        more = {"again": True} if again else {}
+        more = {"again": True} if again else {"afresh": True} if _begins_afresh(end) else {}
         if isinstance(end, Stream):
             role, columns = "publisher", {"publisher": end.publisher, "generation": end.generation}
         else:
             role, columns = "subscriber", {"subscriber": end.name}
-            more = more or ({"afresh": True} if end.client_map is None else {})
         mode = "first" if end.settles_first else "second"
         detail = {"role": role, **end.identity.parts(), "mode": mode, "timeout": end.lifetime.timeout, **more}
         columns |= {"address": end.identity.address, "epoch": str(end.epoch), "detail": json.dumps(detail)}
@@ -263,3 +262,8 @@ class Attaches:
             return {router for router in directory.contacts if directory.members.acked[router] < waiting.version}
         later = self._later.get(waiting.name)
         return {later.router} if later is not None and directory.tells_itself(later) else waiting.unanswered
+
+
+def _begins_afresh(end: Stream | LocalSubscriber) -> bool:
+    """Whether it is a subscriber, not answered yet, whose map is null."""
+    return isinstance(end, LocalSubscriber) and end.client_map is None

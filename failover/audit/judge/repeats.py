@@ -5,6 +5,7 @@ without a timeout has ended for a router that lost its home: that is at least on
 counted by its reason.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
@@ -28,7 +29,7 @@ class Repeats:
         repeated = _suspects(each)
         afresh = np.zeros(len(repeated), np.bool_)
         for pair, rows in _told(each, np.flatnonzero(repeated)):
-            of = _ByItself(each, pair) if each.own[pair] else _ByRouters(each, pair)
+            of = _Itself(each, pair) if each.own[pair] else _Routers(each, pair)
             repeated[pair] = of.repeats(rows)
             afresh[pair] = repeated[pair] and not any(map(of.repeats, of.links(rows)))
         first = repeated & _settled_first(each)
@@ -39,47 +40,28 @@ class Repeats:
 
 
 def _suspects(each: Testimony) -> Flags:
-    """Processed more than once, by its own logs. By its routers': sent again after it was accepted, by their clocks, or
-    accepted more often than there are routers that tell it."""
-    pairs, accepted = each.pairs, each.pairs.edge_stamp >= 0
-    later = accepted & (pairs.last_sent_hlc > taken(each.facts.rows.hlc, pairs.edge_stamp))
-    return np.where(each.own, pairs.own_count > 1, later | (pairs.edge_count > pairs.edges))
+    """Processed more than once, by its own logs. By its routers': accepted, and sent after that by their clocks, or
+    several times; or accepted more often than there are routers that tell it."""
+    pairs, accepted, facts = each.pairs, each.pairs.edge_stamp >= 0, each.facts
+    later = pairs.last_sent_hlc > taken(facts.rows.hlc, pairs.edge_stamp)
+    later |= pairs.groups.count(facts.by_router & facts.tells(Event.DELIVERED)) > 1
+    return np.where(each.own, pairs.own_count > 1, (accepted & later) | (pairs.edge_count > pairs.edges))
 
 
 def _told(each: Testimony, pairs: Ints) -> Iterator[tuple[int, Rows]]:
-    """Of each of these all rows that tell that it was sent, or accepted."""
+    """Of each of these, by whom it is judged, all rows that tell that it was sent, or accepted."""
+    if not len(pairs):
+        return
     facts = each.facts
     tells = facts.accepted & facts.tells(Event.PROCESSED, Event.KEPT, Event.OUTCOME)
     place, rows = each.pairs.groups.all_told(tells | facts.tells(Event.DELIVERED), pairs)
+    judged = np.where(each.own[pairs[place]], facts.by_subscriber[rows], facts.by_router[rows])
     for at, pair in enumerate(pairs.tolist()):
-        yield pair, rows[place == at].tolist()
+        yield pair, rows[judged & (place == at)].tolist()
 
 
-class _ByItself:
-    """What the logs of a subscriber tell of a delivery."""
-
-    def __init__(self, each: Testimony, pair: int) -> None:
-        self._facts, self._attaches = each.facts, each.case.attaches
-        self._subscriber = each.pairs.names[each.pairs.subscriber[pair]]
-
-    def links(self, rows: Rows) -> list[Rows]:
-        """Apart from each other by attaches that began afresh."""
-        found, facts = defaultdict[int, Rows](list), self._facts
-        for row in rows:
-            if facts.by_subscriber[row]:
-                life = int(facts.incarnation[row]), int(facts.rows.place[row])
-                found[self._attaches.begun_itself(self._subscriber, *life)].append(row)
-        return list(found.values())
-
-    def repeats(self, rows: Rows) -> bool:
-        """Whether they are of more than one acceptance: what it kept of an earlier life is one of that."""
-        event, life = self._facts.rows.event, self._facts.incarnation
-        processed, kept = ([int(life[row]) for row in rows if event[row] == of] for of in (Event.PROCESSED, Event.KEPT))
-        return len(processed) > 1 or bool(processed and kept and max(processed) >= min(kept))
-
-
-class _ByRouters:
-    """What routers tell of a delivery and a subscriber."""
+class _Witness(ABC):
+    """What logs tell of a delivery and a subscriber."""
 
     def __init__(self, each: Testimony, pair: int) -> None:
         self._facts, self._attaches = each.facts, each.case.attaches
@@ -89,16 +71,45 @@ class _ByRouters:
         """Apart from each other by attaches that began afresh."""
         found = defaultdict[int, Rows](list)
         for row in rows:
-            if self._facts.by_router[row]:
-                found[self._attaches.begun(self._subscriber, self._attach(row))].append(row)
+            found[self._begun(row)].append(row)
         return list(found.values())
+
+    @abstractmethod
+    def _begun(self, row: int) -> int:
+        """How often it had begun afresh by then."""
+
+    @abstractmethod
+    def repeats(self, rows: Rows) -> bool:
+        """Whether they tell of more than one acceptance."""
+
+
+class _Itself(_Witness):
+    """By the subscriber's own logs."""
+
+    def _begun(self, row: int) -> int:
+        return self._attaches.begun_itself(
+            self._subscriber, int(self._facts.incarnation[row]), int(self._facts.rows.place[row])
+        )
+
+    def repeats(self, rows: Rows) -> bool:
+        """What it kept of an earlier life is one of that."""
+        event, life = self._facts.rows.event, self._facts.incarnation
+        processed, kept = ([int(life[row]) for row in rows if event[row] == of] for of in (Event.PROCESSED, Event.KEPT))
+        return len(processed) > 1 or bool(processed and kept and max(processed) >= min(kept))
+
+
+class _Routers(_Witness):
+    """By those of routers."""
+
+    def _begun(self, row: int) -> int:
+        return self._attaches.begun(self._subscriber, self._attach(row))
 
     def repeats(self, rows: Rows) -> bool:
         """Whether it was accepted twice at one router, or sent again on the attach that accepted it; or sent and
         accepted on a later one, as what is sent may go to a link that its client has left. No clock orders what two
         routers are told by one client, but their attaches do."""
         facts, attaches, earlier = self._facts, defaultdict[Life, Rows](list), False
-        for row in (row for row in rows if facts.by_router[row]):
+        for row in rows:
             attaches[self._attach(row)].append(row)
         for _, told in sorted(attaches.items()):
             sent = [row for row in told if facts.rows.event[row] == Event.DELIVERED]
@@ -107,9 +118,7 @@ class _ByRouters:
             if again or (earlier and sent and any(map(self._is_on_link, answers))):
                 return True
             earlier |= bool(answers)
-        on_link = Counter(
-            int(facts.rows.log[row]) for told in attaches.values() for row in told if self._is_on_link(row)
-        )
+        on_link = Counter(int(facts.rows.log[row]) for row in rows if self._is_on_link(row))
         return max(on_link.values(), default=0) > 1
 
     def _when(self, row: int) -> tuple[int, int]:
@@ -122,8 +131,8 @@ class _ByRouters:
     def _attach(self, row: int) -> Life:
         rows = self._facts.rows
         log, place = rows.logs[rows.log[row]].name, int(rows.place[row])
-        by_map = rows.event[row] == Event.OUTCOME and rows.detail[row] != NONE
-        return self._attaches.at(log, self._subscriber, place, by_map=bool(by_map))
+        by_map = bool(rows.event[row] == Event.OUTCOME) and not self._is_on_link(row)
+        return self._attaches.at(log, self._subscriber, place, by_map=by_map)
 
 
 def _settled_first(each: Testimony) -> Flags:

@@ -150,7 +150,8 @@ def unreachable(
 ) -> Iterator[tuple[Client, tuple[int, int, str]]]:
     """Subscribers without a timeout, whose links end for each router that loses their custodian; and for all, once that
     has begun anew: the attach, when, and for which. Nobody logs these."""
-    told = [row for row in rows if row.role == "router"]
+    plain = [client for client in subscribers if not client.timeout_s]
+    told = [row for row in rows if row.role == "router"] if plain else []
     met = contacts(told, {log.name: log for log in logs if log.role == "router"}, by_hlc=True)
     by_peer: dict[str, list[tuple[str, int]]] = {}
     for (log, peer), spans in met.items():
@@ -159,7 +160,7 @@ def unreachable(
     for former, row in pairwise(begun):
         if former.source == row.source:
             by_peer.setdefault(former.log_name, []).append(("", row.hlc))
-    for client in (client for client in subscribers if not client.timeout_s):
+    for client in plain:
         for life, _, custodian in client.lives:
             yield from ((client, (life, till, log)) for log, till in by_peer.get(custodian, ()) if till > life)
 

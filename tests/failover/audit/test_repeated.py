@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from failover.audit import Report, Verdict
-from tests.failover.audit.runs import FAR, NEAR, ONE, START_MS, TWO, Client, Row, Run
+from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, START_MS, TWO, Client, Row, Run
 from topic.identity import Epoch
 from topic.journal import Event
 
@@ -65,3 +65,16 @@ def test_what_is_sent_to_a_link_that_its_client_has_left_is_no_repetition(judged
     attached(run, FAR, "c")
     run.after("c", row_of(run, Event.DELIVERED))
     assert judged(run).verdict is Verdict.HOLDS
+
+
+def test_a_router_whose_clock_is_behind_is_seen_to_send_it_again(judged: Callable[[Run], Report]) -> None:
+    """By the clocks of both it was sent twice before anybody had accepted it."""
+    run, told = Run(), dict[str, Row]()
+    for event in (Event.DELIVERED, Event.OUTCOME):
+        told[event.name] = {name: of for name, of in row_of(run, event).items() if name not in ("time_us", "hlc")}
+    moved = {"subscriber": FAR.name, "address": ADDRESS, "detail": FAR.detail, "event": Event.ATTACHED}
+    epoch = str(Epoch((START_MS + 1) << 16, "a", START_MS))
+    came, settled = (run.find("a", event, run.key(TWO, 1)) for event in (Event.RECEIVED, Event.SETTLED))
+    for there, row in ((came, moved | {"epoch": epoch}), (came, told["DELIVERED"]), (settled, told["OUTCOME"])):
+        run.before("a", there, **row)
+    assert judged(run).violations["duplicated"] == 1
