@@ -15,10 +15,10 @@ CHANNEL: Literal["channel"] = "channel"
 
 
 class Transmit(NamedTuple):
-    """Send `body` to a neighbour on one of the two links; bodies to one neighbour and link may be joined."""
+    """Send `body` to a neighbour on one of the two lanes; bodies to one neighbour and lane may be joined."""
 
     neighbour: str
-    link: Literal["linkstate", "channel"]
+    lane: Literal["linkstate", "channel"]
     body: bytes
 
 

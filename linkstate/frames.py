@@ -1,4 +1,4 @@
-"""The bytes between neighbours on both links: how a body is cut into frames, and frames into fields.
+"""The bytes between neighbours on both lanes: how a body is cut into frames, and frames into fields.
 
 A body is a run of msgpack *bin* objects, so bodies can be joined and a frame can be skipped without
 being decoded. One bin holds a frame's header, a msgpack array. DATA and PART frames are followed by a

@@ -110,9 +110,9 @@ class Mesh:
         self._linkstate.link_down(neighbour, now)
         self._follow_reachability(now)
 
-    def receive(self, neighbour: str, link: str, body: Buffer, now: float) -> None:
-        """A body that came on that link of the neighbour."""
-        if link == CHANNEL:
+    def receive(self, neighbour: str, lane: str, body: Buffer, now: float) -> None:
+        """A body that came on that lane of the neighbour."""
+        if lane == CHANNEL:
             self.receive_channel(neighbour, body, now)
         else:
             self.receive_linkstate(neighbour, body, now)

@@ -11,7 +11,7 @@ from linkstate.events import CHANNEL, LINKSTATE
 
 
 class Outbox:
-    """Bodies for one neighbour, in order on each of its two links."""
+    """Bodies for one neighbour, in order on each of its two lanes."""
 
     __slots__ = ("_channel", "_linkstate")
 
@@ -19,8 +19,8 @@ class Outbox:
         self._linkstate: list[bytes] = []
         self._channel: deque[bytes] = deque()
 
-    def put(self, link: Literal["linkstate", "channel"], body: bytes) -> None:
-        (self._channel if link == CHANNEL else self._linkstate).append(body)
+    def put(self, lane: Literal["linkstate", "channel"], body: bytes) -> None:
+        (self._channel if lane == CHANNEL else self._linkstate).append(body)
 
     def take(self, room: int) -> tuple[Literal["linkstate", "channel"], list[bytes]] | None:
         """What is to go next, to be joined into one body: at most `room` bytes of data, but at least one body. None if

@@ -38,7 +38,7 @@ MAX_AGE_DEADS = 40  # and forgotten when it was not renewed for so many
 
 
 class LinkState:
-    """Events of the `oncemesh.linkstate` link in, routes out."""
+    """What neighbours say of link state in, routes out."""
 
     def __init__(
         self,

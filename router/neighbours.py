@@ -1,10 +1,10 @@
 """The transports to neighbouring routers: one AMQP connection per configured link (architecture: between routers).
 
-The lower name dials. Each side opens with its router id as container-id and attaches two presettled links,
-`oncemesh.linkstate` and `oncemesh.channel`; the neighbour is up when all four are. Bodies that are ready travel as one
-message. No more of them is given to the engine than is written at once: the rest waits in the outbox, where link state
-goes before data. What bodies say is `linkstate`'s business. Routers whose wire versions differ have no link: there the
-mesh is cut (protocol 3).
+The lower name dials. Each side opens with its router id as container-id; the neighbour is up when both have. What is
+said then are bodies, on a lane for link state and one for channels; those that are ready travel as one. The connection
+is given no more of them than is written at once: the rest waits in the outbox, where link state goes before data. What
+bodies say is `linkstate`'s business. Routers whose wire versions differ have no link: there the mesh is cut
+(protocol 3).
 
 In a closed mesh a neighbour has proven its name before it opens (`router.security`). In an open one nobody can: there a
 newer connection takes the place of a neighbour's only when that is silent. Who is refused learns nothing of the mesh.
@@ -13,20 +13,19 @@ newer connection takes the place of a neighbour's only when that is silent. Who 
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 import trio
 
-from linkstate.chunks import CHUNK
-from linkstate.events import Transmit
+from linkstate.chunks import CHUNK, Buffer
+from linkstate.events import CHANNEL, LINKSTATE, Transmit
 from linkstate.frames import PeerError as BrokenFrame
 from linkstate.mesh import Mesh
 from linkstate.outbox import Outbox
-from router.amqp.batches import Transfers
+from router.amqp.body_connection import BodyConnection
 from router.amqp.connection import Connection
 from router.amqp.format.errors import AmqpError
-from router.amqp.format.message import joined_message, view_of
-from router.amqp.format.values import SND_SETTLED, ErrorCondition
+from router.amqp.format.values import ErrorCondition
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
 from router.events.kind import EventKind, event
@@ -36,19 +35,17 @@ from topic.node import Node
 
 log = logging.getLogger("oncemesh.neighbours")
 
-PREFIX = "oncemesh."
-LINKS = ("linkstate", "channel")
-CREDIT = 100_000
-ENGINE_BYTES = 512 * 1024
-"""What the engine is given of bodies before it has written; as much again may be in the hands of the writer."""
+LANES: Final = (LINKSTATE, CHANNEL)
+HELD_BYTES = 512 * 1024
+"""What the connection is given of bodies before it has written; as much again may be in the hands of the writer."""
 BEHIND_BYTES = 128 * 1024
 """The same where the line does not take at once what is written: link state waits for all of that."""
 JOINED_BYTES = CHUNK
-"""No more travels as one message, but for what is longer by itself. It is read when all of it has come: an answer must
+"""No more travels as one body, but for what is longer by itself. It is read when all of it has come: an answer must
 not wait for the chunk behind it, nor the measure of a line (`linkstate.channel.Budget`) count two chunks as one."""
 MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
-VERSION = 10
+VERSION = 11
 """Of all that routers say to each other (`linkstate.frames`, `topic.wire`): raised with every change of that. The first
 said nothing of itself."""
 REMOVED = "oncemesh:removed"
@@ -60,37 +57,27 @@ RETRY_MOST_S = 1.0
 class Transport:
     """One connection with a neighbour and the bodies that wait for room in it."""
 
-    __slots__ = ("attached", "connection", "held", "name", "outbox", "received", "senders", "sent", "up")
+    __slots__ = ("connection", "held", "name", "outbox", "received", "sent", "up")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BodyConnection, name: str) -> None:
         self.connection = connection
-        self.name = ""
-        """The neighbour's, once it has said so."""
-        self.senders: dict[str, Link] = {}
-        self.attached: set[str] = set()
-        """Links that the neighbour sends on."""
+        self.name = name
+        """The neighbour's."""
         self.outbox = Outbox()
         self.held = 0
-        """Bytes of bodies that the engine was given and has not written."""
+        """Bytes of bodies that the connection was given and has not written."""
         self.up = False
         self.sent = self.received = 0
-        """Messages of AMQP, each of as many bodies as were ready."""
-
-    @property
-    def ready(self) -> bool:
-        return (
-            len(self.attached) == len(LINKS) and all(s.credit > 0 for s in self.senders.values()) and self.senders != {}
-        )
+        """Bodies, each of as many as were ready."""
 
     def fill(self) -> bool:
-        """Give the engine what it has room for, if anything. Each link's tags count up."""
-        room = BEHIND_BYTES if self.connection.is_behind else ENGINE_BYTES
-        while self.held < room and self.ready and (taken := self.outbox.take(JOINED_BYTES)):
-            link, bodies = taken
-            message = joined_message(bodies)
-            self.held += len(message)
+        """Give the connection what it has room for, if anything."""
+        room = BEHIND_BYTES if self.connection.is_behind else HELD_BYTES
+        while self.held < room and (taken := self.outbox.take(JOINED_BYTES)):
+            lane, bodies = taken
+            self.held += sum(map(len, bodies))
             self.sent += 1
-            self.senders[link].send(self.sent.to_bytes(8, "big"), message, True)
+            self.connection.send(LANES.index(lane), bodies)
         return self.held > 0
 
 
@@ -104,8 +91,6 @@ class Neighbours(Handler):
         self._mesh = mesh
         self._closed = closed
         self._up: dict[str, Transport] = {}
-        self._coming: dict[Transport, None] = {}
-        """Opened, and not up yet."""
         self._touched: dict[Transport, None] = {}
         self.removed: Callable[[], None]
         """Called when a neighbour says that the mesh has removed this router."""
@@ -125,7 +110,7 @@ class Neighbours(Handler):
         return {name: transport.connection for name, transport in self._up.items()}
 
     def exchanged(self, name: str) -> tuple[int, int] | None:
-        """Messages sent to a neighbour and received of it, on the connection that there is."""
+        """Bodies sent to a neighbour and received of it, on the connection that there is."""
         transport = self._up.get(name)
         return (transport.sent, transport.received) if transport is not None else None
 
@@ -144,13 +129,8 @@ class Neighbours(Handler):
         elif (version := connection.remote_properties.get(WIRE, 1)) != VERSION:
             self._differ(connection, name, version)
         else:
-            transport = connection.context = Transport(connection)
-            transport.name = name
-            self._coming[transport] = None
-            connection.open()
-            for link in LINKS:
-                sender = connection.sender(PREFIX + link, PREFIX + link, snd_settle_mode=SND_SETTLED)
-                transport.senders[link] = sender
+            assert isinstance(connection, BodyConnection)
+            self._come_up(Transport(connection, name))
 
     def _refuse(self, connection: Connection, why: str, condition: str = "amqp:not-allowed") -> None:
         told = event(EventKind.REFUSED, origin=connection.origin, why=why)
@@ -170,8 +150,6 @@ class Neighbours(Handler):
         transport: Transport | None = connection.context
         connection.context = None
         self.parting.discard(connection)
-        if transport is not None:
-            self._coming.pop(transport, None)
         if transport is not None and condition is not None and condition.name == REMOVED:
             self.removed()
         if transport is not None and self._up.get(transport.name) is transport:
@@ -185,10 +163,7 @@ class Neighbours(Handler):
         self._linkstate.link_down(transport.name, self.node.now())
         self.node.pump()
 
-    def _check_up(self, transport: Transport) -> None:
-        if transport.up or not transport.ready or transport.name not in self._linkstate.neighbours:
-            return  # of who was just taken away, `follow` closes it
-        self._coming.pop(transport, None)
+    def _come_up(self, transport: Transport) -> None:
         older = self._up.get(transport.name)
         if older is not None and not self._closed and self._linkstate.neighbours[transport.name].heard:
             self._refuse(transport.connection, f"router {transport.name!r} is there, and lives")
@@ -197,6 +172,8 @@ class Neighbours(Handler):
             self._down(older)
             older.connection.close("amqp:connection:forced", "replaced by a newer connection")
             older.connection.wake()
+        transport.connection.context = transport
+        transport.connection.open()
         transport.up = True
         self._up[transport.name] = transport
         self._versions.pop(transport.name, None)
@@ -205,25 +182,13 @@ class Neighbours(Handler):
         self._linkstate.link_up(transport.name, self.node.now())
         self.node.pump()
 
-    # links
-
     def on_attach(self, link: Link) -> None:
-        transport: Transport | None = link.connection.context
-        name = link.name.removeprefix(PREFIX)
-        if transport is None or link.is_sender or name not in LINKS or name in transport.attached:
-            link.refuse("amqp:not-allowed", "this listener is for routers of the mesh")
-            return
-        link.context = name
-        link.answer()
-        link.flow(CREDIT)
-        transport.attached.add(name)
-        self._check_up(transport)
+        link.refuse("amqp:not-allowed", "this listener is for routers of the mesh")
 
-    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
-        link.connection.close("amqp:connection:forced", "a link between routers ends with its connection")
+    # receiving
 
     def heard(self, connection: Connection) -> bool:
-        """Bytes have come, perhaps of a message that takes long: the neighbour lives. False: it is none, or not yet."""
+        """Bytes have come, perhaps of a body that takes long: the neighbour lives. False: it is none, or not yet."""
         transport: Transport | None = connection.context
         if transport is not None and self._counts(transport) and connection.last_received is not None:
             self._linkstate.heard(transport.name, connection.last_received)
@@ -234,33 +199,23 @@ class Neighbours(Handler):
         is called when all is read."""
         return transport.up and transport.name in self._linkstate.neighbours
 
-    def on_credit(self, link: Link) -> None:
-        transport: Transport | None = link.connection.context
-        if transport is not None:
-            self._check_up(transport)
-            self._touched[transport] = None
-
-    def on_transfers(self, link: Link, transfers: Transfers) -> None:
-        transport: Transport | None = link.connection.context
-        if transport is None or not transport.up:
+    def on_body(self, connection: BodyConnection, lane: int, body: Buffer) -> None:
+        transport: Transport | None = connection.context
+        now = connection.last_received
+        if transport is None or now is None or not self._counts(transport):
             return
-        now = self.node.now()
-        transport.received += len(transfers.messages)
+        transport.received += 1
         try:
-            for message in transfers.messages:
-                if self._counts(transport):
-                    self._linkstate.receive(transport.name, link.context, view_of(message), now)
+            self._linkstate.receive(transport.name, LANES[lane], body, now)
         except (BrokenFrame, ValueError) as error:
             raise AmqpError("amqp:decode-error", f"router {transport.name}: {error}") from error
-        if link.credit < CREDIT // 2:
-            link.flow(CREDIT - link.credit)
 
     # sending
 
     def transmit(self, action: Transmit) -> None:
         transport = self._up.get(action.neighbour)
         if transport is not None:
-            transport.outbox.put(action.link, action.body)
+            transport.outbox.put(action.lane, action.body)
             self._touched[transport] = None
 
     def flush(self) -> None:
@@ -272,7 +227,7 @@ class Neighbours(Handler):
                 transport.connection.wake()
 
     def written(self, connection: Connection) -> None:
-        """What the engine held is about to be written: it has room again."""
+        """What the connection held is about to be written: it has room again."""
         transport: Transport | None = connection.context
         if transport is not None and transport.up:
             transport.held = 0
@@ -286,15 +241,8 @@ class Neighbours(Handler):
             transport.fill()
             transport.up = False
             self.parting.add(transport.connection)
-            self._part(transport.connection)
-        for transport in [one for one in self._coming if one.name not in self._linkstate.neighbours]:
-            del self._coming[transport]
-            transport.connection.context = None
-            self._part(transport.connection)
-
-    def _part(self, connection: Connection) -> None:
-        connection.close("amqp:connection:forced", "no neighbour any more")
-        connection.wake()
+            transport.connection.close("amqp:connection:forced", "no neighbour any more")
+            transport.connection.wake()
 
     def close(self) -> None:
         for transport in list(self._up.values()):

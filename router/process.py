@@ -15,6 +15,7 @@ import trio
 
 from router.admission import Admission, Handler, Visitor, descriptors, take_descriptors
 from router.amqp import tcp
+from router.amqp.body_connection import BodyConnection
 from router.amqp.connection import Connection
 from router.amqp.format.values import Bounds
 from router.amqp.outbound import Outbound
@@ -40,7 +41,7 @@ from router.mesh.quantities import Address, format_duration
 from router.mesh.rundir import RunError
 from router.mesh.signals import taken
 from router.mesh.stopping import APPLY
-from router.neighbours import Neighbours, keep_dialling
+from router.neighbours import LANES, Neighbours, keep_dialling
 from router.plan.alternates import Alternates
 from router.plan.departure import Departure
 from router.plan.dials import Dials
@@ -282,14 +283,15 @@ class Process:
 
         await self._serve(stream, connection, after_input, peer, lambda: self.neighbours.written(connection))
 
-    def _neighbour_connection(self, sasl: SaslLayer, *, server: bool) -> Connection:
-        return Connection(
+    def _neighbour_connection(self, sasl: SaslLayer, *, server: bool) -> BodyConnection:
+        return BodyConnection(
             self.neighbours,
             container=self.name,
             server=server,
             properties=self.neighbours.properties,
             max_frame=INTER_FRAME,
-            max_message=INTER_MESSAGE,
+            max_body=INTER_MESSAGE,
+            lanes=len(LANES),
             idle_timeout=self.topology.timing.neighbour_idle,
             sasl=sasl,
         )

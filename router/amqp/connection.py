@@ -39,7 +39,7 @@ from router.amqp.proton.library import (
     write_condition,
 )
 from router.amqp.proton.link import Link
-from router.amqp.restated import Restated
+from router.amqp.proton.restated import Restated
 from router.amqp.sasl.client import SaslClient
 from router.amqp.sasl.layer import SaslLayer
 from router.amqp.sasl.server import SaslServer
@@ -146,10 +146,13 @@ class Connection:
                 data = self._sasl.receive(data)
                 self.user = self._sasl.user
             if data:
-                self._intake.take(data)
+                self._take(data)
         except AmqpError as error:
             self._fail(error)
         self._dispatch()
+
+    def _take(self, data: bytes) -> None:
+        self._intake.take(data)
 
     def receive_eof(self) -> None:
         """The peer's stream has ended: `on_close`, unless it was called before."""
@@ -323,6 +326,9 @@ class Connection:
         self._finish(None)
         self._sessions.links.clear()
         self._engine.release()
+        error: BaseException | None = self.error
+        while error is not None:  # its frames would keep what was read last until the collector comes
+            error.__traceback__, error = None, error.__context__
 
 
 _EVENTS: Final[Mapping[int, Callable[[Connection, Any], None]]] = {

@@ -17,7 +17,7 @@ from router.amqp.format.values import MAX_TAG, Handle
 from router.amqp.proton.library import SCRATCH, SCRATCH_SIZE, ffi, lib, tag_of
 from router.amqp.proton.link import Link
 from router.amqp.proton.loops import LOOPS, Came
-from router.amqp.restated import Restated
+from router.amqp.proton.restated import Restated
 
 WITHOUT_CREDIT: Final = "transfers without credit"
 

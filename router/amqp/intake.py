@@ -20,7 +20,7 @@ from router.amqp.inbox import Inbox
 from router.amqp.proton.engine import Engine
 from router.amqp.proton.library import lib
 from router.amqp.proton.link import Link
-from router.amqp.restated import Restated
+from router.amqp.proton.restated import Restated
 from router.amqp.sessions import Sessions
 
 _DELIVERY: Final = lib.PN_DELIVERY

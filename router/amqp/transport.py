@@ -339,4 +339,4 @@ class _Driver:
         if self._stalled >= STALL_S:
             self._connection.receive_eof()
             self.scope.cancel()
-            raise AmqpError(RESOURCE_LIMIT, f"it has read nothing for {STALL_S:g} s, though it gives credit")
+            raise AmqpError(RESOURCE_LIMIT, f"it has read nothing for {STALL_S:g} s, and something waits to be written")

@@ -20,7 +20,7 @@ from router.amqp.format.message import (
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
     VALUE,
-    joined_message,
+    data_section,
     sections_of,
 )
 from router.mqtt.format.fields import LONGEST, USER, properties
@@ -30,7 +30,7 @@ IS_TEXT: Final = Symbol("x-opt-mqtt-payload-is-text")
 _TTL, _REPLY_TO, _CORRELATION_ID, _CONTENT_TYPE = 2, 4, 5, 6  # places in the header, and in the properties
 _MS: Final = 1000
 _MOST: Final = 2**32 - 1
-_DATA_BEGIN: Final = joined_message((b"",))[:4]
+_DATA_BEGIN: Final = data_section(b"")[:4]
 _OF_QOS_1: Final = encode(Described(MESSAGE_ANNOTATIONS, {QOS: ubyte(1)}))
 
 
@@ -57,7 +57,7 @@ MOST_SECTIONS: Final = 300
 
 def to_amqp(payload: bytes, qos: int, found: Mapping[str, Any]) -> bytes:
     """`found` are the properties of the PUBLISH."""
-    body = joined_message((payload,))
+    body = data_section(payload)
     if not found:
         return _OF_QOS_1 + body if qos == 1 else body
     sections = []

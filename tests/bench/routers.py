@@ -102,7 +102,7 @@ class Station:
         self.network.answered += isinstance(action, AnswerSubscriber)
 
     def transmit(self, action: Transmit) -> None:
-        self._bodies.setdefault((action.neighbour, action.link), []).append(action.body)
+        self._bodies.setdefault((action.neighbour, action.lane), []).append(action.body)
 
     def flush(self) -> None:
         bodies, self._bodies = self._bodies, {}

@@ -288,7 +288,7 @@ class Network:
         assert neighbour is None or neighbour.connected, "sent without a transport"
         self.transmitted.append((source, action))
         if self._transport[source, action.neighbour]:
-            self._outboxes[source, action.neighbour].put(action.link, action.body)
+            self._outboxes[source, action.neighbour].put(action.lane, action.body)
 
     def _fill(self, direction: Link) -> None:
         """What the transport has room for; bodies to the same place travel as one, as they do in production."""

@@ -99,4 +99,4 @@ def test_contacts_keep_their_promise_through_any_faults(
     # and the channels have nothing more to say
     network.transmitted.clear()
     network.run(2 * DEAD)
-    assert all(action.link == "linkstate" for _, action in network.transmitted)
+    assert all(action.lane == "linkstate" for _, action in network.transmitted)

@@ -12,10 +12,12 @@ from attrs import frozen
 
 from router.amqp.format.codec import Symbol as SaslSymbol
 from router.amqp.format.codec import ubyte as sasl_ubyte
+from router.amqp.frames.bodies import PART
 from router.amqp.sasl.layer import CHALLENGE, INIT, OUTCOME, RESPONSE, SASL_HEADER, sasl_frame
 from router.amqp.sasl.scram import SCRAM
 from router.amqp.sasl.server import ANONYMOUS, EXTERNAL, PLAIN
 from router.edge.attach import LONGEST_ADDRESS, LONGEST_NAME
+from router.neighbours import LANES, MESH, VERSION, WIRE
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,
@@ -32,6 +34,7 @@ from tests.router.amqp.frames import (
     Raw,
     Symbol,
     attach,
+    body_frame,
     frame,
     opening,
     transfer,
@@ -232,9 +235,16 @@ RAW: Final = (
     | FRAMES
 )
 
+
+def as_router(name: str, mesh: str) -> bytes:
+    """Header and open."""
+    return HEADER + frame(OPEN, name, *[None] * 8, {Symbol(MESH): mesh, Symbol(WIRE): VERSION})
+
+
+AS_ROUTER: Final = as_router("d", "ring")
 BODIES: Final = {
-    f"{what} on the link {link}": (link, body)
-    for link in ("linkstate", "channel")
+    f"{what} on lane {lane}": (DECODE, AS_ROUTER + body_frame(lane, body))
+    for lane in range(len(LANES))
     for what, body in {
         "random bytes": random.Random(5).randbytes(300),
         "a body cut short": b"\x93",
@@ -242,5 +252,15 @@ BODIES: Final = {
         "deep nesting": b"\x91" * 3000,
         "a list of 2^32": b"\xdd\xff\xff\xff\xff",
     }.items()
+} | {
+    "a lane that there is not": (FRAMING, AS_ROUTER + body_frame(len(LANES), b"\xc4\x00")),
+    "a body before the open": (NOT_ALLOWED, HEADER + body_frame(0, b"\xc4\x00")),
+    "a part before the open": (NOT_ALLOWED, HEADER + body_frame(0, bytes(1000), PART)),
+    "a part of nothing": (FRAMING, AS_ROUTER + body_frame(0, b"", PART)),
+    "a body behind bytes of its own": (FRAMING, AS_ROUTER + body_frame(0, bytes(12), offset=3)),
+    "a body without a head": (FRAMING, AS_ROUTER + b"\0\0\0\x07\x02\x02\0\0"),
+    "a frame of no type": (FRAMING, AS_ROUTER + body_frame(0, b"\xc4\x00", 9)),
+    "a frame beyond the limit": (FRAMING, AS_ROUTER + body_frame(1, bytes(300 * 1024))),
+    "a body without an end": (LIMIT, AS_ROUTER + 70 * body_frame(1, bytes(250 * 1024), PART)),
 }
-"""What a neighbour may say on its links, and ends its connection: amqp:decode-error."""
+"""What a neighbour may say, and ends its connection: the condition."""

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from linkstate.clock import HybridClock
+from linkstate.events import LINKSTATE
 from linkstate.frames import Hello, encode_hello, encode_plan
 from linkstate.mesh import Mesh
 from linkstate.plan.plan import Plan
-from router.amqp.format.message import joined_message
-from router.neighbours import LINKS, MESH, PREFIX, VERSION, WIRE, Neighbours
+from router.amqp.body_connection import BodyConnection
+from router.neighbours import LANES, MESH, VERSION, WIRE, Neighbours
 from tests.linkstate.network import DEAD, HELLO, MAX_PAYLOAD
 from tests.plans import file
 
@@ -18,11 +19,7 @@ WITHOUT_A = FILE.revised(file("abc", "bc", "ac"), (1, "a"))
 """The link a─b is gone."""
 
 
-class Sender:
-    credit = 1
-
-
-class Connection:
+class Connection(BodyConnection):
     """With a, as its handler sees it."""
 
     remote_container, user, origin, last_received, is_behind = "a", "", "somewhere", 0.0, False
@@ -35,38 +32,14 @@ class Connection:
     def open(self) -> None:
         pass
 
-    def sender(self, *_: object, **__: object) -> Sender:
-        return Sender()
+    def close(self, condition: str | None = None, description: str = "") -> None:
+        self.ended = description
 
-    def close(self, _: str, why: str) -> None:
-        self.ended = why
+    def refuse(self, condition: str, description: str) -> None:
+        self.ended = description
 
     def wake(self) -> None:
         pass
-
-
-class Link:
-    """From a."""
-
-    is_sender, credit, context = False, 100_000, None
-
-    def __init__(self, connection: Connection, name: str) -> None:
-        self.connection, self.name = connection, PREFIX + name
-        self.refused = False
-
-    def answer(self) -> None:
-        pass
-
-    def flow(self, credit: int) -> None:
-        pass
-
-    def refuse(self, *_: str) -> None:
-        self.refused = True
-
-
-class Transfers:
-    def __init__(self, body: bytes) -> None:
-        self.messages = [joined_message([body])]
 
 
 class B:
@@ -79,9 +52,7 @@ class B:
         self.mesh = Mesh("b", 100, FILE, clock, hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
         this: Any = self
         self.neighbours = Neighbours(this, self.mesh, "mesh", closed=False)
-        opened: Any = Connection()
-        self.connection = opened
-        self.neighbours.on_open(self.connection)
+        self.connection = Connection()
 
     def now(self) -> float:
         return 0.0
@@ -89,16 +60,12 @@ class B:
     def pump(self) -> None:
         pass
 
-    def attach(self) -> list[Any]:
-        links: list[Any] = [Link(self.connection, name) for name in LINKS]
-        for link in links:
-            self.neighbours.on_attach(link)
-        return links
+    def open(self) -> None:
+        self.neighbours.on_open(self.connection)
 
-    def read(self, link: Any, *bodies: bytes) -> None:
+    def read(self, *bodies: bytes) -> None:
         for body in bodies:
-            transfers: Any = Transfers(body)
-            self.neighbours.on_transfers(link, transfers)
+            self.neighbours.on_body(self.connection, LANES.index(LINKSTATE), body)
 
     def replan(self, plan: Plan) -> None:
         self.mesh.replan(plan, 0.0)
@@ -110,8 +77,8 @@ def b() -> B:
 
 
 def test_a_plan_may_take_away_the_neighbour_that_tells_it(b: B) -> None:
-    linkstate, _ = b.attach()
-    b.read(linkstate, encode_hello(Hello("a", 200, 0, 100, 0)), encode_plan(0, WITHOUT_A))
+    b.open()
+    b.read(encode_hello(Hello("a", 200, 0, 100, 0)), encode_plan(0, WITHOUT_A))
     assert "a" not in b.mesh.neighbours
     assert b.neighbours.heard(b.connection), "its bytes have come, and nothing follows from them any more"
     b.neighbours.follow()
@@ -119,31 +86,27 @@ def test_a_plan_may_take_away_the_neighbour_that_tells_it(b: B) -> None:
 
 
 def test_what_such_a_neighbour_said_behind_the_plan_is_not_looked_at(b: B) -> None:
-    linkstate, _ = b.attach()
+    b.open()
     hello = encode_hello(Hello("a", 200, 0, 100, 0))
-    b.read(linkstate, hello, encode_plan(0, WITHOUT_A), hello)
+    b.read(hello, encode_plan(0, WITHOUT_A), hello)
     assert not b.connection.ended
 
 
 def test_a_connection_does_not_come_up_when_the_plan_has_taken_its_neighbour_away(b: B) -> None:
     b.replan(WITHOUT_A)
-    b.attach()
+    b.open()
     assert not b.neighbours.connections
-    b.neighbours.follow()
-    assert b.connection.ended == "no neighbour any more"
+    assert b.connection.ended == "this listener is for routers of the mesh"
+    b.read(b"nothing that anybody would understand")
+    assert not b.neighbours.heard(b.connection)
 
 
-def test_a_connection_that_is_not_up_yet_is_closed_with_the_others(b: B) -> None:
+def test_a_plan_closes_a_connection_that_is_up_and_its_end_is_no_news(b: B) -> None:
+    b.open()
     b.replan(WITHOUT_A)
     b.neighbours.follow()
     assert b.connection.ended == "no neighbour any more"
     b.replan(WITHOUT_A.revised(FILE, (2, "a")))
-    assert all(link.refused for link in b.attach())
     assert not b.neighbours.connections, "it is over, whatever the plan says next"
-
-
-def test_a_connection_that_ends_before_it_is_up_is_forgotten(b: B) -> None:
     b.neighbours.on_close(b.connection, None)
-    b.replan(WITHOUT_A)
-    b.neighbours.follow()
-    assert not b.connection.ended
+    assert not b.neighbours.parting

@@ -29,7 +29,7 @@ class Shell:
         action.link.perform(action)
 
     def transmit(self, action: Transmit) -> None:
-        self._bodies.setdefault(action.neighbour, []).append((action.link, action.body))
+        self._bodies.setdefault(action.neighbour, []).append((action.lane, action.body))
 
     def flush(self) -> None:
         bodies, self._bodies = self._bodies, {}

@@ -8,7 +8,7 @@ one is kept in an *envelope*, which begins with a byte that no message of format
 front. So it is carried wherever the message is, and costs the others nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -57,24 +57,17 @@ def content_of(message: bytes) -> bytes:
 
 def data_message(body: bytes, properties: Mapping[str, Any] | None = None) -> bytes:
     """A message of one data section, with application properties if there are any."""
-    section = joined_message((body,))
+    section = data_section(body)
     return encode(Described(APPLICATION_PROPERTIES, dict(properties))) + section if properties else section
 
 
-def joined_message(bodies: Sequence[bytes]) -> bytes:
-    """A message of one data section that has them all."""
-    return b"".join((_ONE_SECTION, sum(map(len, bodies)).to_bytes(4, "big"), *bodies))
+def data_section(body: bytes) -> bytes:
+    """A message that is no more than that."""
+    return b"".join((_ONE_SECTION, len(body).to_bytes(4, "big"), body))
 
 
 def body_of(message: bytes) -> bytes:
     """The data sections' bytes, or a string or binary that came as amqp-value. Raises AmqpError on other bodies."""
-    return bytes(view_of(message))
-
-
-def view_of(message: bytes) -> bytes | memoryview:
-    """The same; what `joined_message` has written, as there is much of that between routers, is not copied."""
-    if message.startswith(_ONE_SECTION) and len(message) == 8 + int.from_bytes(message[4:8], "big"):
-        return memoryview(message)[8:]
     body = []
     for code, value in sections_of(message):
         if code == DATA and isinstance(value, bytes):

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from router.amqp.frames.bodies import BODY
+
 HEADER = b"AMQP\x00\x01\x00\x00"
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 SOURCE, TARGET, COORDINATOR = 0x28, 0x29, 0x30
@@ -96,6 +98,11 @@ def transfer(
     payload: bytes = b"m",
 ) -> bytes:
     return frame(TRANSFER, handle, number, tag, 0, False, more, None, None, resume, aborted, payload=payload)
+
+
+def body_frame(lane: int, body: bytes, kind: int = BODY, *, offset: int = 2) -> bytes:
+    """Between routers; `offset`: where the body begins, in words."""
+    return (8 + len(body)).to_bytes(4, "big") + bytes((offset, kind)) + lane.to_bytes(2, "big") + body
 
 
 def settlement(first: int, last: int) -> bytes:

@@ -1,5 +1,6 @@
 """Two connections back to back in memory: everything that a test of the engine needs, without a socket."""
 
+from collections.abc import Callable
 from typing import Any
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
@@ -69,10 +70,12 @@ class Recorder(Handler):
 class Pair:
     """A client and a server, each with its recorder; `pump` carries bytes until neither has any."""
 
-    def __init__(self, **settings: Any) -> None:
-        self.here, self.there = Recorder(), Recorder()
-        self.client = Connection(self.here, container="client", server=False, **settings)
-        self.server = Connection(self.there, container="server", server=True, **settings)
+    recorder = Recorder
+
+    def __init__(self, kind: Callable[..., Connection] = Connection, **settings: Any) -> None:
+        self.here, self.there = self.recorder(), self.recorder()
+        self.client = kind(self.here, container="client", server=False, **settings)
+        self.server = kind(self.there, container="server", server=True, **settings)
         self.errors: list[AmqpError] = []
         self.client.open()
         self.pump()

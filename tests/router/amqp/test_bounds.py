@@ -16,7 +16,7 @@ from router.amqp.frames import walk
 from router.amqp.frames.bounds import MOST_VALUES
 from router.amqp.proton.engine import LEAST_STEP_S, Engine
 from router.amqp.proton.link import Link
-from router.amqp.restated import AT_FIRST
+from router.amqp.proton.restated import AT_FIRST
 from router.amqp.sasl.client import SaslClient
 from router.amqp.sasl.layer import MECHANISMS, SASL_HEADER, sasl_frame
 from router.amqp.sasl.server import ANONYMOUS

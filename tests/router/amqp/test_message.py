@@ -14,10 +14,8 @@ from router.amqp.format.message import (
     application_properties,
     body_of,
     data_message,
-    joined_message,
     merged,
     modified,
-    view_of,
 )
 
 
@@ -30,21 +28,15 @@ def decoded(data: bytes) -> Any:
 @given(st.binary(max_size=300), st.none() | st.dictionaries(st.text(max_size=5), st.text() | st.booleans(), max_size=3))
 def test_a_data_message_is_read_by_others_and_by_us(body: bytes, properties: Any) -> None:
     data = data_message(body, properties)
-    assert bytes(decoded(data).body) == body == body_of(data) == view_of(data)
+    assert bytes(decoded(data).body) == body == body_of(data)
     assert (decoded(data).properties or {}) == (properties or {}) == application_properties(data)
 
 
 @pytest.mark.parametrize(("body", "expected"), [("text", b"text"), (b"binary", b"binary")])
 def test_the_body_of_others_messages(body: Any, expected: bytes) -> None:
     message = bytes(Message(body=body, inferred=False).encode())
-    assert body_of(message) == view_of(message) == expected
+    assert body_of(message) == expected
     assert body_of(bytes(Message(body=b"data", inferred=True, subject="x", durable=True).encode())) == b"data"
-
-
-def test_bodies_that_travel_together_are_not_copied_to_be_read() -> None:
-    message = joined_message((b"one", b"two"))
-    view = view_of(message)
-    assert isinstance(view, memoryview) and view.obj is message and bytes(view) == b"onetwo"
 
 
 @pytest.mark.parametrize("message", [b"", b"\x00", b"\x00Su", b"\xff" * 20, data_message(b"")[:-1], b"\x40"])

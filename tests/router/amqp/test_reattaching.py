@@ -9,7 +9,7 @@ from router.amqp.connection import Connection
 from router.amqp.format.performative import code_of
 from router.amqp.format.values import ACCEPTED, HEARTBEAT, Bounds, ErrorCondition
 from router.amqp.proton.link import Link
-from router.amqp.restated import SHORT
+from router.amqp.proton.restated import SHORT
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,

@@ -1,0 +1,96 @@
+"""A connection between two containers of ours: AMQP to open, to close and to say that one lives, and bodies between.
+
+Bodies (`frames/bodies`) are written as they are and read where they lie. Who sends them has opened, and has the other's
+open. They come in order.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from router.amqp.connection import Connection, Owner
+from router.amqp.format.values import HEARTBEAT
+from router.amqp.frames.bodies import BodyReader, Buffer, framed
+
+
+class BodyOwner(Owner, Protocol):
+    """Who is told what happens."""
+
+    def on_body(self, connection: "BodyConnection", lane: int, body: Buffer) -> None:
+        """One has come on an open connection. It lies in what was read: to keep it is to keep all of that."""
+
+
+class BodyConnection(Connection):
+    """A `Connection` with bodies."""
+
+    handler: BodyOwner
+
+    def __init__(self, handler: BodyOwner, *, max_frame: int, max_body: int, lanes: int, **options: Any) -> None:
+        super().__init__(handler, max_frame=max_frame, max_message=max_body, **options)
+        self._max_frame = max_frame
+        self._bodies = BodyReader(max_frame, max_body, lanes)
+        self._out: list[Buffer] = []
+        self._is_open = False  # `open` was called: who the peer is, or may be, is all right
+        self._has_opened = self._has_ended = False  # that is written; so is our close
+        self._has_come = self._has_gone = False  # bytes behind the open, and bodies, since the last tick
+        self._is_heard = False  # bodies have gone between the last two
+        self._has_amqp = False  # proton may have events, and something to say; mostly there are bodies
+
+    def open(self) -> None:
+        super().open()
+        self._is_open = True
+
+    def send(self, lane: int, bodies: Sequence[bytes]) -> None:
+        """One body, which is all of these together."""
+        self._out += framed(lane, bodies, self._max_frame)
+
+    def data_to_send(self) -> bytes:
+        """An open says the first, a close the last: what has no place between them is not said."""
+        out, self._out = self._out, []
+        ends = self.closing or self.closed
+        amqp = super().data_to_send() if self._has_amqp or not self.opened or ends else b""
+        self._has_amqp = False
+        if ends and (self._has_ended or not self._has_opened):
+            out = []
+        self._has_opened, self._has_ended = self._is_open, ends
+        if amqp == HEARTBEAT and self._is_heard:
+            amqp = b""
+        if not out:
+            return amqp
+        self._has_gone = True
+        return b"".join((*out, amqp) if ends else (amqp, *out))
+
+    def receive_eof(self) -> None:
+        self._has_amqp = True
+        super().receive_eof()
+
+    def _dispatch(self) -> None:
+        if self._has_amqp or self.error is not None:
+            super()._dispatch()
+
+    def _take(self, data: bytes) -> None:
+        self._has_come = self.opened
+        for lane, piece in self._bodies.split(data):
+            if self.closed:
+                break
+            if lane is None:
+                self._has_amqp = True
+                self._intake.take(bytes(piece))
+                self._intake.handle_events()
+                self._bodies.are_let_in = self.opened and self._is_open
+            else:
+                self.handler.on_body(self, lane, piece)
+
+    def release(self) -> None:
+        """What is large goes at once: an error that ends a connection may keep that for a while."""
+        super().release()
+        self._bodies.forget()
+        self._out = []
+
+    def tick(self, now: float) -> float | None:
+        """Proton has seen no bodies, which are as good as heartbeats: it is told of theirs, and where ours have gone it
+        need not write any."""
+        if self._has_come and not self.closed:
+            self._engine.push(HEARTBEAT, 0, len(HEARTBEAT))
+        self._has_amqp, self._is_heard = True, self._has_gone
+        self._has_come = self._has_gone = False
+        return super().tick(now)

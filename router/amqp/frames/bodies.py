@@ -1,0 +1,146 @@
+"""Frames that carry bodies between containers of one kind: of types of their own, which AMQP leaves to others (2.3.1).
+
+    size (4 bytes) | 2 | type: BODY or PART | lane (2 bytes) | bytes of a body
+
+A body that is longer than a frame comes in PARTs and a last BODY. Lanes are streams of bodies; one goes on while
+another has a part. Frames of AMQP stand between these as they would alone. Proton sees none of ours, nor do they need
+session, link or credit: how much may be under way is for those to say who send them.
+
+Never here: what bodies say.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from router.amqp.format.errors import FRAMING_ERROR, NOT_ALLOWED, RESOURCE_LIMIT, AmqpError, LimitError
+from router.amqp.format.performative import AMQP_HEADER
+
+BODY: Final = 2
+PART: Final = 3
+
+Buffer = bytes | memoryview
+
+_HEAD: Final = 8  # bytes
+_DOFF: Final = 2
+_OURS: Final = (BODY, PART)
+
+
+def framed(lane: int, bodies: Sequence[bytes], max_frame: int) -> list[Buffer]:
+    """The frames of one body, which is all of these together, to be written one after the other."""
+    size, room = sum(map(len, bodies)), max_frame - _HEAD
+    if size <= room:
+        return [_head(size, BODY, lane), *bodies]
+    whole, frames = memoryview(b"".join(bodies)), list[Buffer]()
+    for start in range(0, size, room):
+        part = whole[start : start + room]
+        frames += _head(len(part), PART if start + room < size else BODY, lane), part
+    return frames
+
+
+def _head(size: int, kind: int, lane: int) -> bytes:
+    return ((size + _HEAD) << 32 | _DOFF << 24 | kind << 16 | lane).to_bytes(_HEAD, "big")
+
+
+class BodyReader:
+    """What comes of them in one direction of a connection."""
+
+    __slots__ = (
+        "_held",
+        "_held_size",
+        "_is_begun",
+        "_lanes",
+        "_max_body",
+        "_max_frame",
+        "_parts",
+        "_parts_size",
+        "_wanted",
+        "are_let_in",
+    )
+
+    def __init__(self, max_frame: int, max_body: int, lanes: int) -> None:
+        """Bytes of a frame, and of bodies that are not complete, at most; how many lanes there are."""
+        self.are_let_in = False
+        """Of strangers none are."""
+        self._max_frame = max_frame
+        self._max_body = max_body
+        self._lanes = lanes
+        self._is_begun = False  # AMQP's header has come
+        self._held: list[bytes] = []  # of a frame that has not come as a whole
+        self._held_size = 0
+        self._wanted = _HEAD  # bytes of it that tell more
+        self._parts: dict[int, bytearray] = {}  # of bodies, by lane
+        self._parts_size = 0
+
+    def split(self, data: bytes) -> Iterator[tuple[int | None, Buffer]]:
+        """What is complete by now, in order: bodies, each with its lane, and with None AMQP's frames and its header.
+        Raises AmqpError."""
+        view, at, end = memoryview(data), 0, len(data)
+        while at < end:
+            if not self._held and end - at >= _HEAD and (size := self._size_of(data, at)) <= end - at:
+                frame: Buffer = view[at : at + size]
+                at += size
+            else:
+                piece = data[at : at + self._wanted - self._held_size]
+                at += len(piece)
+                self._held.append(piece)
+                self._held_size += len(piece)
+                if self._held_size < self._wanted:
+                    return
+                frame = b"".join(self._held)
+                if self._wanted == _HEAD and (size := self._size_of(frame, 0)) > _HEAD:
+                    self._held, self._wanted = [frame], size
+                    continue
+                self._held, self._held_size, self._wanted = [], 0, _HEAD
+            if not self._is_begun or frame[5] not in _OURS:
+                self._is_begun = True
+                follow = self._behind(data, at)
+                yield None, b"".join((frame, view[at:follow])) if follow > at else frame
+                at = follow
+            elif (whole := self._joined(memoryview(frame))) is not None:
+                yield frame[6] << 8 | frame[7], whole
+
+    def forget(self) -> None:
+        """The rest will not come."""
+        self._held, self._parts = [], {}
+
+    def _behind(self, data: bytes, at: int) -> int:
+        """Where the frames of AMQP end that follow there, as far as they are whole and right."""
+        end = len(data)
+        while end - at >= _HEAD and data[at + 5] not in _OURS:
+            size = int.from_bytes(data[at : at + 4], "big")
+            if not _HEAD <= size <= min(self._max_frame, end - at):
+                break
+            at += size
+        return at
+
+    def _size_of(self, data: bytes, at: int) -> int:
+        if not self._is_begun:
+            return len(AMQP_HEADER)
+        size = int.from_bytes(data[at : at + 4], "big")
+        if size < _HEAD:
+            raise AmqpError(FRAMING_ERROR, f"a frame of {size} bytes")
+        if size > self._max_frame:
+            raise LimitError("max_frame", f"a frame of {size} bytes", FRAMING_ERROR)
+        return size
+
+    def _joined(self, frame: memoryview) -> Buffer | None:
+        """The body that a frame of ours completes, if it does."""
+        if not self.are_let_in:
+            raise AmqpError(NOT_ALLOWED, "a body before both are open")
+        if frame[4] != _DOFF:
+            raise AmqpError(FRAMING_ERROR, f"a body behind {4 * frame[4]} bytes")
+        lane = frame[6] << 8 | frame[7]
+        if lane >= self._lanes or (frame[5] == PART and len(frame) == _HEAD):
+            raise AmqpError(FRAMING_ERROR, f"{len(frame)} bytes of a body on lane {lane}")
+        if frame[5] == BODY and lane not in self._parts:
+            return frame[_HEAD:]
+        self._parts_size += len(frame) - _HEAD
+        if self._parts_size > self._max_body:
+            raise AmqpError(RESOURCE_LIMIT, f"bodies of more than {self._max_body} bytes")
+        parts = self._parts.setdefault(lane, bytearray())
+        parts += frame[_HEAD:]
+        if frame[5] == PART:
+            return None
+        del self._parts[lane]
+        self._parts_size -= len(parts)
+        return bytes(parts)
