@@ -30,7 +30,7 @@ class BodyConnection(Connection):
         self._bodies = BodyReader(max_frame, max_body, lanes)
         self._out: list[Buffer] = []
         self._is_open = False  # `open` was called: who the peer is, or may be, is all right
-        self._has_opened = self._has_ended = False  # that is written; so is our close
+        self._has_opened = False  # that is written
         self._has_come = self._has_gone = False  # bytes behind the open, and bodies, since the last tick
         self._is_heard = False  # bodies have gone between the last two
         self._has_amqp = False  # proton may have events, and something to say; mostly there are bodies
@@ -40,18 +40,19 @@ class BodyConnection(Connection):
         self._is_open = True
 
     def send(self, lane: int, bodies: Sequence[bytes]) -> None:
-        """One body, which is all of these together."""
-        self._out += framed(lane, bodies, self._max_frame)
+        """One body, which is all of these together. Behind a close nothing is said."""
+        if not self.closing and not self.closed:
+            self._out += framed(lane, bodies, self._max_frame)
 
     def data_to_send(self) -> bytes:
-        """An open says the first, a close the last: what has no place between them is not said."""
+        """An open says the first, a close the last: what has no place between them, as both are new, is not said."""
         out, self._out = self._out, []
         ends = self.closing or self.closed
         amqp = super().data_to_send() if self._has_amqp or not self.opened or ends else b""
         self._has_amqp = False
-        if ends and (self._has_ended or not self._has_opened):
+        if ends and not self._has_opened:
             out = []
-        self._has_opened, self._has_ended = self._is_open, ends
+        self._has_opened = self._is_open
         if amqp == HEARTBEAT and self._is_heard:
             amqp = b""
         if not out:

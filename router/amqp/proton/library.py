@@ -64,7 +64,7 @@ if _missing or (lib.PN_VERSION_MAJOR, lib.PN_VERSION_MINOR) != (0, 40):
 # thread, and what is in it is copied out before anything else runs.
 SCRATCH_SIZE: Final = 256 * 1024
 SCRATCH: Final = ffi.new("char[]", SCRATCH_SIZE)
-# The same for what is to be written at once: as much as is mostly put together in one go (`router.neighbours`).
+# The same for what is to be written at once: as much as is mostly put together in one go.
 OUTPUT_SIZE: Final = 256 * 1024
 OUTPUT: Final = ffi.new("char[]", OUTPUT_SIZE)
 # One struct for all tags that we send: filling it anew is cheaper than allocating one a message.

@@ -38,6 +38,7 @@ class Reading(Recorder):
 class Between(Pair):
     """Two of ours; each has opened."""
 
+    recorder = Reading
     client: BodyConnection
     server: BodyConnection
     here: Reading
@@ -45,8 +46,6 @@ class Between(Pair):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(BodyConnection, **{"max_frame": 4096, "max_body": 100_000, "lanes": 2} | settings)
-
-    recorder = Reading
 
 
 def read(bodies: BodyReader, pieces: Iterable[bytes]) -> list[tuple[int | None, bytes]]:
