@@ -2,20 +2,21 @@
 
 A *place* is the descriptor of one connection. Clients at topics and neighbours are *admitted* to all places but a few.
 These spare ones are for all others: connections that are not open yet, and open ones of which no link is at a topic, as
-of those who read `$status`. When they are taken, the oldest makes way for who comes: of that address which has more
-than half of them, if there is one, and of those who have said nothing, if there are any; open ones go last. So
-strangers keep nobody out, and a router that is full of clients still shows its status.
+of those who read `$status`. When they are taken, one of these makes way for who comes (`Strangers`). So strangers keep
+nobody out, and a router that is full of clients still shows its status.
 
-A stranger costs a descriptor and a task: it has an engine when its first byte has come. Which connections are
-admitted is decided by whoever serves them; how long an open may take is the engine's business, once there is one.
+A stranger costs a descriptor and a task. A connection has an engine once the peer has said what it speaks: the kernel
+wakes nobody before it has `GREETING` bytes. Which connections are admitted is decided by whoever serves them; how long
+an open may take is the engine's business, once there is one.
 """
 
 import logging
 import os
 import resource
 import socket
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import trio
 
@@ -27,6 +28,9 @@ log = logging.getLogger("oncemesh.admission")
 PAUSE_S: Final = 0.1
 """After an accept that failed: what it lacked may be there again."""
 AT_ONCE: Final = 256
+GREETING: Final = 8
+"""Bytes of the header that AMQP begins with, and less than TLS, MQTT and HTTP begin with. Where the kernel does not
+wait for so many, one is enough."""
 SPARE_MOST: Final = 4096
 SPARE_LEAST: Final = 8
 OWN: Final = 80
@@ -47,6 +51,105 @@ def descriptors(neighbours: int) -> tuple[int, int]:
     return accepted, max(2 * SPARE_LEAST, limit - OWN - dialled - accepted)
 
 
+class Stranger(Protocol):
+    host: str
+
+    @property
+    def has_spoken(self) -> bool: ...
+
+
+S = TypeVar("S", bound=Stranger)
+
+
+class Unopened(Generic[S]):
+    """Connections that are not open yet, in the order in which they came, or spoke. Not in plain dicts: the first of
+    these is looked for behind all that were deleted before it."""
+
+    def __init__(self) -> None:
+        self._silent: OrderedDict[S, None] = OrderedDict()
+        self._spoken: OrderedDict[S, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._silent) + len(self._spoken)
+
+    def __contains__(self, one: S) -> bool:
+        return one in self._silent or one in self._spoken
+
+    def add(self, one: S) -> None:
+        self._silent[one] = None
+
+    def speaks(self, one: S) -> None:
+        if one in self._silent:
+            del self._silent[one]
+            self._spoken[one] = None
+
+    def remove(self, one: S) -> None:
+        self._silent.pop(one, None)
+        self._spoken.pop(one, None)
+
+    @property
+    def oldest_silent(self) -> S | None:
+        return next(iter(self._silent), None)
+
+    @property
+    def oldest(self) -> S | None:
+        """Of those who have said nothing, if there are any."""
+        return self.oldest_silent or next(iter(self._spoken), None)
+
+
+class Strangers(Generic[S]):
+    """Who has no place of his own, on so many spare ones. The oldest makes way: of that address which has more than
+    half of them, if there is one, and of those who have said nothing, if there are any; open ones go last. Every act
+    takes the same time, however many there are: strangers choose how often it is done."""
+
+    def __init__(self, places: int) -> None:
+        self._most = 3 * places // 4  # the others are for those who come before who makes way has gone
+        self._crowded = places // 2
+        self._unopened = Unopened[S]()
+        self._of_host: dict[str, Unopened[S]] = {}  # the same, by address
+        self._crowd = Unopened[S]()  # of the last address that came to more than half of the places
+        self._opened: OrderedDict[S, None] = OrderedDict()
+
+    def __contains__(self, one: S) -> bool:
+        return one in self._opened or one in self._unopened
+
+    def next_to_go(self) -> S | None:
+        """Before another comes; None if there is room."""
+        if len(self._unopened) + len(self._opened) < self._most:
+            return None
+        of = self._crowd if len(self._crowd) > self._crowded else self._unopened
+        while (silent := of.oldest_silent) is not None and silent.has_spoken:
+            self.speaks(silent)  # nobody has noticed yet; of each it is found here once, at most
+        return of.oldest or next(iter(self._opened))
+
+    def enter(self, one: S) -> None:
+        compatriots = self._of_host.setdefault(one.host, Unopened[S]())
+        for queue in (self._unopened, compatriots):
+            queue.add(one)
+        if len(compatriots) > self._crowded:  # there cannot be two of these
+            self._crowd = compatriots
+
+    def speaks(self, one: S) -> None:
+        if one in self._unopened:
+            for queue in (self._unopened, self._of_host[one.host]):
+                queue.speaks(one)
+
+    def opens(self, one: S) -> None:
+        if one in self._unopened:
+            self.forget(one)
+            self._opened[one] = None
+
+    def forget(self, one: S) -> None:
+        """It has gone, or has a place of its own."""
+        self._opened.pop(one, None)
+        if one in self._unopened:
+            compatriots = self._of_host[one.host]
+            for queue in (self._unopened, compatriots):
+                queue.remove(one)
+            if not compatriots:
+                del self._of_host[one.host]
+
+
 class Visitor:
     """A connection, from its accept on."""
 
@@ -55,23 +158,17 @@ class Visitor:
         self.scope = trio.CancelScope()
         self._admission = admission
         self._accepted = accepted
-        self.has_spoken = False
 
     def __str__(self) -> str:
         return f"a peer at {Address(self.host, self.port)}"
 
     @property
-    def is_silent(self) -> bool:
-        """Whether nothing has come, as far as the kernel knows."""
-        if not self.has_spoken:
-            try:
-                self._accepted.recv(1, socket.MSG_PEEK)
-            except BlockingIOError:
-                return True
-            except OSError:
-                pass  # it has gone, and is about to be noticed
-            self.has_spoken = True
-        return False
+    def has_spoken(self) -> bool:
+        """Whether its greeting waits to be read, as far as the kernel knows. One that has gone says nothing more."""
+        try:
+            return len(self._accepted.recv(GREETING, socket.MSG_PEEK)) == GREETING
+        except OSError:
+            return False
 
     def open(self) -> None:
         """The peer has said who it is."""
@@ -90,7 +187,7 @@ def _log(limit: str, who: str, what: str) -> None:
 
 
 class Admission:
-    """By one listener, to so many places; no more than `most` are admitted. `patience`: seconds for a first byte. Who
+    """By one listener, to so many places; no more than `most` are admitted. `patience`: seconds for a greeting. Who
     has spoken waits for its `turn`. `exceed` is told the limit, who is beyond it, and what that means."""
 
     def __init__(
@@ -109,14 +206,13 @@ class Admission:
         self._patience = patience
         self._turn = turn
         self._places = trio.Semaphore(places)
-        self._unopened: dict[Visitor, None] = {}
-        self._of_host: dict[str, dict[Visitor, None]] = {}  # the same, by address
-        self._opened: dict[Visitor, None] = {}
+        self._strangers = Strangers[Visitor](self.spare)
         self._admitted: set[Visitor] = set()
 
     async def serve(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
         """Accept until cancelled. What one connection or the system lacks ends none of the others."""
         listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, GREETING)  # what is accepted inherits it
         self.is_open = True
         try:
             with listener:
@@ -144,8 +240,7 @@ class Admission:
             self._places.acquire_nowait()
             self._make_way()
             visitor = Visitor(self, accepted, address)
-            self._unopened[visitor] = None
-            self._of_host.setdefault(visitor.host, {})[visitor] = None
+            self._strangers.enter(visitor)
             nursery.start_soon(self._run, visitor, accepted, handler)
 
     async def _run(self, visitor: Visitor, accepted: socket.socket, handler: Handler) -> None:
@@ -154,52 +249,35 @@ class Admission:
                 with trio.move_on_after(self._patience) as patience:
                     await trio.lowlevel.wait_readable(accepted)
                 if patience.cancelled_caught:
-                    self._exceed("opening", str(visitor), "it has said nothing")
+                    self._exceed("opening", str(visitor), "it has not said what it speaks")
                 else:
-                    visitor.has_spoken = True
+                    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+                    self._strangers.speaks(visitor)
                     await self._turn()
                     await handler(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), visitor)
         finally:
-            self._forget(visitor)
+            self._strangers.forget(visitor)
             self._admitted.discard(visitor)
             self._places.release()
 
-    # who makes way
-
     def _make_way(self) -> None:
-        """For one that comes. A quarter of the spare places is for those who come before the others have gone."""
-        if len(self._unopened) + len(self._opened) < 3 * self.spare // 4:
-            return
-        crowd = max(self._of_host.values(), key=len, default=self._unopened)
-        of = crowd if len(crowd) > self.spare // 2 else self._unopened or self._opened
-        self._end(next((visitor for visitor in of if visitor.is_silent), None) or next(iter(of)))
-
-    def _end(self, visitor: Visitor) -> None:
-        self._exceed("connections", str(visitor), "it makes way for others: it had no link at a topic")
-        self._forget(visitor)
-        visitor.scope.cancel()
-
-    def _forget(self, visitor: Visitor) -> None:
-        self._opened.pop(visitor, None)
-        if visitor in self._unopened:
-            del self._unopened[visitor]
-            compatriots = self._of_host[visitor.host]
-            del compatriots[visitor]
-            if not compatriots:
-                del self._of_host[visitor.host]
+        """For one that comes."""
+        visitor = self._strangers.next_to_go()
+        if visitor is not None:
+            self._exceed("connections", str(visitor), "it makes way for others: it had no link at a topic")
+            self._strangers.forget(visitor)
+            visitor.scope.cancel()
 
     # what a visitor becomes
 
     def open(self, visitor: Visitor) -> None:
-        if visitor in self._unopened:
-            self._forget(visitor)
-            self._opened[visitor] = None
+        self._strangers.opens(visitor)
 
     def admit(self, visitor: Visitor) -> bool:
         if visitor in self._admitted:
             return True
-        if (visitor not in self._opened and visitor not in self._unopened) or len(self._admitted) >= self.room:
+        if visitor not in self._strangers or len(self._admitted) >= self.room:
             return False
-        self._forget(visitor)
+        self._strangers.forget(visitor)
         self._admitted.add(visitor)
         return True

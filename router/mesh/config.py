@@ -120,7 +120,7 @@ class Limits:
     """Steps of the different selectors of one user, or of all who have not proven who they are, at one router: all are
     asked about each message in one turn. Any one alone has fewer."""
     opening: float = 5.0
-    """Seconds for a client's first byte, for TLS, and for SASL and open."""
+    """Seconds for a client's first bytes (`router.admission.GREETING`), for TLS, and for SASL and open."""
 
 
 GO_ON = "go-on"

@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from router.admission import SPARE_LEAST, Admission, Visitor
+from router.admission import GREETING, SPARE_LEAST, Admission, Visitor
 from router.log_limit import limit_logs
 
 PLACES = 14
@@ -28,7 +28,7 @@ class Served:
         self.ended: set[bytes] = set()
 
     async def serve(self, stream: trio.SocketStream, visitor: Visitor) -> None:
-        name = bytes(await stream.receive_some())
+        name = bytes(await stream.receive_some()).rstrip(b".")
         self.visitors[name] = visitor
         try:
             await stream.receive_some()
@@ -47,7 +47,7 @@ class Door:
         stream = await trio.open_tcp_stream(*self._address, local_address=host)
         self._streams.append(stream)
         if name:
-            await stream.send_all(name)
+            await stream.send_all(name.ljust(GREETING, b"."))
             await until(lambda: name in self._served.visitors)
         return stream
 
@@ -162,7 +162,21 @@ async def test_who_says_nothing_is_sent_away(caplog: pytest.LogCaptureFixture) -
     async with door(served, patience=0.01) as at:
         assert await is_over(await at.comes(b""))
     assert served.visitors == {}
-    assert "it has said nothing" in caplog.text
+    assert "it has not said what it speaks" in caplog.text
+
+
+async def test_nobody_is_served_before_he_has_said_what_he_speaks() -> None:
+    """A byte less than a greeting is as good as silence, and wakes nobody; afterwards every byte does."""
+    served = Served()
+    async with door(served) as at:
+        stream = await at.comes(b"")
+        await stream.send_all(b"hesitan")
+        await at.comes(b"another")
+        assert list(served.visitors) == [b"another"]
+        await stream.send_all(b"t")
+        await until(lambda: b"hesitant" in served.visitors)
+        await stream.send_all(b"x")
+        await until(lambda: b"hesitant" in served.ended)
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ECONNABORTED])
@@ -179,7 +193,7 @@ async def test_an_accept_that_fails_ends_nothing_and_fills_no_log(
         await trio.testing.wait_all_tasks_blocked()
         async with await trio.open_tcp_stream(*listener.getsockname()) as stream:
             nursery.start_soon(Admission(PLACES, PATIENCE_S).serve, listener, served.serve, nursery)
-            await stream.send_all(b"patient")
+            await stream.send_all(b"patient.")
             while not served.visitors:
                 await trio.sleep(1)
             nursery.cancel_scope.cancel()
