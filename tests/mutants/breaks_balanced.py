@@ -112,3 +112,30 @@ def given_back_for_good(_: Method) -> Method:
     def broken(balancing: Balancing, stream: Stream, records: Iterable[Record]) -> None: ...
 
     return broken
+
+
+@mutant(Balancing, "_is_for_nobody_else", by="2", **RESUMING | SHARED | {"refusing": 0.5})
+def refused_by_one_is_refused_by_all(_: Method) -> Method:
+    """12.3: what one subscriber refuses for itself another is offered."""
+
+    def broken(balancing: Balancing, stream: Stream, record: Record) -> bool:
+        return True
+
+    return broken
+
+
+@mutant(
+    Balancing,
+    "_is_refused",
+    by="1",
+    scenario=balanced.test_another_home_learns_who_has_refused_a_delivery_for_itself,
+)
+def refused_for_itself_forgotten(original: Method) -> Method:
+    """12.3: who has refused a delivery for itself is not offered it again."""
+
+    def broken(balancing: Balancing, stream: Stream, record: Record) -> bool:
+        is_refused = bool(original(balancing, stream, record))
+        record.refused_by = ()
+        return is_refused
+
+    return broken

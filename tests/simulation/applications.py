@@ -139,5 +139,5 @@ class Applications:
         return True
 
     def outcome(self, name: str, text: bytes, outcome: DeliveryOutcome, final: bool) -> None:
-        self._judge.balanced.outcome(name, text, outcome)
+        self._judge.balanced.outcome(name, text, outcome, final)
         self._judge.readers[name].finish(text, outcome, final, self._judge.redeliveries)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
-from topic.identity import Epoch
+from topic.identity import Epoch, link_name
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge
@@ -38,6 +38,8 @@ class Balanced:
         self._holders: dict[bytes, Holder] = {}
         self._unknown: dict[bytes, set[str]] = {}
         """By message: whom nobody around its home knew as that got it."""
+        self._said: dict[bytes, list[tuple[str, DeliveryOutcome, bool]]] = {}
+        """By message: what subscribers made of it, and whether they want it never again."""
         self.handed_on = 0
         """How often a message went to another subscriber after one had it."""
 
@@ -80,7 +82,8 @@ class Balanced:
             self._judge.note("judge", f"limit: {holder.name}, which has {message.text.decode()}, is out of reach")
         return limit
 
-    def outcome(self, name: str, text: bytes, outcome: DeliveryOutcome) -> None:
+    def outcome(self, name: str, text: bytes, outcome: DeliveryOutcome, final: bool) -> None:
+        self._said.setdefault(text, []).append((name, outcome, final))
         if outcome in GIVEN_BACK:
             self.forgotten(name, [text])
 
@@ -91,12 +94,29 @@ class Balanced:
             if holder is not None and holder.name == name:
                 del self._holders[text]
 
-    def decided(self, message: "Message", outcome: str) -> None:
-        if not is_balanced(message) or outcome != "ACCEPTED":
+    def decided(self, message: "Message", outcome: str, home: "Router") -> None:
+        if not is_balanced(message):
             return
-        readers = self._judge.readers.values()
-        had = any(reader.at_most_once or message.text in reader.accepted for reader in readers)
-        self._judge.check(had, f"2 one of many: {message.text.decode()} is accepted, and nobody has it")
+        if outcome == "REJECTED":
+            self._judge.check(
+                self._is_refused(message, home), f"2 one of many: {message.text.decode()} is rejected too early"
+            )
+        elif outcome == "ACCEPTED":
+            readers = self._judge.readers.values()
+            had = any(reader.at_most_once or message.text in reader.accepted for reader in readers)
+            self._judge.check(had, f"2 one of many: {message.text.decode()} is accepted, and nobody has it")
+
+    def _is_refused(self, message: "Message", home: "Router") -> bool:
+        """Whether one has rejected it, or it was given back too often, or all whom home knows have refused it for
+        themselves."""
+        said, directory = self._said.get(message.text, []), home.topic.directory
+        given_back = [name for name, outcome, _ in said if outcome in GIVEN_BACK]
+        names = {client.name: link_name(client.identity) for client in self._judge.subscribers}
+        there = {entry.name for entry in directory.subscribers(message.sent_on.client.identity.address)}
+        refused = {names[name] for name, _, final in said if final}
+        if any(outcome is DeliveryOutcome.REJECTED for _, outcome, _ in said):
+            return True
+        return len(given_back) > self._judge.redeliveries or there - directory.lapsed.keys() <= refused
 
 
 def stranded(world: "World") -> set[str]:

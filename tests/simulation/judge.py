@@ -258,7 +258,7 @@ class Judge:
             if message.home != home.name:
                 continue  # a zombie home: its link's other end has gone on elsewhere, and will not read the answer
             check_refused(self, message, outcome)
-            self.balanced.decided(message, outcome)
+            self.balanced.decided(message, outcome, home)
             for name in sorted(message.promised):
                 self._check_promise(home, message, name, outcome)
 

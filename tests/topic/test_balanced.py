@@ -91,6 +91,88 @@ def test_what_one_gives_back_another_gets(final: bool) -> None:
     assert len(one.settled) == len(other.settled) == 1
 
 
+@pytest.mark.parametrize("router", ["a", "b"])
+def test_what_one_refuses_for_itself_it_is_not_given_again_though_it_has_room(router: str) -> None:
+    bench = work("a", "b")
+    pen, one = pen_at(bench, "a"), reader_at(bench, router, "one")
+    other = reader_at(bench, router, "other", credit=0)
+    pen.send(b"1")
+    one.answer(DeliveryOutcome.MODIFIED, b"1", final=True)
+    assert one.delivered == [b"1"] and not pen.outcomes
+    other.grant(1)
+    other.accept(b"1")
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+    pen.settle(b"1")
+    assert len(one.settled) == len(other.settled) == 1
+
+
+def test_what_one_has_refused_for_itself_holds_up_nothing_else_for_it() -> None:
+    bench = work("a", "b")
+    pen, one = pen_at(bench, "a"), reader_at(bench, "a", "one", credit=1)
+    reader_at(bench, "b", "other", credit=0)
+    pen.send(b"1", b"2")
+    one.answer(DeliveryOutcome.MODIFIED, b"1", final=True)
+    one.grant(1)
+    assert one.delivered == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_what_all_there_are_have_refused_for_themselves_is_rejected(leaves: bool) -> None:
+    bench = work("a", "b")
+    pen, one, other = pen_at(bench, "a"), reader_at(bench, "a", "one"), reader_at(bench, "b", "other", credit=0)
+    pen.send(b"1")
+    one.answer(DeliveryOutcome.MODIFIED, b"1", final=True)
+    assert not pen.outcomes, "another may have room yet"
+    if leaves:
+        other.close()
+    else:
+        other.grant(1)
+        other.answer(DeliveryOutcome.MODIFIED, b"1", final=True)
+    assert pen.outcomes == {b"1": DeliveryOutcome.REJECTED}
+    pen.settle(b"1")
+    one.answer_echo()
+    other.answer_echo()
+    assert not bench.records()
+
+
+def test_what_many_refuse_for_themselves_is_rejected_when_it_was_offered_often_enough() -> None:
+    bench = work("a")
+    pen = pen_at(bench, "a")
+    reader_at(bench, "a", "idle", credit=0)
+    pen.send(b"1")
+    for number in range(SETTINGS.redeliveries + 1):
+        assert not pen.outcomes
+        reader_at(bench, "a", f"reader {number}").answer(DeliveryOutcome.MODIFIED, b"1", final=True)
+    assert pen.outcomes == {b"1": DeliveryOutcome.REJECTED}
+
+
+def test_a_publisher_that_attaches_anew_uses_up_no_redeliveries() -> None:
+    bench = work("a", "b")
+    pen, one = pen_at(bench, "a"), reader_at(bench, "a", "one", credit=1)
+    pen.send(b"1")
+    one.answer(DeliveryOutcome.RELEASED, b"1")
+    for _ in range(SETTINGS.redeliveries + 2):
+        pen = pen_at(bench, "a", pen, unsettled={b"1": 0})
+        pen.send_again(b"1")
+        assert not pen.outcomes
+    one.grant(1)
+    one.accept(b"1")
+    assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
+
+
+def test_another_home_learns_who_has_refused_a_delivery_for_itself() -> None:
+    bench = work("a", "b", "c")
+    pen, one, other = pen_at(bench, "a"), reader_at(bench, "b", "one"), reader_at(bench, "b", "other", credit=0)
+    pen.send(b"1")
+    one.answer(DeliveryOutcome.MODIFIED, b"1", final=True)
+    bench.kill("a")
+    again = pen_at(bench, "c", pen, unsettled={b"1": 0})
+    again.send(b"1")
+    assert one.delivered == [b"1"] and not again.outcomes
+    other.grant(1)
+    assert other.delivered == [b"1"]
+
+
 def test_what_one_rejects_is_rejected() -> None:
     bench = work("a", "b")
     pen, one, other = pen_at(bench, "a"), reader_at(bench, "b", "one"), reader_at(bench, "b", "other")

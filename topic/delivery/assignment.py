@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals
+from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, refusal
 from topic.delivery.record import Record
 
 UNASSIGNED: Final = b""
@@ -12,13 +12,14 @@ NOT_HAD: Final[Refusals] = (0, 0, 0)
 
 
 def verdict(record: Record) -> Refusals | None:
-    """Of the subscribers here: None if one has accepted it, else whether the one that it was for has refused it."""
+    """Of the subscribers here: None if one has accepted it, else whether one has rejected it, or the one that it was
+    for has given it back, or refused it for itself, which counts as *modified*."""
     if record.taken:
         return None
     if DeliveryOutcome.REJECTED in record.locals.values():
         return (1, 0, 0)
     chosen = next((state for subscriber, state in record.locals.items() if subscriber.name == record.chosen), None)
-    return (0, 1, 0) if chosen in GIVEN_BACK else NOT_HAD
+    return (refusal(DeliveryOutcome(chosen)) if chosen in GIVEN_BACK else None) or NOT_HAD
 
 
 def concerns(record: Record, subscriber: bytes) -> bool:

@@ -61,7 +61,7 @@ class Record:
 
     __slots__ = (
         "awaited", "chosen", "given", "key", "locals", "message", "moved", "n", "open", "orphans", "presettled",
-        "refusals", "routers", "state", "stream", "tag", "taken", "tries", "unread", "without",
+        "refusals", "refused_by", "routers", "state", "stream", "tag", "taken", "tries", "unread", "without",
     )  # fmt: skip
 
     def __init__(self, stream: "Stream", key: bytes, tag: bytes, message: bytes | None) -> None:
@@ -74,10 +74,10 @@ class Record:
         self.n = -1
         """Place in the publisher's order at its home; -1 while withheld (protocol 5) or unconfirmed."""
         self.state, self.presettled = State.IN_DOUBT, False
-        self.chosen: bytes | None = None
-        """Of a balanced address: the subscriber that it is for (`assignment.py`); None for whoever has it."""
+        self.chosen: bytes | None = None  # of a balanced address: whom it is for (`assignment.py`); None: who has it
         self.taken = False  # the same: somebody, who may have gone since, has accepted it, here or elsewhere
         self.tries = 0  # the same, at home: how often it was given back
+        self.refused_by: tuple[bytes, ...] = ()  # the same, at home: subscribers that have refused it for themselves
         self.locals: dict[Any, int] = {}
         """Local subscriber -> QUEUED, SENT, WITHHELD, AWAITING_HOME or its final `DeliveryOutcome`."""
         self.open = 0  # how many locals have no final outcome yet
@@ -135,7 +135,7 @@ class Record:
         for subscriber, state in self.locals.items():
             if state in (QUEUED, WITHHELD):
                 self.locals[subscriber] = AWAITING_HOME
-            elif state not in OPEN:
+            elif state not in OPEN and not (self.stream.balanced and state in GIVEN_BACK):  # that was counted
                 self.refusals = add_refusals(self.refusals, refusal(DeliveryOutcome(state)))
 
     # at its local subscribers

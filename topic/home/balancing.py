@@ -2,16 +2,17 @@
 
 A new delivery is given to one that has room, and waits while none has. What its publisher transfers again somebody may
 have: first whoever has it is asked to go on, and who is out of reach is awaited by name. When all have said that they
-have not got it, or have gone, it is given to another. The publisher is told *accepted* as soon as one has accepted.
+have not got it, or have gone, it is given to another. Who has refused it for itself is not offered it again. The
+publisher is told *accepted* as soon as one has accepted.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import groupby, islice
 from operator import attrgetter
 
 import attrs
 
-from topic.delivery.assignment import NOT_HAD, UNASSIGNED
+from topic.delivery.assignment import NOT_HAD, UNASSIGNED, verdict
 from topic.delivery.record import Record, State, Stream, spread
 from topic.delivery.records import had
 from topic.delivery.streams import Streams
@@ -22,7 +23,6 @@ from topic.identity import Epoch
 from topic.journal import ONE_OF_MANY, Event
 from topic.wire.segments import OFFER
 
-REFUSED_FOR_GOOD = (0, 0, 1)
 NO_AUDIENCE = AddressAudience((), (), NOBODY, 0, ONE_OF_MANY)
 
 
@@ -87,9 +87,9 @@ class Balancing:
         stream.next_n += len(records)
         had(stream, records)
         left = records
-        while left and (share := self._share(stream, len(left))) is not None:
-            entry, count = share
-            theirs, left = left[:count], left[count:]
+        while left and (share := self._share(stream, left)) is not None:
+            entry, theirs = share
+            left = left[len(theirs) :]
             if self.directory.is_mine(entry):
                 self._edge.delivery.hand_on(stream, theirs, [self._edge.subscribers[entry.name]])
             else:
@@ -100,9 +100,8 @@ class Balancing:
 
     def go_on(self, stream: Stream) -> None:
         """Give what waits to subscribers that have room."""
-        while stream.unassigned and (share := self._share(stream, len(stream.unassigned))) is not None:
-            entry, count = share
-            records = list(islice(stream.unassigned, count))
+        while stream.unassigned and (share := self._share(stream, stream.unassigned)) is not None:
+            entry, records = share
             for record in records:
                 del stream.unassigned[record]
             if records := [record for record in records if self._is_for_nobody(record)]:
@@ -142,13 +141,14 @@ class Balancing:
             if record.stream.here and record.state is State.IN_DOUBT and router in record.awaited:
                 self._ask(record, router)
 
-    def _share(self, stream: Stream, waiting: int) -> tuple[LinkEntry, int] | None:
-        """Who is next, those here first, then who has most room; and for how many of those that wait."""
+    def _share(self, stream: Stream, waiting: Collection[Record]) -> tuple[LinkEntry, list[Record]] | None:
+        """Who is next, those here first, then who has most room; and which of those that wait it is given."""
         able = self._able(stream)
-        if not able:
-            return None
-        entry, room = min(able, key=lambda one: (not self.directory.is_mine(one[0]), -one[1], one[0].name))
-        return entry, min(room, -(-waiting // len(able)))
+        for entry, room in sorted(able, key=lambda one: (not self.directory.is_mine(one[0]), -one[1], one[0].name)):
+            most = min(room, -(-len(waiting) // len(able)))
+            if theirs := list(islice((r for r in waiting if entry.name not in r.refused_by), most)):
+                return entry, theirs
+        return None
 
     def _able(self, stream: Stream) -> list[tuple[LinkEntry, int]]:
         """Who has room, and how much."""
@@ -175,8 +175,8 @@ class Balancing:
         if self.directory.is_mine(entry):
             for record in records:
                 whom = self._edge.consumers.offered(record, [self._edge.subscribers[entry.name]])
-                if not whom and record.chosen == entry.name:
-                    record.refusals = REFUSED_FOR_GOOD
+                if not whom and record.chosen == entry.name:  # it has answered before
+                    record.refusals = verdict(record)
                 self._give(record, whom)
             self._evaluate(stream, records)
             return
@@ -229,18 +229,29 @@ class Balancing:
     # what becomes of it
 
     def untold(self, stream: Stream, records: list[Record]) -> dict[Record, None]:
-        """Nobody is awaited for these. Those that nobody has taken, nor refused for good: somebody else may."""
+        """Nobody is awaited for these. Those that nobody has taken, nor refused for all: somebody else may."""
         left: dict[Record, None] = {}
         for record in records:
             if record.taken:
                 record.refusals = None
-            elif record in stream.unassigned or not self._is_refused(record):
+            elif not self._is_refused(stream, record):
                 left[record] = None
+            elif record in stream.unassigned:
+                del stream.unassigned[record]
+                record.refusals = (0, 0, len(record.refused_by))
         return left
 
-    def _is_refused(self, record: Record) -> bool:
-        rejected, *given_back = record.refusals or NOT_HAD
-        return rejected > 0 or record.tries + any(given_back) > self._redeliveries
+    def _is_refused(self, stream: Stream, record: Record) -> bool:
+        rejected, released, modified = record.refusals or NOT_HAD
+        if modified and record.chosen and record.chosen not in record.refused_by:
+            record.refused_by = (*record.refused_by, record.chosen)
+        is_used_up = record.tries + bool(released or modified) > self._redeliveries
+        return rejected > 0 or is_used_up or (bool(record.refused_by) and self._is_for_nobody_else(stream, record))
+
+    def _is_for_nobody_else(self, stream: Stream, record: Record) -> bool:
+        """Whether all subscribers that there are have refused it for themselves."""
+        there = {entry.name for entry in self.directory.subscribers(stream.address)} - self.directory.lapsed.keys()
+        return bool(there) and there.issubset(record.refused_by)
 
     def choose_again(self, stream: Stream, records: Iterable[Record]) -> None:
         """Whoever it was for has not got it, or has gone. What was decided meanwhile, as others were told, is left."""
