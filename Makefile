@@ -31,16 +31,17 @@ setup: $(READY) $(INTEROP_READY)
 	@:
 
 $(READY): pyproject.toml router/amqp/proton/loops.c router/amqp/proton/loops_build.py
-	@echo "setting up $(VENV) (once)"
+	@echo "setting up $(VENV), once: pip downloads some 650 MB, 456 MB of it pyspark, which the audit judges with."
+	@echo "It takes some minutes, and 1.3 GiB of disk."
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(VENV)/bin/python -m pip install --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 tests/interop/node_modules/.ready: tests/interop/package-lock.json
 	@npm ci --prefix tests/interop --silent --no-audit --no-fund
 	@touch $@
 
-demo: setup
+demo: $(READY)
 	@$(VENV)/bin/oncemesh demo
 
 test: setup

@@ -120,6 +120,12 @@ def _sum_up(out: Console, script: "Script", ending: "Ending") -> None:
         f"offered {script.count} messages ({script.offered:g}/s), sent {sums['sent']}, accepted {sums['accepted']}, "
         f"received by subscribers {sums['received']}"
     )
+    if (unsent := script.count - sums["sent"]) > 0:
+        out.print(
+            f"{unsent} were offered and never sent, so none of them is lost: a publisher that cannot keep its rate, as its"
+            " router is gone, its subscribers wait or this machine is slow, makes up for the last second only",
+            soft_wrap=True,
+        )
     out.print(
         f"by the clients' own accounts {sums['missing']} missing, {sums['doubled']} doubled, "
         f"{sums['overtaken']} out of order",

@@ -55,6 +55,12 @@ def test_the_status_of_a_clean_run_is_the_audits(tmp_path: Path, verdict: int) -
     assert "1 missing, 2 doubled, 3 out of order" in result.stdout
 
 
+def test_what_was_offered_and_not_sent_is_told_from_a_loss(tmp_path: Path) -> None:
+    said = "1995 were offered and never sent, so none of them is lost"
+    assert said in chaos(tmp_path, CLEAN, 0).stdout
+    assert "never sent" not in chaos(tmp_path, attrs.evolve(CLEAN, counts=COUNTS | {"sent": 2000}), 0).stdout
+
+
 @pytest.mark.parametrize(
     ("ending", "said"),
     [
