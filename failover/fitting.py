@@ -1,8 +1,12 @@
-"""Tables for people that lose nothing on a narrow terminal: where a table does not fit into a line, each of its rows
-becomes a few lines that name every value.
+"""Tables for people on terminals of any width.
+
+Where a table does not fit into a line, its long cells are folded. Where that is not enough, it goes without some
+columns, and says without which. Where that is not enough either, each row becomes a few lines that name every value.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from copy import copy
+from dataclasses import replace
 from typing import Final
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -13,25 +17,53 @@ from rich.text import Text
 _GAP: Final = 3
 _INDENT: Final = 2
 _UNBOUNDED: Final = 100_000
-"""Columns: enough for whatever stands in a cell."""
+"""Columns of a terminal: enough for whatever stands in a cell."""
+_FOLDED: Final = 16
+"""Columns that a folded cell has room in, at least."""
 
 
 class Fitting:
-    """`table` has texts in its cells, and one in the first of each row."""
+    """`table` has texts in its cells, and one in the first of each row. Columns with overflow="fold" may be folded.
+    `least` are the headings of columns that it can go without, the least important first."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, *least: str) -> None:
         self.table = table
+        self.least = least
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if Measurement.get(console, options.update(width=_UNBOUNDED), self.table).maximum <= options.max_width:
-            yield self.table
-            return
+        for number in range(len(self.least) + 1):
+            without = self.least[:number]
+            if self._least_width(console, options, without) <= options.max_width:
+                yield self._table(without)
+                if without:
+                    yield Text(f"no room for {', '.join(dict.fromkeys(without))}", style="dim")
+                return
+        yield from self._as_lines(console, options.max_width)
+
+    def _table(self, without: Collection[str]) -> Table:
+        """The table without these columns; only cells that may be are folded."""
+        table = copy(self.table)
+        kept = [column for column in self.table.columns if str(column.header) not in without]
+        table.columns = [
+            replace(column, _index=index, no_wrap=column.overflow != "fold") for index, column in enumerate(kept)
+        ]
+        return table
+
+    def _least_width(self, console: Console, options: ConsoleOptions, without: Collection[str]) -> int:
+        """Columns of a terminal that it takes with all folded."""
+        table = self._table(without)
+        for column in table.columns:
+            if column.overflow == "fold":
+                column.max_width = _FOLDED
+        return Measurement.get(console, options.update(width=_UNBOUNDED), table).maximum
+
+    def _as_lines(self, console: Console, width: int) -> RenderResult:
         if self.table.title:
             yield f"{self.table.title}:"
         columns = [[*column.cells] for column in self.table.columns]
         for row, cells in zip(self.table.rows, zip(*columns, strict=True), strict=True):
             texts = [console.render_str(cell) if isinstance(cell, str) else cell for cell in cells]
-            for line in self._lines(texts, options.max_width):
+            for line in self._lines(texts, width):
                 line.stylize(row.style or "")
                 yield line
 

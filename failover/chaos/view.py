@@ -131,7 +131,7 @@ def clients_table(members: Iterable[Member], rates: Rates) -> Fitting:
         table.add_column(heading, justify="right")
     for member in members:
         table.add_row(*_row(member, rates))
-    return Fitting(table)
+    return Fitting(table, "/s", "Accepted")
 
 
 def _routers(lives: Mapping[str, Life]) -> Text:

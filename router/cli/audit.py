@@ -19,6 +19,7 @@ import click
 
 from failover.printable import printable_json
 from router.cli.base import INTERRUPTED, console, needs_audit, nobody_reads_on
+from router.mesh.quantities import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from failover.audit.report.report import Report
 
 DOING = ("reading", "judging")
+TELL_S = 10.0
+"""Between two lines of progress where there is no terminal."""
 NO_VERDICT = 2
 
 CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
@@ -60,7 +63,7 @@ def audit(
 
     Did every subscriber get all that it was owed, once and in order? A run directory may be any path that Hadoop reads;
     several belong to one mesh. Writes audit.html and audit.json next to the first one's logs, or here if that is no
-    local directory; where they cannot be written the verdict stands.
+    directory of this machine; where they cannot be written the verdict stands.
 
     Exit status: 0 exactly once holds, 1 it was violated, 2 a log is missing or damaged in its middle,
     or the audit itself failed, 3 undecided, 4 it holds, but deliveries were accepted without a subscriber that was
@@ -193,17 +196,17 @@ def _said(status: "FollowStatus", report: "Report") -> str:
 
 def _judge(run_dirs: tuple[str, ...], master: str | None, spark: bool, tables: str | None) -> int:
     from failover.audit import AuditError, run, write_page
+    from failover.audit.read.files import beside
 
     out = console()
     try:
-        with show_progress(out) as progress:
+        with show_progress(out) if out.is_terminal else tell_progress(console(stderr=True)) as progress:
             report = run(run_dirs, master, spark=spark, tables=tables, progress=progress)
     except AuditError as error:
         click.echo(f"Error: {error}", err=True)
         return NO_VERDICT
     report.render(out)
-    first = Path(run_dirs[0])
-    folder = first if first.is_dir() else Path()
+    folder = beside(run_dirs[0])
     told = _written(folder / "audit.json", report.write)
     shown = _written(folder / "audit.html", lambda path: write_page(report, path))
     if told and shown:
@@ -223,11 +226,11 @@ def _written(path: Path, write: Callable[[Path], None]) -> bool:
 
 @contextmanager
 def show_progress(out: "Console") -> Iterator[Callable[[int, int], None]]:
-    """Shows on a terminal how many bytes of logs are read; all that comes before and after takes as long as it does."""
+    """A bar that shows how many bytes of logs are read; all that comes before and after takes as long as it does."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeElapsedColumn()
-    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as shown:
+    with Progress(*columns, console=out, transient=True) as shown:
         task = shown.add_task("auditing", total=None)
 
         def show(read: int, size: int) -> None:
@@ -235,6 +238,29 @@ def show_progress(out: "Console") -> Iterator[Callable[[int, int], None]]:
             shown.update(task, completed=read, total=None if ended else size, description=DOING[ended])
 
         yield show
+
+
+@contextmanager
+def tell_progress(out: "Console", every_s: float = TELL_S) -> Iterator[Callable[[int, int], None]]:
+    """The same where there is no terminal: a line now and then, none of a short audit."""
+    said, done, began = "auditing", threading.Event(), time.monotonic()
+
+    def show(read: int, size: int) -> None:
+        nonlocal said
+        ended = read >= size
+        said = DOING[ended] if ended else f"{DOING[ended]} {format_size(read)} of {format_size(size)}"
+
+    def tell() -> None:
+        while not done.wait(every_s):
+            out.print(f"{said}, for {time.monotonic() - began:.0f} s", soft_wrap=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield show
+    finally:
+        done.set()
+        teller.join()
 
 
 class Story(click.Command):

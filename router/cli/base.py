@@ -36,8 +36,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 # handlers of their own.
 logging.getLogger("oncemesh").addHandler(logging.NullHandler())
 
-# Rich assumes 80 columns where there is no terminal; logs and pipes take longer lines.
-PIPE_WIDTH = 140
+PIPE_WIDTH = 100_000
+"""Columns. Where there is no terminal no line is too long: rich would assume 80, and wrap."""
 
 INTERRUPTED = 130
 """The exit status, as shells report it."""

@@ -122,8 +122,8 @@ def _sum_up(out: Console, script: "Script", ending: "Ending") -> None:
     )
     if (unsent := script.count - sums["sent"]) > 0:
         out.print(
-            f"{unsent} were offered and never sent, so none of them is lost: a publisher that cannot keep its rate, as its"
-            " router is gone, its subscribers wait or this machine is slow, makes up for the last second only",
+            f"{unsent} were offered and never sent, so none of them is lost: a publisher that cannot keep its rate, as"
+            " its router is gone, its subscribers wait or this machine is slow, makes up for the last second only",
             soft_wrap=True,
         )
     out.print(

@@ -70,9 +70,10 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
     publishers = list(_links(views, "publishers"))
     subscribers = list(_links(views, "subscribers"))
     if publishers:
-        parts += _clients("Publisher", publishers, ("received", "unsettled"))
+        parts += _clients("Publisher", publishers, ("received", "unsettled"), ())
     if subscribers:
-        parts += _clients("Subscriber", subscribers, ("delivered", "accepted", "unsettled", "queued", "credit"))
+        counters = "delivered", "accepted", "unsettled", "queued", "credit"
+        parts += _clients("Subscriber", subscribers, counters, ("Credit", "Accepted", "Queued"))
     told = [*waits(views.values()), *untold(views.values()), *disks(views.values())]
     if told:
         parts.append(Text("\n".join(map(printable, told)), style="yellow"))
@@ -92,12 +93,12 @@ def routers_table(views: Mapping[str, RouterView]) -> Fitting:
     for heading in ("Pid", "Up for", "Memory", "Connections"):
         table.add_column(heading, justify="right")
     for heading in ("Neighbours", "Sees", "Records"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     for name, view in views.items():
         state = state_of(view)
         styled = Text(state, style=_STYLES.get(state, ""))
         table.add_row(Text(name, style="bold"), styled, view.amqp, *_facts(view))
-    return Fitting(table)
+    return Fitting(table, "Pid", "Memory", "Connections", "Neighbours", "Up for", "Records")
 
 
 def _table(*headings: str) -> Table:
@@ -145,8 +146,13 @@ def _links(views: Mapping[str, RouterView], kind: str) -> Iterable[tuple[str, di
         yield from ((name, link) for link in (view.status[kind] if view.status else ()))
 
 
-def _clients(title: str, links: list[tuple[str, dict[str, Any]]], counters: tuple[str, ...]) -> list[RenderableType]:
+def _clients(
+    title: str, links: list[tuple[str, dict[str, Any]]], counters: tuple[str, ...], least: tuple[str, ...]
+) -> list[RenderableType]:
+    """`least`: as `Fitting` has it."""
     table = _table(title, "Address", "Router", "Status")
+    for named in table.columns[:2]:
+        named.overflow = "fold"
     for counter in counters:
         table.add_column(counter.capitalize(), justify="right")
     for router, link in links[:MOST_ROWS]:
@@ -156,9 +162,9 @@ def _clients(title: str, links: list[tuple[str, dict[str, Any]]], counters: tupl
         table.add_row(*(Text(printable(cell)) for cell in cells))
     rest = links[MOST_ROWS:]
     if not rest:
-        return [Fitting(table)]
+        return [Fitting(table, *least)]
     more = f"and {_count(len(rest), f'more {title.lower()}', 's')} (--json lists all)"
-    return [Fitting(table), Text(more, style="dim")]
+    return [Fitting(table, *least), Text(more, style="dim")]
 
 
 def awaits(views: Iterable[RouterView]) -> bool:

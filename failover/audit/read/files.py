@@ -33,6 +33,15 @@ def _place(run_dir: str) -> str:
     return str(Path(run_dir).resolve()) if Path(run_dir).exists() else run_dir.rstrip("/")
 
 
+def beside(run_dir: str) -> Path:
+    """Where what is said of a run is written: its directory, also as a `file:` URI; here, if it is no directory of this
+    machine."""
+    named = Path(run_dir)
+    if not named.exists() and run_dir.startswith("file:"):
+        named = Path("/" + run_dir.removeprefix("file:").lstrip("/"))
+    return named if named.is_dir() else Path()
+
+
 def local_dirs(run_dirs: Sequence[str]) -> list[Path]:
     """Those that are of this machine; what has a scheme and is no directory here is Hadoop's."""
     found = [Path(path) for path in run_dirs if Path(path).exists() or "://" not in path]

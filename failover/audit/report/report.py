@@ -282,7 +282,7 @@ def _pair_table(pairs: Sequence[PairRow], unheard: Sequence[PublisherRow]) -> Fi
         table.add_row(
             publisher.publisher, "-", str(publisher.published), str(publisher.accepted), "0", "0", "none", "0"
         )
-    return Fitting(table)
+    return Fitting(table, "published", "unknown", "accepted", "owed")
 
 
 def _finding_table(findings: Sequence[Finding], violations: dict[str, int], *, by_damage: bool) -> Fitting:

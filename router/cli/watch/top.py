@@ -24,7 +24,7 @@ from router.mesh.quantities import format_size
 if TYPE_CHECKING:
     from failover.client.management import Management
 
-HEADINGS: Final = 13
+HEADINGS: Final = 16
 """Lines of a screen that are none of a router or link."""
 MOST_LINKS: Final = 40
 """Where there is no screen."""
@@ -95,7 +95,7 @@ def render(seen: MeshRates, lines: int) -> RenderableType:
         flows = (router.received, router.delivered, router.accepted)
         counts = (str(router.links), str(router.records), format_size(router.memory))
         routers.add_row(Text(printable(router.router), style="bold"), *map(_rate, flows), *counts)
-    parts: list[RenderableType] = [Fitting(routers)]
+    parts: list[RenderableType] = [Fitting(routers, "Memory", "Records", "Links")]
     room = max(2, lines - HEADINGS - len(seen.routers))
     between = seen.neighbours[: room // 2]
     if between:
@@ -111,7 +111,8 @@ def render(seen: MeshRates, lines: int) -> RenderableType:
             words = (link.role if link.status == "attached" else f"{link.role}, {link.status}", link.address)
             cells = (name, _rate(link.rate), accepted, _size(link.bytes), str(link.waiting), *words, link.router)
             links.add_row(*(Text(printable(cell)) for cell in cells))
-        parts += "", Fitting(links), *_left_out(len(seen.links) - room + len(between), "links")
+        fitting = Fitting(links, "Role", "Bytes/s", "Waiting", "Accepted/s")
+        parts += "", fitting, *_left_out(len(seen.links) - room + len(between), "links")
     return Group(*parts)
 
 
@@ -123,6 +124,9 @@ def _table(name: str, *headings: str) -> Table:
     table = Table(name, box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in headings:
         table.add_column(heading, justify="left" if heading in ("Role", "Address", "Router") else "right")
+    for column in table.columns:
+        if column.header in ("Link", "Address"):
+            column.overflow = "fold"
     return table
 
 

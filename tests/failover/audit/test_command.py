@@ -3,13 +3,14 @@
 import contextlib
 import json
 import os
+import queue
 import shutil
 import signal
 import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import psutil
 import pytest
@@ -18,7 +19,8 @@ from rich.console import Console
 
 from failover import audit as auditing
 from failover.audit import Verdict
-from router.cli.audit import show_progress
+from failover.audit.read.files import beside
+from router.cli.audit import show_progress, tell_progress
 from router.cli.main import main
 from tests.failover.audit.runs import Run
 
@@ -81,7 +83,10 @@ def test_an_audit_that_is_interrupted_in_the_fork_for_java_ends(tmp_path: Path) 
     """Python ignores what a hook of a fork raises."""
     command = [sys.executable, "-c", IN_FORK, "audit", "--spark", str(Run().write(tmp_path))]
     ended = subprocess.run(command, capture_output=True, timeout=120)
-    assert (ended.returncode, ended.stderr) == (130, b"Error: the audit was interrupted: no verdict\n")
+    told = [
+        line for line in ended.stderr.splitlines() if not line.startswith((b"auditing, ", b"reading ", b"judging, "))
+    ]
+    assert (ended.returncode, told) == (130, [b"Error: the audit was interrupted: no verdict"])
 
 
 AT_WORK = """
@@ -117,7 +122,10 @@ def test_an_audit_that_is_interrupted_while_spark_works_says_so_and_no_more(
 ) -> None:
     command = [sys.executable, "-c", AT_WORK, "audit", "--spark", str(Run().write(tmp_path)), str(int(number))]
     ended = subprocess.run(command, capture_output=True, timeout=120, env=os.environ | {MARK: str(tmp_path)})
-    assert (ended.returncode, ended.stderr) == (130, b"Error: the audit was interrupted: no verdict\n")
+    told = [
+        line for line in ended.stderr.splitlines() if not line.startswith((b"auditing, ", b"reading ", b"judging, "))
+    ]
+    assert (ended.returncode, told) == (130, [b"Error: the audit was interrupted: no verdict"])
     assert psutil.wait_procs(_marked(str(tmp_path)), timeout=60)[1] == []
 
 
@@ -230,7 +238,8 @@ def test_a_short_run_is_judged_without_loading_spark(tmp_path: Path) -> None:
     script = f"""
 import sys
 from router.cli.main import main
-from router.cli.audit import show_progress
+from failover.audit.read.files import beside
+from router.cli.audit import show_progress, tell_progress
 code = main(["audit", {directory!r}], standalone_mode=False)
 print(code, sorted({{"pandas", "pyarrow", "pyspark"}} & {{*sys.modules}}))
 """
@@ -238,12 +247,33 @@ print(code, sorted({{"pandas", "pyarrow", "pyspark"}} & {{*sys.modules}}))
     assert ran.stdout.splitlines()[-1] == "0 []", ran
 
 
-def test_on_a_terminal_it_shows_how_much_is_read_and_in_a_pipe_it_does_not(tmp_path: Path) -> None:
-    for terminal in (True, False):
-        shown = StringIO()
-        with show_progress(Console(file=shown, force_terminal=terminal, width=80)) as progress:
-            progress(3 << 20, 8 << 20)
-        assert ("3.0/8.0 MiB" in shown.getvalue()) == terminal
+def test_on_a_terminal_a_bar_shows_how_much_is_read() -> None:
+    shown = StringIO()
+    with show_progress(Console(file=shown, force_terminal=True, width=80)) as progress:
+        progress(3 << 20, 8 << 20)
+    assert "3.0/8.0 MiB" in shown.getvalue()
+
+
+def test_in_a_pipe_a_line_tells_how_much_is_read_now_and_then() -> None:
+    told: queue.SimpleQueue[str] = queue.SimpleQueue()
+    out = Mock(print=lambda text, **_: told.put(text))
+    with tell_progress(out, every_s=0.001) as progress:
+        progress(3 << 20, 8 << 20)
+        for said in ("reading 3.0 MiB of 8.0 MiB, for ", "judging, for "):
+            while not told.get(timeout=60).startswith(said):
+                pass
+            progress(8 << 20, 8 << 20)
+
+
+def test_a_short_audit_tells_of_no_progress(tmp_path: Path) -> None:
+    assert CliRunner().invoke(main, ["audit", str(Run().write(tmp_path))]).stderr == ""
+
+
+def test_the_report_is_written_beside_logs_that_are_named_as_a_uri(tmp_path: Path) -> None:
+    for uri in (f"file://{tmp_path}", f"file:{tmp_path}", str(tmp_path)):
+        assert beside(uri) == tmp_path
+    for elsewhere in ("hdfs://far/run", f"file://{tmp_path}/none"):
+        assert beside(elsewhere) == Path()
 
 
 def test_a_log_that_is_emptied_is_named(tmp_path: Path) -> None:
