@@ -54,7 +54,7 @@ MAY_IMPORT = {
         "failover.fitting",
         "failover.printable",
     ),
-    "router/events": (),
+    "router/events": ("router.events",),
     "router/security": ("router.security", "router.amqp", "router.events", "router.mesh"),
     "router/management": (
         *(

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import trio
 
+from router.events.sentence import sentence
 from router.http.exchange import WebAnswer, WebCaller, WebRefusal, WebRequest
 from router.http.gathering import Gathering, Row
 from router.http.picture import Painter
@@ -69,7 +70,7 @@ class Feed:
         picture = self._painter.picture(seen)
         self.number += 1
         self.points.append(picture["point"])
-        self.happened.extend((self.number, happened) for happened in seen.events)
+        self.happened.extend((self.number, {**event, "sentence": sentence(event)}) for event in seen.events)
         self.picture = _event("mesh", picture)
         self._looked.set()
         self._looked = trio.Event()

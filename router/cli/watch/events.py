@@ -1,16 +1,18 @@
-"""`oncemesh events`: what happens at all routers of a mesh, a line of JSON each (docs/management.md, Events)."""
+"""`oncemesh events`: what happens at all routers of a mesh, a line each (docs/management.md, Events)."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import trio
 
-from failover.printable import printable_json
+from failover.printable import printable, printable_json
 from router.amqp.sasl.credentials import Credentials
 from router.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, planned, read_duration
+from router.events.sentence import sentence
 
 if TYPE_CHECKING:
     from failover.client.management import Management
@@ -21,21 +23,23 @@ PERIOD_S = 0.5
 @click.command()
 @click.option("--follow", "-f", is_flag=True, help="Go on with what happens, until Ctrl-C.")
 @click.option("--since", "ago", callback=read_duration, help="Of the last 30s, 10m, 2h, … only.")
+@click.option("--json", "machine", is_flag=True, help="Each as a line of JSON, with all that is known of it.")
 @mesh_options
 def events(
-    follow: bool, ago: float | None, run_dir: Path | None, urls: tuple[str, ...], routers: tuple[str, ...],
-    credentials: Credentials,
+    follow: bool, ago: float | None, machine: bool, run_dir: Path | None, urls: tuple[str, ...],
+    routers: tuple[str, ...], credentials: Credentials,
 ) -> None:  # fmt: skip
     """Tell what has happened: clients that attach, move, and expire, routers that come and go, what was refused.
 
-    A line of JSON for each event, in the order of the routers' clocks; docs/management.md has the kinds. A router keeps
-    its last 4,096. Those of a router that cannot be reached are told when it can be again.
+    A line for each event: when it happened by the clock of its router, which router that is, and what happened. They
+    are in the order of those clocks. docs/management.md has the kinds and fields that --json tells. A router keeps its
+    last 4,096. Those of a router that cannot be reached are told when it can be again.
 
     \b
     Examples:
       oncemesh events --since 10m
       oncemesh events --follow --router b
-      oncemesh events -f --url amqp://10.0.0.7:5672 | jq -c 'select(.kind == "contact-lost")'
+      oncemesh events -f --json --url amqp://10.0.0.7:5672 | jq -c 'select(.kind == "contact-lost")'
     """
     oldest = time.time() - ago if ago is not None else 0.0
 
@@ -44,12 +48,18 @@ def events(
         while True:
             for event in await news(management, routers, known):
                 if event["time"] >= oldest:
-                    click.echo(printable_json(event))
+                    click.echo(printable_json(event) if machine else line_of(event))
             if not follow:
                 return
             await trio.sleep(PERIOD_S)
 
     ask_mesh(tell, run_dir, urls, credentials)
+
+
+def line_of(event: Mapping[str, Any]) -> str:
+    """For people, in the time of this machine."""
+    when = datetime.fromtimestamp(event["time"])
+    return f"{when:%Y-%m-%d %H:%M:%S}.{when.microsecond // 1000:03}  {event['router']}  {printable(sentence(event))}"
 
 
 async def news(management: "Management", routers: Sequence[str], known: dict[str, int]) -> list[dict[str, Any]]:

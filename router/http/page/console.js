@@ -3,7 +3,7 @@
 import { Chart } from "./charts.js";
 import { MeshMap, levelOf } from "./map.js";
 import { badge, byId, count, duration, h, keyed, linkKey, linkName, rate, rows, say, size } from "./parts.js";
-import { levelOfEvent, sentence, story } from "./story.js";
+import { levelOfEvent, story } from "./story.js";
 
 const MOST_EVENTS = 300, MOST_POINTS = 300;
 let picture = null, selected = null;
@@ -107,7 +107,7 @@ function drawEvents() {
   keyed(byId("events"), [...shown].reverse(), (event) => `${event.router} ${event.sequence}`, (event) => {
     const at = new Date(event.time * 1000);
     return h("li", { class: levelOfEvent(event.kind), "data-kind": event.kind },
-      h("time", { datetime: at.toISOString() }, at.toLocaleTimeString("en-GB")), h("b", {}, event.router), h("span", {}, sentence(event)));
+      h("time", { datetime: at.toISOString() }, at.toLocaleTimeString("en-GB")), h("b", {}, event.router), h("span", {}, event.sentence));
   }, () => {});
 }
 

@@ -1,6 +1,6 @@
 // What has happened, and what is known of one delivery, in words.
 
-import { h, linkName, size } from "./parts.js";
+import { h, size } from "./parts.js";
 
 const LEVELS = {
   bad: ["contact-lost", "neighbour-down", "limit", "refused", "connection-ended", "warning"],
@@ -9,34 +9,6 @@ const LEVELS = {
 };
 
 export const levelOfEvent = (kind) => Object.keys(LEVELS).find((level) => LEVELS[level].includes(kind)) ?? "idle";
-
-/** One sentence of an event; its kinds are those of docs/management.md. */
-export function sentence(event) {
-  const link = event.link === undefined ? "" : `${event.role} ${linkName(event)} on ${event.address}`;
-  const why = event.why ? `: ${event.why}` : "";
-  switch (event.kind) {
-    case "boot": return "began";
-    case "draining": return "sends its clients away";
-    case "stopping": return "stops";
-    case "plan": return `knows another plan: ${Object.keys(event.routers ?? {}).join(", ")}`;
-    case "neighbour-up": return `link to router ${event.neighbour} is up`;
-    case "neighbour-down": return `link to router ${event.neighbour} is down`;
-    case "contact": return `contact with router ${event.peer}`;
-    case "contact-lost": return `contact with router ${event.peer} lost${why}`;
-    case "moved": return `${link} moves here from router ${event.former}`;
-    case "attached": return `${link} attached`;
-    case "suspended": return `${link} is away, and may come back`;
-    case "detached": return `${link} left`;
-    case "stolen": return event.peer ? `${link} went to router ${event.peer}` : `${link} attached anew`;
-    case "expired": return `${link} expired${why}`;
-    case "fenced": return `a batch of router ${event.peer} for ${link} was dropped`;
-    case "limit": return `limit ${event.limit}: ${event.origin ?? ""}${why}`;
-    case "refused": return `refused ${event.origin ?? ""}${why}`;
-    case "connection-ended": return `connection of ${event.origin ?? ""} ended${why}`;
-    case "closed-by-management": return `connection of ${event.container ?? event.origin ?? ""} closed by management`;
-    default: return event.text ?? event.kind;
-  }
-}
 
 const STATES = {
   in_doubt: "in doubt", accepted: "accepted, and not yet settled by its publisher", settled: "settled",

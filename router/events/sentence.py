@@ -1,0 +1,61 @@
+"""What an event says, for people: the command `events` and the console show the same words."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from router.events.kind import EventKind
+
+Fields = Mapping[str, Any]
+
+
+def sentence(event: Fields) -> str:
+    """Of an event as `RecentEvents` keeps it, whose kind may be one of a later version. Texts of strangers in it are as
+    they came."""
+    try:
+        said = _SENTENCES[EventKind(str(event.get("kind")))]
+    except ValueError:
+        return str(event.get("text") or event.get("kind"))
+    return said(event)
+
+
+def _link(event: Fields) -> str:
+    user = f" of user {event['user']}" if event.get("user") else ""
+    return f"{event.get('role')} {event.get('container')}/{event.get('link')} on {event.get('address')}{user}"
+
+
+def _why(event: Fields) -> str:
+    return f": {event['why']}" if event.get("why") else ""
+
+
+def _origin(event: Fields) -> str:
+    return str(event.get("origin") or "a client")
+
+
+def _stolen(event: Fields) -> str:
+    return f"{_link(event)} " + (f"went to router {event['peer']}" if event.get("peer") else "attached anew")
+
+
+_SENTENCES: Final[Mapping[EventKind, Callable[[Fields], str]]] = {
+    EventKind.BOOT: lambda event: "began",
+    EventKind.DRAINING: lambda event: "sends its clients away",
+    EventKind.STOPPING: lambda event: "stops",
+    EventKind.PLAN: lambda event: f"knows another plan: {', '.join(event.get('routers', ()))}",
+    EventKind.NEIGHBOUR_UP: lambda event: f"link to router {event.get('neighbour')} is up",
+    EventKind.NEIGHBOUR_DOWN: lambda event: f"link to router {event.get('neighbour')} is down{_why(event)}",
+    EventKind.CONTACT: lambda event: f"contact with router {event.get('peer')}",
+    EventKind.CONTACT_LOST: lambda event: f"contact with router {event.get('peer')} lost{_why(event)}",
+    EventKind.MOVED: lambda event: f"{_link(event)} moves here from router {event.get('former')}",
+    EventKind.ATTACHED: lambda event: f"{_link(event)} attached",
+    EventKind.SUSPENDED: lambda event: f"{_link(event)} is away, and may come back",
+    EventKind.DETACHED: lambda event: f"{_link(event)} left",
+    EventKind.STOLEN: _stolen,
+    EventKind.EXPIRED: lambda event: f"{_link(event)} expired{_why(event)}",
+    EventKind.FENCED: lambda event: f"a batch of router {event.get('peer')} for {_link(event)} was dropped",
+    EventKind.LIMIT: lambda event: f"limit {event.get('limit')}, {_origin(event)}{_why(event)}",
+    EventKind.REFUSED: lambda event: f"refused {_origin(event)}{_why(event)}",
+    EventKind.ENDED: lambda event: f"connection of {_origin(event)} ended{_why(event)}",
+    EventKind.CLOSED: lambda event: (
+        f"connection of {event.get('container') or _origin(event)} closed, as management was asked to"
+    ),
+    EventKind.WARNING: lambda event: str(event.get("text")),
+}
