@@ -8,6 +8,9 @@ A turn lasts as long as the watch itself has run beside it, counted in its looks
 or the machine is stopped: a router that is woken by SIGCONT goes on. And whether it computes is told by the process'
 processor time: on a machine with too much to do a turn is slow, not endless.
 
+A process that does not run at all cannot be watched from inside. But the watch notices it afterwards, by a look that
+came late, and tells it in the log: neighbours may have given the router up meanwhile.
+
 Never here: code of C that never lets other threads run; the watch is one of them.
 """
 
@@ -96,9 +99,27 @@ def watched(dead: float) -> Iterator[None]:
         trio.lowlevel.remove_instrument(turns)
 
 
+class Stops:
+    """The times for which the whole process did not run, as the watch sees them by its own looks. Times in seconds."""
+
+    def __init__(self, dead: float, now: float, processor: float) -> None:
+        self._dead = dead
+        self._last = now, processor
+
+    def look(self, now: float, processor: float) -> str:
+        """A look at this time, by which the process has had so much of the processor. What to tell of a gap before it
+        that was longer than `dead`; empty if there was none."""
+        (then, before), self._last = self._last, (now, processor)
+        if (lasted := now - then) <= self._dead:
+            return ""
+        return f"the process did not let the watch run for {lasted:.1f} s, and computed for {processor - before:.1f} s"
+
+
 def _watch(turns: Turns, thread: int, dead: float, over: threading.Event) -> None:
-    turn = Turn(dead)
+    turn, stops = Turn(dead), Stops(dead, time.monotonic(), time.process_time())
     while not over.wait(dead / LOOKS):
+        if stopped := stops.look(time.monotonic(), time.process_time()):
+            log.warning("%s: the machine was busy, or the process was stopped", stopped)
         match turn.look(turns.current, time.process_time()):
             case Health.LATE:
                 _tell(f"a turn of the loop lasts longer than {dead:g} s", thread)

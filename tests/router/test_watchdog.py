@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from router.watchdog import BLOCKED, COMPUTES, LOOKS, STUCK, Health, Turn
+from router.watchdog import BLOCKED, COMPUTES, LOOKS, STUCK, Health, Stops, Turn
 
 DEAD_S = 1.0
 
@@ -104,3 +104,10 @@ def test_a_process_that_was_stopped_in_a_turn_goes_on_when_it_is_woken(started: 
     process.send_signal(signal.SIGCONT)
     process.communicate("\n", timeout=60)
     assert process.returncode == 0
+
+
+def test_a_watch_that_did_not_run_tells_for_how_long_and_whether_the_process_computed() -> None:
+    stops = Stops(DEAD_S, 10.0, 1.0)
+    assert stops.look(10.25, 1.1) == "", "looks come on time"
+    assert stops.look(12.75, 1.2) == "the process did not let the watch run for 2.5 s, and computed for 0.1 s"
+    assert stops.look(13.0, 1.3) == "", "a stop is told once"
