@@ -13,11 +13,10 @@ from linkstate.chunks import Chunk, OversizedError, cut
 from linkstate.contact import Contact, ContactChange
 from linkstate.events import (
     Action,
-    Broken,
     ContactLost,
     ContactMade,
     Full,
-    Late,
+    Loss,
     Reachability,
     Reached,
     Received,
@@ -46,6 +45,8 @@ class Contacts:
         budget: int,
     ) -> None:
         self.established: dict[str, int] = {}  # router -> incarnation, for those in contact
+        self.losses = dict.fromkeys(Loss, 0)
+        """How many contacts were lost so far."""
         self._name, self._incarnation = name, incarnation
         self._plan = plan
         self._contacts: dict[str, Contact] = {}
@@ -60,7 +61,8 @@ class Contacts:
         self._plan = plan
         for router, contact in self._contacts.items():
             if router not in plan.listed and contact.incarnation:
-                self._apply(contact, contact.lost(), now)
+                reason = f"router {router} was removed from the mesh"
+                self._apply(contact, contact.lost(), now, Loss.REMOVED, reason)
         self._contacts = {r: self._contacts.get(r) or self._meet(r) for r in sorted(plan.listed) if r != self._name}
 
     def _meet(self, router: str) -> Contact:
@@ -75,16 +77,16 @@ class Contacts:
             contact.reached(change.incarnation, now)
             self._greet_if_due(contact, now)
         elif isinstance(change, Unreachable):
-            self._apply(contact, contact.lost(), now)
+            self._apply(contact, contact.lost(), now, change.cause, change.reason)
         elif contact.established:
             channel = self._channels[contact.router]
             channel.rerouted()
             self._resend(contact, channel, channel.unacknowledged(channel.sent), now)
 
-    def drop(self, router: str, now: float) -> None:
+    def drop(self, router: str, now: float, cause: Loss, reason: str) -> None:
         contact = self._contacts.get(router)
         if contact is not None:  # else the plan has just taken it away
-            self._apply(contact, contact.drop(now), now)
+            self._apply(contact, contact.drop(now), now, cause, reason)
             self._greet_if_due(contact, now)
 
     def doubt(self, router: str, reason: str, now: float) -> None:
@@ -142,8 +144,7 @@ class Contacts:
             try:
                 payloads = channel.receive(x, frame.chunk(), now)
             except OversizedError as error:
-                self._emit(Broken(contact.router, str(error)))
-                self.drop(contact.router, now)
+                self.drop(contact.router, now, Loss.BROKEN, f"router {contact.router} broke the protocol: {error}")
                 return
             for payload in payloads:
                 self._emit(Received(contact.router, payload))
@@ -158,8 +159,7 @@ class Contacts:
         if channel.empties():
             self._emit(Room(contact.router))
         if channel.is_late:
-            self._emit(Late(contact.router, channel.doubt))
-            self.drop(contact.router, now)
+            self.drop(contact.router, now, Loss.LATE, f"router {contact.router} {channel.doubt}")
 
     def _resend(self, contact: Contact, channel: Channel, chunks: Iterable[tuple[int, Chunk]], now: float) -> None:
         again = list(chunks)
@@ -179,7 +179,10 @@ class Contacts:
             self._send_one(GREET, contact, int(contact.established), self._plan.digest)
             contact.greet_sent(now)
 
-    def _apply(self, contact: Contact, change: ContactChange | None, now: float) -> None:
+    def _apply(
+        self, contact: Contact, change: ContactChange | None, now: float, cause: Loss = Loss.OTHER_END, reason: str = ""
+    ) -> None:
+        """Follow a change of a contact. `cause` and `reason` tell of a loss; by default the other end lost it first."""
         if change is ContactChange.MADE:
             assert contact.router not in self._channels
             self._channels[contact.router] = Channel(*self._settings)
@@ -188,5 +191,7 @@ class Contacts:
         elif change is ContactChange.LOST:
             del self._channels[contact.router], self.established[contact.router]
             if contact.spent:
-                self._emit(Broken(contact.router, "has used up the numbers of contacts"))
-            self._emit(ContactLost(contact.router))
+                cause, reason = Loss.BROKEN, f"router {contact.router} has used up the numbers of contacts"
+            reason = reason or f"router {contact.router} lost it first"
+            self.losses[cause] += 1
+            self._emit(ContactLost(contact.router, cause, reason))

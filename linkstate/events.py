@@ -4,6 +4,7 @@
 rare.
 """
 
+from enum import Enum
 from typing import Literal, NamedTuple
 
 from attrs import frozen
@@ -37,27 +38,35 @@ class ContactMade:
     incarnation: int
 
 
+class Loss(Enum):
+    """The kinds of reasons for which a link or a contact is lost."""
+
+    SILENT = "silent"
+    """Nothing came from a neighbour for `dead` seconds."""
+    UNHEARD = "unheard"
+    """A neighbour hears nothing from this router."""
+    CLOSED = "closed"
+    """The connection to a neighbour ended."""
+    NO_PATH = "no-path"
+    """Two other routers report that the link between them is down."""
+    RESTARTED = "restarted"
+    """The router runs in another incarnation."""
+    REMOVED = "removed"
+    """The plan does not list the router, or the link, any more."""
+    OTHER_END = "other-end"
+    """The router lost the contact before this one did."""
+    LATE = "late"
+    """The router owes this one an answer, and has nothing under way (`Mesh.doubt`)."""
+    BROKEN = "broken"
+    """The router broke the protocol."""
+
+
 @frozen
 class ContactLost:
-    """What was in flight to and from `router` is forgotten."""
+    """The contact with `router` is over; all that was in flight is forgotten. `reason` is a sentence for the log."""
 
     router: str
-
-
-@frozen
-class Broken:
-    """What came from `router` broke the protocol: its contact is lost for that, as the next action says."""
-
-    router: str
-    reason: str
-
-
-@frozen
-class Late:
-    """`router` owes us something and has nothing under way to us (`Mesh.doubt`): its contact is lost for that, as the
-    next action says."""
-
-    router: str
+    cause: Loss
     reason: str
 
 
@@ -82,7 +91,7 @@ class Replanned:
     plan: Plan
 
 
-Action = Transmit | Received | ContactMade | ContactLost | Broken | Late | Full | Room | Replanned
+Action = Transmit | Received | ContactMade | ContactLost | Full | Room | Replanned
 
 
 @frozen
@@ -98,6 +107,8 @@ class Unreachable:
     """Internal: there is no path any more, or not to the incarnation there was one to."""
 
     router: str
+    cause: Loss
+    reason: str
 
 
 @frozen

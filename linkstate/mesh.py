@@ -29,7 +29,7 @@ from linkstate.chunks import Buffer
 from linkstate.clock import HybridClock
 from linkstate.contact import NUMBER_BITS
 from linkstate.contacts import Contacts
-from linkstate.events import CHANNEL, LINKSTATE, Action, Received, Replanned, Transmit
+from linkstate.events import CHANNEL, LINKSTATE, Action, Loss, Received, Replanned, Transmit
 from linkstate.forwarding import Forwarding
 from linkstate.frames import decode_channel
 from linkstate.neighbours import Neighbour
@@ -90,6 +90,11 @@ class Mesh:
     def contacts(self) -> Mapping[str, int]:
         """The routers in contact and their incarnations."""
         return self._contacts.established
+
+    @property
+    def losses(self) -> Mapping[Loss, int]:
+        """How many contacts were lost so far, by cause."""
+        return self._contacts.losses
 
     @property
     def plan(self) -> Plan:
@@ -160,9 +165,9 @@ class Mesh:
         if not any(isinstance(action, Received) and action.router == router for action in self.out):
             self._contacts.doubt(router, reason, now)
 
-    def drop_contact(self, router: str, now: float) -> None:
+    def drop_contact(self, router: str, now: float, cause: Loss, reason: str) -> None:
         """Declare the contact with a router lost. A new one follows if there is a path."""
-        self._contacts.drop(router, now)
+        self._contacts.drop(router, now, cause, reason)
 
     def _follow_reachability(self, now: float) -> None:
         changes, self._linkstate.changes = self._linkstate.changes, []

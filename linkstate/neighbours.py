@@ -15,6 +15,8 @@ does not send: it says when a HELLO is due.
 from enum import Enum
 from math import inf
 
+from linkstate.events import Loss
+
 
 class NeighbourState(Enum):
     DOWN = "down"  # no transport
@@ -33,6 +35,8 @@ class Neighbour:
         self.state = NeighbourState.DOWN
         self.since = 0.0  # when the present state began
         self.incarnation = 0  # the one last heard on this transport
+        self.cause = Loss.CLOSED  # why the link is not UP, since it was
+        self.reason = "it has not come up yet"  # the same, as a sentence for the log
         self.hello_at = inf  # when the next HELLO is due
         self._lost_at = inf
         self._hello = hello
@@ -58,7 +62,7 @@ class Neighbour:
         self.hello_at = now
 
     def link_down(self, now: float) -> None:
-        self._enter(NeighbourState.DOWN, now)
+        self._fall(NeighbourState.DOWN, now, Loss.CLOSED, f"the connection to router {self.name} ended")
         self.incarnation = 0
         self.hello_at = self._lost_at = inf
 
@@ -70,12 +74,14 @@ class Neighbour:
         if incarnation < self.incarnation:
             return  # said before the restart we already know of
         if incarnation != self.heard:
-            self._enter(NeighbourState.ONE_WAY, now)
+            self._fall(NeighbourState.ONE_WAY, now, Loss.RESTARTED, f"router {self.name} was started again")
             self.incarnation = incarnation
             self.hello_at = now  # it learns at once that we hear it
         self._lost_at = now + self._dead
-        if hears_us != self.up:
-            self._enter(NeighbourState.UP if hears_us else NeighbourState.ONE_WAY, now)
+        if hears_us:
+            self._enter(NeighbourState.UP, now)
+        else:
+            self._fall(NeighbourState.ONE_WAY, now, Loss.UNHEARD, f"router {self.name} hears nothing from this router")
 
     def receive_traffic(self, now: float) -> bool:
         """Something other than a HELLO came, or a part of it. False if we do not know who is talking: it is ignored."""
@@ -86,11 +92,17 @@ class Neighbour:
 
     def handle_timer(self, now: float) -> None:
         if now >= self._lost_at:
-            self._enter(NeighbourState.SILENT, now)
+            self._fall(NeighbourState.SILENT, now, Loss.SILENT, f"router {self.name} was silent for {self._dead:g} s")
             self._lost_at = inf
 
     def deadline(self) -> float:
         return min(self.hello_at, self._lost_at)
+
+    def _fall(self, state: NeighbourState, now: float, cause: Loss, reason: str) -> None:
+        """Enter a state below UP. The cause is kept if the link was UP: later ones follow from it."""
+        if self.up:
+            self.cause, self.reason = cause, reason
+        self._enter(state, now)
 
     def _enter(self, state: NeighbourState, now: float) -> None:
         if state is not self.state:

@@ -49,6 +49,15 @@ def shortest_paths(root: str, routers: Mapping[str, Advertised]) -> dict[str, Ro
     return dict(sorted(routes.items()))
 
 
+def is_link(here: str, there: str, routers: Mapping[str, Advertised]) -> bool:
+    """Whether both routers list the link between them."""
+    ends = [routers[name] for name in (here, there) if name in routers]
+    return len(ends) == 2 and all(
+        any((neighbour, incarnation) == (far_name, far.incarnation) for neighbour, incarnation, _ in near.links)
+        for near, far, far_name in ((ends[0], ends[1], there), (ends[1], ends[0], here))
+    )
+
+
 def _two_way_links(
     router: str, routers: Mapping[str, Advertised], listed: Mapping[str, Set[tuple[str, int]]]
 ) -> Iterator[tuple[str, int]]:

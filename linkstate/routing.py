@@ -10,10 +10,11 @@ neighbours when it changes, and to each whose HELLO has another digest of it.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from linkstate.chunks import Buffer
 from linkstate.clock import HybridClock
-from linkstate.events import Reachability, Reached, Rerouted, Unreachable
+from linkstate.events import Loss, Reachability, Reached, Rerouted, Unreachable
 from linkstate.flooding import Database, InstallResult, Links
 from linkstate.frames import (
     Entries,
@@ -29,7 +30,7 @@ from linkstate.frames import (
     encode_summary,
 )
 from linkstate.neighbours import Neighbour
-from linkstate.paths import Route, shortest_paths
+from linkstate.paths import Route, is_link, shortest_paths
 from linkstate.plan.plan import MOST_TAKEN, Plan
 
 ANSWERS = 1.25  # HELLO intervals after which who answers speaks by itself
@@ -229,10 +230,24 @@ class LinkState:
         old, new = self.routes, shortest_paths(self._name, self.database.entries)
         self.routes = new
         for router, route in old.items():
-            if router not in new or new[router].incarnation != route.incarnation:
-                self.changes.append(Unreachable(router))
+            if router not in new:
+                self.changes.append(Unreachable(router, *self._why_unreachable(route)))
+            elif new[router].incarnation != route.incarnation:
+                self.changes.append(Unreachable(router, Loss.RESTARTED, f"router {router} was started again"))
         for router, route in new.items():
             if router not in old or old[router].incarnation != route.incarnation:
                 self.changes.append(Reached(router, route.incarnation))
             elif old[router].path != route.path:
                 self.changes.append(Rerouted(router))
+
+    def _why_unreachable(self, route: Route) -> tuple[Loss, str]:
+        """The first link of a former path that is down, and why, as far as is known here."""
+        first = self.neighbours.get(route.next_hop)
+        if first is None:
+            return Loss.REMOVED, f"the plan has no link to router {route.next_hop} any more"
+        if not first.up:
+            return first.cause, first.reason
+        for here, there in pairwise((self._name, *route.path)):
+            if not is_link(here, there, self.database.entries):
+                return Loss.NO_PATH, f"the link between routers {here} and {there} is down"
+        return Loss.NO_PATH, "no path is left"

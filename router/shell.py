@@ -8,16 +8,19 @@ same step (`router.amqp.outbound`).
 import logging
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import trio
 
-from linkstate.events import ContactLost, ContactMade, Late, Replanned, Transmit
+from linkstate.events import ContactLost, ContactMade, Loss, Replanned, Transmit
 from router.events.kind import EventKind, event
 from topic.actions import LinkAction
-from topic.node import Breach, Happening
+from topic.node import Happening
 
 log = logging.getLogger("oncemesh.notes")
+
+SEVERE: Final = {Loss.LATE: logging.WARNING, Loss.BROKEN: logging.ERROR}
+"""The level of a lost contact in the log, where it is not INFO."""
 
 
 class Clients(Protocol):
@@ -70,18 +73,10 @@ class Shell:
             met = {"peer": happening.router, "incarnation": happening.incarnation}
             log.info("contact with router %s (incarnation %d)", *met.values(), extra=event(EventKind.CONTACT, **met))
         elif isinstance(happening, ContactLost):
-            log.info(
-                "contact with router %s lost",
-                happening.router,
-                extra=event(EventKind.CONTACT_LOST, peer=happening.router),
-            )
-        elif isinstance(happening, Late):
-            log.warning("router %s %s: contact dropped", happening.router, happening.reason)
-        elif isinstance(happening, Breach):
-            broke = event(EventKind.CONTACT_LOST, peer=happening.router, why=happening.reason)
-            log.error(
-                "router %s broke the protocol, contact dropped: %s", happening.router, happening.reason, extra=broke
-            )
+            fields = {"peer": happening.router, "cause": happening.cause.value, "why": happening.reason}
+            lost = event(EventKind.CONTACT_LOST, **fields)
+            level = SEVERE.get(happening.cause, logging.INFO)
+            log.log(level, "contact with router %s lost: %s", happening.router, happening.reason, extra=lost)
         elif isinstance(happening, Replanned):
             plan = happening.plan
             told = event(EventKind.PLAN, digest=f"{plan.digest:x}", routers=sorted(plan.listed))

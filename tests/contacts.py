@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from math import inf
 
-from linkstate.events import Action, ContactLost, ContactMade, Late, Received
+from linkstate.events import Action, ContactLost, ContactMade, Loss, Received
 
 
 class Contacts:
@@ -19,8 +19,8 @@ class Contacts:
     def made(self, router: str, incarnation: int) -> None:
         self.out.append(ContactMade(router, incarnation))
 
-    def lost(self, router: str) -> None:
-        self.out.append(ContactLost(router))
+    def lost(self, router: str, cause: Loss = Loss.SILENT, reason: str = "a test says so") -> None:
+        self.out.append(ContactLost(router, cause, reason))
 
     def received(self, router: str, payload: bytes) -> None:
         self.out.append(Received(router, payload))
@@ -32,11 +32,10 @@ class Contacts:
             self._carry(target, payload)
 
     def doubt(self, router: str, reason: str, now: float) -> None:
-        self.out.append(Late(router, reason))
-        self.lost(router)
+        self.lost(router, Loss.LATE, f"router {router} {reason}")
 
-    def drop_contact(self, router: str, now: float) -> None:
-        self.lost(router)
+    def drop_contact(self, router: str, now: float, cause: Loss, reason: str) -> None:
+        self.lost(router, cause, reason)
 
     def handle_timer(self, now: float) -> None:
         """Nothing happens by itself."""

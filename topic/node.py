@@ -21,12 +21,10 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-import attrs
-
 from linkstate.channel import BUDGET
 from linkstate.clock import HybridClock
 from linkstate.events import Action as MeshAction
-from linkstate.events import Broken, ContactLost, ContactMade, Full, Late, Received, Replanned, Room, Transmit
+from linkstate.events import ContactLost, ContactMade, Full, Loss, Received, Replanned, Room, Transmit
 from linkstate.mesh import Mesh
 from linkstate.plan.plan import Plan
 from topic.actions import Action, Doubt, LinkAction, Note
@@ -42,15 +40,7 @@ LOOK_S = 1.0
 """The cores are told the time at least every so many seconds."""
 
 
-@attrs.frozen
-class Breach:
-    """A router in contact broke the protocol: the contact with it is dropped."""
-
-    router: str
-    reason: str
-
-
-Happening = ContactMade | ContactLost | Late | Breach | Note | Replanned
+Happening = ContactMade | ContactLost | Note | Replanned
 
 
 class NodeMesh(Protocol):
@@ -61,7 +51,7 @@ class NodeMesh(Protocol):
     def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
         """Send to those of the targets that are in contact."""
 
-    def drop_contact(self, router: str, now: float) -> None:
+    def drop_contact(self, router: str, now: float, cause: Loss, reason: str) -> None:
         """Declare the contact with a router lost."""
 
     def doubt(self, router: str, reason: str, now: float) -> None:
@@ -261,14 +251,10 @@ class Node:
             elif isinstance(action, ContactMade):
                 self._shell.note(action)
                 self.topic.contact(action.router, action.incarnation, now)
-            elif isinstance(action, Late):
-                self._shell.note(action)
             elif isinstance(action, Replanned):
                 self._plan = action.plan
                 self.topic.peers.follow(action.plan)
                 self._shell.note(action)
-            elif isinstance(action, Broken):
-                self._shell.note(Breach(action.router, action.reason))
             elif action.router in self.topic.directory.contacts:  # else it was over with a breach
                 self._shell.note(action)
                 self.topic.lost(action.router)
@@ -287,8 +273,9 @@ class Node:
             else:
                 self.topic.receive(received.router, received.payload)
         except BreachError as error:
-            self._shell.note(Breach(received.router, str(error)))
-            self.mesh.drop_contact(received.router, now)
+            reason = f"router {received.router} broke the protocol: {error}"
+            self._shell.note(ContactLost(received.router, Loss.BROKEN, reason))
+            self.mesh.drop_contact(received.router, now, Loss.BROKEN, reason)
             self.topic.lost(received.router)
 
 

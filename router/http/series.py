@@ -59,6 +59,7 @@ SERIES: Final = {
     "oncemesh_orphans": MetricSeries(GAUGE, "Lasting links of routers out of contact.", ("role",)),
     "oncemesh_lapsed_subscribers": MetricSeries(GAUGE, "Subscribers that nobody waits for here any more."),
     "oncemesh_contact": MetricSeries(GAUGE, "1 if in contact with the router.", ("peer",)),
+    "oncemesh_contacts_lost_total": MetricSeries(COUNTER, "Contacts with other routers that were lost.", ("cause",)),
     "oncemesh_neighbour_up": MetricSeries(GAUGE, "1 if the link to the neighbour is up.", ("neighbour",)),
     "oncemesh_neighbour_cost": MetricSeries(GAUGE, "Of the link to the neighbour.", ("neighbour",)),
     "oncemesh_neighbour_sent_bytes_total": MetricSeries(COUNTER, "On this connection, acknowledged.", ("neighbour",)),
@@ -169,6 +170,7 @@ def _of_links(at: WatchedRouter) -> Readings:
 
     return {
         "oncemesh_contact": in_contact,
+        "oncemesh_contacts_lost_total": lambda: [((cause.value,), n) for cause, n in router.linkstate.losses.items()],
         "oncemesh_neighbour_up": links(lambda link: link.up),
         "oncemesh_neighbour_cost": links(lambda link: link.cost),
         "oncemesh_neighbour_sent_bytes_total": measured(lambda figures: figures.sent),

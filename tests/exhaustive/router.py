@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from linkstate.events import Late, Replanned, Transmit
+from linkstate.events import ContactLost, Loss, Replanned, Transmit
 from tests.contacts import Contacts
 from tests.exhaustive.clients import Frame, Violation
 from tests.exhaustive.link import Link
@@ -24,7 +24,7 @@ from topic.directory.entry import Lifetime, Role
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import Epoch, LinkIdentity
 from topic.journal import Event
-from topic.node import Breach, Happening, Node
+from topic.node import Happening, Node
 from topic.settings import Settings
 
 BOOT_WAIT = 10.0
@@ -281,7 +281,7 @@ class Router:
         """It leaves with the whole output."""
 
     def note(self, happening: Happening) -> None:
-        if isinstance(happening, Late | Breach):
+        if isinstance(happening, ContactLost) and happening.cause in (Loss.LATE, Loss.BROKEN):
             raise Violation("peer protocol", happening.reason)
 
     def perform(self, action: LinkAction) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import combinations
 
 from linkstate.clock import HybridClock
-from linkstate.events import Transmit
+from linkstate.events import ContactLost, Loss, Transmit
 from router.amqp.batches import Dispositions, Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.errors import AmqpError
@@ -31,7 +31,7 @@ from tests.store import MemoryStore
 from topic.actions import LinkAction
 from topic.core import Topic
 from topic.journal import Block
-from topic.node import Breach, Happening, Node
+from topic.node import Happening, Node
 from topic.settings import Settings
 
 LONGEST_S = 5
@@ -133,7 +133,7 @@ class FuzzRouter:
         """Batches wait on the wires."""
 
     def note(self, happening: Happening) -> None:
-        if isinstance(happening, Breach):
+        if isinstance(happening, ContactLost) and happening.cause is Loss.BROKEN:
             self.mesh.breaches.append((self.name, happening.router))
 
     def write(self) -> bool:

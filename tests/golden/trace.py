@@ -4,7 +4,7 @@ client's link. Links and deliveries are called as the script calls them; epochs 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from linkstate.events import Late
+from linkstate.events import ContactLost
 from tests.topic.bench import Bench
 from tests.topic.clients import NEWS
 from topic.actions import (
@@ -46,9 +46,9 @@ class TracedBench(Bench):
         self.lines.append(f"{here} → {there}   {'; '.join(said)}")
         super().carry(here, there, payload)
 
-    def saw(self, router: str, action: LinkAction | Late | Note) -> None:
-        if isinstance(action, Late | Note):
-            self.lines.append(f"{router}       {action.reason if isinstance(action, Late) else action.text}")
+    def saw(self, router: str, action: LinkAction | ContactLost | Note) -> None:
+        if isinstance(action, ContactLost | Note):
+            self.lines.append(f"{router}       {action.reason if isinstance(action, ContactLost) else action.text}")
         else:
             self.lines.append(f"{router} → {action.link.name}   {_DONE[type(action)](self, action)}")
         super().saw(router, action)

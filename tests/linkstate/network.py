@@ -17,7 +17,7 @@ from math import inf
 from typing import Any, Literal
 
 from linkstate.clock import HybridClock
-from linkstate.events import Broken, ContactLost, ContactMade, Full, Late, Received, Replanned, Room, Transmit
+from linkstate.events import ContactLost, ContactMade, Full, Loss, Received, Replanned, Room, Transmit
 from linkstate.mesh import Mesh
 from linkstate.outbox import Outbox
 from linkstate.plan.plan import Plan
@@ -93,7 +93,7 @@ class Network:
         self.ledger = Ledger()
         self.transmitted: list[tuple[str, Transmit]] = []
         self.received: list[tuple[str, Received]] = []
-        self.broken: list[tuple[str, Broken | Late]] = []
+        self.losses: list[tuple[str, ContactLost]] = []
         self.filled: list[tuple[str, Full | Room]] = []
         self._transport: dict[Link, int] = dict.fromkeys(self._directions(), 0)  # of this end, 0 if none
         self._serial = 0
@@ -169,7 +169,7 @@ class Network:
         self._drain(here)
 
     def drop_contact(self, here: str, there: str) -> None:
-        self.meshes[here].drop_contact(there, self.now)
+        self.meshes[here].drop_contact(there, self.now, Loss.SILENT, "a test says so")
         self._drain(here)
 
     def doubt(self, here: str, there: str) -> None:
@@ -270,11 +270,10 @@ class Network:
                 case ContactMade():
                     self.ledger.made(router, action.router)
                 case ContactLost():
+                    self.losses.append((router, action))
                     self.ledger.lost(router, action.router)
                 case Full() | Room():
                     self.filled.append((router, action))
-                case Broken() | Late():
-                    self.broken.append((router, action))
                 case Replanned():
                     assert action.plan is mesh.plan
         for neighbour in self.neighbours(router):

@@ -10,7 +10,7 @@ from linkstate.channel import BUDGET
 from linkstate.chunks import CHUNK, Chunk, Joiner, OversizedError, cut
 from linkstate.clock import HybridClock
 from linkstate.contact import NUMBER_BITS
-from linkstate.events import CHANNEL, LINKSTATE, Full, Late, Received, Room, Transmit
+from linkstate.events import CHANNEL, LINKSTATE, Full, Loss, Received, Room, Transmit
 from linkstate.frames import (
     DATA,
     GREET,
@@ -144,7 +144,7 @@ def test_whose_answer_waits_behind_others_payloads_is_not_late() -> None:
     network.doubt("a", "c")
     network.run(DEAD)
     assert arrived(network, "a") == [b"payload", b"answer"]
-    assert network.broken == []
+    assert network.losses == []
 
 
 def test_whose_answer_is_here_and_not_handled_yet_is_not_asked() -> None:
@@ -166,7 +166,8 @@ def test_who_has_nothing_under_way_is_late() -> None:
     network.doubt("a", "c")
     network.doubt("c", "a")
     network.run(DEAD)
-    assert set(network.broken) & {("a", Late("c", "owes an answer")), ("c", Late("a", "owes an answer"))}
+    late = {(here, lost.router, lost.reason) for here, lost in network.losses if lost.cause is Loss.LATE}
+    assert late and late <= {("a", "c", "router c owes an answer"), ("c", "a", "router a owes an answer")}
     assert network.all_in_contact()
     assert network.ledger.current["a", "c"] != before
     assert arrived(network, "a") == [b"before"], "a question is no payload"
@@ -220,8 +221,8 @@ def test_a_payload_that_is_too_large_costs_its_sender_the_contact() -> None:
     network = narrow(Network(line("a", "b")), 100 * MEGABYTE)
     network.send("a", ["b"], large("payload", MAX_PAYLOAD + 1))
     network.run(DEAD)
-    [(here, broken)] = network.broken
-    assert (here, broken.router) == ("b", "a")
+    here, lost = network.losses[0]
+    assert (here, lost.router, lost.cause) == ("b", "a", Loss.BROKEN)
     assert network.ledger.current["b", "a"] == ("b", "a", 2)
 
 

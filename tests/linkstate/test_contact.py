@@ -6,7 +6,7 @@ a: number a1, a2, ...        b: number b1, b2, ...        a GREET is (sender's n
 import pytest
 
 from linkstate.contact import LAST, NUMBER_BITS, Contact, ContactChange
-from linkstate.events import Broken
+from linkstate.events import Loss
 from linkstate.frames import GREET, encode_header
 from tests.linkstate.network import HELLO, Network, line
 
@@ -181,7 +181,7 @@ def test_who_has_used_up_our_numbers_has_no_contact_any_more() -> None:
     assert network.all_in_contact()
     network.drop_contact("a", "b")
     network.run(1.0)
-    assert [(here, type(broken), broken.router) for here, broken in network.broken] == [("a", Broken, "b")]
+    assert [(lost.cause, lost.router) for here, lost in network.losses if here == "a"] == [(Loss.BROKEN, "b")]
     before = len(network.bodies("a", "b", "channel"))
     network.run(10 * HELLO)
     assert not network.meshes["a"].contacts and not network.meshes["b"].contacts, "b is told"

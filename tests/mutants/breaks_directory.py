@@ -7,7 +7,7 @@ from linkstate.chunks import Joiner
 from linkstate.clock import HybridClock
 from linkstate.contact import Contact, ContactChange
 from linkstate.contacts import Contacts
-from linkstate.events import CHANNEL, Late
+from linkstate.events import CHANNEL, Loss
 from linkstate.mesh import Mesh
 from linkstate.outbox import Outbox
 from tests.linkstate import test_chunks
@@ -276,8 +276,7 @@ def who_waits_for_a_queue_is_late(_: Method) -> Method:
     """6.7: whose answer waits on its way is not late."""
 
     def broken(contacts: Contacts, router: str, reason: str, now: float) -> None:
-        contacts._emit(Late(router, reason))
-        contacts.drop(router, now)
+        contacts.drop(router, now, Loss.LATE, reason)
 
     return broken
 

@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from linkstate.clock import COUNTER_BITS, HybridClock
-from linkstate.events import ContactMade, Transmit
+from linkstate.events import ContactLost, ContactMade, Transmit
 from linkstate.plan.plan import Plan
 from router.store import StateStore
 from tests.contacts import Contacts
@@ -22,7 +22,7 @@ from topic.edge.subscriber import LocalSubscriber
 from topic.errors import UnkeptError
 from topic.identity import LinkIdentity
 from topic.journal import Block
-from topic.node import BESIDE, Breach, Happening, Node
+from topic.node import BESIDE, Happening, Node
 from topic.node import boot as boot_cores
 from topic.settings import Settings
 from topic.wire.segments import Segment
@@ -250,7 +250,7 @@ def test_of_a_router_that_broke_the_protocol_nothing_more_is_taken() -> None:
     for payload in (b"", msgpack.packb([[Segment.SECTION, 1, 0, [], []]])):
         shell.contacts.received("b", payload)
     shell.node.pump()
-    assert shell.noted == [ContactMade, Breach]
+    assert shell.noted == [ContactMade, ContactLost]
     assert not shell.node.topic.directory.contacts and shell.node.topic.boot.waiting_for == ["b"]
     shell.contacts.made("b", 1)
     shell.contacts.received("b", msgpack.packb([[Segment.SECTION, 1, 0, [], []]]))
@@ -273,4 +273,4 @@ def test_a_shell_that_takes_nothing_beside_the_topics_is_told_nothing() -> None:
     shell.contacts.made("b", 1)
     shell.contacts.received("b", BESIDE + b"hello")
     shell.node.pump()
-    assert shell.noted == [ContactMade, Breach]
+    assert shell.noted == [ContactMade, ContactLost]

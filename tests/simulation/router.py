@@ -12,6 +12,7 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from linkstate.events import Loss
 from linkstate.mesh import Mesh
 from linkstate.plan.plan import Plan, Standing
 from tests.simulation.balanced import PREFIX
@@ -249,7 +250,7 @@ class Router:
     def drop(self, router: str) -> None:
         """Take the other for lost, for no reason that it knows of."""
         if router in self.topic.directory.contacts:
-            self.mesh.drop_contact(router, self.schedule.now)
+            self.mesh.drop_contact(router, self.schedule.now, Loss.SILENT, "a fault says so")
 
     def _wake(self, incarnation: int, at: float) -> None:
         if incarnation == self.incarnation and at == self._timer:

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from linkstate.events import ContactLost, ContactMade, Late, Received, Replanned, Transmit
+from linkstate.events import ContactLost, ContactMade, Loss, Received, Replanned, Transmit
 from tests.simulation.link import Link
 from tests.simulation.wires import Body
 from topic.actions import LinkAction
-from topic.node import Breach, Happening, Node
+from topic.node import Happening, Node
 from topic.wire.segments import Segment, decode
 
 if TYPE_CHECKING:
@@ -43,12 +43,9 @@ class Shell:
             router.note(router.name, f"in contact with {happening.router}")
             router.makes_contact(happening.router)
         elif isinstance(happening, ContactLost):
-            router.note(router.name, f"loses {happening.router}")
+            assert happening.cause is not Loss.BROKEN, f"at {router.name}: {happening.reason}"
+            router.note(router.name, f"loses {happening.router}: {happening.reason}")
             router.loses_contact(happening.router)
-        elif isinstance(happening, Late):
-            router.note(router.name, f"drops {happening.router}: {happening.reason}")
-        elif isinstance(happening, Breach):
-            raise AssertionError(f"{happening.router} broke the protocol at {router.name}: {happening.reason}")
         elif isinstance(happening, Replanned):
             router.note(router.name, f"has plan {happening.plan.digest:x}")
             router.planned()

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from linkstate.clock import HybridClock
-from linkstate.events import Late, Replanned, Transmit
+from linkstate.events import ContactLost, Loss, Replanned, Transmit
 from tests.contacts import Contacts
 from tests.plans import file
 from tests.store import MemoryStore
@@ -21,7 +21,7 @@ from topic.blocks import read_blocks
 from topic.core import Topic
 from topic.directory.entry import Lifetime
 from topic.journal import Block, Event
-from topic.node import Breach, Happening, Node
+from topic.node import Happening, Node
 from topic.settings import Settings
 from topic.wire.segments import Segment, decode
 
@@ -64,8 +64,11 @@ class Station:
         """Batches wait on the bench."""
 
     def note(self, happening: Happening) -> None:
-        assert not isinstance(happening, Breach), happening
-        if isinstance(happening, Late | Note):
+        if isinstance(happening, ContactLost):
+            assert happening.cause is not Loss.BROKEN, happening
+            if happening.cause is Loss.LATE:
+                self.bench.saw(self.name, happening)
+        elif isinstance(happening, Note):
             self.bench.saw(self.name, happening)
 
 
@@ -76,7 +79,7 @@ class Bench:
         self.names = names
         self.settings = settings
         self.stations: dict[str, Station] = {}
-        self.actions: dict[str, list[LinkAction | Late | Note]] = defaultdict(list)
+        self.actions: dict[str, list[LinkAction | ContactLost | Note]] = defaultdict(list)
         self.said: list[tuple[str, str, Segment]] = []
         self.lively: list[Pen] = []
         self._wires: dict[tuple[str, str], deque[bytes]] = defaultdict(deque)
@@ -155,7 +158,7 @@ class Bench:
         self._wires[here, there].append(payload)
         self.said += [(here, there, Segment(segment[0])) for segment in decode(payload)]
 
-    def saw(self, router: str, action: LinkAction | Late | Note) -> None:
+    def saw(self, router: str, action: LinkAction | ContactLost | Note) -> None:
         self.actions[router].append(action)
 
     def under_way(self, here: str, there: str) -> int:

@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from linkstate.clock import HybridClock
-from linkstate.events import Late
+from linkstate.events import ContactLost
 from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
 from topic.actions import Detach
 from topic.delivery.outcomes import DeliveryOutcome
@@ -175,7 +175,7 @@ def test_what_was_later_than_an_attach_says_nothing_of_the_one_that_follows() ->
         bench.step("c", "b")
     assert again.end.unanswered == {"a"}
     bench.time(SETTINGS.join)
-    assert [late.router for late in bench.actions["b"] if isinstance(late, Late)] == ["a"]
+    assert [late.router for late in bench.actions["b"] if isinstance(late, ContactLost)] == ["a"]
 
 
 def test_what_was_under_way_as_a_link_ended_does_not_bring_it_back() -> None:

@@ -2,7 +2,7 @@
 
 import math
 
-from linkstate.events import Late
+from linkstate.events import ContactLost
 from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
 from topic.actions import AnswerPublisher, AnswerSubscriber, Detach, Note
 from topic.delivery.outcomes import DeliveryOutcome
@@ -41,7 +41,7 @@ def test_a_router_that_does_not_join_in_time_is_dropped_and_the_attach_answered(
     bench.hold("c", "a")
     reader = bench.subscriber("a")
     bench.time(SETTINGS.join)
-    [drop] = [action for action in bench.actions["a"] if isinstance(action, Late)]
+    [drop] = [action for action in bench.actions["a"] if isinstance(action, ContactLost)]
     assert drop.router == "c"
     bench.part("a", "c")
     assert reader.answered
@@ -81,7 +81,8 @@ def overtake(*, resumed: bool) -> None:
     bench.step("b", "c")
     bench.flow()
     bench.time(SETTINGS.join)
-    assert [late.router for late in bench.actions["b"] if isinstance(late, Late)] == ["a"], "and that is held up here"
+    late = [lost.router for lost in bench.actions["b"] if isinstance(lost, ContactLost)]
+    assert late == ["a"], "and that is held up here"
     bench.let_go()
     assert again.answered and [detach.condition for detach in reader.mine(Detach)] == ["amqp:link:stolen"]
 
@@ -94,7 +95,7 @@ def test_a_later_attach_of_the_publisher_of_that_name_says_nothing_of_who_is_lat
     reader_at(bench, "b", "s")
     pen_at(bench, "a", pen, name="s", unsettled={})
     bench.time(SETTINGS.join)
-    assert [late.router for late in bench.actions["b"] if isinstance(late, Late)] == ["c"]
+    assert [late.router for late in bench.actions["b"] if isinstance(late, ContactLost)] == ["c"]
 
 
 def test_a_publisher_is_answered_when_all_routers_in_contact_know_of_it() -> None:

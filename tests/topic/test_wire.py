@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from linkstate.events import ContactLost
 from tests.topic.bench import Bench, reader_at
 from tests.topic.clients import Pen
 from topic.actions import Detach
 from topic.delivery.record import Record, Stream
 from topic.errors import BreachError
 from topic.identity import Epoch, LinkIdentity
-from topic.node import Breach, Happening
+from topic.node import Happening
 from topic.wire.outgoing import FLUSH_BYTES, Outgoing
 from topic.wire.segments import Segment, decode
 
@@ -312,7 +313,7 @@ def test_who_breaks_the_protocol_is_lost_for_that_and_once(monkeypatch: pytest.M
     for _ in range(2):
         bench.stations["a"].contacts.received("b", b"garbage")
     bench.collect("a")
-    assert [type(happening) for happening in noted] == [Breach]
+    assert [type(happening) for happening in noted] == [ContactLost]
     assert not bench.cores["a"].directory.contacts
 
 
