@@ -14,7 +14,7 @@ from typing import Final
 from router.amqp.batches import Dispositions
 from router.amqp.format.codec import Symbol, encode
 from router.amqp.format.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED, AmqpError
-from router.amqp.format.message import merged, modified
+from router.amqp.format.message import content_of, merged, modified
 from router.amqp.format.values import (
     ACCEPTED,
     MODIFIED,
@@ -29,6 +29,7 @@ from router.amqp.format.values import (
 from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest
 from router.edge.ends import TopicEnd
+from router.edge.unfit import refuse_for
 from topic.actions import (
     EXPIRED,
     AnswerSubscriber,
@@ -263,15 +264,38 @@ class SubscriberLink(TopicEnd):
         else:
             messages = [record.message for record in records if record.message is not None]
             assert len(messages) == len(records)
+        if self.link.remote_max_message_size and not all(fits := list(map(self._fits, messages))):
+            self._refuse([record for record, is_one in zip(records, fits, strict=True) if not is_one])
+            records, messages = list(compress(records, fits)), list(compress(messages, fits))
+            if not records:
+                return
         handles = self.link.send_many([record.key for record in records], messages, settled=settled)
         if handles:
             self.records.update(zip(handles, records, strict=True))
             self.handles.update(zip(records, handles, strict=True))
 
+    def _fits(self, message: bytes) -> bool:
+        """Whether the client takes a message of that size, by its attach."""
+        return not 0 < self.link.remote_max_message_size < len(content_of(message))
+
+    def _refuse(self, records: Sequence[Record]) -> None:
+        """The client cannot be given these: they take neither its credit nor room."""
+        if records:
+            self._give_back(records)
+            refuse_for(self.node, self.subscriber, records, f"it takes {self.link.remote_max_message_size} bytes")
+
+    def _give_back(self, records: Sequence[Record]) -> None:
+        """Credit and room, which the core has counted for these."""
+        self.node.topic.credit(self.subscriber, self.subscriber.credit + len(records))
+        self.node.topic.room(self.subscriber, self.subscriber.room + sum(record.size for record in records))
+
     def _redeliver(self, action: Redeliver) -> None:
-        record = action.record
+        record, message = action.record, self.message_again(action.record)
         self.settle([record])
-        handle = self.link.send(record.key, self.message_again(record), self.sends_settled)
+        if not self._fits(message):
+            self._refuse([record])
+            return
+        handle = self.link.send(record.key, message, self.sends_settled)
         if handle is not None:
             self.records[handle] = record
             self.handles[record] = handle
@@ -285,6 +309,10 @@ class SubscriberLink(TopicEnd):
         self.named.pop(record.key, None)
         aborted = action.settled and not action.state
         message = NOTHING if action.state or aborted else self.message(record)
+        if not self._fits(message):  # it took more on its former link
+            self.link.send(record.key, NOTHING, settled=True, resume=True, aborted=True)
+            refuse_for(self.node, self.subscriber, [record], f"it takes {self.link.remote_max_message_size} bytes")
+            return
         handle = self.link.send(record.key, message, action.settled, resume=True, state=action.state, aborted=aborted)
         if handle is not None:
             self.records[handle] = record
@@ -300,8 +328,7 @@ class SubscriberLink(TopicEnd):
             self.handles[action.record] = handle
             if settled or state != action.state:
                 self.on_dispositions(Dispositions([handle], [state], [settled]))
-        self.node.topic.credit(self.subscriber, self.subscriber.credit + 1)
-        self.node.topic.room(self.subscriber, self.subscriber.room + action.record.size)
+        self._give_back([action.record])
 
     def _settle_subscriber(self, action: SettleSubscriber) -> None:
         self.settle(action.records)

@@ -279,7 +279,7 @@ class MqttSession:
 
     def carry_settled(self, end: MqttSubscriber, record: Record, content: MqttContent) -> None:
         if not self._send(end.topic_of(record), content, 0, 0):
-            end.refuse([])
+            end.refuse([record])
 
     def _send(self, topic: bytes, content: MqttContent, qos: int, number: int, *, dup: bool = False) -> bool:
         """False: it is larger than the client takes."""
@@ -301,9 +301,6 @@ class MqttSession:
         if outgoing.qos == 2 and not outgoing.released:
             outgoing.released = True
             self._say(PacketKind.PUBREL, outgoing.identifier)
-
-    def unreadable(self, end: MqttSubscriber) -> None:
-        log.warning("%s cannot be given a message of %s: it is too large, or has no bytes", self, end.identity.address)
 
     # subscriptions
 

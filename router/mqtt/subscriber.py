@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from attrs import define
 
+from router.edge.unfit import refuse_for
 from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import LINK, EndHost, MqttEnd
 from router.mqtt.format.fields import text
@@ -77,9 +78,6 @@ class SendingHost(EndHost, Protocol):
 
     def answered(self, end: "MqttSubscriber") -> None:
         """The subscription holds."""
-
-    def unreadable(self, end: "MqttSubscriber") -> None:
-        """A message is one that its client cannot be given."""
 
 
 class MqttSubscriber(MqttEnd):
@@ -240,14 +238,11 @@ class MqttSubscriber(MqttEnd):
             else:
                 self.host.carry(self, record, content)
         if refused:
-            self.refuse([] if settled else refused)
+            self.refuse(refused)
 
     def refuse(self, records: list[Record]) -> None:
-        """What the client cannot be given it rejects. It is told to the core when this is over."""
-        self.host.unreadable(self)
-        if records:
-            self.node.topic.outcomes(self.subscriber, records, DeliveryOutcome.REJECTED)
-            self.node.perform()
+        """The client cannot be given these."""
+        refuse_for(self.node, self.subscriber, records, "it is too large, or has no bytes")
 
     def _resume(self, action: Resume) -> None:
         key, outgoing = action.record.key, self.records.get(action.record.key)
