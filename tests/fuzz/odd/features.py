@@ -1,0 +1,79 @@
+"""What is odd about a client. Each round draws some of it: what is always there hides what is not."""
+
+from random import Random
+from typing import Final
+
+FEATURES: Final = {
+    "widths": "every encoding of a value",
+    "symbolic_inner": "symbols for the descriptors of states, termini, errors and sections",
+    "symbolic_performatives": "the same of performatives",
+    "offset": "an extended header",
+    "odd_heartbeats": "empty frames on any channel",
+    "cuts": "what is said is read in pieces, cut anywhere",
+    "pipelined_open": "begin, attach and flow before the router's open",
+    "small_frames": "max-frame-size from 512 on",
+    "one_channel": "channel-max 0",
+    "pipelined_channels": "a channel is begun on again before the router's end",
+    "pipelined_handles": "a handle is attached again before the router's detach",
+    "few_handles": "handle-max from 0 on",
+    "wide_handles": "any handle that the router takes",
+    "small_windows": "incoming windows from 0 on",
+    "less_window": "an incoming window that is smaller than what may be under way",
+    "huge_windows": "incoming windows of 2^31 and more",
+    "wrap": "serial numbers that begin near 2^31 and 2^32",
+    "much_credit": "credit up to 2^32 - 1",
+    "less_credit": "credit that is taken back while the session's window is closed",
+    "echo": "flows that ask for an answer, of sessions and of links",
+    "echo_at_once": "the same of links whose attach is not answered yet",
+    "drain": "with credit and without",
+    "drain_undone": "a flow behind one that drains, before the answer",
+    "capabilities": "capabilities, locales, properties and conditions that mean nothing here",
+    "modes": "every combination of settle modes",
+    "all_unsettled": "subscribers in sender settle mode unsettled",
+    "transfer_modes": "a receiver settle mode of a transfer's own",
+    "termini": "all fields of sources and targets",
+    "null_termini": "no terminus at the client's end",
+    "max_message_size": "that of a receiver, from 2^63 on, or 0",
+    "sections": "every section, every type",
+    "formats": "messages of other formats",
+    "tags": "of 1 and of 32 bytes",
+    "many_frames": "messages in many frames, some of them empty",
+    "settled_late": "settled in the last frame only",
+    "abort": "deliveries that are aborted",
+    "outcome_rejected": "rejected, with an error and without",
+    "outcome_released": "released",
+    "outcome_modified": "modified, with all its fields",
+    "outcome_received": "received, and an outcome later",
+    "outcome_none": "settled without an outcome",
+    "wide_ranges": "dispositions over what is settled already",
+    "early_settle": "a publisher settles what has no outcome yet",
+    "hasty_end": "end and close right behind what is said on a session, the begin too",
+    "steal": "a link is attached once more, on the same session or on another",
+}
+HELD_BACK: Final[dict[str, str]] = {
+    "symbolic_performatives": "an unknown frame ends the connection",
+    "symbolic_inner": "an outcome with a symbol for its descriptor counts as released",
+    "steal": "a second attach on the same session ends the connection",
+    "hasty_end": "a begin that was ended already is answered without a remote-channel",
+    "much_credit": "credit of 2^31 and more is none",
+    "less_window": "proton takes a negative window for an endless one",
+    "less_credit": "what waits in proton for the window is sent without credit",
+    "echo_at_once": "it is not answered",
+    "drain_undone": "delivery-count goes ahead, and nobody is told",
+    "all_unsettled": "presettled messages come settled",
+    "formats": "continuation transfers have the message-format 0",
+}
+"""Features that are not drawn, and why."""
+
+
+class Draw:
+    """The features of one client."""
+
+    def __init__(self, rng: Random, held_back: frozenset[str] = frozenset(HELD_BACK)) -> None:
+        share = rng.choice((0.1, 0.3, 0.6))
+        drawn = [name for name in FEATURES if rng.random() < share]
+        self.names = frozenset(drawn) - held_back
+
+    def has(self, name: str) -> bool:
+        assert name in FEATURES, name
+        return name in self.names

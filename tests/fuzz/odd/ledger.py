@@ -1,0 +1,134 @@
+"""What clients have published, and who has to have it: the judge over all clients of a round.
+
+A delivery is judged by what both ends have done by then, in the order in which they did it: a subscriber counts from
+when it has read the answer to its attach, until it ends its link.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from tests.fuzz.odd.messages import bare
+
+if TYPE_CHECKING:
+    from tests.fuzz.odd.links import Sender
+
+AGAIN = ("released", "modified")
+"""Outcomes after which a message comes once more."""
+
+
+@define(eq=False, repr=False)
+class Message:
+    link: "Sender"
+    """Its publisher's: an order is owed within one."""
+    number: int
+    address: str
+    format: int
+    payload: bytes
+    presettled: bool
+    size: int
+    at: int
+    """When its publisher began to send it."""
+    whole: bool = False
+    aborted: bool = False
+    outcome: str = ""
+    """That its publisher was told."""
+    settled: bool = False
+    """By its publisher or by the router: nothing is owed to its publisher any more."""
+    refused: bool = False
+    """A subscriber has rejected it, or given it back for good."""
+
+    def __repr__(self) -> str:
+        return f"message {self.number} of {self.link} to {self.address}"
+
+
+@define(eq=False, repr=False)
+class Subscription:
+    name: str
+    address: str
+    presettled: bool
+    since: int
+    over: bool = False
+    suspended: bool = False
+    holds: dict[Message, str] = field(factory=dict)
+    """What it has been given, and how it has answered; empty until then."""
+    times: dict[Message, int] = field(factory=dict)
+    last: dict["Sender", int] = field(factory=dict)
+    """By publisher: the number of the latest message."""
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Ledger:
+    def __init__(self, redeliveries: int) -> None:
+        self._redeliveries = redeliveries
+        self._clock = count(1)
+        self._known: dict[tuple[int, bytes], Message] = {}
+        self.subscriptions: list[Subscription] = []
+        self.notes: list[str] = []
+        """All that was said, for who reads a failure."""
+
+    def now(self) -> int:
+        return next(self._clock)
+
+    def begin(self, name: str, address: str, *, presettled: bool) -> Subscription:
+        subscription = Subscription(name, address, presettled, self.now())
+        self.subscriptions.append(subscription)
+        return subscription
+
+    def publish(self, message: Message) -> None:
+        key = message.format, bare(message.format, message.payload)
+        assert key not in self._known, "two messages are alike"
+        self._known[key] = message
+
+    def deliver(self, subscription: Subscription, message_format: int, payload: bytes, *, given: bool) -> Message:
+        """A whole message has come to a subscriber; `given`: that has answered it already, or knows it by its map."""
+        message = self._known.get((message_format, bare(message_format, payload)))
+        assert message is not None, f"{subscription} was given what nobody has published"
+        assert message.address == subscription.address, f"{subscription} was given {message}"
+        assert message.whole, f"{subscription} was given {message}, which is not whole"
+        answer = subscription.holds.get(message)
+        if answer is None:
+            before = subscription.last.get(message.link, -1)
+            assert message.number > before, f"{subscription} was given {message} after {before}"
+            subscription.last[message.link] = message.number
+        else:
+            assert given or answer in AGAIN, f"{subscription} was given {message} twice"
+        if answer != "modified":
+            assert payload == message.payload, f"{subscription} was given {message} with other sections"
+        subscription.holds[message] = "" if not given else subscription.holds[message]
+        subscription.times[message] = subscription.times.get(message, 0) + 1
+        return message
+
+    def answer(self, subscription: Subscription, message: Message, outcome: str, *, final: bool = False) -> None:
+        subscription.holds[message] = outcome
+        gave_up = outcome in AGAIN and subscription.times[message] > self._redeliveries
+        message.refused = message.refused or outcome == "rejected" or final or gave_up
+
+    def told(self, message: Message, outcome: str) -> None:
+        """A publisher has been told."""
+        assert message.whole, f"{message} has an outcome and is not whole"
+        assert outcome in ("accepted", "rejected"), f"{message} is {outcome} to its publisher"
+        assert message.outcome in ("", outcome), f"{message} is {outcome} after {message.outcome}"
+        message.outcome = outcome
+        if outcome == "rejected":
+            assert message.refused, f"{message} is rejected, and nobody has refused it"
+            return
+        for one in self._owed(message):
+            answer = one.holds.get(message)
+            assert answer == "accepted" or one.presettled, f"{message} is accepted, and {one} has said {answer!r}"
+
+    def _owed(self, message: Message) -> Iterator[Subscription]:
+        """Subscribers that have been there all the time."""
+        for one in self.subscriptions:
+            if one.address == message.address and one.since < message.at and not (one.over or one.suspended):
+                yield one
+
+    def check(self) -> None:
+        """When all have done their part. Presettled messages are dropped where there is no room (protocol 6)."""
+        for message in self._known.values():
+            for one in self._owed(message) if message.outcome == "accepted" else ():
+                assert one.presettled or message in one.holds, f"{one} has not got {message}"

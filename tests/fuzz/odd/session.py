@@ -1,0 +1,253 @@
+"""The client's end of a session, by the specification (AMQP 1.0 2.5, 2.7): takes what the router says to the word."""
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from tests.fuzz.odd.ledger import Ledger
+from tests.fuzz.odd.links import MOD, Link, Received, Receiver, Sender, Sent, ahead
+from tests.fuzz.odd.performatives import CONDITIONS
+
+if TYPE_CHECKING:
+    from tests.fuzz.odd.client import OddClient
+
+DEFAULT_OUTCOME = "released"
+
+
+@define(eq=False, repr=False)
+class Session:
+    client: "OddClient"
+    ledger: Ledger
+    channel: int
+    handle_max: int
+    window: int
+    """Transfers that we take, as we have said it last."""
+    next_out: int
+    """The transfer number of our next transfer."""
+    next_id: int
+    """The delivery-id of our next delivery."""
+    begun: bool = False
+    """By the router."""
+    ended: bool = False
+    """By us; `gone`: by the router."""
+    gone: bool = False
+    their_channel: int | None = None
+    their_handle_max: int = 3
+    """Until it has said so: what any has."""
+    their_window: int = 0
+    """Transfers that we may still send."""
+    stated_in: int = 0
+    """`next_in` as we have said our window last."""
+    first_in: int = 0
+    next_in: int = 0
+    """The transfer number of the router's next transfer, and of its first."""
+    room: int = 0
+    """Transfers that it may still send, by the latest begin or flow that it has read."""
+    lenient: int = 0
+    expected: int | None = None
+    """The delivery-id of its next delivery."""
+    owes_flow: bool = False
+    asked: bool = False
+    mine: dict[int, Link] = field(factory=dict)
+    """By our handle: attached by us."""
+    theirs: dict[int, Link] = field(factory=dict)
+    waiting: list[Link] = field(factory=list)
+    """Attaches without an answer, in order."""
+    parting: list[Link] = field(factory=list)
+    """Detached by us, and not by the router."""
+    sent: dict[int, Sent] = field(factory=dict)
+    received: dict[int, Received] = field(factory=dict)
+    """Not settled at both ends."""
+
+    def __repr__(self) -> str:
+        return f"{self.client.name} channel {self.channel}"
+
+    def window_read(self, next_in: int | None, window: int) -> None:
+        """The router has read a begin or a flow of ours."""
+        used = ahead(self.next_in, self.first_in if next_in is None else next_in) if self.begun else 0
+        self.room = window - used
+        self.lenient = max(self.lenient, self.room)
+
+    # what the router says
+
+    def take(self, name: str, fields: dict[str, Any], payload: bytes) -> None:
+        assert self.begun or name == "begin", f"{self}: {name} before begin"
+        assert not self.gone, f"{self}: {name} after end"
+        getattr(self, f"_take_{name}")(fields, payload)
+
+    def begin(self, channel: int, fields: dict[str, Any]) -> None:
+        self.begun, self.their_channel = True, channel
+        self.their_handle_max = fields["handle_max"]
+        self.first_in = self.next_in = self.stated_in = fields["next_outgoing_id"]
+        self.their_window = fields["incoming_window"]
+
+    def _take_end(self, fields: dict[str, Any], _: bytes) -> None:
+        assert self.ended, f"{self}: the router has ended the session: {fields['error']}"
+        self.gone = True
+
+    def _take_attach(self, fields: dict[str, Any], _: bytes) -> None:
+        handle = fields["handle"]
+        assert handle <= self.handle_max, f"{self}: handle {handle} is above handle-max {self.handle_max}"
+        assert handle not in self.theirs, f"{self}: handle {handle} is in use"
+        key = fields["name"], not fields["role"]
+        link = next((one for one in self.waiting if (one.name, one.receives) == key), None)
+        assert link is not None, f"{self}: nobody has asked for link {fields['name']}"
+        for other in self.theirs.values():
+            assert (other.name, other.receives) != key or other.session is not self, f"{self}: {key} is attached twice"
+        self.waiting.remove(link)
+        link.their_handle, link.answered = handle, True
+        self.theirs[handle] = link
+        self._attached(link, fields)
+
+    def _attached(self, link: Link, fields: dict[str, Any]) -> None:
+        terminus = fields["source" if link.receives else "target"]
+        link.refused = terminus is None
+        assert not link.refused or link.refusable or link.stolen or link.detached or self.ended, f"{link} is refused"
+        if isinstance(link, Receiver):
+            assert fields["initial_delivery_count"] is not None, f"{link}: no initial-delivery-count"
+            link.count = link.initial = fields["initial_delivery_count"]
+        elif isinstance(link, Sender):
+            link.max_message = fields["max_message_size"] or 0
+        if link.refused:
+            return
+        sender, receiver = link.modes
+        assert fields["snd_settle_mode"] == sender, f"{link}: snd-settle-mode is {fields['snd_settle_mode']}"
+        assert fields["rcv_settle_mode"] == receiver, f"{link}: rcv-settle-mode is {fields['rcv_settle_mode']}"
+        assert terminus[1]["address"] == link.address, f"{link} is attached to {terminus}"
+        if isinstance(link, Receiver) and not link.detached and not self.ended:
+            link.subscription = self.ledger.begin(repr(link), link.address, presettled=sender == 1)
+
+    def _take_detach(self, fields: dict[str, Any], _: bytes) -> None:
+        link = self.theirs.pop(fields["handle"], None)
+        assert link is not None, f"{self}: a detach of handle {fields['handle']}, which is not attached"
+        link.gone = True
+        if link in self.parting:
+            self.parting.remove(link)
+            assert not link.closed or fields["closed"] or fields["error"], f"{link}: a closing detach is not answered"
+        if fields["error"]:
+            condition = fields["error"][1]["condition"]
+            assert condition in CONDITIONS, f"{link}: {condition} is no condition of AMQP"
+            expected = link.refused or link.stolen or link.refusable
+            assert expected, f"{link} is detached: {fields['error']}"
+        else:
+            assert link.detached or link.stolen or self.ended, f"{link} is detached"
+        if isinstance(link, Receiver):
+            self.client.over(link)
+
+    def _take_flow(self, fields: dict[str, Any], _: bytes) -> None:
+        known = fields["next_incoming_id"]
+        assert known is not None or self.ended, f"{self}: a flow without next-incoming-id"
+        if known is None:
+            return
+        assert ahead(self.next_out, known) >= 0, f"{self}: the router has got what was not sent"
+        self.their_window = max(0, fields["incoming_window"] - ahead(self.next_out, known))
+        assert fields["next_outgoing_id"] == self.next_in, f"{self}: next-outgoing-id {fields['next_outgoing_id']}"
+        self.owes_flow = False
+        if fields["handle"] is None:
+            self.asked = self.asked or fields["echo"]
+            return
+        link = self.theirs.get(fields["handle"])
+        assert link is not None, f"{self}: a flow of handle {fields['handle']}, which is not attached"
+        link.owes_flow = ""
+        link.asked = link.asked or fields["echo"]
+        if isinstance(link, Sender):
+            count = link.initial if fields["delivery_count"] is None else fields["delivery_count"]
+            link.credit = max(0, (fields["link_credit"] or 0) - max(0, ahead(link.count, count)))
+        elif isinstance(link, Receiver):
+            self._take_senders_flow(link, fields)
+
+    def _take_senders_flow(self, link: Receiver, fields: dict[str, Any]) -> None:
+        assert fields["delivery_count"] is not None and link.count is not None, f"{link}: a flow without delivery-count"
+        advance = (fields["delivery_count"] - link.count) % MOD
+        assert advance <= max(link.room, link.lenient, 0), f"{link}: delivery-count goes {advance} ahead"
+        assert not advance or link.may_drain, (
+            f"{link}: delivery-count {fields['delivery_count']}, expected {link.count}"
+        )
+        link.count = fields["delivery_count"]
+        link.room -= advance
+        link.lenient = max(link.room, 0)
+        if link.owes_drain and link.room <= 0:
+            assert fields["link_credit"] in (0, None), f"{link} is drained, and has credit"
+            link.owes_drain = False
+
+    def _take_transfer(self, fields: dict[str, Any], payload: bytes) -> None:
+        self.next_in = (self.next_in + 1) % MOD
+        self.room, self.lenient = self.room - 1, self.lenient - 1
+        assert max(self.room, self.lenient) >= 0, f"{self}: a transfer beyond the session's window"
+        link = self.theirs.get(fields["handle"])
+        assert isinstance(link, Receiver), f"{self}: a transfer on handle {fields['handle']}"
+        if link.partial is None:
+            self._begin_delivery(link, fields)
+        first = link.partial
+        assert first is not None
+        for name in ("delivery_id", "delivery_tag", "message_format"):
+            assert fields[name] in (None, first[name]), f"{link}: {name} changes within a delivery"
+        first["settled"] = bool(first["settled"] or fields["settled"])
+        link.parts += payload
+        assert not fields["aborted"] and not fields["resume"], f"{link}: resumed"
+        if not fields["more"]:
+            parts, link.parts, link.partial = link.parts, b"", None
+            self._whole(link, first, parts)
+
+    def _begin_delivery(self, link: Receiver, fields: dict[str, Any]) -> None:
+        number, tag = fields["delivery_id"], fields["delivery_tag"]
+        assert number is not None and tag is not None, f"{link}: a first transfer without delivery-id or tag"
+        assert self.expected in (None, number), f"{self}: delivery-id {number}, expected {self.expected}"
+        self.expected = (number + 1) % MOD
+        assert len(tag) <= 32, f"{link}: a tag of {len(tag)} bytes"
+        assert tag not in link.tags, f"{link}: a tag is used twice"
+        assert link.count is not None
+        link.count = (link.count + 1) % MOD
+        link.room, link.lenient = link.room - 1, link.lenient - 1
+        assert max(link.room, link.lenient) >= 0, f"{link}: a delivery beyond the link's credit"
+        link.partial = dict(fields)
+
+    def _whole(self, link: Receiver, fields: dict[str, Any], payload: bytes) -> None:
+        if link.detached or self.ended:
+            return
+        assert link.subscription is not None, f"{link}: a transfer before attach"
+        settled = fields["settled"]
+        assert not (settled and link.modes[0] == 0), f"{link}: settled in mode unsettled"
+        assert settled or link.modes[0] != 1, f"{link}: not settled in mode settled"
+        message = self.ledger.deliver(link.subscription, fields["message_format"] or 0, payload, given=False)
+        if link.max_message:
+            assert len(payload) <= link.max_message, f"{link}: {len(payload)} bytes, of {link.max_message} at most"
+        received = Received(fields["delivery_id"], fields["delivery_tag"], link, message)
+        if settled:
+            self.ledger.answer(link.subscription, message, "accepted")
+            received.settled = True
+        else:
+            self.received[received.id] = link.tags[received.tag] = received
+
+    def _take_disposition(self, fields: dict[str, Any], _: bytes) -> None:
+        first, last = fields["first"], fields["first"] if fields["last"] is None else fields["last"]
+        assert 0 <= ahead(last, first) < 100_000, f"{self}: a disposition of {first} to {last}"
+        for number in ((first + i) % MOD for i in range(ahead(last, first) + 1)):
+            if fields["role"]:
+                self._take_outcome(number, fields)
+            elif fields["settled"]:
+                received = self.received.pop(number, None)
+                if received is not None:
+                    received.settled = True
+                    received.link.tags.pop(received.tag, None)
+
+    def _take_outcome(self, number: int, fields: dict[str, Any]) -> None:
+        sent = self.sent.get(number)
+        if sent is None:
+            return
+        assert sent.known, f"{self}: an outcome of {sent.message}, which the router has not read"
+        if fields["state"] is not None:
+            name, details = fields["state"]
+            if name == "rejected" and details["error"] is not None:
+                condition = details["error"][1]["condition"]
+                assert condition in CONDITIONS, f"{sent.message}: {condition} is no condition of AMQP"
+            assert name != "received" or not fields["settled"], f"{sent.message} is settled as received"
+            if name != "received":
+                self.ledger.told(sent.message, name)
+                sent.outcome = name
+        if fields["settled"] and not sent.link.detached:
+            assert sent.outcome or sent.settled, f"{sent.message} is settled without an outcome"
+            assert sent.first or sent.settled, f"{sent.message} is settled by the router first in mode second"
+        if fields["settled"]:
+            sent.told_settled = sent.message.settled = True
+            del self.sent[number]
