@@ -5,7 +5,7 @@ topology names, a state, a limit or an event, and never what a client chose: so 
 comes to it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
@@ -17,14 +17,13 @@ from router.http.census import Census
 from router.http.watched import WatchedRouter
 from router.management.dispatch_types import PREFIX as DISPATCH
 from router.management.entity import OURS
+from router.mesh.config import KINDS
 from topic.directory.entry import Role
 
 GAUGE, COUNTER = "gauge", "counter"
 PUBLISHERS: Final = ("attaching", "attached", "suspended")
 SUBSCRIBERS: Final = ("joining", "attached", "suspended")
 ROLES: Final = tuple(role.name.lower() for role in Role)
-KIND: Final = "topic"
-"""Of all addresses there are."""
 
 
 @frozen
@@ -92,6 +91,11 @@ def _by(names: Iterable[str], counts: Callable[[], Mapping[str, int]]) -> Callab
     return read
 
 
+def _by_kind(totals: Sequence[int]) -> Values:
+    """Of topics and of balanced addresses."""
+    return [((kind,), float(total)) for kind, total in zip(KINDS, totals, strict=True)]
+
+
 def readings(at: WatchedRouter, census: Census) -> Readings:
     """Where each series is read, in the order of the table."""
     found = _of_the_router(at) | _of_deliveries(at, census) | _of_clients(at, census) | _of_links(at) | _of_the_disk(at)
@@ -117,9 +121,9 @@ def _of_the_router(at: WatchedRouter) -> Readings:
 def _of_deliveries(at: WatchedRouter, census: Census) -> Readings:
     totals = at.managed.node.topic.records
     return {
-        "qdr_deliveries_ingress_total": lambda: [((KIND,), totals.received)],
-        "qdr_deliveries_egress_total": lambda: [((KIND,), totals.delivered)],
-        "qdr_accepted_deliveries_total": lambda: [((KIND,), totals.accepted)],
+        "qdr_deliveries_ingress_total": lambda: _by_kind(totals.received),
+        "qdr_deliveries_egress_total": lambda: _by_kind(totals.delivered),
+        "qdr_accepted_deliveries_total": lambda: _by_kind(totals.accepted),
         "oncemesh_records": _by((PLACEHOLDER, UNCONFIRMED, *STATES.values()), lambda: census.records),
         "oncemesh_message_bytes": _one(lambda: census.bytes),
         "oncemesh_oldest_in_doubt_seconds": _one(lambda: census.oldest_s),

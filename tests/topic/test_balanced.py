@@ -35,6 +35,8 @@ def test_who_is_at_home_and_has_credit_comes_first() -> None:
     near.accept(b"1", b"2")
     far.accept(b"3")
     assert pen.outcomes == dict.fromkeys(ALL[:3], DeliveryOutcome.ACCEPTED)
+    counted = bench.cores["a"].records
+    assert (counted.received, counted.delivered, counted.accepted) == ([0, 4], [0, 2], [0, 2])
 
 
 def test_what_nobody_has_room_for_waits_for_the_first_who_has() -> None:

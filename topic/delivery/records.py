@@ -23,8 +23,9 @@ class RecordTable:
         """The same by address."""
         self.busy_keys: dict[bytes, Stream] = {}
         """Keys that an older delivery holds, and the stream whose next delivery waits for each."""
-        self.received = self.delivered = self.accepted = 0
-        """Statistics: transfers from publishers, and to subscribers; and how many of these they have accepted."""
+        self.received, self.delivered, self.accepted = [0, 0], [0, 0], [0, 0]
+        """Statistics: transfers from publishers, and to subscribers; and how many of these they have accepted. Each of
+        topics, and of balanced addresses."""
         self.unblocked: list[Stream] = []
         """Streams whose next delivery need not wait any longer."""
         self.settled: list[Record] = []

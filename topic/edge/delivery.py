@@ -146,7 +146,7 @@ class EdgeDelivery:
     def _deliver(self, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
         assert subscriber.link is not None
         subscriber.delivered += len(records)
-        self._records.delivered += len(records)
+        self._records.delivered[subscriber.balanced] += len(records)
         if stream.until:
             had(stream, records)
         if subscriber.armed:
@@ -197,7 +197,7 @@ class EdgeDelivery:
             self.outlet.trace_records(Event.OUTCOME, stream, run, subscriber=subscriber.name, outcome=LOGGED[outcome])
         if outcome is DeliveryOutcome.ACCEPTED:
             subscriber.accepted += len(sent)
-            self._records.accepted += len(sent)
+            self._records.accepted[subscriber.balanced] += len(sent)
             if subscriber.balanced:
                 for record in sent:
                     record.taken = True

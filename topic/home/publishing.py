@@ -77,7 +77,7 @@ class Publishing:
         stream.received += len(records)
         if stream.settled_before:
             stream.settled_before.difference_update(keys)
-        self.records.received += len(records)
+        self.records.received[stream.balanced] += len(records)
         sizes = list(map(len, messages))
         stream.window.take(sizes)
         if presettled:
@@ -115,7 +115,7 @@ class Publishing:
     def again(self, stream: Stream, tag: bytes, record: Record) -> Record:
         """A delivery that was unconfirmed here gets an audience in this epoch (7.3)."""
         stream.received += 1
-        self.records.received += 1
+        self.records.received[stream.balanced] += 1
         stream.window.take([record.size])
         record.tag = tag
         if stream.withheld:
