@@ -3,6 +3,7 @@
 What is said where is in `templates/`; here the report is made ready for it, and what could be endless is cut.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +31,7 @@ OPENINGS = {
 COLUMNS = 8
 """Publishers that fit; more make one column of totals."""
 ROWS = 200
+_NUMBER = re.compile(r"(?<![^\s(])[0-9]{4,18}(?=[\s,;:.)]|$)(?![.:][^\s])")
 
 
 def write(report: Report, path: Path | str) -> None:
@@ -44,7 +46,7 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"duration": plots.duration, "instant": instant, "count": "{:,}".format}
+    environment.filters |= {"duration": plots.duration, "instant": instant, "count": "{:,}".format, "counts": counts}
     sign, headline = OPENINGS[report.verdict]
     return environment.get_template("audit.html.j2").render(
         report=report,
@@ -71,6 +73,11 @@ def render(report: Report) -> str:
         span=span(report),
         open_logs=[log for log in report.logs if not log.whole],
     )
+
+
+def counts(text: str) -> str:
+    """A sentence with its numbers written as all others of the page; those in names and times stay."""
+    return _NUMBER.sub(lambda found: f"{int(found[0]):,}", text)
 
 
 def _detail(sentence: str) -> str:

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Sequence
 from html import escape
+from textwrap import fill
 from typing import Any
 
 import matplotlib
@@ -67,17 +68,17 @@ def _rates(one: Series, measures: Measures) -> NDArray[np.float64]:
 
 
 def _curves(measures: Measures, subscribers: Sequence[Series], width: float) -> Figure:
-    rows = len(subscribers) + 1
-    figure = Figure(figsize=(width, 0.62 * rows + 0.75), layout="constrained")
+    titles = [_folded(name, width) for name in ("accepted, all publishers", *(one.party for one in subscribers))]
+    rows, more = len(titles), sum(title.count("\n") for title in titles)
+    figure = Figure(figsize=(width, 0.62 * rows + 0.16 * more + 0.75), layout="constrained")
     axes = list(figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0])
     bins = len(measures.series[0].counts) if measures.series else 1
     edges = np.arange(bins + 1) * measures.bin_us / 1_000_000
     accepted = sum((_rates(one, measures) for one in measures.series if one.role == "publisher"), np.zeros(bins))
-    curves = [("accepted, all publishers", accepted, INK)]
-    curves += [(one.party, _rates(one, measures), BLUE) for one in subscribers]
-    for axis, (name, rates, colour) in zip(axes, curves, strict=True):
+    curves = [(accepted, INK), *((_rates(one, measures), BLUE) for one in subscribers)]
+    for axis, title, (rates, colour) in zip(axes, titles, curves, strict=True):
         axis.stairs(rates, edges, fill=True, color=colour, linewidth=0)
-        axis.set_title(_shortened(name, width), loc="left", pad=3)
+        axis.set_title(title, loc="left", pad=3)
         _scale(axis, rates)
         _mark(axis, measures)
     if measures.chaos is not None and measures.chaos.offered:
@@ -95,6 +96,7 @@ def _scale(axis: Axes, rates: NDArray[np.float64]) -> None:
     top = max(1.0, min(peak * 1.08, usual * BURST))
     axis.set_ylim(0, top)
     axis.set_yticks([0, _rounded(top)])
+    axis.yaxis.set_major_formatter("{x:,.0f}")
     if peak > top:
         axis.set_title(f"▲ {peak:,.0f}", loc="right", pad=3, fontsize=8)
 
@@ -105,9 +107,9 @@ def _rounded(top: float) -> int:
     return max(1, int(top // scale * scale))
 
 
-def _shortened(name: str, width: float) -> str:
-    most = round(width * 9)
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+def _folded(name: str, width: float) -> str:
+    """On lines that leave room for a peak beside the last one."""
+    return fill(name, round(width * 9) - 6, break_on_hyphens=False)
 
 
 def _seconds(us: int, measures: Measures) -> float:
@@ -211,8 +213,7 @@ def _bars(axis: Axes, told: Sequence[tuple[int, FaultMeasure]]) -> None:
     axis.barh(rows + 0.19, publishers, 0.36, color=FAINT, label="worst publisher")
     median = [one.subscribers.median_us or 0 for _, one in told]
     axis.plot(median, rows - 0.19, "|", color=ORANGE, markersize=9, markeredgewidth=2, label="median")
-    names = [_shortened(f"{number} {one.fault.fault} {' '.join(one.fault.targets)}", 1.6) for number, one in told]
-    axis.set_yticks(rows, names)
+    axis.set_yticks(rows, [str(number) for number, _ in told], color=ORANGE, weight="bold")
     axis.tick_params(axis="y", length=0)
     axis.invert_yaxis()
 

@@ -174,6 +174,31 @@ def test_any_number_of_subscribers_has_its_plot(subscribers: int) -> None:
     assert all("width" not in attributes and attributes["viewbox"] for tag, attributes in found.tags if tag == "svg")
 
 
+def test_no_label_of_a_plot_is_cut() -> None:
+    told = measures(subscribers=1)
+    long = "a-container-with-a-name-that-is-long/" + "link-" * 40
+    told = attrs.evolve(told, series=tuple(attrs.evolve(one, party=long) for one in told.series))
+    words = Page("".join(plots.timeline(told, width) for width in (plots.NARROW, plots.WIDE))).words
+    assert "".join(word.strip() for word in words).count(long) == 2
+    assert "…" not in page.render(report(measures=told))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("15000 accepted, 45000 owed", "15,000 accepted, 45,000 owed"),
+        ("it holds: 1234; (5678 by nobody)", "it holds: 1,234; (5,678 by nobody)"),
+        (
+            "reader2000/s on topic/2000 at 2026-11-29 10:1234 of 1234.5",
+            "reader2000/s on topic/2000 at 2026-11-29 10:1234 of 1234.5",
+        ),
+        ("999 of 1000.", "999 of 1,000."),
+    ],
+)
+def test_numbers_in_sentences_are_written_as_all_others(text: str, shown: str) -> None:
+    assert page.counts(text) == shown
+
+
 def test_a_run_without_faults_or_figures_has_fewer_sections() -> None:
     calm = Page(page.render(report(measures=measures(faults=0)))).text
     assert "Faults and what they cost" not in calm and "Deliveries per second" in calm
