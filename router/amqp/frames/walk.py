@@ -136,7 +136,7 @@ class Walk:
                 break
             elif settlement and data[at + 4 : at + 16] == settlement and at + _SETTLEMENT <= end:
                 size, first, form, settled = _settlement(data, at)
-                second = first
+                known, second = settlement, first  # is no outcome: of those a row is skipped, and these are noted
                 if form == 0x70 and at + _MORE <= end:
                     second, settled = _of_more(data, at)
                 elif form != NULL[0]:

@@ -149,6 +149,17 @@ def test_settlements_as_proton_writes_them_need_no_look(last: int | None) -> Non
     assert told == [700, last or 700] * 3
 
 
+def test_settlements_of_ranges_are_all_noted_in_a_later_input_too() -> None:
+    """Two of one size, behind nothing else: they are not taken for outcomes, of which a row is skipped."""
+    told: list[int] = []
+    walk = Walk(65536, lambda channel: told)
+    ranges = [(n, n + 1) for n in (700, 710, 720, 730)]
+    for some in ranges[:1], ranges[1:]:
+        data = b"".join(encoded(*one, "word") for one in some)
+        assert walk.past(data, 0) == len(data)
+    assert told == [number for one in ranges for number in one]
+
+
 def test_in_mode_first_there_is_nothing_to_be_answered() -> None:
     connection = attached(RCV_FIRST)
     connection.receive(transfer(0, 0), 0.0)
