@@ -2,7 +2,8 @@
 
 Its body is the payload, byte for byte. What MQTT 5 says beside it becomes what AMQP has for that: sections that other
 clients read, and selectors. A message of QoS 1 says so in an annotation, as nobody may be sent it at a higher one
-(MQTT 5 3.8.4); one of QoS 0 is presettled. The payload format is kept in an annotation, too.
+(MQTT 5 3.8.4); one of QoS 0 is presettled. Annotations also keep what AMQP has no form for: the payload format, user
+properties of which two have one name, and a content type that is not ASCII.
 """
 
 from collections.abc import Mapping
@@ -27,6 +28,9 @@ from router.mqtt.format.fields import LONGEST, USER, properties
 
 QOS: Final = Symbol("x-opt-mqtt-qos")
 IS_TEXT: Final = Symbol("x-opt-mqtt-payload-is-text")
+USER_PROPERTIES: Final = Symbol("x-opt-mqtt-user-properties")
+"""All of them, names and values in turn. AMQP's map has the last of each name."""
+CONTENT_TYPE: Final = Symbol("x-opt-mqtt-content-type")
 _TTL, _REPLY_TO, _CORRELATION_ID, _CONTENT_TYPE = 2, 4, 5, 6  # places in the header, and in the properties
 _MS: Final = 1000
 _MOST: Final = 2**32 - 1
@@ -50,8 +54,9 @@ FLAT: Final = b"\xa0\xb0\xa1\xb1"
 NO_PROPERTIES: Final = b"\0"
 MOST_MESSAGE: Final = (1 << 28) - (1 << 20)
 """Bytes: more do not fit in a packet, with its topic."""
-MOST_BESIDE: Final = 64 * 1024
-"""Bytes of a message, without its texts and binary data that are a section each: the rest may be full of anything."""
+MOST_BESIDE: Final = 128 * 1024
+"""Bytes of a message, without its texts and binary data that are a section each: the rest may be full of anything. The
+properties of a PUBLISH take up less, also if they are kept twice."""
 MOST_SECTIONS: Final = 300
 
 
@@ -66,15 +71,19 @@ def to_amqp(payload: bytes, qos: int, found: Mapping[str, Any]) -> bytes:
     annotations: dict[Symbol, Any] = {QOS: ubyte(1)} if qos == 1 else {}
     if "payload-format-indicator" in found:
         annotations[IS_TEXT] = bool(found["payload-format-indicator"])
+    content_type, pairs = found.get("content-type"), found.get(USER, [])
+    if content_type is not None and not content_type.isascii():
+        annotations[CONTENT_TYPE], content_type = content_type, None
+    if len(dict(pairs)) < len(pairs):
+        annotations[USER_PROPERTIES] = [text for pair in pairs for text in pair]
     if annotations:
         sections.append(Described(MESSAGE_ANNOTATIONS, annotations))
     fields = [None, None, None, None, found.get("response-topic"), found.get("correlation-data")]
-    content_type = found.get("content-type")
-    fields.append(Symbol(content_type) if content_type is not None and content_type.isascii() else None)
+    fields.append(Symbol(content_type) if content_type is not None else None)
     if any(field is not None for field in fields):
         sections.append(Described(PROPERTIES, fields))
-    if USER in found:
-        sections.append(Described(APPLICATION_PROPERTIES, dict(found[USER])))
+    if pairs:
+        sections.append(Described(APPLICATION_PROPERTIES, dict(pairs)))
     return b"".join(map(encode, sections)) + body
 
 
@@ -144,7 +153,7 @@ def _told(beside: bytes) -> _Told | None:
         sections = sections_of(beside)
     except AmqpError:
         return None
-    qos, found = 2, dict[str, Any]()
+    qos, found, annotated = 2, dict[str, Any](), dict[str, Any]()
     for code, value in sections:
         if code == HEADER and isinstance(value, list):
             ttl = value[_TTL] if len(value) > _TTL else None
@@ -154,12 +163,24 @@ def _told(beside: bytes) -> _Told | None:
             qos = 1 if value.get(QOS) == 1 else qos
             if isinstance(value.get(IS_TEXT), bool):
                 found["payload-format-indicator"] = int(value[IS_TEXT])
+            annotated = _annotated(value)
         elif code == PROPERTIES and isinstance(value, list):
             found |= _properties(value)
         elif code == APPLICATION_PROPERTIES and isinstance(value, dict):
             texts = ((name, _text(each)) for name, each in value.items() if _fits(name))
             found[USER] = [(name, text) for name, text in texts if text is not None]
-    return _Told(qos, properties(found))
+    return _Told(qos, properties(found | annotated))
+
+
+def _annotated(annotations: dict[Any, Any]) -> dict[str, Any]:
+    """What a PUBLISH had and AMQP has no form for."""
+    found: dict[str, Any] = {}
+    if _fits(kind := annotations.get(CONTENT_TYPE)):
+        found["content-type"] = kind
+    texts = annotations.get(USER_PROPERTIES)
+    if isinstance(texts, list) and len(texts) % 2 == 0 and all(map(_fits, texts)):
+        found[USER] = list(zip(texts[::2], texts[1::2], strict=True))
+    return found
 
 
 def _properties(fields: list[Any]) -> dict[str, Any]:

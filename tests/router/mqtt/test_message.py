@@ -14,15 +14,16 @@ from router.mqtt.format.values import PacketKind
 from router.mqtt.message import MOST_BESIDE, MOST_SECTIONS, NO_PROPERTIES, MqttContent, from_amqp, to_amqp
 from tests.router.mqtt.test_packets import TEXT, TOPIC
 
+NAMES = st.sampled_from(["k", ""]) | TEXT
 SAID = st.fixed_dictionaries(
     {},
     optional={
         "payload-format-indicator": st.integers(0, 1),
         "message-expiry-interval": st.integers(0, 4_000_000),
-        "content-type": st.text(st.characters(codec="ascii", exclude_characters="\0"), max_size=20),
+        "content-type": TEXT,
         "response-topic": TOPIC,
         "correlation-data": st.binary(max_size=40),
-        "user-property": st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5, unique_by=lambda pair: pair[0]),
+        "user-property": st.lists(st.tuples(NAMES, TEXT), min_size=1, max_size=5),
     },
 )
 
@@ -108,15 +109,36 @@ def test_a_body_is_as_large_as_it_likes() -> None:
     assert content is not None and content.payload == b"d" * MOST_SECTIONS
 
 
+@pytest.mark.parametrize("again", [0, 1])
 @pytest.mark.parametrize("length", [0, 1, 127, 255, 256, 1000, 20_000])
-def test_all_the_properties_that_may_be_published_can_be_sent(length: int) -> None:
-    """They are longer as sections of AMQP."""
+def test_all_the_properties_that_may_be_published_can_be_sent(length: int, again: int) -> None:
+    """They are longer as sections of AMQP, and there twice if two have one name."""
     pairs = (MOST_PROPERTIES - 3) // (5 + 4 + length)
-    said = {"content-type": "", "user-property": [(f"{number:04}", "x" * length) for number in range(pairs)]}
+    names = [f"{number:04}" for number in range(pairs - again)]
+    said = {"content-type": "", "user-property": [(name, "x" * length) for name in names + names[:again]]}
     assert FieldReader(properties(said)).properties(PacketKind.PUBLISH) == said
     content = from_amqp(to_amqp(b"p", 1, said))
     assert content is not None
     assert FieldReader(content.properties).properties(PacketKind.PUBLISH) == said
+
+
+def test_of_user_properties_with_one_name_amqp_has_the_last_and_mqtt_has_all() -> None:
+    said = {"content-type": "text/ü", "user-property": [("k", "1"), ("a", "x"), ("k", "2")]}
+    message = read_message(to_amqp(b"p", 0, said))
+    assert message["application-properties"] == {"k": "2", "a": "x"}
+    assert message["message-annotations"]["x-opt-mqtt-user-properties"] == ["k", "1", "a", "x", "k", "2"]
+    assert message["message-annotations"]["x-opt-mqtt-content-type"] == "text/ü"
+    assert "properties" not in message
+
+
+@pytest.mark.parametrize("texts", ["k", ["k"], ["k", 1], ["k\0", "v"], ["k", "v" * 70_000]])
+def test_user_properties_that_mqtt_cannot_carry_are_those_of_the_application(texts: Any) -> None:
+    annotations = {"x-opt-mqtt-user-properties": texts, "x-opt-mqtt-content-type": 7}
+    content = from_amqp(
+        write_message({"message-annotations": annotations, "application-properties": {"a": "b"}, "data": b"d"})
+    )
+    assert content is not None
+    assert FieldReader(content.properties).properties(PacketKind.PUBLISH) == {"user-property": [("a", "b")]}
 
 
 def test_what_mqtt_cannot_carry_is_left_out() -> None:
