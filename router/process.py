@@ -163,7 +163,7 @@ class Process:
         """What that takes is loaded only where there is such a listener."""
         from router.http.listener import WatchedRouter, WebListener
 
-        at = WatchedRouter(self._managed, self._management, self._journal, self._guard.exceeded, self._from_clients)
+        at = WatchedRouter(self._managed, self._management, self._journal, self._guard, self._from_clients)
         await WebListener(at, self._doors, self._turns.turn).run(http)
 
     # the end

@@ -43,11 +43,12 @@ _AUTHORITY = re.compile(r"^amqps?://[^/]*/?")
 
 
 class Refusal(Exception):
-    """Why an attach is refused: AMQP condition and description."""
+    """Why an attach is refused: AMQP condition and description; `told`: the log has it already."""
 
-    def __init__(self, condition: str, description: str) -> None:
+    def __init__(self, condition: str, description: str, *, told: bool = False) -> None:
         super().__init__(description)
         self.condition = condition
+        self.told = told
 
 
 @frozen

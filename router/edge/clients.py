@@ -144,6 +144,7 @@ class ClientEdge(Handler):
                 return
             (node or self._topics).attach(link)
         except Refusal as refusal:
+            self._guard.refuses(link, address_of(link), refusal)
             link.refuse(refusal.condition, str(refusal))
         self.node.perform()
 

@@ -12,8 +12,19 @@ from typing import Final, Protocol
 
 import attrs
 
-from router.amqp.format.errors import MESSAGE_SIZE, RESOURCE_LIMIT, UNAUTHORIZED, LimitError, PeerFaultError
+from router.amqp.format.errors import (
+    INVALID_FIELD,
+    MESSAGE_SIZE,
+    NOT_ALLOWED,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    RESOURCE_LIMIT,
+    UNAUTHORIZED,
+    LimitError,
+    PeerFaultError,
+)
 from router.amqp.format.values import ErrorCondition
+from router.amqp.proton.link import Link
 from router.edge.attach import Refusal
 from router.edge.report import only_of
 from router.events.kind import EventKind, event
@@ -28,6 +39,8 @@ COUNTED: Final = (
     "opening", "max_frame", "max_message",
 )  # fmt: skip
 """The limits, by their names in the topology."""
+CONDITIONS: Final = (NOT_FOUND, UNAUTHORIZED, RESOURCE_LIMIT, INVALID_FIELD, NOT_IMPLEMENTED, NOT_ALLOWED)
+"""For which attaches are refused."""
 
 
 class Visiting(Protocol):
@@ -53,6 +66,8 @@ class Guard:
         self._rule_of = rule_of
         self._limits = limits
         self.exceeded: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
+        self.refused: Counter[str] = Counter(dict.fromkeys(CONDITIONS, 0))
+        """Attaches, by condition."""
         self._connections: Counter[str] = Counter()  # by user
         self._paces: dict[Visiting, _Pace] = {}
 
@@ -91,7 +106,7 @@ class Guard:
         pace.at = now
         if pace.left < 1:
             what = f"more than {self._limits.attaches} attaches a second"
-            raise Refusal(RESOURCE_LIMIT, self.exceed("attaches", _named(connection), what))
+            raise Refusal(RESOURCE_LIMIT, self.exceed("attaches", _named(connection), what), told=True)
         pace.left -= 1
 
     def attaches(self, connection: Visiting, address: str, *, receives: bool) -> None:
@@ -102,13 +117,13 @@ class Guard:
             allowed, what = may_receive(rule, address), "receive from"
         if not allowed:
             _tell_refused(connection, f"may not {what} {address!r}")
-            raise Refusal(UNAUTHORIZED, f"this user may not {what} {address!r}")
+            raise Refusal(UNAUTHORIZED, f"this user may not {what} {address!r}", told=True)
 
     def looks(self, connection: Visiting) -> None:
         """At a node that names the links of all; raises Refusal if its user may see but its own."""
         if not self.may_look(connection):
             _tell_refused(connection, "may not see the links of others")
-            raise Refusal(UNAUTHORIZED, "this user may not see the links of others")
+            raise Refusal(UNAUTHORIZED, "this user may not see the links of others", told=True)
 
     def may_look(self, connection: Visiting) -> bool:
         return self._rule_of(connection.user).sees_all
@@ -118,19 +133,34 @@ class Guard:
         most = self._rule_of(connection.user).durable
         if most is not None and durable() >= most:
             what = f"more than {most} durable links of a user"
-            raise Refusal(RESOURCE_LIMIT, self.exceed("user_durable", _named(connection), what))
+            raise Refusal(RESOURCE_LIMIT, self.exceed("user_durable", _named(connection), what), told=True)
 
     def selects(self, connection: Visiting, cost: int) -> None:
         """A subscriber with which the user's selectors cost so much; raises Refusal if that is too much."""
         if cost > self._limits.selectors:
             what = f"different selectors of a user at a router: more than {self._limits.selectors} steps"
-            raise Refusal(RESOURCE_LIMIT, self.exceed("selectors", _named(connection), what))
+            raise Refusal(RESOURCE_LIMIT, self.exceed("selectors", _named(connection), what), told=True)
 
     def resumes(self, connection: Visiting, has_room: bool) -> None:
         """A subscriber with a map; raises Refusal if that names too many publishers that nobody knows."""
         if not has_room:
             what = "more publishers that nobody knows, in unsettled maps, than a router remembers"
-            raise Refusal(RESOURCE_LIMIT, self.exceed("unsettled", _named(connection), what))
+            raise Refusal(RESOURCE_LIMIT, self.exceed("unsettled", _named(connection), what), told=True)
+
+    def refuses(self, link: Link, address: str, refusal: Refusal) -> None:
+        """Count an attach that is refused, and log it."""
+        self.refused[refusal.condition] += 1
+        if refusal.told:
+            return
+        role, who = "subscriber" if link.is_sender else "publisher", _named(link.connection)
+        container, why = link.connection.remote_container, str(refusal)
+        told = event(
+            EventKind.REFUSED, origin=who, condition=refusal.condition, why=why, role=role, container=container,
+            link=link.name, address=address,
+        )  # fmt: skip
+        log.warning(
+            "%s: %s %s/%s is refused: %s: %s", who, role, container, link.name, refusal.condition, why, extra=told
+        )
 
     def detached(self, condition: ErrorCondition) -> None:
         """The engine has detached a link for this."""

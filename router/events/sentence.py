@@ -35,6 +35,12 @@ def _stolen(event: Fields) -> str:
     return f"{_link(event)} " + (f"went to router {event['peer']}" if event.get("peer") else "attached anew")
 
 
+def _refused(event: Fields) -> str:
+    if "link" not in event:
+        return f"refused {_origin(event)}{_why(event)}"
+    return f"{_link(event)} refused, {_origin(event)}: {event.get('condition')}{_why(event)}"
+
+
 _SENTENCES: Final[Mapping[EventKind, Callable[[Fields], str]]] = {
     EventKind.BOOT: lambda event: "began",
     EventKind.DRAINING: lambda event: "sends its clients away",
@@ -52,7 +58,7 @@ _SENTENCES: Final[Mapping[EventKind, Callable[[Fields], str]]] = {
     EventKind.EXPIRED: lambda event: f"{_link(event)} expired{_why(event)}",
     EventKind.FENCED: lambda event: f"a batch of router {event.get('peer')} for {_link(event)} was dropped",
     EventKind.LIMIT: lambda event: f"limit {event.get('limit')}, {_origin(event)}{_why(event)}",
-    EventKind.REFUSED: lambda event: f"refused {_origin(event)}{_why(event)}",
+    EventKind.REFUSED: _refused,
     EventKind.ENDED: lambda event: f"connection of {_origin(event)} ended{_why(event)}",
     EventKind.CLOSED: lambda event: (
         f"connection of {event.get('container') or _origin(event)} closed, as management was asked to"

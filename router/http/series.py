@@ -42,6 +42,7 @@ SERIES: Final = {
     "qdr_addresses_total": MetricSeries(GAUGE, "Addresses with a publisher or subscriber in the mesh."),
     "qdr_routers_total": MetricSeries(GAUGE, "Routers that there is a path to, and this one."),
     "oncemesh_limit_exceeded_total": MetricSeries(COUNTER, "How often a limit was exceeded.", ("limit",)),
+    "oncemesh_attaches_refused_total": MetricSeries(COUNTER, "Attaches of clients, by condition.", ("condition",)),
     "oncemesh_events_total": MetricSeries(COUNTER, "What has happened, by kind (docs/management.md).", ("kind",)),
     "qdr_deliveries_ingress_total": MetricSeries(COUNTER, "Transfers from publishers.", ("kind",)),
     "qdr_deliveries_egress_total": MetricSeries(COUNTER, "Transfers to subscribers, repeated ones too.", ("kind",)),
@@ -113,7 +114,8 @@ def _of_the_router(at: WatchedRouter) -> Readings:
         "qdr_links_total": _one(lambda: says["linkCount"](at.managed)),
         "qdr_addresses_total": _one(lambda: says["addrCount"](at.managed)),
         "qdr_routers_total": _one(lambda: says["nodeCount"](at.managed)),
-        "oncemesh_limit_exceeded_total": _by(sorted(at.exceeded), lambda: at.exceeded),
+        "oncemesh_limit_exceeded_total": _by(sorted(at.guard.exceeded), lambda: at.guard.exceeded),
+        "oncemesh_attaches_refused_total": lambda: [((name,), float(n)) for name, n in at.guard.refused.items()],
         "oncemesh_events_total": _by((kind.value for kind in EventKind), lambda: at.managed.events.counts),
     }
 

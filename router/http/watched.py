@@ -18,13 +18,22 @@ class CountedLog(WrittenLog, Protocol):
         """Bytes of its segments."""
 
 
+class CountingGuard(Protocol):
+    @property
+    def exceeded(self) -> Mapping[str, int]:
+        """How often each limit was."""
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Attaches, by condition."""
+
+
 @frozen
 class WatchedRouter:
     managed: ManagedRouter
     management: ManagementNodes
     log: CountedLog
-    exceeded: Mapping[str, int]
-    """How often each limit was."""
+    guard: CountingGuard
     doors: Admission
     """By which clients come in."""
     lag: LoopLag = field(factory=LoopLag)

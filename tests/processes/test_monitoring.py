@@ -19,6 +19,9 @@ import yaml
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from failover.client import ClientError, Subscriber
+from failover.client.management import Management
+from router.amqp.format.errors import NOT_FOUND
 from router.amqp.sasl.scram import Verifier
 from router.events.kind import EventKind
 from router.http.series import SERIES
@@ -172,6 +175,23 @@ async def test_a_router_is_ready_once_it_has_heard_of_the_others_and_until_it_dr
 
     await eventually(ready)
     assert value(await scrape(own_pair, "a"), "oncemesh_events_total", kind=EventKind.BOOT) == 1
+
+
+async def test_an_attach_that_is_refused_is_logged_told_and_counted(pair: RunningMesh) -> None:
+    async def refusals() -> float:
+        return value(await scrape(pair, "a"), "oncemesh_attaches_refused_total", condition=NOT_FOUND)
+
+    url, before = f"amqp://{pair.address('a')}", await refusals()
+    with pytest.raises(ClientError, match="no node 'nowhere/x'"):
+        async with Subscriber([url], "nowhere/x", container="lost", link="l"):
+            pass
+    assert await refusals() == before + 1
+    assert f"subscriber lost/l is refused: {NOT_FOUND}: no node 'nowhere/x'" in pair.log("a")
+    async with Management([url]) as management:
+        [told] = [
+            event for event in await management.ask("GET-EVENTS", "a", since=0) if event.get("container") == "lost"
+        ]
+    assert (told["kind"], told["condition"], told["address"]) == ("refused", NOT_FOUND, "nowhere/x")
 
 
 @pytest.fixture(scope="module")

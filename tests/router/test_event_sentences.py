@@ -22,6 +22,14 @@ def test_a_link_is_named_with_its_address_and_user() -> None:
     assert "on topic/news of user ann moves" in sentence(moved | {"user": "ann"})
 
 
+def test_a_refused_attach_names_the_link() -> None:
+    refused = {"kind": "refused", **LINK, "origin": "127.0.0.1:9", "condition": "amqp:not-found", "why": "no node 'x'"}
+    assert (
+        sentence(refused)
+        == "subscriber reader/subscribe on topic/news refused, 127.0.0.1:9: amqp:not-found: no node 'x'"
+    )
+
+
 def test_why_is_said_where_it_is_known() -> None:
     lost = {"kind": "contact-lost", "peer": "b"}
     assert sentence(lost) == "contact with router b lost"
