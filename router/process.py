@@ -336,7 +336,7 @@ async def run_router(
     if starts is Start.JOIN:
         set_aside(directory / "state.db")
     with StateStore(directory / "state.db", topology.mesh, name) as store:
-        if not store.found and has_segments(directory / "log"):
+        if not store.found and starts is not Start.JOIN and has_segments(directory / "log"):
             log.warning("router %s has run before, but its state.db is gone: it has forgotten its durable links", name)
         if starts is not Start.MESH and planned(topology).merge(store.plan).is_out(name, time.time_ns() // 1_000_000):
             raise RunError(

@@ -39,6 +39,7 @@ class Options(TypedDict, total=False):
     idle: float  # seconds of silence after which a router counts as gone; before, if its mesh says so
     events: Listener | None
     credentials: Credentials  # none of them: anonymous
+    moves: bool  # whether it goes to another router where one asks it to, as that has fewer links
 
 
 class Endpoint(Attachment):
@@ -59,10 +60,11 @@ class Endpoint(Attachment):
         idle: float = IDLE_S,
         events: Listener | None = None,
         credentials: Credentials = NOBODY,
+        moves: bool = True,
     ) -> None:
         identity = LinkIdentity(container, link, address, credentials.name)
         logged = ClientLog(log, self.role, identity) if log is not None else None
-        super().__init__(urls, identity, timeout, idle, events, logged, credentials)
+        super().__init__(urls, identity, timeout, idle, events, logged, credentials, moves=moves)
         self._keeps = store is not None
         self._durable = 0 if not timeout else store.durable if store is not None else MemoryStore.durable
         self._commits = Commits(store if store is not None else MemoryStore(), self.role, self.identity, self._give_up)

@@ -9,12 +9,11 @@ from typing import Any, Final
 import trio
 
 from failover.printable import printable
-from router.mesh.quantities import format_duration
 from router.mesh.status import FetchStatus, status_at
+from router.mesh.waits import away
 
 SILENCE_S: Final = 3.0
 """Without an outcome, before anybody is asked: who waits less does not ask for whom."""
-AWAY: Final = ", which is away"
 
 
 async def tell_who_is_awaited(
@@ -61,19 +60,6 @@ def awaited(publisher: str, statuses: Iterable[Mapping[str, Any]]) -> list[str]:
                 silent[name] = None
                 continue
             resolved.add(status["router"])
-            away = _away(role, name, status)
-            names[f"{'publisher' if role == 'publisher' else 'subscriber'} {name}{away}"] = None
+            gone = away(role, name, status)
+            names[f"{'publisher' if role == 'publisher' else 'subscriber'} {name}{gone}"] = None
     return [*names, *(f"router {name}" for name in silent if name not in resolved)]
-
-
-def _away(role: str, name: str, status: Mapping[str, Any]) -> str:
-    """What to add to the name of who is away, with how long it is waited for: a router of another version may not say
-    that."""
-    links = status["orphans"] if role == "orphan" else status["subscribers"] if role == "subscriber" else ()
-    for one in links:
-        if name == f"{one['container']}/{one['link']} on {one['address']}":
-            if role == "subscriber" and one["status"] != "suspended":
-                return ""
-            limit = one.get("timeout_s")
-            return f"{AWAY}, until its timeout of {format_duration(limit)} is over" if limit else AWAY
-    return AWAY if role == "orphan" else ""

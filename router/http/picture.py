@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from router.http.gathering import MeshLook, RouterAnswer, Row
+from router.mesh.waits import LASTING_S, lasting
 
 MOST_CLIENTS: Final = 100
 """Of each router, and of publishers and subscribers each."""
 MOST_WAITS: Final = 50
-LASTING_S: Final = 1.0
-"""In a mesh under load somebody is always awaited, for milliseconds: told are waits that last longer."""
 
 
 class LookRates:
@@ -122,14 +121,13 @@ def _clients(status: Row) -> Iterator[Row]:
 
 def _waits(seen: MeshLook) -> Iterator[Row]:
     """Who waits for whom, and since when that has been seen."""
+    for wait in lasting(answer.status for answer in seen.answers.values()):
+        held = wait.publishers
+        who = held[0] if len(held) == 1 else f"{len(held)} publishers"
+        yield _wait(wait.router, who, wait.awaited, wait.since_s, wait.records)
     for name, answer in seen.answers.items():
         status = answer.status
         awaited = {wait["for"] for wait in status["waits"]}
-        for wait in status["waits"]:
-            if wait["since_s"] >= LASTING_S:
-                held = wait["publishers"]
-                who = held[0] if len(held) == 1 else f"{len(held)} publishers"
-                yield _wait(name, who, wait["for"], wait["since_s"], wait["records"])
         for link in status["publishers"]:
             others = [name for name in link["held_for"] if name not in awaited]
             if others and link["held_s"] >= LASTING_S:

@@ -18,14 +18,10 @@ from failover.fitting import Fitting
 from failover.printable import printable
 from router.mesh.quantities import format_duration, format_size
 from router.mesh.status import RouterView, contacts_of, unseen_by
+from router.mesh.waits import counted, link_name, waits
 
 # Links shown in one table; programs get all of them.
 MOST_ROWS = 25
-
-LASTING_S = 1.0
-"""In a mesh under load somebody is always awaited, for milliseconds. People are told of waits that last longer."""
-UNHEARD_OF = "a router that has heard of its client's last attach"
-"""All that are in contact have answered, and none of them has (protocol 7.9)."""
 
 _STYLES = {"ready": "green", "booting": "yellow", "no answer": "red", "stopped": "dim"}
 
@@ -57,8 +53,8 @@ def headline(mesh: str, views: Collection[RouterView]) -> str:
     publishers = sum(len(view.status["publishers"]) for view in views if view.status)
     subscribers = sum(len(view.status["subscribers"]) for view in views if view.status)
     return (
-        f"mesh {mesh}: {ready} of {_count(len(views), 'router')} ready, "
-        f"{_count(publishers, 'publisher')}, {_count(subscribers, 'subscriber')}"
+        f"mesh {mesh}: {ready} of {counted(len(views), 'router')} ready, "
+        f"{counted(publishers, 'publisher')}, {counted(subscribers, 'subscriber')}"
     )
 
 
@@ -156,57 +152,23 @@ def _clients(
     for counter in counters:
         table.add_column(counter.capitalize(), justify="right")
     for router, link in links[:MOST_ROWS]:
-        cells = [_link(link), link["address"], router, link["status"]]
+        cells = [link_name(link), link["address"], router, link["status"]]
         cells += [str(link[counter]) for counter in counters]
         # Clients choose these names: they must neither be read as markup nor obeyed by the terminal.
         table.add_row(*(Text(printable(cell)) for cell in cells))
     rest = links[MOST_ROWS:]
     if not rest:
         return [Fitting(table, *least)]
-    more = f"and {_count(len(rest), f'more {title.lower()}', 's')} (--json lists all)"
+    more = f"and {counted(len(rest), f'more {title.lower()}', 's')} (--json lists all)"
     return [Fitting(table, *least), Text(more, style="dim")]
-
-
-def awaits(views: Iterable[RouterView]) -> bool:
-    """Whether any router waits for anybody, be it for a moment."""
-    return any(view.status["waits"] or view.status["attaches"]["waiting"] for view in views if view.status is not None)
-
-
-def waits(views: Iterable[RouterView]) -> Iterable[str]:
-    """Who has been waited for longer than a moment, by whom and since when; and who no more."""
-    for view in views:
-        status = view.status
-        if status is None:
-            continue
-        if status["waiting_for"]:
-            yield f"{view.name} withholds acceptances until it has heard from {', '.join(status['waiting_for'])}"
-        attaches = status["attaches"]
-        if attaches["waiting"] and attaches["since_s"] >= LASTING_S:
-            waiting = _count(attaches["waiting"], "attach", "es")
-            yield f"{view.name} has {waiting} waiting for {', '.join(attaches['for']) or UNHEARD_OF}"
-        for wait in status["waits"]:
-            if wait["since_s"] >= LASTING_S:
-                yield f"{view.name} waits for {_wait(wait)}"
-        for link in status["publishers"]:
-            if link["held_for"] and link["held_s"] >= LASTING_S:
-                first, *others = link["held_for"]
-                held = f"{_link(link)} on {link['address']}, at {format_size(link['bytes'])}, for {first}"
-                yield f"{view.name} holds {held}" + (f" and {len(others)} more" if others else "")
-        for link in status["lapsed"]:
-            away = format_duration(link["since_s"])
-            yield f"{view.name} waits no more for {_link(link)} on {link['address']}, out of its reach for {away}"
-
-
-def _wait(wait: Mapping[str, Any]) -> str:
-    records, publishers = _count(wait["records"], "record"), wait["publishers"]
-    held = publishers[0] if len(publishers) == 1 else _count(len(publishers), "publisher")
-    return f"{wait['for']}: {records} of {held}, for {format_duration(wait['since_s'])} or more"
 
 
 def untold(views: Iterable[RouterView]) -> list[str]:
     """Who was missed in something and does not know. All routers in contact say the same of it: once is enough."""
     ended = (link for view in views if view.status is not None for link in view.status["untold"])
-    return list(dict.fromkeys(f"{_link(one)} on {one['address']} has ended untold: {one['ending']}" for one in ended))
+    return list(
+        dict.fromkeys(f"{link_name(one)} on {one['address']} has ended untold: {one['ending']}" for one in ended)
+    )
 
 
 def disks(views: Iterable[RouterView]) -> Iterator[str]:
@@ -220,11 +182,3 @@ def disks(views: Iterable[RouterView]) -> Iterator[str]:
             yield f"{view.name} writes its delivery log again; {missing}"
         if disk.get("store"):
             yield f"{view.name} refuses new durable links: {disk['store']}"
-
-
-def _link(link: Mapping[str, Any]) -> str:
-    return f"{link['container']}/{link['link']}"
-
-
-def _count(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number} {noun}{plural if number != 1 else ''}"

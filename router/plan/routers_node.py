@@ -28,8 +28,9 @@ log = logging.getLogger("oncemesh")
 
 LOOK_S: Final = 1.0
 PATIENCE: Final = 5
-"""So many times what a router may be silent (`timing.dead`) a client is here before it is asked to go, and links are
-uneven."""
+"""So many times what a router may be silent (`timing.dead`) links are uneven before anybody is asked to go."""
+YOUNG: Final = 30
+"""So many times a client is here before it is asked to go: one that has come just now may be gone as soon."""
 AGAIN_S: Final = 60.0
 """Who was asked, and has not gone, is not asked again before that."""
 
@@ -41,8 +42,8 @@ class RoutersNode:
         """`dead`, in seconds, is the mesh's; `turn` returns when a client may be told something."""
         self.alternates = alternates
         self._turn = turn
-        self._patience = PATIENCE * dead
-        self._balance = Balance(alternates.router, self._patience, trio.current_time())
+        self._young = YOUNG * dead
+        self._balance = Balance(alternates.router, PATIENCE * dead, trio.current_time())
         self._ends: dict[Host, RoutersEnd] = {}
         """In the order in which they came."""
         self._known = alternates.known()
@@ -52,7 +53,7 @@ class RoutersNode:
             raise Refusal(NOT_ALLOWED, f"{ROUTERS} can only be received from")
         if link.connection in self._ends:
             raise Refusal(RESOURCE_LIMIT, f"this connection has a link to {ROUTERS} already")
-        end = link.context = self._ends[link.connection] = RoutersEnd(link, self, trio.current_time() + self._patience)
+        end = link.context = self._ends[link.connection] = RoutersEnd(link, self, trio.current_time() + self._young)
         link.answer()
         end.on_credit()
 

@@ -38,7 +38,7 @@ def plan(folder: Path, text: str = TRIANGLE) -> Topology:
 
 def view(name: str, pid: int | None = 1, **status: Any) -> RouterView:
     said: dict[str, Any] = {
-        "state": "ready", "waiting_for": [], "incarnation": int(NOW - 60) * 1000, "uptime_s": 60.0,
+        "router": name, "state": "ready", "waiting_for": [], "incarnation": int(NOW - 60) * 1000, "uptime_s": 60.0,
         "plan": PLAN, "routes": [{"router": r, "contact": True} for r in "abc" if r != name],
         "attaches": {"for": [], "waiting": 0, "since_s": 0.0}, "waits": [], "publishers": [], "lapsed": [],
         "exceeded": {"links": 0}, "disk": {"log": "", "missing": 0, "store": ""},

@@ -21,8 +21,8 @@ from router.cli.watch import status as cli_status
 from router.mesh.launcher import Launcher
 from router.mesh.rundir import RunDirectory, RunError
 from router.mesh.status import RouterView
-from router.mesh.status_view import LASTING_S
 from router.mesh.topology import load
+from router.mesh.waits import LASTING_S
 from tests.router.mesh.launching import STUB, give_up_on
 
 PAIR = """\

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from router.amqp.format.sections import read_message
 from router.edge.attach import Refusal
 from router.edge.ends import End
-from router.plan.routers_node import AGAIN_S, RoutersNode
+from router.plan.routers_node import AGAIN_S, YOUNG, RoutersNode
 from topic.properties import MOVE
 
 DEAD_S = 1.0
@@ -154,7 +154,7 @@ async def test_as_many_are_asked_as_are_too_many_and_nobody_twice_soon(
     """Nobody follows here."""
     clients = [come(node, Client(True)) for _ in range(6)]
     mesh.links = {"a": 6, "b": 0, "c": 3}
-    await trio.sleep(5 * DEAD_S + 2)
+    await trio.sleep(YOUNG * DEAD_S + 2)
     assert [client.asked for client in clients] == [["b"], ["b"], ["b"], [], [], []]
     await trio.sleep(AGAIN_S / 2)
     assert [client.asked for client in clients] == [["b"]] * 6
@@ -168,22 +168,22 @@ async def test_who_would_lose_a_link_or_has_too_many_is_not_asked(
 ) -> None:
     client = come(node, Client(*links))
     mesh.links = {"a": 4, "b": 2, "c": 0}
-    await trio.sleep(20)
+    await trio.sleep(2 * YOUNG * DEAD_S)
     assert not client.asked
 
 
 async def test_a_connection_goes_with_all_its_links(node: RoutersNode, mesh: Mesh, autojump_clock: MockClock) -> None:
     client = come(node, Client(True, True))
     mesh.links = {"a": 6, "b": 3, "c": 0}
-    await trio.sleep(20)
+    await trio.sleep(2 * YOUNG * DEAD_S)
     assert client.asked == ["c"]
 
 
 async def test_who_has_just_come_stays(node: RoutersNode, mesh: Mesh, autojump_clock: MockClock) -> None:
     mesh.links = {"a": 9, "b": 0, "c": 0}
-    await trio.sleep(20)
+    await trio.sleep(2 * YOUNG * DEAD_S)
     client = come(node, Client(True))
-    await trio.sleep(5 * DEAD_S - 1)
+    await trio.sleep(YOUNG * DEAD_S - 1)
     assert not client.asked
     await trio.sleep(AGAIN_S)
     assert client.asked

@@ -11,7 +11,8 @@ from router.cli.base import PIPE_WIDTH
 from router.mesh.config import AddressRule, Limits, LinkConfig, LogSettings, RouterConfig, Timing, Topology
 from router.mesh.quantities import Address
 from router.mesh.status import RouterView, unfinished
-from router.mesh.status_view import MOST_ROWS, as_json, awaits, render, routers_table
+from router.mesh.status_view import MOST_ROWS, as_json, render, routers_table
+from router.mesh.waits import awaits, waits
 
 LINE = Topology(
     mesh="line",
@@ -170,7 +171,7 @@ def test_clients_records_and_waits_are_shown() -> None:
     assert row(text, "x/p") == "x/p topic/z a attached 100 3"
     assert row(text, "y/s") == "y/s topic/z a suspended 100 98 2 4 10"
     assert "a withholds acceptances until it has heard from c" in text
-    assert "a waits for subscriber y/s on topic/z: 3 records of x/p on topic/z, for 1.2s or more" in text
+    assert "a waits for subscriber y/s on topic/z, which is away: 3 records of x/p on topic/z, for 1.2s or more" in text
     assert "a waits for router c: 4 records of 2 publishers, for 3.0s or more" in text
     assert "a holds x/p on topic/z, at 8.0 MiB, for router b and 1 more" in text
     assert "a waits no more for z/s on topic/z, out of its reach for 4.5s" in text
@@ -201,6 +202,37 @@ def test_in_a_pipe_no_line_is_too_long() -> None:
     text = shown(views(view("a", document)), PIPE_WIDTH)
     assert row(text, f"{'p' * 300}/publish") == f"{'p' * 300}/publish topic/z a attached 100 3"
     assert max(map(len, text.splitlines())) < 400
+
+
+def test_a_slow_subscriber_is_one_wait_which_names_it_and_no_router() -> None:
+    x = "x/p on topic/z"
+    held = {"bytes": 8 << 20, "held_for": ["router c"], "held_s": 1.5}
+    publisher = {"container": "x", "link": "p", "address": "topic/z", "status": "attached"} | held
+    for_c = {"for": "router c", "publishers": [x], "records": 4, "since_s": 3.0}
+    for_s = {"for": "subscriber y/s on topic/z", "publishers": [x], "records": 3, "since_s": 2.0}
+    a = view("a", status("a", waits=[for_c], publishers=[publisher]))
+    assert list(waits([a, view("c", status("c", waits=[for_s]))])) == [
+        "a holds x/p on topic/z, at 8.0 MiB, for subscriber y/s on topic/z",
+        "c waits for subscriber y/s on topic/z: 3 records of x/p on topic/z, for 2.0s or more",
+    ]
+    for_c["publishers"] = [x, "x/q on topic/z"]
+    said = list(waits([a, view("c", status("c", waits=[for_s]))]))
+    assert "a waits for router c: 4 records of x/q on topic/z, for 3.0s or more" in said, "c does not say for whom"
+    alone = list(waits([a]))
+    assert "a waits for router c: 4 records of 2 publishers, for 3.0s or more" in alone
+    assert "a holds x/p on topic/z, at 8.0 MiB, for router c" in alone
+
+
+def test_who_is_away_is_said_to_be() -> None:
+    gone = {"container": "y", "link": "s", "address": "topic/z", "status": "suspended", "timeout_s": 60}
+    for_s = {"for": "subscriber y/s on topic/z", "publishers": ["x/p on topic/z"], "records": 3, "since_s": 2.0}
+    for_o = {"for": "orphan o/s on topic/z", "publishers": ["x/p on topic/z"], "records": 3, "since_s": 2.0}
+    orphan = {"role": "subscriber", "container": "o", "link": "s", "address": "topic/z", "timeout_s": 5}
+    told = list(waits([view("a", status("a", waits=[for_s, for_o], subscribers=[gone], orphans=[orphan]))]))
+    assert [line.partition(": ")[0] for line in told] == [
+        "a waits for subscriber y/s on topic/z, which is away, until its timeout of 1m is over",
+        "a waits for orphan o/s on topic/z, which is away, until its timeout of 5.0s is over",
+    ]
 
 
 def test_whom_a_mesh_under_load_awaits_for_a_moment_is_not_named() -> None:

@@ -55,8 +55,11 @@ class Attachment(Handler):
         events: Listener | None,
         log: ClientLog | None,
         credentials: Credentials,
+        *,
+        moves: bool,
     ) -> None:
         self.identity = identity
+        self._moves = moves
         self._credentials = credentials
         self.generation: bytes | None = None  # as the router's attach says
         self.epoch: str | None = None  # the same
@@ -91,8 +94,8 @@ class Attachment(Handler):
 
     @property
     def _may_move(self) -> bool:
-        """Whether a move would cost nothing but a moment."""
-        return self._timeout > 0
+        """Whether it is wanted, and a move would cost nothing but a moment."""
+        return self._moves and self._timeout > 0
 
     def _granted(self, link: Link, generation: bytes | None) -> None:
         """The router has answered our attach, and names this generation; `self.generation` is still the former one."""

@@ -14,8 +14,8 @@ from attrs import frozen
 from router.cli.doctor.symptoms import Symptoms
 from router.mesh.quantities import format_duration, format_size
 from router.mesh.status import contacts_of, unseen_by
-from router.mesh.status_view import waits
 from router.mesh.topology import reachable
+from router.mesh.waits import waits
 
 DESCRIPTORS: Final = 4096
 LEAST_DESCRIPTORS: Final = 256
@@ -232,7 +232,11 @@ def clocks(seen: Symptoms) -> Found:
 
 def waiting(seen: Symptoms) -> Found:
     for wait in waits(seen.views.values()):
-        yield Level.WARN, wait, "who is waited for has to come back, or its timeout to pass"
+        yield (
+            Level.WARN,
+            wait,
+            "who is waited for has to come back, or its timeout to pass",
+        )
 
 
 def troubles(seen: Symptoms) -> Found:

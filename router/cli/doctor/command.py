@@ -22,8 +22,8 @@ from router.mesh.quantities import Address
 from router.mesh.reading import FileError, expected
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
 from router.mesh.status import PATIENCE_S, FetchStatus, RouterView, contacts_of, look
-from router.mesh.status_view import awaits
 from router.mesh.topology import load
+from router.mesh.waits import awaits
 from router.security.operator import operator_of
 
 STYLES = {Level.PASS: "green", Level.WARN: "yellow", Level.FAIL: "red"}

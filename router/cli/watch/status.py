@@ -19,7 +19,8 @@ from router.cli.base import console, fetcher, run, until_signal
 from router.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, those_of
 from router.mesh.rundir import RunDirectory, find_run_dir
 from router.mesh.status import RouterView, look
-from router.mesh.status_view import LASTING_S, as_json, awaits, render
+from router.mesh.status_view import as_json, render
+from router.mesh.waits import LASTING_S, awaits
 
 if TYPE_CHECKING:
     from failover.client.management import Management

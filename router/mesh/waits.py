@@ -1,0 +1,127 @@
+"""Who waits for whom in a mesh, as its routers say (docs/status.md): for people, in sentences, each wait once.
+
+A delivery that waits at its home for another router waits there for a subscriber. Where that router names the
+subscriber, the wait is for that; the router is awaited only where it names nobody.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from attrs import frozen
+
+from router.mesh.quantities import format_duration, format_size
+from router.mesh.status import RouterView
+
+LASTING_S: Final = 1.0
+"""In a mesh under load somebody is always awaited, for milliseconds. People are told of waits that last longer."""
+UNHEARD_OF: Final = "a router that has heard of its client's last attach"
+"""All that are in contact have answered, and none of them has (protocol 7.9)."""
+AWAY: Final = ", which is away"
+
+Status = Mapping[str, Any]
+
+
+@frozen
+class Wait:
+    """At one router, as it says itself, but for routers that name who is awaited there."""
+
+    router: str
+    awaited: str
+    publishers: list[str]
+    """Whose deliveries wait."""
+    records: int
+    since_s: float
+
+
+def lasting(statuses: Iterable[Status]) -> Iterator[Wait]:
+    """The waits of a second or more, of routers that have answered."""
+    statuses = list(statuses)
+    named = {(status["router"], publisher) for status in statuses for publisher in _named_at(status)}
+    for status in statuses:
+        for wait in status["waits"]:
+            role, _, router = wait["for"].partition(" ")
+            publishers = [one for one in wait["publishers"] if role != "router" or (router, one) not in named]
+            if wait["since_s"] >= LASTING_S and (publishers or not wait["publishers"]):
+                yield Wait(status["router"], wait["for"], publishers, wait["records"], wait["since_s"])
+
+
+def _named_at(status: Status) -> Iterator[str]:
+    """The publishers of whose deliveries this router says itself, beyond a moment, whom they wait for."""
+    for wait in status["waits"]:
+        if wait["since_s"] >= LASTING_S and not wait["for"].startswith("router "):
+            yield from wait["publishers"]
+
+
+def awaits(views: Iterable[RouterView]) -> bool:
+    """Whether any router waits for anybody, be it for a moment."""
+    return any(view.status["waits"] or view.status["attaches"]["waiting"] for view in views if view.status is not None)
+
+
+def waits(views: Iterable[RouterView]) -> Iterator[str]:
+    """Who has been waited for longer than a moment, by whom and since when; and who no more."""
+    statuses = [view.status for view in views if view.status is not None]
+    found = list(lasting(statuses))
+    for status in statuses:
+        name = status["router"]
+        if status["waiting_for"]:
+            yield f"{name} withholds acceptances until it has heard from {', '.join(status['waiting_for'])}"
+        attaches = status["attaches"]
+        if attaches["waiting"] and attaches["since_s"] >= LASTING_S:
+            waiting = counted(attaches["waiting"], "attach", "es")
+            yield f"{name} has {waiting} waiting for {', '.join(attaches['for']) or UNHEARD_OF}"
+        for wait in found:
+            if wait.router == name:
+                yield f"{name} waits for {_said(wait, status)}"
+        yield from _held(status, found)
+        for link in status["lapsed"]:
+            gone = format_duration(link["since_s"])
+            yield f"{name} waits no more for {link_name(link)} on {link['address']}, out of its reach for {gone}"
+
+
+def _held(status: Status, found: list[Wait]) -> Iterator[str]:
+    """Publishers without credit, by the names of those that keep it from them."""
+    for link in status["publishers"]:
+        if not link["held_for"] or link["held_s"] < LASTING_S:
+            continue
+        publisher = f"{link_name(link)} on {link['address']}"
+        names: dict[str, None] = {}
+        for name in link["held_for"]:
+            beyond = [
+                wait.awaited
+                for wait in found
+                if name == f"router {wait.router}" and publisher in wait.publishers and wait.awaited != name
+            ]
+            names |= dict.fromkeys(beyond or [name])
+        first, *others = names
+        more = f" and {len(others)} more" if others else ""
+        yield f"{status['router']} holds {publisher}, at {format_size(link['bytes'])}, for {first}{more}"
+
+
+def _said(wait: Wait, status: Status) -> str:
+    role, _, name = wait.awaited.partition(" ")
+    held = wait.publishers[0] if len(wait.publishers) == 1 else counted(len(wait.publishers), "publisher")
+    records = f"{counted(wait.records, 'record')} of {held}, for {format_duration(wait.since_s)} or more"
+    return f"{wait.awaited}{away(role, name, status)}: {records}"
+
+
+def away(role: str, name: str, status: Status) -> str:
+    """What to add to the name of a link that is away, with how long it is waited for. A router of another version may
+    not say that."""
+    links = (
+        status.get("orphans", ()) if role == "orphan" else status.get("subscribers", ()) if role == "subscriber" else ()
+    )
+    for one in links:
+        if name == f"{link_name(one)} on {one['address']}":
+            if role == "subscriber" and one["status"] != "suspended":
+                return ""
+            limit = one.get("timeout_s")
+            return f"{AWAY}, until its timeout of {format_duration(limit)} is over" if limit else AWAY
+    return AWAY if role == "orphan" else ""
+
+
+def link_name(link: Mapping[str, Any]) -> str:
+    return f"{link['container']}/{link['link']}"
+
+
+def counted(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{plural if number != 1 else ''}"
