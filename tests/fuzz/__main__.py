@@ -17,10 +17,13 @@ from typing import Any
 from tests.fuzz.clients import frames, maps
 from tests.fuzz.files import logs, yaml
 from tests.fuzz.odd.rounds import odd
+from tests.fuzz.odd.wrong import wrong
 from tests.fuzz.routers import routers
 from tests.router.amqp.memory import watched
 
-KINDS: dict[str, Callable[[Random], None]] = {kind.__name__: kind for kind in (frames, maps, odd, routers, logs, yaml)}
+KINDS: dict[str, Callable[[Random], None]] = {
+    kind.__name__: kind for kind in (frames, maps, odd, wrong, routers, logs, yaml)
+}
 ROUND_S = 20.0
 """Processor seconds that a round may take."""
 WARM = 300

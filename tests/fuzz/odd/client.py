@@ -10,14 +10,13 @@ from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.fuzz.mesh import Guest
+from tests.fuzz.mesh import LONGEST_S, Guest
 from tests.fuzz.odd.codec import Described, Typed, symbol
-from tests.fuzz.odd.features import Draw
-from tests.fuzz.odd.ledger import Ledger, Message
-from tests.fuzz.odd.links import MOD, Link, Received, Receiver, Sender, Sent, ahead
+from tests.fuzz.odd.ledger import AGAIN, Ledger, Message
+from tests.fuzz.odd.links import MOD, Container, Kept, Link, Received, Receiver, Sender, Sent, ahead
 from tests.fuzz.odd.messages import annotations, message, value
 from tests.fuzz.odd.performatives import CONDITIONS, Writer, read_frame
-from tests.fuzz.odd.session import DEFAULT_OUTCOME, Session
+from tests.fuzz.odd.session import DEFAULT_OUTCOME, EPOCH, GENERATION, Session
 
 if TYPE_CHECKING:
     from tests.fuzz.mesh import FuzzRouter
@@ -31,9 +30,10 @@ MOST_LINKS: Final = 5
 
 
 class OddClient(Guest):
-    def __init__(self, router: "FuzzRouter", name: str, rng: Random, draw: Draw, ledger: Ledger) -> None:
+    def __init__(self, router: "FuzzRouter", container: Container, rng: Random, ledger: Ledger) -> None:
         super().__init__(router)
-        self.name, self.rng, self.draw, self.ledger = name, rng, draw, ledger
+        self.container, self.name, self.draw = container, container.name, container.draw
+        self.rng, self.ledger, draw = rng, ledger, container.draw
         self.sessions: dict[int, Session] = {}
         """By our channel: begun by us, and not ended."""
         self._all: list[Session] = []
@@ -46,7 +46,7 @@ class OddClient(Guest):
         self.opened = self.closed = self.ended = False
         """By the router; by us; by the router."""
         self.left = False
-        """The connection: what comes of that, nobody hears."""
+        """The connection is lost, or about to be: nobody hears what the router says."""
         self._most_frame, self._channels = LEAST_FRAME, 0
         symbolic = 0.3 if draw.has("symbolic_inner") else 0.0
         outer = 0.3 if draw.has("symbolic_performatives") else 0.0
@@ -56,20 +56,18 @@ class OddClient(Guest):
             rng.choice((512, 513, 520, 1000)) if draw.has("small_frames") else rng.choice((4096, 2**32 - 1))
         )
         self.channel_max = 0 if draw.has("one_channel") else rng.choice((3, 7, 65535))
-        self._links = 0
-        self._marks = 0
 
     # frames
 
     def _emit(self, channel: int, name: str, fields: dict[str, Any], payload: bytes = b"",
-              then: Callable[[], None] = lambda: None) -> None:  # fmt: skip
-        """One frame; no larger than the router takes."""
+              then: Callable[[], None] = lambda: None, whole: bool = False) -> None:  # fmt: skip
+        """One frame; no larger than the router takes. `whole`: nothing can be left out of it."""
         body = self.writer.encode(self.writer.composite(name, outer=True, **fields)) + payload
         offset = self.rng.choice((2, 2, 3, 4, 40)) if self.draw.has("offset") else 2
         if 4 * offset + len(body) > self._most_frame:
-            offset, spare = 2, {key: val for key, val in fields.items() if key not in _SPARE}
+            offset, spare = 2, {key: val for key, val in fields.items() if whole or key not in _SPARE}
             body = self._plain.encode(self._plain.composite(name, **spare)) + payload
-        self._write(self._frame(channel, body, offset), then)
+        self.write(self._frame(channel, body, offset), then)
         self._note("says", channel, name, fields, payload)
 
     def _frame(self, channel: int, body: bytes, offset: int) -> bytes:
@@ -82,13 +80,13 @@ class OddClient(Guest):
         said = " ".join(f"{key}={_short(val)}" for key, val in fields.items() if val is not None and val is not False)
         self.ledger.notes.append(f"{self.name} {verb} {channel} {name} {said}" + f" +{len(payload)}" * bool(payload))
 
-    def _write(self, data: bytes, then: Callable[[], None] = lambda: None) -> None:
+    def write(self, data: bytes, then: Callable[[], None] = lambda: None) -> None:
         self.said.append((data, then))
 
     def heartbeat(self) -> None:
         offset = self.rng.choice((2, 3)) if self.draw.has("offset") else 2
         channel = self.rng.choice((0, 5, 65535)) if self.draw.has("odd_heartbeats") else 0
-        self._write(self._frame(channel, b"", offset))
+        self.write(self._frame(channel, b"", offset))
 
     # what the router reads
 
@@ -173,7 +171,7 @@ class OddClient(Guest):
 
     def greet(self) -> None:
         rng = self.rng
-        self._write(HEADER)
+        self.write(HEADER)
         rich = self.draw.has("capabilities")
         self._emit(0, "open", {
             "container_id": self.name,
@@ -224,8 +222,8 @@ class OddClient(Guest):
             self.feed()
         session.ended = True
         del self.sessions[session.channel]
-        for link in (*session.mine.values(), *session.theirs.values()):
-            self.over(link)
+        for link in list(session.mine.values()):
+            self.suspend(link)
         self._emit(session.channel, "end", {"error": self._error() if self.rng.random() < 0.1 else None})
 
     def close(self) -> None:
@@ -233,8 +231,8 @@ class OddClient(Guest):
             self.feed()
         for session in list(self.sessions.values()):
             session.ended = True
-            for link in session.mine.values():
-                self.over(link)
+            for link in list(session.mine.values()):
+                self.suspend(link)
         self.closed = True
         self._emit(0, "close", {"error": self._error() if self.rng.random() < 0.1 else None})
 
@@ -242,11 +240,104 @@ class OddClient(Guest):
         condition = self.rng.choice([*sorted(CONDITIONS), "x:other"])
         return self.writer.composite("error", condition=condition, description="d", info=self._any_properties())
 
+    def drop(self) -> None:
+        """The connection is lost, with what was said and not read."""
+        self.left = True
+        for session in list(self.sessions.values()):
+            for link in list(session.mine.values()):
+                self.suspend(link)
+        self.leave()
+
     @staticmethod
     def over(link: Link) -> None:
         """It is owed nothing from here on."""
         if isinstance(link, Receiver) and link.subscription is not None:
             link.subscription.over = True
+
+    # links that go and come back
+
+    def suspend(self, link: Link) -> None:
+        """It is detached, or its session or connection is over: whether it comes back is its timeout's business."""
+        if not link.timeout or link.stolen or link.gone or (link.answered and link.refused):
+            self.over(link)
+            return
+        until = self.ledger.time() + link.timeout
+        left = link.former.unsettled if link.former is not None else {}
+        if link.former is not None and (link.answered or link.continues):
+            left = {tag: row for tag, row in left.items() if tag in link.former.named}
+        rows = {**left, **(self._take_sent(link) if isinstance(link, Sender) else self._take_received(link))}
+        if isinstance(link, Receiver) and link.subscription is not None:
+            link.subscription.until = min(until, link.subscription.until or until)
+            link.subscription.loose = link.subscription.loose or link.modes[1] == 0
+        self.container.kept.append(Kept(link, until, rows))
+
+    def _take_received(self, link: Link) -> dict[bytes, Any]:
+        """What is released comes again, so it is forgotten."""
+        rows = [row for row in link.session.received.values() if row.link is link]
+        for row in rows:
+            del link.session.received[row.id]
+        return {row.tag: row for row in rows if row.outcome not in AGAIN}
+
+    def _take_sent(self, link: Sender) -> dict[bytes, Any]:
+        rows = [row for row in link.session.sent.values() if row.link is link]
+        for row in rows:
+            del link.session.sent[row.id]
+        rows = [row for row in (*rows, *link.resuming) if not (row.settled or row.message.aborted)]
+        for row in rows:
+            row.message.loose = row.message.loose or row.first
+        return {row.tag: row for row in sorted(rows, key=lambda row: row.message.number)}
+
+    def resume(self, session: Session, kept: Kept) -> bool:
+        """Whether there was a handle for it."""
+        handle = self._free_handle(session)
+        if handle is None or not self.opened or self.left:
+            return False
+        self.container.kept.remove(kept)
+        former = kept.link
+        link = self._endpoint(session, handle, former)
+        link.former = kept if former.epoch is not None else None
+        self._say_attach(link, self._map(kept) if link.former is not None else None)
+        return True
+
+    def _endpoint(self, session: Session, handle: int, former: Link) -> Link:
+        """Of a link that was attached before."""
+        link: Link
+        common = (session, former.name, former.receives, handle, former.address, former.modes)
+        if isinstance(former, Receiver):
+            link = Receiver(*common, max_message=former.max_message, subscription=former.subscription)
+        else:
+            assert isinstance(former, Sender)
+            initial = self.rng.choice(EDGES) if self.draw.has("wrap") else 0
+            link = Sender(*common, count=initial, initial=initial, number=former.number, life=former.first)
+        link.timeout, link.epoch, link.generation = former.timeout, former.epoch, former.generation
+        session.mine[handle] = link
+        session.waiting.append(link)
+        return link
+
+    def _map(self, kept: Kept) -> dict[bytes, Any]:
+        return {tag: self.writer.composite(row.outcome) if row.outcome else None for tag, row in kept.unsettled.items()}
+
+    def reattach(self, link: Link) -> None:
+        """On the same session, with a null map: nothing has happened to its deliveries (2.6.4)."""
+        session = link.session
+        self.detach(link, closed=False, for_good=True)
+        handle = self._free_handle(session)
+        if handle is None:
+            self.suspend(link)
+            return
+        again = self._endpoint(session, handle, link)
+        again.continues, again.former = True, link.former
+        rows: list[Any] = [*session.received.values(), *session.sent.values()]
+        for row in [row for row in rows if row.link is link]:
+            row.link = again
+        if isinstance(link, Receiver) and isinstance(again, Receiver):
+            again.tags = link.tags
+        elif isinstance(link, Sender) and isinstance(again, Sender):
+            again.resuming = link.resuming
+            if link.under_way is not None:
+                link.under_way.message.aborted = True
+                session.sent.pop(link.under_way.id, None)
+        self._say_attach(again, None)
 
     # links
 
@@ -258,8 +349,10 @@ class OddClient(Guest):
         handle = self._free_handle(session)
         if handle is None or len(self.links()) >= MOST_LINKS:
             return None
-        self._links += 1
-        return self._attach(session, handle, f"l{self._links}", self.rng.random() < 0.5, self.rng.choice(ADDRESSES))
+        self.container.links += 1
+        return self._attach(
+            session, handle, f"l{self.container.links}", self.rng.random() < 0.5, self.rng.choice(ADDRESSES)
+        )
 
     def _free_handle(self, session: Session) -> int | None:
         rng, held = self.rng, set(session.mine)
@@ -269,7 +362,7 @@ class OddClient(Guest):
         if used > session.handle_max:
             return None
         most = session.their_handle_max
-        choices = {0, 1, 2, 3, *((most, rng.randint(0, most)) if self.draw.has("wide_handles") else ())}
+        choices = {*range(10), *((most, rng.randint(0, most)) if self.draw.has("wide_handles") else ())}
         free = sorted(number for number in choices if number not in held and number <= most)
         return rng.choice(free) if free else None
 
@@ -286,25 +379,37 @@ class OddClient(Guest):
             initial = rng.choice(EDGES) if self.draw.has("wrap") else 0
             limit = None
             link = Sender(session, name, False, handle, address, modes, count=initial, initial=initial)
+        lasts = self.draw.has("resume") or self.draw.has("reattach")
+        link.timeout = LONGEST_S if lasts and not self.draw.has("small_frames") and rng.random() < 0.7 else 0
         session.mine[handle] = link
         session.waiting.append(link)
-        self._emit(session.channel, "attach", {
-            "name": name, "handle": handle, "role": receives,
-            "snd_settle_mode": modes[0], "rcv_settle_mode": modes[1],
-            "source": self._terminus("source", address if receives else None, ours=not receives),
-            "target": self._terminus("target", None if receives else address, ours=receives),
-            "unsettled": {} if rng.random() < 0.2 else None,
-            "initial_delivery_count": None if receives else link.initial if isinstance(link, Sender) else 0,
-            "max_message_size": limit,
-            "desired_capabilities": ("q",) if self.draw.has("capabilities") else None,
-            "properties": self._any_properties(),
-        })  # fmt: skip
-        if isinstance(link, Receiver) and rng.random() < 0.5:
-            self.flow(session, link)
+        self._say_attach(link, {} if rng.random() < 0.2 else None)
         return link
 
-    def _terminus(self, name: str, address: str | None, *, ours: bool) -> Any:
+    def _say_attach(self, link: Link, unsettled: dict[bytes, Any] | None) -> None:
+        rng, address, receives = self.rng, link.address, link.receives
+        properties = self._any_properties()
+        if link.epoch is not None:
+            properties = {**(properties or {}), EPOCH: link.epoch}
+        if link.generation is not None:
+            properties = {**(properties or {}), GENERATION: link.generation}
+        self._emit(link.session.channel, "attach", {
+            "name": link.name, "handle": link.handle, "role": receives,
+            "snd_settle_mode": link.modes[0], "rcv_settle_mode": link.modes[1],
+            "source": self._terminus("source", link, address if receives else None),
+            "target": self._terminus("target", link, None if receives else address),
+            "unsettled": unsettled,
+            "initial_delivery_count": link.initial if isinstance(link, Sender) else None,
+            "max_message_size": link.max_message if isinstance(link, Receiver) else None,
+            "desired_capabilities": ("q",) if self.draw.has("capabilities") else None,
+            "properties": properties,
+        }, whole=True)  # fmt: skip
+        if isinstance(link, Receiver) and rng.random() < 0.5:
+            self.flow(link.session, link)
+
+    def _terminus(self, name: str, link: Link, address: str | None) -> Any:
         """At our end one may be missing, or have any address."""
+        ours = address is None
         rng, fields = self.rng, dict[str, Any]()
         if ours and rng.random() < 0.4:
             if self.draw.has("null_termini") and rng.random() < 0.5:
@@ -313,16 +418,19 @@ class OddClient(Guest):
         if self.draw.has("termini"):
             fields["durable"] = rng.choice((None, 0, 1, 2)) if ours else None
             fields["expiry_policy"] = rng.choice((None, "link-detach", "session-end", "connection-close"))
-            fields["timeout"] = 0 if not ours else rng.choice((None, 0, 2**32 - 1))
+            fields["timeout"] = rng.choice((None, 0, 2**32 - 1)) if ours else None
             fields["capabilities"] = rng.choice((None, ("topic",), ("a", "b")))
             if name == "source":
                 outcomes = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
                 fields["outcomes"] = rng.choice((None, outcomes))
                 fields["distribution_mode"] = rng.choice((None, "copy", "move"))
                 fields["filter"] = rng.choice((None, {}))
+        if link.timeout and not ours:
+            fields["timeout"] = rng.choice((LONGEST_S, 2**32 - 1))
         return self.writer.composite(name, address=address, **fields)
 
-    def detach(self, link: Link, *, closed: bool | None = None) -> None:
+    def detach(self, link: Link, *, closed: bool | None = None, for_good: bool = False) -> None:
+        """`for_good`: if it comes back at all, that is the caller's business."""
         session = link.session
         link.closed = self.rng.random() < 0.6 if closed is None else closed
         error = self._error() if self.rng.random() < 0.05 else None
@@ -330,14 +438,17 @@ class OddClient(Guest):
         del session.mine[link.handle]
         if not link.gone:
             session.parting.append(link)
-        self.over(link)
+        if link.closed:
+            self.over(link)
+        elif not for_good:
+            self.suspend(link)
         self._emit(session.channel, "detach", {"handle": link.handle, "closed": link.closed, "error": error})
 
     def steal(self, link: Link) -> None:
         """Attach it once more, here or on another session: the former attach is over (2.6.1)."""
         session = self.rng.choice(list(self.sessions.values()))
         handle = self._free_handle(session)
-        if handle is None or link.stolen or link.gone or len(self.links()) >= MOST_LINKS:
+        if handle is None or link.stolen or link.gone or link.timeout or len(self.links()) >= MOST_LINKS:
             return
         link.stolen = True
         self.over(link)
@@ -418,22 +529,25 @@ class OddClient(Guest):
         if link.session.their_window <= 0:
             return False
         if not link.pieces:
-            if last or link.credit <= 0:
+            if link.credit <= 0 or (last and not link.resuming):
                 return False
-            self._begin_delivery(link)
+            if link.resuming:
+                self._begin_again(link, link.resuming.popleft())
+            else:
+                self._begin_delivery(link)
         self._transfer(link)
         return True
 
     def _begin_delivery(self, link: Sender) -> None:
         rng, session = self.rng, link.session
-        self._marks += 1
-        mark = f"{self.name} {self._marks}".encode()
+        self.container.marks += 1
+        mark = f"{self.name} {self.container.marks}".encode()
         message_format, payload = message(rng, self.writer, mark, rich=self.draw.has("sections"),
                                           foreign=self.draw.has("formats"))  # fmt: skip
         if len(payload) > (link.max_message or 9000):
             message_format, payload = message(rng, self.writer, mark, rich=False, foreign=False)
         presettled = link.modes[0] == 1 or (link.modes[0] == 2 and rng.random() < 0.15)
-        one = Message(link, link.number, link.address, message_format, payload, presettled, len(payload),
+        one = Message(link.first, link.number, link.address, message_format, payload, presettled, len(payload),
                       self.ledger.now())  # fmt: skip
         self.ledger.publish(one)
         tag = str(link.number).encode().ljust(rng.choice((1, 4, 32)) if self.draw.has("tags") else 4, b".")
@@ -441,15 +555,26 @@ class OddClient(Guest):
         first = link.modes[1] == 0 or mode == 0
         if link.modes[1] == 0 and mode == 1:
             mode = None
-        sent = Sent(session.next_id, tag, one, link, first)
         link.number += 1
+        self._begin_sent(link, Sent(session.next_id, tag, one, link, first), mode)
+
+    def _begin_again(self, link: Sender, row: Sent) -> None:
+        """Of a former attach: with `resume` if the router has it."""
+        assert link.former is not None
+        sent = Sent(link.session.next_id, row.tag, row.message, link, link.modes[1] == 0)
+        self._begin_sent(link, sent, None, resumed=row.tag in link.former.named)
+
+    def _begin_sent(self, link: Sender, sent: Sent, mode: int | None, *, resumed: bool = False) -> None:
+        session = link.session
         link.count = (link.count + 1) % MOD
         link.credit -= 1
         session.next_id = (session.next_id + 1) % MOD
         link.under_way = sent
-        if not presettled:
+        if not sent.message.presettled:
             session.sent[sent.id] = sent
         link.pieces.extend(self._pieces(link, sent, mode))
+        if resumed:
+            link.pieces[0]["resume"] = True
 
     def _pieces(self, link: Sender, sent: Sent, mode: int | None) -> list[dict[str, Any]]:
         rng, one = self.rng, sent.message
@@ -458,24 +583,27 @@ class OddClient(Guest):
         if self.draw.has("many_frames"):
             cuts = sorted([*cuts, *(rng.randint(0, len(one.payload)) for _ in range(rng.randrange(4)))])
         late = one.presettled and self.draw.has("settled_late")
+        always = one.presettled and not late and not self.draw.has("settled_first")
         parts = [one.payload[start:end] for start, end in pairwise(cuts)]
         pieces = []
         for at, part in enumerate(parts):
             is_last = at == len(parts) - 1
             says = at == 0 or rng.random() < 0.3
-            settled = one.presettled and (is_last if late else (at == 0 or rng.random() < 0.5))
+            settled = one.presettled and (is_last if late else (at == 0 or always or rng.random() < 0.5))
+            unsaid = (None, False) if late or not one.presettled else (None,)
             pieces.append({
                 "handle": link.handle,
                 "delivery_id": sent.id if says else None,
                 "delivery_tag": sent.tag if says else None,
                 "message_format": (one.format or None) if says else None,
-                "settled": True if settled else rng.choice((None, False)) if late or not one.presettled else None,
+                "settled": True if settled else rng.choice(unsaid),
                 "more": not is_last,
                 "rcv_settle_mode": mode if at == 0 else None,
                 "batchable": rng.choice((None, True)),
                 "payload": part,
             })  # fmt: skip
-        if len(pieces) > 1 and self.draw.has("abort") and rng.random() < 0.2:
+        is_new = not (link.former or one.whole)
+        if is_new and len(pieces) > 1 and self.draw.has("abort") and rng.random() < 0.2:
             del pieces[rng.randrange(1, len(pieces)) :]
             pieces.append({"handle": link.handle, "aborted": True, "more": rng.choice((None, True, False)),
                            "payload": rng.choice((b"", b"ignored"))})  # fmt: skip
@@ -496,7 +624,7 @@ class OddClient(Guest):
         self._emit(session.channel, "transfer", fields, payload, then=read)
         if is_last:
             link.under_way = None
-            sent.message.whole = not sent.message.aborted
+            sent.message.whole = sent.message.whole or not sent.message.aborted
             sent.message.settled = sent.message.presettled
             if sent.message.aborted:
                 session.sent.pop(sent.id, None)

@@ -39,6 +39,7 @@ FEATURES: Final = {
     "tags": "of 1 and of 32 bytes",
     "many_frames": "messages in many frames, some of them empty",
     "settled_late": "settled in the last frame only",
+    "settled_first": "settled in the first of many frames, and left out in the others",
     "abort": "deliveries that are aborted",
     "outcome_rejected": "rejected, with an error and without",
     "outcome_released": "released",
@@ -48,11 +49,17 @@ FEATURES: Final = {
     "wide_ranges": "dispositions over what is settled already",
     "early_settle": "a publisher settles what has no outcome yet",
     "hasty_end": "end and close right behind what is said on a session, the begin too",
+    "reattach": "detach and attach again on the same session, with a null map",
+    "resume": "detach, end, close or lose the connection, and come back with a map",
+    "deaf": "what the router says last is not read before the connection is lost",
     "steal": "a link is attached once more, on the same session or on another",
 }
 HELD_BACK: Final[dict[str, str]] = {
     "symbolic_performatives": "an unknown frame ends the connection",
     "symbolic_inner": "an outcome with a symbol for its descriptor counts as released",
+    "reattach": "detach and attach again on the same session, with a null map",
+    "resume": "detach, end, close or lose the connection, and come back with a map",
+    "deaf": "what the router says last is not read before the connection is lost",
     "steal": "a second attach on the same session ends the connection",
     "hasty_end": "a begin that was ended already is answered without a remote-channel",
     "much_credit": "credit of 2^31 and more is none",
@@ -61,6 +68,7 @@ HELD_BACK: Final[dict[str, str]] = {
     "echo_at_once": "it is not answered",
     "drain_undone": "delivery-count goes ahead, and nobody is told",
     "all_unsettled": "presettled messages come settled",
+    "settled_first": "proton takes what is left out for unsettled",
     "formats": "continuation transfers have the message-format 0",
 }
 """Features that are not drawn, and why."""

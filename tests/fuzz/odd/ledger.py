@@ -4,7 +4,7 @@ A delivery is judged by what both ends have done by then, in the order in which 
 when it has read the answer to its attach, until it ends its link.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,8 @@ class Message:
     """That its publisher was told."""
     settled: bool = False
     """By its publisher or by the router: nothing is owed to its publisher any more."""
+    loose: bool = False
+    """Its publisher settles second to nobody, and has been away: it may be given twice."""
     refused: bool = False
     """A subscriber has rejected it, or given it back for good."""
 
@@ -51,9 +53,14 @@ class Subscription:
     presettled: bool
     since: int
     over: bool = False
-    suspended: bool = False
+    until: float | None = None
+    """Suspended, and waited for until then; None: attached."""
+    loose: bool = False
+    """It settles first, and has been away: what it had may come again."""
     holds: dict[Message, str] = field(factory=dict)
     """What it has been given, and how it has answered; empty until then."""
+    changed: set[Message] = field(factory=set)
+    """Those that it has modified."""
     times: dict[Message, int] = field(factory=dict)
     last: dict["Sender", int] = field(factory=dict)
     """By publisher: the number of the latest message."""
@@ -63,8 +70,9 @@ class Subscription:
 
 
 class Ledger:
-    def __init__(self, redeliveries: int) -> None:
+    def __init__(self, redeliveries: int, time: Callable[[], float]) -> None:
         self._redeliveries = redeliveries
+        self.time = time
         self._clock = count(1)
         self._known: dict[tuple[int, bytes], Message] = {}
         self.subscriptions: list[Subscription] = []
@@ -93,18 +101,21 @@ class Ledger:
         answer = subscription.holds.get(message)
         if answer is None:
             before = subscription.last.get(message.link, -1)
-            assert message.number > before, f"{subscription} was given {message} after {before}"
+            assert message.number > before or subscription.loose, f"{subscription} was given {message} after {before}"
             subscription.last[message.link] = message.number
         else:
-            assert given or answer in AGAIN, f"{subscription} was given {message} twice"
-        if answer != "modified":
+            again = given or answer in AGAIN or subscription.loose or message.loose
+            assert again, f"{subscription} was given {message} twice"
+        if message not in subscription.changed:
             assert payload == message.payload, f"{subscription} was given {message} with other sections"
-        subscription.holds[message] = "" if not given else subscription.holds[message]
+        subscription.holds[message] = answer or "" if given else ""
         subscription.times[message] = subscription.times.get(message, 0) + 1
         return message
 
     def answer(self, subscription: Subscription, message: Message, outcome: str, *, final: bool = False) -> None:
         subscription.holds[message] = outcome
+        if outcome == "modified":
+            subscription.changed.add(message)
         gave_up = outcome in AGAIN and subscription.times[message] > self._redeliveries
         message.refused = message.refused or outcome == "rejected" or final or gave_up
 
@@ -124,7 +135,8 @@ class Ledger:
     def _owed(self, message: Message) -> Iterator[Subscription]:
         """Subscribers that have been there all the time."""
         for one in self.subscriptions:
-            if one.address == message.address and one.since < message.at and not (one.over or one.suspended):
+            is_there = not one.over and (one.until is None or self.time() < one.until)
+            if one.address == message.address and one.since < message.at and is_there:
                 yield one
 
     def check(self) -> None:

@@ -8,6 +8,7 @@ from attrs import define, field
 from tests.fuzz.odd.ledger import Message, Subscription
 
 if TYPE_CHECKING:
+    from tests.fuzz.odd.features import Draw
     from tests.fuzz.odd.session import Session
 
 MOD = 2**32
@@ -25,8 +26,17 @@ class Link:
     receives: bool
     handle: int
     address: str
+    """Of its node."""
     modes: tuple[int, int]
     """Asked for: sender's, receiver's."""
+    timeout: int = 0
+    """Seconds for which the router waits for us: those asked for, or its most."""
+    former: "Kept | None" = None
+    """What this attach resumes."""
+    continues: bool = False
+    """A former one on the same session."""
+    epoch: str | None = None
+    generation: bytes | None = None
     refusable: bool = False
     """AMQP lets a router refuse it, by name."""
     their_handle: int | None = None
@@ -51,6 +61,31 @@ class Link:
     def usable(self) -> bool:
         """Both ends are attached, for all we know."""
         return self.answered and not (self.refused or self.stolen or self.detached or self.gone or self.session.ended)
+
+
+@define(eq=False)
+class Container:
+    """A client beyond one connection."""
+
+    name: str
+    draw: "Draw"
+    kept: list["Kept"] = field(factory=list)
+    links: int = 0
+    """So many names of links, and marks of messages, are used."""
+    marks: int = 0
+
+
+@define(eq=False)
+class Kept:
+    """Of a link that is detached, and is to be attached again: what its client keeps."""
+
+    link: Link
+    until: float
+    """When the router gives it up."""
+    unsettled: dict[bytes, "Sent | Received"]
+    """In order."""
+    named: set[bytes] = field(factory=set)
+    """By the router's map as well, and not resumed yet."""
 
 
 @define(eq=False, repr=False)
@@ -81,6 +116,14 @@ class Sender(Link):
     """Frames of a delivery that are still to be sent."""
     under_way: Sent | None = None
     max_message: int = 0
+    life: "Sender | None" = None
+    """The first attach of its life; None: this one."""
+    resuming: deque["Sent"] = field(factory=deque)
+    """What is to be transferred again before anything new."""
+
+    @property
+    def first(self) -> "Sender":
+        return self.life or self
 
 
 @define(eq=False, repr=False)

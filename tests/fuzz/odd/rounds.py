@@ -3,11 +3,11 @@
 from random import Random
 from typing import Final
 
-from tests.fuzz.mesh import FuzzMesh
+from tests.fuzz.mesh import LONGEST_S, FuzzMesh
 from tests.fuzz.odd.client import OddClient
 from tests.fuzz.odd.features import Draw
 from tests.fuzz.odd.ledger import Ledger
-from tests.fuzz.odd.links import Link, Receiver, Sender
+from tests.fuzz.odd.links import Container, Link, Receiver, Sender
 
 ACTS: Final = 60
 STEPS: Final = 200
@@ -18,27 +18,34 @@ class Round:
     def __init__(self, rng: Random, draws: list[Draw] | None = None) -> None:
         self.rng = rng
         self.mesh = FuzzMesh("a", "b")
-        self.ledger = Ledger(self.mesh.settings.redeliveries)
+        self.ledger = Ledger(self.mesh.settings.redeliveries, lambda: self.mesh.now)
         if draws is None:
             draws = [Draw(rng) for _ in range(rng.randint(1, 3))]
-        self.clients = [self._client(f"odd{number}", draw) for number, draw in enumerate(draws)]
+        self.clients = [self._client(Container(f"odd{number}", draw)) for number, draw in enumerate(draws)]
 
-    def _client(self, name: str, draw: Draw) -> OddClient:
+    def _client(self, container: Container) -> OddClient:
         router = self.mesh.routers[self.rng.choice("ab")]
-        client = OddClient(router, name, self.rng, draw, self.ledger)
+        client = OddClient(router, container, self.rng, self.ledger)
         router.guests.append(client)
+        client.greet()
+        if not client.draw.has("pipelined_open"):
+            client.feed()
         return client
 
+    def _lose(self, client: OddClient) -> None:
+        """Its connection; it comes back at once, here or elsewhere."""
+        client.drop()
+        self.clients[self.clients.index(client)] = self._client(client.container)
+
     def play(self) -> None:
-        for client in self.clients:
-            client.greet()
-            if not client.draw.has("pipelined_open"):
-                client.feed()
         for _ in range(self.rng.randrange(ACTS)):
             client = self.rng.choice(self.clients)
             for _ in range(self.rng.choice((1, 1, 2, 6))):
                 self._act(client)
-            self._read(client)
+            if client.left or (client.draw.has("resume") and self.rng.random() < 0.03):
+                self._lose(client)
+            else:
+                self._read(client)
             if self.rng.random() < 0.05:
                 self.mesh.time(self.rng.choice((0.1, 1.0)))
         self._finish()
@@ -59,6 +66,10 @@ class Round:
             client.heartbeat()
             return
         sessions = list(client.sessions.values())
+        kept = client.container.kept
+        if sessions and kept and rng.random() < 0.5:
+            client.resume(rng.choice(sessions), rng.choice(kept))
+            return
         if not sessions or rng.random() < 0.05:
             session = client.begin()
             if session is not None:
@@ -86,6 +97,10 @@ class Round:
             client.flow(session)
         elif chance < 0.18 and client.draw.has("early_settle"):
             client.settle_sent(session, early=True)
+        elif chance < 0.2 and client.draw.has("reattach") and link.timeout and link.usable:
+            client.reattach(link)
+        elif chance < 0.21 and client.draw.has("deaf") and client.draw.has("resume"):
+            client.left = True
         elif chance < 0.2 and client.draw.has("steal"):
             client.steal(link)
         elif isinstance(link, Receiver):
@@ -118,6 +133,13 @@ class Round:
 
     def _finish(self) -> None:
         """Every client does its part, until there is nothing to be done."""
+        for client in [client for client in self.clients if client.left]:
+            self._lose(client)
+        for client in self.clients:
+            self._come_back(client)
+        if any(client.container.kept for client in self.clients):
+            for _ in range(LONGEST_S + 2):
+                self.mesh.time(1.0)
         quiet = 0
         for _ in range(STEPS):
             did = [self._do_part(client) for client in self.clients]
@@ -127,6 +149,17 @@ class Round:
             self.mesh.time(0.5)
         assert quiet == 3, "it comes to no end"
         self._judge()
+
+    def _come_back(self, client: OddClient) -> None:
+        """With all its links, as far as there are handles."""
+        client.feed()
+        for kept in list(client.container.kept):
+            any(client.resume(session, kept) for session in list(client.sessions.values()))
+        while client.container.kept and (session := client.begin()) is not None:
+            client.feed()
+            for kept in list(client.container.kept):
+                client.resume(session, kept)
+        client.feed()
 
     def _do_part(self, client: OddClient) -> bool:
         did = bool(client.said)
@@ -174,10 +207,19 @@ class Round:
                     assert not link.owes_flow, f"{link}: {link.owes_flow} is not answered"
                     if isinstance(link, Receiver):
                         assert not link.owes_drain, f"{link}: a drain is not answered"
+                    assert not link.former or not self._unresumed(link), (
+                        f"{link}: {self._unresumed(link)} are not resumed"
+                    )
                 for sent in session.sent.values():
                     if sent.link.usable:
                         assert sent.settled or not sent.message.whole, f"{sent.message} has no outcome"
         self.ledger.check()
+
+    @staticmethod
+    def _unresumed(link: Link) -> list[bytes]:
+        if isinstance(link, Sender):
+            return [row.tag for row in link.resuming]
+        return sorted(link.former.named) if link.former is not None else []
 
     def _leave(self) -> None:
         """Some say so, in order or all at once; others just go."""

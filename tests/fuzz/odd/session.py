@@ -4,14 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from tests.fuzz.odd.codec import Typed
 from tests.fuzz.odd.ledger import Ledger
-from tests.fuzz.odd.links import MOD, Link, Received, Receiver, Sender, Sent, ahead
+from tests.fuzz.odd.links import MOD, Kept, Link, Received, Receiver, Sender, Sent, ahead
 from tests.fuzz.odd.performatives import CONDITIONS
 
 if TYPE_CHECKING:
     from tests.fuzz.odd.client import OddClient
 
 DEFAULT_OUTCOME = "released"
+EPOCH, GENERATION = Typed("symbol", "oncemesh:epoch"), Typed("symbol", "oncemesh:generation")
 
 
 @define(eq=False, repr=False)
@@ -114,8 +116,31 @@ class Session:
         assert fields["snd_settle_mode"] == sender, f"{link}: snd-settle-mode is {fields['snd_settle_mode']}"
         assert fields["rcv_settle_mode"] == receiver, f"{link}: rcv-settle-mode is {fields['rcv_settle_mode']}"
         assert terminus[1]["address"] == link.address, f"{link} is attached to {terminus}"
+        properties = fields["properties"] or {}
+        link.epoch, link.generation = properties.get(EPOCH), properties.get(GENERATION) or link.generation
+        if link.former is not None and not link.continues:
+            self._resumed(link, link.former, fields, properties)
         if isinstance(link, Receiver) and not link.detached and not self.ended:
-            link.subscription = self.ledger.begin(repr(link), link.address, presettled=sender == 1)
+            if link.subscription is None:
+                link.subscription = self.ledger.begin(repr(link), link.address, presettled=sender == 1)
+            link.subscription.until = None
+
+    def _resumed(self, link: Link, former: Kept, fields: dict[str, Any], properties: dict[Any, Any]) -> None:
+        """The router's map tells what is to come (2.6.13)."""
+        theirs = fields["unsettled"]
+        assert theirs is not None, f"{link} was not forgotten, and its map is null"
+        assert not fields["incomplete_unsettled"], f"{link}: an incomplete map, and our frames have room"
+        assert theirs.keys() <= former.unsettled.keys(), f"{link}: the router's map names what ours does not"
+        former.named = set(theirs)
+        if not isinstance(link, Sender):
+            return
+        assert properties.get(GENERATION) == former.link.generation, f"{link}: another generation"
+        for row in former.unsettled.values():
+            assert isinstance(row, Sent)
+            if row.outcome:
+                row.message.settled = True
+            else:
+                link.resuming.append(row)
 
     def _take_detach(self, fields: dict[str, Any], _: bytes) -> None:
         link = self.theirs.pop(fields["handle"], None)
@@ -131,7 +156,7 @@ class Session:
             assert expected, f"{link} is detached: {fields['error']}"
         else:
             assert link.detached or link.stolen or self.ended, f"{link} is detached"
-        if isinstance(link, Receiver):
+        if isinstance(link, Receiver) and not link.detached:
             self.client.over(link)
 
     def _take_flow(self, fields: dict[str, Any], _: bytes) -> None:
@@ -184,10 +209,13 @@ class Session:
             assert fields[name] in (None, first[name]), f"{link}: {name} changes within a delivery"
         first["settled"] = bool(first["settled"] or fields["settled"])
         link.parts += payload
-        assert not fields["aborted"] and not fields["resume"], f"{link}: resumed"
-        if not fields["more"]:
+        assert first["resume"] or not (fields["aborted"] or fields["resume"]), f"{link}: aborted or resumed"
+        if fields["aborted"] or not fields["more"]:
             parts, link.parts, link.partial = link.parts, b"", None
-            self._whole(link, first, parts)
+            if first["resume"] and not (link.detached or self.ended):
+                self._again(link, {**first, "aborted": fields["aborted"]}, parts)
+            else:
+                self._whole(link, first, parts)
 
     def _begin_delivery(self, link: Receiver, fields: dict[str, Any]) -> None:
         number, tag = fields["delivery_id"], fields["delivery_tag"]
@@ -196,6 +224,8 @@ class Session:
         self.expected = (number + 1) % MOD
         assert len(tag) <= 32, f"{link}: a tag of {len(tag)} bytes"
         assert tag not in link.tags, f"{link}: a tag is used twice"
+        is_named = link.former is not None and tag in link.former.named
+        assert fields["resume"] or not is_named, f"{link}: {tag!r} is in both maps, and not resumed"
         assert link.count is not None
         link.count = (link.count + 1) % MOD
         link.room, link.lenient = link.room - 1, link.lenient - 1
@@ -218,6 +248,22 @@ class Session:
             received.settled = True
         else:
             self.received[received.id] = link.tags[received.tag] = received
+
+    def _again(self, link: Receiver, fields: dict[str, Any], payload: bytes) -> None:
+        """What both maps name (2.7.5)."""
+        tag, former = fields["delivery_tag"], link.former
+        assert former is not None and tag in former.named, f"{link}: {tag!r} is resumed, which is not in both maps"
+        former.named.discard(tag)
+        row = former.unsettled[tag]
+        assert isinstance(row, Received) and link.subscription is not None
+        if fields["aborted"]:
+            return
+        theirs = fields["state"][0] if fields["state"] else ""
+        if not theirs and not row.outcome:
+            self.ledger.deliver(link.subscription, fields["message_format"] or 0, payload, given=True)
+        received = Received(fields["delivery_id"], tag, link, row.message, outcome=row.outcome or theirs)
+        if not fields["settled"]:
+            self.received[received.id] = link.tags[tag] = received
 
     def _take_disposition(self, fields: dict[str, Any], _: bytes) -> None:
         first, last = fields["first"], fields["first"] if fields["last"] is None else fields["last"]
