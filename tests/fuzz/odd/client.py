@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 HEADER: Final = b"AMQP\x00\x01\x00\x00"
 LEAST_FRAME: Final = 512
-ADDRESSES: Final = ("topic/o0", "topic/o1")
+ADDRESSES: Final = ("topic/odd/o0", "topic/odd/o1")
+PATTERNS: Final = ("topic/odd/*", "topic/odd/+", "topic/odd/#")
+SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 EDGES: Final = (0, 1, 2**31 - 2, 2**31 - 1, 2**31, 2**32 - 3, 2**32 - 1)
 MOST_SESSIONS: Final = 4
 MOST_LINKS: Final = 5
@@ -42,7 +44,9 @@ class OddClient(Guest):
         self.said: list[tuple[bytes, Callable[[], None]]] = []
         """What the router has yet to read, and what is to be done once it has."""
         self._heard = b""
-        self._greeted = False
+        self._greeted, self._sasl_told = False, True
+        self.idle_ms = rng.choice((1000, 1500)) if draw.has("idle") else 0
+        self.heard_at = 0.0
         self.opened = self.closed = self.ended = False
         """By the router; by us; by the router."""
         self.left = False
@@ -124,13 +128,41 @@ class OddClient(Guest):
 
     def hears(self, data: bytes) -> None:
         self._heard += data if not self.left else b""
-        if not self._greeted and len(self._heard) >= 8:
+        self.heard_at = self.ledger.time()
+        if not self._sasl_told:
+            self._hear_sasl()
+        if self._sasl_told and not self._greeted and len(self._heard) >= 8:
             assert self._heard.startswith(HEADER), self._heard[:8]
             self._greeted, self._heard = True, self._heard[8:]
-        while len(self._heard) >= 8 and len(self._heard) >= (size := int.from_bytes(self._heard[:4], "big")):
+        while (
+            self._greeted
+            and len(self._heard) >= 8
+            and len(self._heard) >= (size := int.from_bytes(self._heard[:4], "big"))
+        ):
             frame, self._heard = self._heard[:size], self._heard[size:]
             assert size <= self.max_frame, f"{self.name}: a frame of {size} bytes, of {self.max_frame} at most"
             self._take(*read_frame(frame))
+
+    def _hear_sasl(self) -> None:
+        assert self._heard.startswith(SASL_HEADER[: len(self._heard)]), self._heard
+        at = 8
+        while at + 8 <= len(self._heard) and not self._sasl_told:
+            size = int.from_bytes(self._heard[at : at + 4], "big")
+            _, name, fields, _ = read_frame(self._heard[at : at + size], 1)
+            at += size
+            if name == "sasl-outcome":
+                assert fields["code"] == 0, f"{self.name}: ANONYMOUS is refused"
+                self._sasl_told, self._heard = True, self._heard[at:]
+
+    def tick(self) -> None:
+        """A moment has passed."""
+        if not self.left and not self.connection.closed:
+            with self.router.mesh.acting(self.router):
+                self.connection.tick(self.ledger.time())
+            self.router.mesh.flow()
+        silence = self.ledger.time() - self.heard_at
+        if self.idle_ms and self.opened and not (self.ended or self.left):
+            assert silence * 1000 <= self.idle_ms, f"{self.name}: silent for {silence} s"
 
     def _take(self, channel: int, name: str, fields: dict[str, Any], payload: bytes) -> None:
         if not name:
@@ -171,6 +203,8 @@ class OddClient(Guest):
 
     def greet(self) -> None:
         rng = self.rng
+        if self.draw.has("sasl"):
+            self._sasl()
         self.write(HEADER)
         rich = self.draw.has("capabilities")
         self._emit(0, "open", {
@@ -178,13 +212,23 @@ class OddClient(Guest):
             "hostname": rng.choice((None, "", "a.example.org")),
             "max_frame_size": None if self.max_frame == 2**32 - 1 else self.max_frame,
             "channel_max": None if self.channel_max == 65535 else self.channel_max,
-            "idle_time_out": rng.choice((None, 0, 60_000, 2**32 - 1)) if rich else None,
+            "idle_time_out": self.idle_ms if self.idle_ms else rng.choice((None, 0, 2**32 - 1)) if rich else None,
             "outgoing_locales": ("en-US",) if rich else None,
             "incoming_locales": ("en-US", "de") if rich else None,
             "desired_capabilities": rng.choice((None, ("a", "b"), ("c",))) if rich else None,
             "offered_capabilities": rng.choice((None, ("a", "b"), ("c",))) if rich else None,
             "properties": self._any_properties(),
         })  # fmt: skip
+
+    def _sasl(self) -> None:
+        """All at once: ANONYMOUS says all in its first frame."""
+        rng, trace = self.rng, self.rng.choice((None, b"", b"guest"))
+        init = self.writer.composite(
+            "sasl-init", True, mechanism="ANONYMOUS", initial_response=trace, hostname=rng.choice((None, "h"))
+        )
+        body = self.writer.encode(init)
+        self.write(SASL_HEADER + (8 + len(body)).to_bytes(4, "big") + b"\x02\x01" + rng.randbytes(2) + body)
+        self._sasl_told = False
 
     def _any_properties(self) -> dict[Any, Any] | None:
         if not self.draw.has("capabilities"):
@@ -350,9 +394,12 @@ class OddClient(Guest):
         if handle is None or len(self.links()) >= MOST_LINKS:
             return None
         self.container.links += 1
-        return self._attach(
-            session, handle, f"l{self.container.links}", self.rng.random() < 0.5, self.rng.choice(ADDRESSES)
-        )
+        receives, address = self.rng.random() < 0.5, self.rng.choice(ADDRESSES)
+        if receives and self.draw.has("patterns") and self.rng.random() < 0.4:
+            address = self.rng.choice(PATTERNS)
+        if not receives and self.draw.has("anonymous") and self.rng.random() < 0.4:
+            address = ""
+        return self._attach(session, handle, f"l{self.container.links}", receives, address)
 
     def _free_handle(self, session: Session) -> int | None:
         rng, held = self.rng, set(session.mine)
@@ -374,13 +421,17 @@ class OddClient(Guest):
             if modes[0] == 0 and not self.draw.has("all_unsettled"):
                 modes = 2, modes[1]
             limit = rng.choice((0, 2**63, 2**64 - 1)) if self.draw.has("max_message_size") else None
+            if self.draw.has("small_messages"):
+                limit = rng.choice((20, 300, 1000))
             link = Receiver(session, name, True, handle, address, modes, max_message=limit or 0)
         else:
             initial = rng.choice(EDGES) if self.draw.has("wrap") else 0
             limit = None
             link = Sender(session, name, False, handle, address, modes, count=initial, initial=initial)
         lasts = self.draw.has("resume") or self.draw.has("reattach")
-        link.timeout = LONGEST_S if lasts and not self.draw.has("small_frames") and rng.random() < 0.7 else 0
+        link.timeout = (
+            LONGEST_S if lasts and address and not self.draw.has("small_frames") and rng.random() < 0.7 else 0
+        )
         session.mine[handle] = link
         session.waiting.append(link)
         self._say_attach(link, {} if rng.random() < 0.2 else None)
@@ -427,7 +478,7 @@ class OddClient(Guest):
                 fields["filter"] = rng.choice((None, {}))
         if link.timeout and not ours:
             fields["timeout"] = rng.choice((LONGEST_S, 2**32 - 1))
-        return self.writer.composite(name, address=address, **fields)
+        return self.writer.composite(name, address=address or None, **fields)
 
     def detach(self, link: Link, *, closed: bool | None = None, for_good: bool = False) -> None:
         """`for_good`: if it comes back at all, that is the caller's business."""
@@ -496,7 +547,7 @@ class OddClient(Guest):
         drain = not most and self.draw.has("drain") and rng.random() < 0.3
         count = link.count
         stated = link.initial if count is None else count
-        if self.draw.has("small_windows") and not self.draw.has("less_credit"):
+        if not self.draw.has("less_credit"):
             credit = max(credit, link.stated - max(0, ahead(stated, link.stated_at)))
         link.stated, link.stated_at, link.drains = credit, stated, drain
         fields.update(handle=link.handle, delivery_count=count, link_credit=credit, drain=drain)
@@ -542,12 +593,14 @@ class OddClient(Guest):
         rng, session = self.rng, link.session
         self.container.marks += 1
         mark = f"{self.name} {self.container.marks}".encode()
+        address = link.address or rng.choice(ADDRESSES)
+        to = None if link.address else address
         message_format, payload = message(rng, self.writer, mark, rich=self.draw.has("sections"),
-                                          foreign=self.draw.has("formats"))  # fmt: skip
+                                          foreign=self.draw.has("formats"), to=to)  # fmt: skip
         if len(payload) > (link.max_message or 9000):
-            message_format, payload = message(rng, self.writer, mark, rich=False, foreign=False)
+            message_format, payload = message(rng, self.writer, mark, rich=False, foreign=False, to=to)
         presettled = link.modes[0] == 1 or (link.modes[0] == 2 and rng.random() < 0.15)
-        one = Message(link.first, link.number, link.address, message_format, payload, presettled, len(payload),
+        one = Message(link.first, link.number, address, message_format, payload, presettled, len(payload),
                       self.ledger.now())  # fmt: skip
         self.ledger.publish(one)
         tag = str(link.number).encode().ljust(rng.choice((1, 4, 32)) if self.draw.has("tags") else 4, b".")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 AGAIN = ("released", "modified")
 """Outcomes after which a message comes once more."""
+ADDED = 500
+"""Bytes of annotations, at most, that somebody adds on the way."""
 
 
 @define(eq=False, repr=False)
@@ -51,6 +53,8 @@ class Subscription:
     name: str
     address: str
     presettled: bool
+    limit: int
+    """Bytes of a message, at most; 0: any."""
     since: int
     over: bool = False
     until: float | None = None
@@ -62,11 +66,19 @@ class Subscription:
     changed: set[Message] = field(factory=set)
     """Those that it has modified."""
     times: dict[Message, int] = field(factory=dict)
-    last: dict["Sender", int] = field(factory=dict)
-    """By publisher: the number of the latest message."""
+    last: dict[tuple["Sender", str], int] = field(factory=dict)
+    """By publisher and address: the number of the latest message."""
 
     def __repr__(self) -> str:
         return self.name
+
+    @property
+    def is_pattern(self) -> bool:
+        return self.address[-1] in "*+#"
+
+    def covers(self, address: str) -> bool:
+        """All addresses of a round have one word behind what their patterns have in common."""
+        return address == self.address or (self.is_pattern and address.startswith(self.address[:-1]))
 
 
 class Ledger:
@@ -82,8 +94,8 @@ class Ledger:
     def now(self) -> int:
         return next(self._clock)
 
-    def begin(self, name: str, address: str, *, presettled: bool) -> Subscription:
-        subscription = Subscription(name, address, presettled, self.now())
+    def begin(self, name: str, address: str, *, presettled: bool, limit: int) -> Subscription:
+        subscription = Subscription(name, address, presettled, limit, self.now())
         self.subscriptions.append(subscription)
         return subscription
 
@@ -96,17 +108,17 @@ class Ledger:
         """A whole message has come to a subscriber; `given`: that has answered it already, or knows it by its map."""
         message = self._known.get((message_format, bare(message_format, payload)))
         assert message is not None, f"{subscription} was given what nobody has published"
-        assert message.address == subscription.address, f"{subscription} was given {message}"
+        assert subscription.covers(message.address), f"{subscription} was given {message}"
         assert message.whole, f"{subscription} was given {message}, which is not whole"
         answer = subscription.holds.get(message)
         if answer is None:
-            before = subscription.last.get(message.link, -1)
+            before = subscription.last.get((message.link, message.address), -1)
             assert message.number > before or subscription.loose, f"{subscription} was given {message} after {before}"
-            subscription.last[message.link] = message.number
+            subscription.last[message.link, message.address] = message.number
         else:
             again = given or answer in AGAIN or subscription.loose or message.loose
             assert again, f"{subscription} was given {message} twice"
-        if message not in subscription.changed:
+        if message not in subscription.changed and (message_format or not subscription.is_pattern):
             assert payload == message.payload, f"{subscription} was given {message} with other sections"
         subscription.holds[message] = answer or "" if given else ""
         subscription.times[message] = subscription.times.get(message, 0) + 1
@@ -126,17 +138,21 @@ class Ledger:
         assert message.outcome in ("", outcome), f"{message} is {outcome} after {message.outcome}"
         message.outcome = outcome
         if outcome == "rejected":
-            assert message.refused, f"{message} is rejected, and nobody has refused it"
+            assert message.refused or self._is_large(message), f"{message} is rejected, and nobody has refused it"
             return
         for one in self._owed(message):
             answer = one.holds.get(message)
             assert answer == "accepted" or one.presettled, f"{message} is accepted, and {one} has said {answer!r}"
 
+    def _is_large(self, message: Message) -> bool:
+        """For a subscriber, with what it has had added, or the router."""
+        return any(one.limit and message.size + ADDED > one.limit for one in self.subscriptions)
+
     def _owed(self, message: Message) -> Iterator[Subscription]:
         """Subscribers that have been there all the time."""
         for one in self.subscriptions:
             is_there = not one.over and (one.until is None or self.time() < one.until)
-            if one.address == message.address and one.since < message.at and is_there:
+            if one.covers(message.address) and one.since < message.at and is_there:
                 yield one
 
     def check(self) -> None:

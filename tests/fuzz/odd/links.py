@@ -26,7 +26,7 @@ class Link:
     receives: bool
     handle: int
     address: str
-    """Of its node."""
+    """Of its node; empty: the anonymous terminus."""
     modes: tuple[int, int]
     """Asked for: sender's, receiver's."""
     timeout: int = 0

@@ -70,13 +70,13 @@ def _header(rng: Random, writer: Writer) -> Any:
     )
 
 
-def _properties(rng: Random, writer: Writer) -> Any:
+def _properties(rng: Random, writer: Writer, to: str | None) -> Any:
     identifier = rng.choice((None, "id", b"id", ulong(2**64 - 1), Typed("uuid", rng.randbytes(16))))
     return writer.composite(
         "properties",
         message_id=identifier,
         user_id=rng.choice((None, b"", b"user")),
-        to=rng.choice((None, "topic/elsewhere")),
+        to=to or rng.choice((None, "topic/elsewhere")),
         subject=rng.choice((None, "s" * 300)),
         correlation_id=identifier,
         content_type=rng.choice((None, "text/plain")),
@@ -99,17 +99,20 @@ def _body(rng: Random, writer: Writer, mark: bytes) -> list[Any]:
             return [writer.described("amqp-value", rng.choice((mark, [mark, value(rng)], {"mark": mark})))]
 
 
-def message(rng: Random, writer: Writer, mark: bytes, *, rich: bool, foreign: bool) -> tuple[int, bytes]:
-    """Message-format and payload; `rich`: with any sections; `foreign`: of any format."""
-    if foreign and rng.random() < 0.2:
+def message(
+    rng: Random, writer: Writer, mark: bytes, *, rich: bool, foreign: bool, to: str | None = None
+) -> tuple[int, bytes]:
+    """Message-format and payload; `rich`: with any sections; `foreign`: of any format; `to`: where the message goes."""
+    if foreign and to is None and rng.random() < 0.2:
         return rng.choice(FOREIGN), rng.randbytes(rng.choice((0, 10, 500))) + mark
     if not rich:
-        return 0, writer.encode(writer.described("data", mark))
+        properties = [writer.composite("properties", to=to)] if to is not None else []
+        return 0, b"".join(map(writer.encode, (*properties, writer.described("data", mark))))
     sections = [
         (0.4, _header(rng, writer)),
         (0.3, writer.described("delivery-annotations", annotations(rng))),
         (0.3, writer.described("message-annotations", annotations(rng))),
-        (0.4, _properties(rng, writer)),
+        (0.4 if to is None else 1.0, _properties(rng, writer, to)),
         (0.3, writer.described("application-properties", {"n": uint(5), "when": timestamp(0), "": None})),
         *[(1.0, part) for part in _body(rng, writer, mark)],
         (0.2, writer.described("footer", annotations(rng))),

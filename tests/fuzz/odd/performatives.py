@@ -33,6 +33,9 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
     "rejected": (0x25, "error *"),
     "released": (0x26, ""),
     "modified": (0x27, "delivery-failed boolean; undeliverable-here boolean; message-annotations map"),
+    "sasl-mechanisms": (0x40, "sasl-server-mechanisms symbols!"),
+    "sasl-init": (0x41, "mechanism symbol!; initial-response binary; hostname string"),
+    "sasl-outcome": (0x44, "code ubyte!; additional-data binary"),
     "source": (0x28, "address string; durable uint 0; expiry-policy symbol session-end; timeout uint 0; "
                "dynamic boolean 0; dynamic-node-properties map; distribution-mode symbol; filter map; "
                "default-outcome *; outcomes symbols; capabilities symbols"),
@@ -52,7 +55,6 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
 }  # fmt: skip
 """Code and fields; `#`: not a list of fields, but one value."""
 
-SECTIONS: Final = frozenset(name for name, (code, _) in TYPES.items() if code >= 0x70)
 CONDITIONS: Final = frozenset(
     ["amqp:" + name for name in (
         "internal-error", "not-found", "unauthorized-access", "decode-error", "resource-limit-exceeded", "not-allowed",
@@ -169,9 +171,9 @@ def _read(what: str, kind: str, item: Any) -> Any:
     return item.value
 
 
-def read_frame(frame: bytes) -> tuple[int, str, dict[str, Any], bytes]:
+def read_frame(frame: bytes, kind: int = 0) -> tuple[int, str, dict[str, Any], bytes]:
     """Channel, name, fields and payload; an empty frame has the name ''."""
-    assert frame[5] == 0, f"a frame of type {frame[5]}"
+    assert frame[5] == kind, f"a frame of type {frame[5]}"
     assert frame[4] >= 2, "an offset into the header"
     channel, at = int.from_bytes(frame[6:8], "big"), 4 * frame[4]
     if at == len(frame):

@@ -47,12 +47,21 @@ class Round:
             else:
                 self._read(client)
             if self.rng.random() < 0.05:
-                self.mesh.time(self.rng.choice((0.1, 1.0)))
+                self._time(self.rng.choice((0.1, 1.0)))
         self._finish()
         self._leave()
         self.mesh.check()
         self.mesh.check_forgotten()
         self.mesh.end()
+
+    def _time(self, seconds: float) -> None:
+        """In steps in which nobody is owed a sign of life."""
+        end = self.mesh.now + seconds
+        step = 0.25 if any(client.idle_ms for client in self.clients) else seconds
+        while self.mesh.now < end:
+            self.mesh.time(min(step, end - self.mesh.now))
+            for client in self.clients:
+                client.tick()
 
     def _read(self, client: OddClient) -> None:
         if self.rng.random() < 0.2:
@@ -139,14 +148,14 @@ class Round:
             self._come_back(client)
         if any(client.container.kept for client in self.clients):
             for _ in range(LONGEST_S + 2):
-                self.mesh.time(1.0)
+                self._time(1.0)
         quiet = 0
         for _ in range(STEPS):
             did = [self._do_part(client) for client in self.clients]
             quiet = 0 if any(did) else quiet + 1
             if quiet == 3:
                 break
-            self.mesh.time(0.5)
+            self._time(0.5)
         assert quiet == 3, "it comes to no end"
         self._judge()
 

@@ -115,14 +115,19 @@ class Session:
         sender, receiver = link.modes
         assert fields["snd_settle_mode"] == sender, f"{link}: snd-settle-mode is {fields['snd_settle_mode']}"
         assert fields["rcv_settle_mode"] == receiver, f"{link}: rcv-settle-mode is {fields['rcv_settle_mode']}"
-        assert terminus[1]["address"] == link.address, f"{link} is attached to {terminus}"
+        assert terminus[1]["address"] == (link.address or None), f"{link} is attached to {terminus}"
         properties = fields["properties"] or {}
         link.epoch, link.generation = properties.get(EPOCH), properties.get(GENERATION) or link.generation
         if link.former is not None and not link.continues:
             self._resumed(link, link.former, fields, properties)
         if isinstance(link, Receiver) and not link.detached and not self.ended:
             if link.subscription is None:
-                link.subscription = self.ledger.begin(repr(link), link.address, presettled=sender == 1)
+                link.subscription = self.ledger.begin(
+                    repr(link),
+                    link.address,
+                    presettled=sender == 1,
+                    limit=link.max_message if link.max_message < 2**63 else 0,
+                )
             link.subscription.until = None
 
     def _resumed(self, link: Link, former: Kept, fields: dict[str, Any], properties: dict[Any, Any]) -> None:
