@@ -81,6 +81,18 @@ class Subscriber(Endpoint):
         self._note(Event.DELIVERED, [delivery.key])
         return delivery
 
+    def here(self, most: int) -> list[Delivery]:
+        """What has come meanwhile, `most` at most: to be answered together (`accept_all`)."""
+        deliveries = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+        if deliveries:
+            self._note(Event.DELIVERED, [delivery.key for delivery in deliveries])
+        return deliveries
+
+    async def accept_all(self, deliveries: Sequence[Delivery]) -> None:
+        """They are processed, for good, in this order. It is durable in the store in one commit; raises as
+        `Delivery.accept` does."""
+        await self._answer_all(deliveries, Outcome.ACCEPTED)
+
     async def _finish(self) -> None:
         if not self._keeps:
             with trio.move_on_after(SETTLE_S):
@@ -248,25 +260,32 @@ class Subscriber(Endpoint):
     # -- answers
 
     async def _answer(self, delivery: Delivery, outcome: Outcome) -> None:
-        assert not delivery.answered
+        await self._answer_all((delivery,), outcome)
+
+    async def _answer_all(self, deliveries: Sequence[Delivery], outcome: Outcome) -> None:
         if self._keeps:
             self._check()  # nobody writes to the store any more
-        delivery.answered = True
-        decided = partial(self._decided, delivery, STATE_OF[outcome])
+        for delivery in deliveries:
+            assert not delivery.answered
+            delivery.answered = True
+        state = STATE_OF[outcome]
+        decided = partial(self._decided, deliveries, state)
         if self._settle == "first" or outcome is Outcome.RELEASED:
             decided()
         else:
-            await self._commits.commit((Decided(delivery.key, STATE_OF[outcome]),), decided)
+            await self._commits.commit([Decided(delivery.key, state) for delivery in deliveries], decided)
         self._check()
 
-    def _decided(self, delivery: Delivery, state: int) -> None:
-        """The answer is durable."""
-        delivery.state = state
-        self._note(Event.PROCESSED, [delivery.key], OF_STATE[state])
-        if self._settle == "second" and self._unsettled.get(delivery.key) is not delivery:
-            self._commits.lazily(Removed(delivery.key))
-        if self._link is not None and delivery.link is self._link:
-            self._state(delivery)
+    def _decided(self, deliveries: Sequence[Delivery], state: int) -> None:
+        """The answers are durable."""
+        self._note(Event.PROCESSED, [delivery.key for delivery in deliveries], OF_STATE[state])
+        for delivery in deliveries:
+            delivery.state = state
+            if self._settle == "second" and self._unsettled.get(delivery.key) is not delivery:
+                self._commits.lazily(Removed(delivery.key))
+            if self._link is not None and delivery.link is self._link:
+                self._state(delivery)
+        if self._link is not None:
             self._link.connection.wake()
 
     def _state(self, delivery: Delivery) -> None:

@@ -23,6 +23,8 @@ from router.cli.clients import (
 )
 from router.cli.message import Show, as_json, as_lines, as_raw, as_text
 
+TOGETHER: Final = 100
+"""Messages that are accepted in one commit of the state, at most: what is there then."""
 FORMATS: Final[Mapping[str, Show]] = {"raw": as_raw, "pretty": as_text, "json": as_json}
 
 
@@ -62,8 +64,9 @@ def subscribe(
 
     When its router is lost it goes on at another, and looks for one for up to a minute: nothing is lost or comes twice.
     With --state, the subscription stays when the command ends, for a minute, and the next run takes it up. Publishers
-    wait for it that long, and also for a command that was killed without --state. A message is accepted after it was
-    printed: the last line of a command that was killed may come again in the next run.
+    wait for it that long, and also for a command that was killed without --state. Messages are accepted after they
+    were printed: what a command that was killed has printed last, a hundred messages at most, may come again in the
+    next run.
 
     \b
     Examples:
@@ -102,10 +105,13 @@ async def _subscribe(
         )
         tell_of_others(out, store, "subscriber", subscriber.identity)
         async with until_signal(), subscriber:
-            async for delivery in subscriber:
-                write(show, delivery.key, delivery.message)
-                await delivery.accept()
-                taken += 1
+            async for first in subscriber:
+                most = TOGETHER if count is None else min(TOGETHER, count - taken)
+                deliveries = [first, *subscriber.here(most - 1)]
+                for delivery in deliveries:
+                    write(show, delivery.key, delivery.message)
+                await subscriber.accept_all(deliveries)
+                taken += len(deliveries)
                 if taken == count:
                     break
     return taken

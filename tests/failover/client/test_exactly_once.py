@@ -88,13 +88,15 @@ async def test_clients_crash_too(seed: int, tmp_path: Path) -> None:
     ) -> None:
         async with subscriber(mesh.urls, number, 5, SqliteStore(connection)) as s:
             task_status.started()
-            async for delivery in s:
-                connection.execute("INSERT INTO done VALUES (?)", (delivery.body,))
-                length -= 1
-                if not length and chance.random() < 0.5:
+            async for first in s:
+                deliveries = [first, *s.here(chance.randrange(3))]
+                for delivery in deliveries:
+                    connection.execute("INSERT INTO done VALUES (?)", (delivery.body,))
+                length -= len(deliveries)
+                if length <= 0 and chance.random() < 0.5:
                     raise Crash
-                await delivery.accept()
-                if not length:
+                await s.accept_all(deliveries)
+                if length <= 0:
                     raise Crash
 
     async def publish() -> None:

@@ -78,6 +78,28 @@ async def test_a_user_who_takes_time_for_each_message_leaves_some_to_others(
         nursery.cancel_scope.cancel()
 
 
+async def test_what_is_there_is_accepted_in_one_commit_and_stated_behind_it_in_order() -> None:
+    store = Holding()
+    async with running_peers("a") as [a], subscribing(a, store=store) as (s, link), trio.open_nursery() as nursery:
+        for key in KEYS[:4]:
+            await a.send(link, key, b"body")
+        await trio.testing.wait_all_tasks_blocked()
+        deliveries = [await anext(s), *s.here(2)]
+        assert [delivery.key for delivery in deliveries] == KEYS[:3]
+        store.hold = True
+        nursery.start_soon(s.accept_all, deliveries)
+        await store.until_held()
+        await trio.testing.wait_all_tasks_blocked()
+        assert a.has_nothing()
+        store.release()
+        handles = [delivery.handle for delivery in deliveries]
+        assert [(await a.next(Stated)).state for _ in handles] == [ACCEPTED] * 3
+        kept = store.load("subscriber", s.identity).unsettled
+        assert [*kept] == KEYS[:3]
+        assert [delivery.key for delivery in s.here(9)] == [KEYS[3]]
+        assert s.here(9) == []
+
+
 async def test_cut_with_nothing_unsettled() -> None:
     async with running_peers("a") as [a], subscribing(a) as (s, _):
         link = await again(a, {}, {})
