@@ -3,7 +3,7 @@
 from tests.mutants.mutant import KILLS, MOVING, Method, mutant
 from tests.topic import test_patterns as patterns
 from topic.delivery.record import Record
-from topic.directory.addresses import Found
+from topic.directory.addresses import Found, is_pattern
 from topic.directory.entry import AddressAudience
 from topic.edge import unconfirmed
 from topic.edge.unconfirmed import Unconfirmed
@@ -12,11 +12,12 @@ MANY = {"wildcards": 1.0, "publishers": 3, "subscribers": 3}
 
 
 @mutant(Found, "forget", by="2", **MOVING | MANY)
-def audiences_kept_while_patterns_come(_: Method) -> Method:
+def audiences_kept_while_patterns_come(forget: Method) -> Method:
     """5 Publish: who comes by a pattern is in the audience of all that it covers."""
 
     def broken(found: Found[AddressAudience], address: str) -> None:
-        found.pop(address, None)
+        if not is_pattern(address):
+            forget(found, address)
 
     return broken
 

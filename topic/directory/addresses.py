@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 from topic.directory.tree import Tree
-from topic.directory.words import LEVEL, REST, SEPARATORS, WORD, read
+from topic.directory.words import LEVEL, REST, SEPARATORS, WORD, Mark, marks, read
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -71,67 +71,95 @@ def _covers(pattern: str, address: str) -> bool:
     return at == len(words)
 
 
-class Covered:
-    """Which of the addresses of a table a pattern covers. The tree of them is made when somebody asks, and follows
-    what has come and gone since when somebody asks again."""
+class Found(Generic[V]):
+    """What was found out of exact addresses, `MOST` of them: anybody may name others. What a pattern changes is noticed
+    when an address is asked for: many patterns that change meanwhile cost it no more than one."""
 
-    __slots__ = ("_changed", "_listed", "_table", "_tree")
-
-    def __init__(self, table: Mapping[str, object]) -> None:
-        self._table = table
-        self._tree: Tree[str] | None = None
-        self._listed: set[str] = set()
-        self._changed: dict[str, None] = {}
-
-    def changed(self, address: str) -> None:
-        """It has come, or gone; it is no pattern."""
-        if self._tree is not None:
-            self._changed[address] = None
-            if len(self._changed) > MOST + len(self._listed):  # nobody has asked for long
-                self._tree = None
-
-    def by(self, pattern: str) -> list[str]:
-        """In no order."""
-        if self._tree is None:
-            self._tree, self._listed, self._changed = Tree(), set(), dict.fromkeys(self._table)
-        for address in self._changed:
-            is_there = address in self._table
-            if is_there and address not in self._listed and not is_pattern(address):
-                self._tree.put(address, address)
-                self._listed.add(address)
-            elif address in self._listed and not is_there:
-                self._tree.remove(address)
-                self._listed.discard(address)
-        self._changed.clear()
-        return self._tree.covered(pattern)
-
-
-class Found(dict[str, V]):
-    """What was found out of exact addresses, `MOST` of them: anybody may name others."""
+    __slots__ = ("_changed", "_changes", "_found")
 
     def __init__(self) -> None:
-        self._covered = Covered(self)
+        self._found: dict[str, tuple[V, int]] = {}
+        """And after how many changes that held."""
+        self._changes = 0
+        self._changed: Tree[int] = Tree()
+        """Patterns, and how many changes there had been before the last of each."""
+
+    def get(self, address: str) -> V | None:
+        known = self._found.get(address)
+        if known is None:
+            return None
+        found, changes = known
+        if changes < self._changes:
+            if max(self._changed.covering(address), default=-1) >= changes:
+                del self._found[address]
+                return None
+            self._found[address] = found, self._changes
+        return found
 
     def keep(self, address: str, found: V) -> V:
-        if len(self) >= MOST:
+        if len(self._found) >= MOST:
             self.clear()
-        self[address] = found
-        self._covered.changed(address)
+        self._found[address] = found, self._changes
         return found
 
     def clear(self) -> None:
-        super().clear()
-        self._covered = Covered(self)
+        self._found.clear()
+        self._changes, self._changed = 0, Tree()
 
     def forget(self, address: str) -> None:
         """It holds no more of this one; or of those that a pattern covers."""
-        if not self:
-            return
-        if is_pattern(address):
-            for covered in self._covered.by(address):
-                self.forget(covered)
-        elif self.pop(address, None) is not None:
-            self._covered.changed(address)
+        if not is_pattern(address):
+            self._found.pop(address, None)
+        elif self._changes >= MOST:
+            self.clear()
+        elif self._found:
+            self._changed.put(address, self._changes)
+            self._changes += 1
+
+
+class Covered(Generic[V]):
+    """What is at the exact addresses of a table that a pattern covers. They are listed by their words when somebody
+    asks; what has come and gone since, when somebody asks again."""
+
+    __slots__ = ("_by_mark", "_changed", "_table")
+
+    def __init__(self, table: Mapping[str, V]) -> None:
+        self._table = table
+        self._by_mark: dict[Mark, dict[str, None]] | None = None
+        self._changed: dict[str, None] = {}
+
+    def changed(self, address: str) -> None:
+        """It has come, or gone."""
+        if self._by_mark is not None:
+            self._changed[address] = None
+            if len(self._changed) > MOST + len(self._table):  # nobody has asked for long
+                self._by_mark = None
+
+    def by(self, pattern: str) -> list[V]:
+        """In no order. Looks at those that share with the pattern what the fewest do."""
+        if self._by_mark is None:
+            self._by_mark, self._changed = {}, dict.fromkeys(self._table)
+        for address in self._changed:
+            if address not in self._table:
+                self._unlist(self._by_mark, address)
+            elif not is_pattern(address):
+                self._list(self._by_mark, address)
+        self._changed.clear()
+        alike = [self._by_mark.get(mark, {}) for mark in marks(pattern)]
+        return [self._table[address] for address in min(alike, key=len) if _covers(pattern, address)]
+
+    @staticmethod
+    def _list(by_mark: dict[Mark, dict[str, None]], address: str) -> None:
+        for mark in marks(address):
+            by_mark.setdefault(mark, {})[address] = None
+
+    @staticmethod
+    def _unlist(by_mark: dict[Mark, dict[str, None]], address: str) -> None:
+        """If it is listed."""
+        for mark in marks(address):
+            alike = by_mark.get(mark, {})
+            if alike.pop(address, address) is None and not alike:
+                del by_mark[mark]
 
 
 class _Members(dict[K, V]):
@@ -139,16 +167,15 @@ class _Members(dict[K, V]):
 
     __slots__ = ("number",)
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        """How many addresses had come before."""
+    number: int
+    """How many addresses had come before."""
 
 
 class ByAddress(Generic[K, V]):
     """What is at each address or pattern, by a key of its own, in order. An exact address is looked up: it is matched
     with the patterns that there are when one that covers it has come or gone."""
 
-    __slots__ = ("_at", "_covered", "_found", "_number", "_patterns", "_tree")
+    __slots__ = ("_asked", "_at", "_covered", "_found", "_number", "_patterns", "_tree")
 
     def __init__(self) -> None:
         self._at: dict[str, _Members[K, V]] = {}
@@ -157,21 +184,22 @@ class ByAddress(Generic[K, V]):
         """Those of `_at` that are at patterns."""
         self._tree: Tree[_Members[K, V]] = Tree()
         """The same."""
-        self._covered = Covered(self._at)
+        self._covered: Covered[_Members[K, V]] = Covered(self._at)
         self._found: Found[list[_Members[K, V]]] = Found()
+        self._asked: dict[str, list[_Members[K, V]]] = {}
+        """What meets the pattern that was asked for last: who asks will again."""
 
     def at(self, address: str) -> dict[K, V]:
         """What is at that very address or pattern, to add to it."""
         members = self._at.get(address)
         if members is None:
-            members = self._at[address] = _Members(self._number)
+            members = self._at[address] = _Members()
+            members.number = self._number
             self._number += 1
             if is_pattern(address):
                 self._patterns[address] = members
                 self._tree.put(address, members)
-            else:
-                self._covered.changed(address)
-            self._found.forget(address)
+            self._changed(address)
         return members
 
     def discard(self, address: str, *keys: K) -> None:
@@ -182,17 +210,27 @@ class ByAddress(Generic[K, V]):
             members.pop(key, None)
         if not members:
             del self._at[address]
-            if self._patterns.pop(address, None) is not None:
+            self._changed(address)
+            if self._patterns and self._patterns.pop(address, None) is not None:
                 self._tree.remove(address)
-            else:
-                self._covered.changed(address)
+                if not self._patterns:
+                    self._found.clear()
+
+    def _changed(self, address: str) -> None:
+        """It has come, or gone. Without patterns nothing is found that could be forgotten."""
+        self._covered.changed(address)
+        if self._patterns:
             self._found.forget(address)
+        if self._asked:
+            self._asked.clear()
 
     def meeting(self, address: str) -> Collection[V]:
         """What is at the address, and at whatever else meets it."""
         if is_pattern(address):
-            covered = [self._at[other] for other in self._covered.by(address)]
-            found = sorted([*covered, *self._patterns.values()], key=_NUMBER)
+            found = self._asked.get(address)
+            if found is None:
+                found = sorted([*self._covered.by(address), *self._patterns.values()], key=_NUMBER)
+                self._asked = {address: found}
         elif self._patterns:
             known = self._found.get(address)
             found = self._find(address) if known is None else known

@@ -1,10 +1,10 @@
-"""Addresses, or patterns, in a tree of their words: which patterns cover an address, and which addresses a pattern
-covers, is found without looking at each (protocol 2, Address).
+"""Patterns in a tree of their words: which of them cover an address is found without looking at each (protocol 2,
+Address).
 
 A node stands for the words that lead to it. What only one way leads through is one node, however many words that is:
-so there are at most two nodes for each address, of any length. A wildcard has a node of its own.
+so there are at most two nodes for each run of words, of any length. A wildcard has a node of its own.
 
-Never here: what is at an address (`addresses`).
+Never here: what is at a pattern (`addresses`).
 """
 
 import re
@@ -52,14 +52,16 @@ class _Node(Generic[V]):
         between.next[_first(child.label)] = child
         return between
 
-    def path(self, step: str) -> list["_Node[V]"]:
-        """To the node behind that step, which is there."""
-        node, path = self, []
+    def way(self, step: str) -> list["_Node[V]"] | None:
+        """To the node behind that step; None if there is none."""
+        node, way = self, []
         while step:
-            node = node.next[_first(step)]
-            path.append(node)
-            step = step[len(node.label) :]
-        return path
+            child = node.next.get(_first(step))
+            if child is None or not (step.startswith(child.label) and _is_end(step, len(child.label))):
+                return None
+            way.append(child)
+            node, step = child, step[len(child.label) :]
+        return way
 
     def join(self) -> None:
         """Nothing is here, and only one way leads on: both are one node, if they are words."""
@@ -68,15 +70,6 @@ class _Node(Generic[V]):
             if _is_run(self.label) and _is_run(child.label):
                 self.label += child.label
                 self.next, self.value = child.next, child.value
-
-    def all(self) -> Iterator[V]:
-        """What is here and below."""
-        nodes = [self]
-        while nodes:
-            node = nodes.pop()
-            if node.value is not None:
-                yield node.value
-            nodes += node.next.values()
 
 
 class Tree(Generic[V]):
@@ -98,19 +91,30 @@ class Tree(Generic[V]):
         node.value = value
 
     def remove(self, address: str) -> None:
-        """It is there."""
+        """If something is there."""
+        way = self._way(address)
+        if not way:
+            return
+        way[-1].value = None
+        while len(way) > 1 and way[-1].value is None and not way[-1].next:
+            gone = way.pop()
+            del way[-1].next[_first(gone.label)]
+        if len(way) > 1:
+            way[-1].join()
+        elif way[0].value is None and not way[0].next:
+            del self._begin[_begin_of(address)]
+
+    def _way(self, address: str) -> list[_Node[V]]:
+        """To the node of the address; empty if nothing is there."""
         first, steps = _steps(address)
-        path = [self._begin[first]]
-        for step in steps:
-            path += path[-1].path(step)
-        path[-1].value = None
-        while len(path) > 1 and path[-1].value is None and not path[-1].next:
-            gone = path.pop()
-            del path[-1].next[_first(gone.label)]
-        if len(path) > 1:
-            path[-1].join()
-        elif path[0].value is None and not path[0].next:
-            del self._begin[first]
+        begin = self._begin.get(first)
+        way = [] if begin is None else [begin]
+        for step in steps if way else ():
+            behind = way[-1].way(step)
+            if behind is None:
+                return []
+            way += behind
+        return way if way and way[-1].value is not None else []
 
     def covering(self, address: str) -> list[V]:
         """What is at the address itself, and at patterns that cover it; in no order."""
@@ -127,12 +131,6 @@ class Tree(Generic[V]):
                 todo += _on(node, address, at, found)
         return [value for value in found if value is not None]
 
-    def covered(self, pattern: str) -> list[V]:
-        """What is at the addresses that the pattern covers; in no order. There are no patterns in this tree."""
-        words, wildcards = read(pattern)
-        begin = self._begin.get(words[0])
-        return [] if begin is None else list(_covered(begin, words, wildcards))
-
 
 def _on(node: _Node[V], address: str, at: int, found: list[V | None]) -> Iterator[tuple[_Node[V], int]]:
     """Where it goes on from the node for the rest of the address; `found` takes what is at a `#` there."""
@@ -147,49 +145,6 @@ def _on(node: _Node[V], address: str, at: int, found: list[V | None]) -> Iterato
             yield level, _end_of_level(address, at + 1)
         if (rest := node.next.get(REST + separator)) is not None:
             found.append(rest.value)
-
-
-def _covered(begin: _Node[V], words: list[str], wildcards: dict[int, str]) -> Iterator[V]:
-    """A way: a node, how much of it is behind us, which word of the pattern is next, and whether we are in the middle
-    of a level that the `+` before that stands for."""
-    todo = [(begin, 0, 1, False)]
-    while todo:
-        node, at, place, is_in_level = todo.pop()
-        label = node.label
-        if is_in_level:
-            at = _end_of_level(label, at)
-            if at == len(label):
-                todo += [(child, 0, place, True) for key, child in node.next.items() if key[0] != "/"]
-        if place == len(words):
-            if at == len(label) and node.value is not None:
-                yield node.value
-            continue
-        separator, wildcard = words[place][0], wildcards.get(place)
-        if at == len(label):
-            if wildcard == REST and node.value is not None:
-                yield node.value
-            next_, word = node.next, words[place]
-            if wildcard is None:
-                todo += [(next_[word], len(word), place + 1, False)] if word in next_ else []
-            elif wildcard == WORD:
-                ways = ((key, child) for key, child in next_.items() if key[0] == separator and len(key) > 1)
-                todo += [(child, len(key), place + 1, False) for key, child in ways]
-            elif wildcard == LEVEL:
-                todo += [(child, 1, place + 1, True) for key, child in next_.items() if key[0] == separator]
-            else:
-                for child in [child for key, child in next_.items() if key[0] == separator]:
-                    yield from child.all()
-        elif wildcard is None:
-            end = at + len(words[place])
-            if label.startswith(words[place], at) and _is_end(label, end):
-                todo.append((node, end, place + 1, False))
-        elif label[at] == separator:
-            if wildcard == REST:
-                yield from node.all()
-            elif wildcard == LEVEL:
-                todo.append((node, at + 1, place + 1, True))
-            elif (end := _end(label, at)) > at + 1:
-                todo.append((node, end, place + 1, False))
 
 
 _WILDCARDS: Final = {kind + separator for kind in (WORD, LEVEL, REST) for separator in SEPARATORS}

@@ -52,11 +52,16 @@ class Audiences:
             peer=self._custodian(subscriber),
             epoch=str(subscriber.epoch),
         )
-        for stream in self._streams.at(subscriber.identity.address):
+        may_be_owed = known and _has_been_elsewhere(subscriber)
+        for stream in self._streams.at(subscriber.identity.address) if may_be_owed else self._busy(subscriber):
             unproven = known and self._needs_proof(stream, subscriber)
             gates = () if known or stream.balanced else UNSETTLED
             self._gate(stream, subscriber, gates, unproven=unproven)
         self.tell_joined(subscriber)
+
+    def _busy(self, subscriber: LinkEntry) -> list[Stream]:
+        """The streams of the subscriber's address in which there is something, or somebody is gated: few of many."""
+        return [stream for stream in self._streams.at(subscriber.identity.address) if stream.records or stream.gates]
 
     def tell_joined(self, subscriber: LinkEntry) -> None:
         """Tell the custodian, with the gates that stand; once more when a backlog came later than that."""
@@ -115,8 +120,8 @@ class Audiences:
         """Whether the subscriber is given something only after a sign of the publisher's life (6.6), which is asked
         for: it is awaited for something here, or has been elsewhere, and may have had there what is still to be read
         here."""
-        name, has_been_elsewhere = subscriber.name, subscriber.resumed and subscriber.lifetime.timeout > 0
-        needed = has_been_elsewhere or any(_is_owed(record, name) for record in stream.records.values())
+        name = subscriber.name
+        needed = _has_been_elsewhere(subscriber) or any(_is_owed(record, name) for record in stream.records.values())
         if needed:
             self._liveness.question(stream, name)
         return needed
@@ -167,7 +172,7 @@ class Audiences:
 
     def gone(self, subscriber: LinkEntry) -> None:
         """The subscriber has closed or expired: it is in no audience and behind no gate."""
-        for stream in list(self._streams.at(subscriber.identity.address)):
+        for stream in self._busy(subscriber):
             stream.gates.pop(subscriber.name, None)
             awaited = [record for record in stream.records.values() if subscriber.name in record.orphans]
             for record in awaited:
@@ -183,19 +188,24 @@ class Audiences:
         for stream in list(self._streams.values()):
             for askers in stream.askers.values():
                 askers.discard(router)
-            names = [e.name for e in self.directory.subscribers(stream.address) if e.router == router]
-            orphans = [name for name in names if name not in self.directory.lapsed]
-            lapsed = dict.fromkeys(name for name in names if name in self.directory.lapsed)
+            left: tuple[list[bytes], dict[bytes, None]] | None = None  # looked up if something waits for them
             for record in list(stream.records.values()):
                 if router in record.routers:
                     record.routers = tuple(other for other in record.routers if other != router)
                 if router in record.awaited:
                     record.awaited.discard(router)
                     if record.state is State.IN_DOUBT:
-                        self._await_orphans(record, orphans, lapsed)
+                        left = left or self._left_at(router, stream.address)
+                        self._await_orphans(record, *left)
                     elif not record.awaited and not record.unread:
                         self.edge.receipts.forget([record])
             self._evaluate(stream, list(stream.records.values()))
+
+    def _left_at(self, router: str, address: str) -> tuple[list[bytes], dict[bytes, None]]:
+        """The subscribers of the address at a router that is lost: those awaited, and those that have lapsed."""
+        names = [entry.name for entry in self.directory.subscribers(address) if entry.router == router]
+        lapsed = self.directory.lapsed
+        return [name for name in names if name not in lapsed], dict.fromkeys(name for name in names if name in lapsed)
 
     # who is awaited by name
 
@@ -204,7 +214,7 @@ class Audiences:
         the outcome of (6.3, Backlog), and for what waited for it before it lapsed."""
         name = subscriber.name
         local = self.edge.subscribers.get(name) if former == self.outlet.router else None
-        records = [r for stream in self._streams.at(subscriber.identity.address) for r in stream.records.values()]
+        records = [record for stream in self._busy(subscriber) for record in stream.records.values()]
         waited = [record for record in records if name in record.without]
         for record in waited:
             record.without.pop(name, None)  # also for those that share it, which are among these
@@ -216,7 +226,7 @@ class Audiences:
     def adopt(self, subscriber: LinkEntry) -> None:
         """The subscriber was learned of from a contact: await it for anything that its publishers have resumed here
         (6.4)."""
-        for stream in self._streams.at(subscriber.identity.address):
+        for stream in self._busy(subscriber):
             self._gate(stream, subscriber, () if stream.balanced else (State.ACCEPTED,), unproven=False)
             for record in stream.records.values():
                 self._expect(record, subscriber.name)
@@ -307,6 +317,10 @@ class Audiences:
             record.without = record.without | {name: None for name in lapsed if not _is_gating(record, name)}
         else:
             record.without = lapsed
+
+
+def _has_been_elsewhere(subscriber: LinkEntry) -> bool:
+    return subscriber.resumed and subscriber.lifetime.timeout > 0
 
 
 def _is_gating(record: Record, subscriber: bytes) -> bool:
