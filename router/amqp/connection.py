@@ -21,22 +21,20 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final, Protocol, Unpack
 
-from router.amqp.echo import Echoes
 from router.amqp.endpoints import Endpoints, LinkOwner
-from router.amqp.format.codec import Described, Symbol, encode
-from router.amqp.format.errors import FRAMING_ERROR, NOT_ALLOWED, AmqpError, LimitError
-from router.amqp.format.performative import CLOSE, ERROR, build
+from router.amqp.format.errors import FRAMING_ERROR, NOT_ALLOWED, OF_PROTON, AmqpError, LimitError
 from router.amqp.format.values import HEARTBEAT, Attach, AttachOptions, Bounds, ErrorCondition, Handle, StreamFigures
+from router.amqp.frames.echo import Echoes
 from router.amqp.frames.tap import Tap
 from router.amqp.inbox import Inbox, Recipient
 from router.amqp.intake import Intake
+from router.amqp.output import Output
 from router.amqp.proton.engine import Engine
 from router.amqp.proton.library import (
     lib,
     read_condition,
     read_map,
     text,
-    write_condition,
 )
 from router.amqp.proton.link import Link
 from router.amqp.proton.restated import Restated
@@ -93,8 +91,6 @@ class Connection:
         self._opening = idle_timeout if bounds.opening is None else bounds.opening
         self._first_tick: float | None = None
         self.error: AmqpError | None = None  # the peer's, which has ended it
-        self._has_spoken = False  # something was written
-        self._farewell = b""  # a close that proton does not write
         self._at_eof = False
         self._sasl: SaslLayer = sasl or (SaslServer() if server else SaslClient())
         self.measure: Callable[[], StreamFigures | None] = lambda: None  # the shell's, as what follows
@@ -108,20 +104,24 @@ class Connection:
         self._sessions = Sessions(self.tap, bounds)
         self._restated = Restated(self._sessions.senders)
         self.echoes = Echoes(self._engine, self.tap, asked)
-        self.announce = self.tap.announce
-        self.resumes = self.tap.resume
-        self.has_envelope = self.tap.envelope
+        self.announce = self.tap.additions.announce
+        self.resumes = self.tap.additions.resume
+        self.has_envelope = self.tap.additions.envelope
         self.ask_echo = self.echoes.ask
         self.answer_echo = self.echoes.answer
-        self._endpoints = Endpoints(self, handler, self._sessions, self.tap, max_message)
+        self.answer_drain = self.echoes.answer_drain
+        self._endpoints = Endpoints(self, handler, self._sessions, self.tap, max_message, self._engine.push_frame)
         self.continue_former = self._endpoints.continue_former
         self.expel = self._endpoints.expel
         self.postpones = self._endpoints.postpones
         self.leaves = self._endpoints.leaves
         self._inbox = Inbox(handler, self.settling, self._restated)
+        self._output = Output(
+            self, self._engine, self.tap, self._sessions, self._endpoints, self.echoes, self._restated
+        )
         self._intake = Intake(
             handler, self._engine, self.tap, self._sessions, self._endpoints, self.echoes, self._inbox, self._restated,
-            lambda kind, event: _EVENTS[kind](self, event),
+            lambda kind, event: _EVENTS[kind](self, event), self._output.flush,
         )  # fmt: skip
 
     @property
@@ -189,22 +189,15 @@ class Connection:
 
     def data_to_send(self) -> bytes:
         """All that is to be written by now."""
-        data = b""
-        if self._sasl.done:
-            data = self.tap.settlements.frames() + self.tap.rewrite(self._engine.pull())
-            if self._endpoints.attach_postponed():
-                data += self.tap.rewrite(self._engine.pull())
-            data += self.echoes.flows()
-            self._has_spoken = self._has_spoken or bool(data)
-            if self._has_spoken and self._farewell:
-                data, self._farewell = data + self._farewell, b""
+        data = self._output.take() if self._sasl.done else b""
         if self._sasl.out:
             data, self._sasl.out = self._sasl.out + data, b""
-        if self.settling:
-            self._restated.settled(len(self.settling))
-            self.settling.clear()
-        self._sessions.free()
         return data
+
+    @property
+    def has_failed(self) -> bool:
+        """The engine has, as something was to be written: the next tick ends the connection, and must be now."""
+        return self._output.failure is not None and not self.closed
 
     def wake(self) -> None:
         """The owner did something outside of this connection's callbacks: have it flushed. Cheap to repeat."""
@@ -231,7 +224,10 @@ class Connection:
         self.closing = True
         for link in self._sessions.links.values():
             link.end()
-        write_condition(lib.pn_connection_condition(self._engine.connection), condition, description)
+        self._say_close(condition, description)
+
+    def _say_close(self, condition: str | None, description: str) -> None:
+        self._output.farewell(condition, description)
         lib.pn_connection_open(self._engine.connection)
         lib.pn_connection_close(self._engine.connection)
 
@@ -266,6 +262,8 @@ class Connection:
                 self._intake.handle_events()
                 self._inbox.hand_over()
                 self._restated.check()
+                if self._output.failure is not None:
+                    raise self._output.failure
         except AmqpError as error:
             self._fail(error)
         if self.error is not None:
@@ -288,9 +286,10 @@ class Connection:
     def _on_transport_error(self, event: Any) -> None:
         condition = read_condition(lib.pn_transport_condition(self._engine.transport))
         assert condition is not None
-        if not self._at_eof:
-            self.error = AmqpError(condition.name, condition.description)
-        self._finish(None if self._at_eof else condition)
+        if self._at_eof:
+            self._finish(None)
+        else:
+            raise AmqpError(OF_PROTON.get(condition.name, condition.name), condition.description)
 
     def _on_tail_closed(self, event: Any) -> None:
         """Proton stops reading without an error at frames that it has no name for."""
@@ -303,13 +302,7 @@ class Connection:
         self.error = error
         if not self.opened:
             self._withhold()
-        write_condition(lib.pn_connection_condition(self._engine.connection), error.condition, error.description)
-        lib.pn_connection_open(self._engine.connection)
-        lib.pn_connection_close(self._engine.connection)
-        if not self.opened and not lib.pn_condition_is_set(lib.pn_transport_condition(self._engine.transport)):
-            # Before the peer's open proton writes no close but for what it has found itself.
-            told = Described(ERROR, [Symbol(error.condition), error.description])
-            self._farewell = build(b"\0\0", CLOSE, [encode(told)])
+        self._say_close(error.condition, error.description)
         self._finish(ErrorCondition(error.condition, error.description))
 
     def _finish(self, condition: ErrorCondition | None) -> None:

@@ -7,8 +7,9 @@ Never here: what passes on a link (`inbox`), and when memory is freed (`sessions
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from router.amqp.format.errors import NOT_ALLOWED, AmqpError
-from router.amqp.format.notes import AttachFrame
+from router.amqp.format.errors import INVALID_FIELD, NOT_ALLOWED, RESOURCE_LIMIT, AmqpError
+from router.amqp.format.notes import AttachFrame, BeginFrame
+from router.amqp.format.performative import END, build
 from router.amqp.format.values import RELEASED, Attach, ErrorCondition
 from router.amqp.frames.tap import Tap
 from router.amqp.proton.library import lib, read_condition, text, write_condition, write_lifetime, write_map
@@ -27,24 +28,38 @@ class LinkOwner(Protocol):
 class Endpoints:
     """One a connection, which is the `host` of its links."""
 
-    def __init__(self, host: Host, owner: LinkOwner, sessions: Sessions, tap: Tap, max_message: int) -> None:
+    def __init__(
+        self, host: Host, owner: LinkOwner, sessions: Sessions, tap: Tap, max_message: int,
+        push: Callable[[bytes], None],
+    ) -> None:  # fmt: skip
+        """`push` gives proton a frame as if the peer had written it."""
+        self._push = push
         self._host = host
         self._owner = owner
         self._sessions = sessions
         self._tap = tap
         self._max_message = max_message
         self._session: Any = None  # of the links that we attach
+        self.frees = False
+        """The peer has freed a channel or a handle, and ours is not free before the output of its answer."""
+        self.begun = 0
+        """Sessions whose begin of ours is not written."""
         self._leaving: set[Place] = set()  # those that are free once our detach is written
         self._postponed: list[Link] = []  # attaches that wait for that
 
     # -- sessions
 
-    def begin(self, pointer: Any, channel: bytes | None) -> None:
-        """The peer has, on this channel."""
+    def begin(self, pointer: Any, said: BeginFrame | None) -> None:
+        """The peer has."""
         if not self._host.opened:
             raise AmqpError(NOT_ALLOWED, "begin before open")
-        self._sessions.begin(pointer, channel)
-        lib.pn_session_open(pointer)
+        if self._sessions.of(pointer).channel is not None:
+            raise AmqpError(INVALID_FIELD, "a second begin that answers one of ours")
+        channel, handle_max = said if said is not None else (None, 0)
+        self._sessions.begin(pointer, channel, handle_max)
+        if not self._sessions.of(pointer).is_open:  # else it answers ours
+            lib.pn_session_open(pointer)
+            self.begun += 1
 
     def end(self, pointer: Any) -> None:
         """The peer has."""
@@ -55,20 +70,20 @@ class Endpoints:
         lib.pn_session_open(pointer)
         lib.pn_session_close(pointer)
         self._sessions.end(session)
+        self.frees = True
         if self._session == pointer:
             self._session = None
 
     def end_session(self, channel: bytes, condition: ErrorCondition) -> None:
-        """The peer broke AMQP in the session: its links are over, the connection goes on."""
+        """The peer broke AMQP in the session: its links are over, the connection goes on. Proton would not say so
+        before it has written what there is no room for; so it is told that the peer has ended the session."""
         session = self._sessions.on_channel(channel)
         if session is None:
             return
         self._tap.end_session(channel)
         self._lose_all(session, condition)
         write_condition(lib.pn_session_condition(session.pointer), condition.name, condition.description)
-        lib.pn_session_close(session.pointer)
-        if self._session == session.pointer:
-            self._session = None
+        self._push(build(channel, END, ()))
 
     def _lose_all(self, session: Session, condition: ErrorCondition | None) -> None:
         for link in [link for link in session.links if not link.detached]:
@@ -86,6 +101,7 @@ class Endpoints:
         if self._session is None:
             self._session = lib.pn_session(connection)
             lib.pn_session_open(self._session)
+            self.begun += 1
         pointer = create(self._session, name.encode())
         link = Link(self._host, pointer, name, max_message)
         self._sessions.add(link)
@@ -108,10 +124,19 @@ class Endpoints:
             return
         link = Link(self._host, pointer, text(lib.pn_link_name(pointer)) or "", self._max_message)
         self._sessions.add(link)
-        if self._host.closing or not self._sessions.of(link.session).is_open:
+        session = self._sessions.of(link.session)
+        if self._host.closing or not session.is_open:
             link.end()
             return
         link.read_attach(said)
+        if said is not None:
+            self._tap.flows.attached(link)
+        if sum(not each.detached for each in session.links) > session.handle_max + 1 and session.channel is not None:
+            link.end()
+            link.detached = True
+            what = f"more links than the handle-max lets us answer, which is {session.handle_max}"
+            self.end_session(session.channel, ErrorCondition(RESOURCE_LIMIT, what))
+            return
         former = self._sessions.take_left(link.place)
         if link.remote_unsettled is None and not link.remote_incomplete_unsettled:
             link.former = former
@@ -120,6 +145,8 @@ class Endpoints:
     def _answered(self, link: Link, said: AttachFrame | None) -> None:
         if not link.ended:
             link.read_attach(said)
+            if said is not None:
+                self._tap.flows.attached(link)
             link.answered = True
             self._owner.on_attached(link)
 
@@ -139,6 +166,7 @@ class Endpoints:
         if link is None:
             return
         link.closed_by_peer = closed
+        self.frees = True
         if not link.detached and not self._host.closing:
             self._lose(link, closed, link.remote_condition())
             link.leave(None, "", closed)

@@ -229,9 +229,8 @@ class Inbox:
             if link.ended:
                 continue
             before = link.credit, link.draining
-            link.credit = max(0, lib.pn_link_credit(link.pointer))  # proton takes credit of 2^31 and more for debt
+            link.credit = link.read_credit()
             if link.is_sender:
-                link.granted += link.credit - before[0]
                 link.draining = lib.pn_link_get_drain(link.pointer) and link.credit > 0
                 if link.answered and before != (link.credit, link.draining):
                     self._recipient.on_credit(link)

@@ -6,15 +6,15 @@ by itself, so that its events can be told from those of other frames.
 Never here: what an event leads to.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from router.amqp.echo import Echoes
 from router.amqp.endpoints import Endpoints
-from router.amqp.format.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED, UNATTACHED_HANDLE
-from router.amqp.format.notes import AttachFrame, BeginFrame, FlowFrame, Note, StrayFrame, TransferFrame
+from router.amqp.format.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED
+from router.amqp.format.notes import AttachFrame, BeginFrame, FlowFrame, Note, SessionError, TransferFrame
 from router.amqp.format.performative import NULL
 from router.amqp.format.values import ErrorCondition
+from router.amqp.frames.echo import Echoes
 from router.amqp.frames.tap import Tap
 from router.amqp.inbox import Inbox
 from router.amqp.proton.engine import Engine
@@ -37,8 +37,10 @@ class Intake:
     def __init__(
         self, owner: EchoOwner, engine: Engine, tap: Tap, sessions: Sessions, endpoints: Endpoints, echoes: Echoes,
         inbox: Inbox, restated: Restated, on_connection: Callable[[int, Any], None],
+        flush: Callable[[Sequence[Any]], bytes],
     ) -> None:  # fmt: skip
-        """`on_connection` is given the events of the connection itself: kind, and proton's event."""
+        """`on_connection` is given the events of the connection itself: kind, and proton's event. `flush` takes what is
+        to be written from proton, with a flow of each of these sessions at its end, and returns it."""
         self._owner = owner
         self._engine = engine
         self._tap = tap
@@ -48,6 +50,7 @@ class Intake:
         self._inbox = inbox
         self._restated = restated
         self._on_connection = on_connection
+        self._flush = flush
         self._noted: BeginFrame | AttachFrame | None = None  # of the event that is being handled
         self.over = False  # the connection is: nothing more is looked at
 
@@ -71,13 +74,19 @@ class Intake:
         self._engine.push(piece, start, end)
 
     def _take_noted(self, frame: bytes, note: Note) -> None:
-        if isinstance(note, FlowFrame | StrayFrame):
+        if isinstance(note, FlowFrame | SessionError):
             self._inbox.hand_over()
             self.handle_events()  # what the handler did makes events too, but the flow's must be the next
-        if isinstance(note, StrayFrame) and self._sessions.is_begun(note.channel):
-            condition = ErrorCondition(UNATTACHED_HANDLE, f"a transfer on handle {note.handle}")
-            self._endpoints.end_session(note.channel, condition)
+        elif isinstance(note, BeginFrame | AttachFrame) and self._endpoints.frees:
+            self._endpoints.frees = False
+            self._inbox.hand_over()
+            self._flush([])  # else proton, which has not said yet what is free, may find no channel or handle of ours
+        if isinstance(note, SessionError) and self._sessions.is_begun(note.channel):
+            self._endpoints.end_session(note.channel, ErrorCondition(note.condition, note.what))
+            self.handle_events()
             return
+        if isinstance(note, FlowFrame) and note.lowers:
+            frame = self._lowered(frame, note)
         self._engine.push(frame, 0, len(frame))
         match note:
             case FlowFrame():
@@ -104,12 +113,23 @@ class Intake:
         link = self._link_of_next(_FLOW)
         answered = False
         if link is not None and not link.ended:
-            changed = max(0, lib.pn_link_credit(link.pointer)) != link.credit
+            link.is_vast = note.is_vast
+            changed = link.read_credit() != link.credit
             answered = self._echoes.take(link, note, changed)
         self.handle_events()
         self._inbox.hand_over()
+        if note.drain and link is not None and link.is_sender and not link.draining:
+            self._echoes.answer_drain(link)
         if answered and link is not None and not link.ended:
             self._owner.on_echo(link)
+
+    def _lowered(self, frame: bytes, note: FlowFrame) -> bytes:
+        """A flow that takes credit or room back, less what is under way already."""
+        session = self._sessions.on_channel(note.wire[0])
+        if session is None:
+            return frame
+        # Then proton has nothing left to write that there was credit and room for, and has said how far it is.
+        return self._tap.flows.lowered(frame, note, self._flush([session.pointer]))
 
     def _link_of_next(self, kind: int) -> Link | None:
         """Whose the next event is, if it is of this kind."""
@@ -147,10 +167,10 @@ class Intake:
         elif kind in (lib.PN_LINK_REMOTE_DETACH, lib.PN_LINK_REMOTE_CLOSE):
             endpoints.detached(lib.pn_event_link(event), closed=kind == lib.PN_LINK_REMOTE_CLOSE)
         elif kind == lib.PN_SESSION_REMOTE_OPEN:
-            channel = self._noted.channel if isinstance(self._noted, BeginFrame) else None
-            endpoints.begin(lib.pn_event_session(event), channel)
+            endpoints.begin(lib.pn_event_session(event), self._noted if isinstance(self._noted, BeginFrame) else None)
         elif kind == lib.PN_SESSION_REMOTE_CLOSE:
-            endpoints.end(lib.pn_event_session(event))
+            endpoints.end(session := lib.pn_event_session(event))
+            self._echoes.forget_session(session)
         else:
             self._on_connection(kind, event)
 

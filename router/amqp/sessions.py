@@ -9,7 +9,7 @@ Never here: what is said to the peer, or to the owner.
 
 from typing import Any
 
-from router.amqp.format.errors import LimitError
+from router.amqp.format.errors import INVALID_FIELD, AmqpError, LimitError
 from router.amqp.format.values import Bounds
 from router.amqp.frames.tap import Tap
 from router.amqp.proton.library import lib
@@ -19,11 +19,12 @@ from router.amqp.proton.link import Link, Place
 class Session:
     """Of a pointer of proton's."""
 
-    __slots__ = ("channel", "left", "links", "pointer")
+    __slots__ = ("channel", "handle_max", "left", "links", "pointer")
 
     def __init__(self, pointer: Any) -> None:
         self.pointer = pointer
         self.channel: bytes | None = None  # the peer's
+        self.handle_max = 2**32 - 1  # the peer's: of our handles
         self.links: dict[Link, None] = {}  # those whose memory is not freed
         self.left: dict[Place, None] = {}  # of links that the peer has detached and not closed
 
@@ -42,6 +43,7 @@ class Sessions:
         self._channels: dict[bytes, Session] = {}  # the peer's
         self._ended: list[Session] = []  # to be freed once our end is written
         self._parted: list[Link] = []  # the same of links: detached at both ends
+        self._unread_sessions = self._unread_links = 0  # freed since the last output
         self._left: dict[Place, Link] = {}  # detached by the peer, not closed: see `Link.former`
 
     @property
@@ -69,13 +71,15 @@ class Sessions:
     def is_begun(self, channel: bytes) -> bool:
         return channel in self._channels
 
-    def begin(self, pointer: Any, channel: bytes | None) -> None:
-        """The peer has begun it."""
-        if len(self._sessions) >= self._bounds.sessions:
+    def begin(self, pointer: Any, channel: bytes | None, handle_max: int) -> None:
+        """The peer has begun it. Raises AmqpError."""
+        if len(self._sessions) + self._unread_sessions >= self._bounds.sessions:
             raise LimitError("sessions", f"more than {self._bounds.sessions} sessions")
         session = self.of(pointer)
+        if session.channel is not None:
+            raise AmqpError(INVALID_FIELD, "a second begin that answers the same one of ours")
         if channel is not None:
-            session.channel = channel
+            session.channel, session.handle_max = channel, handle_max
             self._channels[channel] = session
 
     def end(self, session: Session) -> None:
@@ -83,12 +87,11 @@ class Sessions:
         self._ended.append(session)
         if session.channel is not None and self._channels.get(session.channel) is session:
             del self._channels[session.channel]
-            self._tap.forget_session(session.channel)
 
     # -- links
 
     def add(self, link: Link) -> None:
-        if len(self.links) >= self._bounds.links:
+        if len(self.links) + self._unread_links >= self._bounds.links:
             raise LimitError("links", f"more than {self._bounds.links} links")
         self.links[link.pointer] = link
         self.of(link.session).links[link] = None
@@ -121,8 +124,12 @@ class Sessions:
 
     # -- memory
 
+    def written(self) -> None:
+        """All that was said of them."""
+        self._unread_sessions = self._unread_links = 0
+
     def free(self) -> None:
-        """What has ended, now that this is written."""
+        """What has ended, now that proton has said so. It counts until that is on its way (`written`)."""
         for link in self._parted:
             self._free_link(link)
         self._parted.clear()
@@ -135,10 +142,15 @@ class Sessions:
             over = link.detached or pointer != link.pointer
             if over and (link.closed_by_peer or lib.pn_link_unsettled(pointer) == 0):
                 del self.links[pointer]
+                self._unread_links += 1
                 lib.pn_link_free(pointer)
         if link.detached and not self.pointers(link):  # what it continues may have deliveries yet
             self._sessions[link.session].links.pop(link, None)
-            self._tap.forget(link)
+            self._forget(link)
+
+    def _forget(self, link: Link) -> None:
+        self._tap.additions.forget(link)
+        self._tap.asked.pop(link, None)
 
     def _free_session(self, session: Session) -> None:
         for place in session.left:
@@ -146,6 +158,8 @@ class Sessions:
         for link in session.links:
             for pointer in self.pointers(link):
                 del self.links[pointer]
-            self._tap.forget(link)
+                self._unread_links += 1
+            self._forget(link)
+        self._unread_sessions += 1
         del self._sessions[session.pointer]
         lib.pn_session_free(session.pointer)

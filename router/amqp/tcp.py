@@ -1,9 +1,9 @@
 """What the kernel does for a connection, and knows of its other end: whether it has taken what we wrote, and is there.
 
-Many clients answer no echo (`router.amqp.echo`), but the machine under them acknowledges. It does so for an open socket
-only: once a process has ended, or has closed its socket, the answer is a reset. So what is acknowledged proves that the
-peer still had this connection after it was written; not that it has read anything, nor that it still uses it. And it is
-the machine at the other end of this very socket that speaks: a proxy's, if there is one.
+Many clients answer no echo (`router.amqp.frames.echo`), but the machine under them acknowledges. It does so for an
+open socket only: once a process has ended, or has closed its socket, the answer is a reset. So what is acknowledged
+proves that the peer still had this connection after it was written; not that it has read anything, nor that it still
+uses it. And it is the machine at the other end of this very socket that speaks: a proxy's, if there is one.
 """
 
 import contextlib

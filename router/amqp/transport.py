@@ -53,6 +53,8 @@ class DrivenConnection(Protocol):
     closed: bool
 
     @property
+    def has_failed(self) -> bool: ...
+    @property
     def has_output(self) -> bool: ...
     def receive(self, data: bytes, now: float) -> None: ...
     def receive_eof(self) -> None: ...
@@ -187,7 +189,7 @@ class _Driver:
             log.debug("%s: %s", self._named(), error)
         self._step(connection.receive_eof)
 
-    def _step(self, act: Callable[..., None], *arguments: Any) -> None:
+    def _step(self, act: Callable[..., object], *arguments: Any) -> None:
         """One call of the engine and all that has to follow it."""
         with self._outbound:
             try:
@@ -244,6 +246,8 @@ class _Driver:
         """Whether there is something to be written: what has not gone yet, or what there is by now."""
         if not self._unsent:
             data = self._connection.data_to_send()
+            if self._connection.has_failed:
+                self.nursery.start_soon(self._tick_now)
             if data:
                 self._before_output()
             elif self._connection.proofs and not (self._connection.closing or self._connection.closed):
@@ -308,6 +312,9 @@ class _Driver:
             await self._stream.send_eof()
         else:
             self.scope.cancel()
+
+    async def _tick_now(self) -> None:
+        self._step(self._connection.tick, self._clock())
 
     async def tick(self) -> None:
         """Mostly there is nothing to be done, and that must be cheap: idle connections are many."""

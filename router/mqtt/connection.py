@@ -95,6 +95,7 @@ class MqttConnection:
         """Called as it does, before that is handled."""
         self.closing = False
         self.closed = False
+        self.has_failed = False  # there is no engine that might
         self.error: MqttError | None = None
         self.version = V5
         self.max_packet = max_packet

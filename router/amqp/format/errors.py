@@ -7,6 +7,7 @@ escapes from the engine is a fault of ours. The names are AMQP's error condition
 from typing import Final
 
 FRAMING_ERROR: Final = "amqp:connection:framing-error"
+INTERNAL_ERROR: Final = "amqp:internal-error"
 DECODE_ERROR: Final = "amqp:decode-error"
 INVALID_FIELD: Final = "amqp:invalid-field"
 NOT_ALLOWED: Final = "amqp:not-allowed"
@@ -15,12 +16,16 @@ NOT_IMPLEMENTED: Final = "amqp:not-implemented"
 PRECONDITION_FAILED: Final = "amqp:precondition-failed"
 RESOURCE_LIMIT: Final = "amqp:resource-limit-exceeded"
 MESSAGE_SIZE: Final = "amqp:link:message-size-exceeded"
+HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
 UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
 TRANSFER_LIMIT: Final = "amqp:link:transfer-limit-exceeded"
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 STOLEN: Final = "amqp:link:stolen"
 
 NO_TRANSACTIONS: Final = "there are no transactions; docs/clients.md, Transactions, says why, and what to do instead"
+
+OF_PROTON: Final = {"amqp:not allowed": NOT_ALLOWED, "amqp:session:invalid-field": INVALID_FIELD}
+"""What proton calls two of them."""
 
 
 class PeerFaultError(Exception):

@@ -12,23 +12,42 @@ class BeginFrame(NamedTuple):
     """A session of the peer's."""
 
     channel: bytes
+    handle_max: int
 
 
 class AttachFrame(NamedTuple):
     """An attach, and its map."""
 
     channel: bytes
+    handle: int
     unsettled: Mapping[bytes, DeliveryState] | None
     incomplete: bool
 
 
 class FlowFrame(NamedTuple):
-    """A flow that asks for an echo, or may be one, or tells properties of its link."""
+    """A flow that asks for an echo, or may be one, or to drain, or tells properties of its link, or numbers that proton
+    would take for others."""
 
     echo: bool
+    drain: bool
     wire: Wire  # of the peer's end; the handle is null if the flow is the session's
     limit: int | None  # delivery-count plus link-credit, if it names both
     properties: bytes  # as encoded
+    is_vast: bool  # its credit is of 2^31 and more
+    turns: bool  # and was less, or the other way round
+    lowers: bool  # credit or window; `former` is the limit of the flow before
+    former: int
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether it says more than how much credit or room there is."""
+        return self.echo or self.drain or self.turns or self.lowers
+
+
+class EndFrame(NamedTuple):
+    """The end of a session: its channel is free for what follows."""
+
+    channel: bytes
 
 
 class TransferFrame(NamedTuple):
@@ -39,12 +58,13 @@ class TransferFrame(NamedTuple):
     transactional: bool
 
 
-class StrayFrame(NamedTuple):
-    """A transfer on a handle that is not attached."""
+class SessionError(NamedTuple):
+    """A frame that breaks AMQP in its session: that is over, the connection goes on."""
 
     channel: bytes
-    handle: int
+    condition: str
+    what: str
 
 
-Note: TypeAlias = BeginFrame | AttachFrame | FlowFrame | TransferFrame | StrayFrame
+Note: TypeAlias = BeginFrame | EndFrame | AttachFrame | FlowFrame | TransferFrame | SessionError
 Piece: TypeAlias = tuple[bytes, int, int, Note | None]  # bytes, from where to where: plain, as on every hot path

@@ -4,7 +4,7 @@ Pure, for the frames that the tap (`tap`) touches. A field stays as it is encode
 on byte for byte. Never here: what a field means.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from router.amqp.format.codec import decode, skip
@@ -28,6 +28,15 @@ class Performative(NamedTuple):
 
     def field(self, number: int) -> bytes:
         return self.fields[number] if number < len(self.fields) else NULL
+
+
+def frames_of(data: bytes) -> Iterator[bytes]:
+    """Those of an output, which are whole."""
+    at = len(AMQP_HEADER) if data.startswith(AMQP_HEADER) else 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        yield data[at : at + size]
+        at += size
 
 
 def code_of(frame: bytes) -> int:

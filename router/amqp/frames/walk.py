@@ -23,7 +23,7 @@ HEAD: Final = 14  # bytes of a frame to the field count of a short list
 _FIELDS: Final = {0xC0: (13, HEAD), 0xD0: (16, 20)}  # by a list's constructor: where its field count is, and the first
 _BINARY, _ZERO = 0xA0, b"\x43"  # a tag's constructor, a uint that is 0
 _UINTS: Final = {NULL[0]: 1, _ZERO[0]: 1, 0x52: 2, 0x70: 5}  # the widths of a uint's forms
-_MESSAGE_FORMAT, _STATE = 3, 7  # their places in a transfer
+_MESSAGE_FORMAT, _STATE, _RESUME = 3, 7, 8  # their places in a transfer
 
 # A frame's size, and what has to be as in the one before: of a disposition to its role, of a transfer as far as needed.
 _begin: Final = struct.Struct(">I11s").unpack_from
@@ -87,6 +87,7 @@ class Walk:
         """`told`: where the settlements of a channel are noted, as the first and the last delivery-id; None if they are
         not to be."""
         self.attached: set[tuple[bytes, int]] = set()  # channel and handle of the peer's ends
+        self.ended: set[bytes] = set()  # channels of sessions that we have ended, and the peer has not
         self.fields = 255  # transfers of more fields need a look
         self.max_frame = max_frame
         self._new = 0  # patterns that may still be made of this input
@@ -97,6 +98,11 @@ class Walk:
         """The frames before: what is attached, or noted, is another now."""
         self._shape_before, self._disposition = NOTHING, b""
         self._settlement, self._noted = b"", list[int]()
+
+    def expect_resumed(self) -> None:
+        """Transfers may say that they resume a delivery."""
+        self.fields = _RESUME
+        self.forget()
 
     def end(self, channel: bytes) -> None:
         """Of a session."""
@@ -197,6 +203,8 @@ class Walk:
 
     def _is_plain(self, begin: bytes) -> bool:
         """Of a disposition: whether it needs no look."""
+        if begin[2:4] in self.ended:
+            return False
         is_told = self._told(begin[2:4]) is not None
         return (_is_receivers if is_told else _is_disposition)(begin) is not None
 

@@ -47,6 +47,7 @@ class LinkDeliveries:
         "ended",
         "format",
         "is_sender",
+        "is_vast",
         "overdraft",
         "partial",
         "pointer",
@@ -62,6 +63,7 @@ class LinkDeliveries:
         self.credit = 0  # sending: what we may still send. Receiving: what the peer may still send
         self.overdraft = 0  # receiving: so many transfers without credit are let pass; the owner's
         self.draining = False  # sending: the peer wants its credit used or given back: send, then drained()
+        self.is_vast = False  # the engine's: the peer's last flow gave credit of 2^31 and more
         self.max_message = max_message
         # The engine's.
         self.partial = bytearray()  # payload so far of a delivery that takes several frames
@@ -237,6 +239,13 @@ class LinkDeliveries:
 
     # -- flow
 
+    def read_credit(self) -> int:
+        """The engine's: what proton has of it now, without its sign: that is of what the peer took back, or vast."""
+        credit = int(lib.pn_link_credit(self.pointer))
+        if credit < 0:
+            return credit % 2**32 if self.is_vast else 0
+        return credit
+
     def flow(self, credit: int) -> None:
         """Receiving: let the peer send so many more."""
         if not self.ended:
@@ -248,10 +257,3 @@ class LinkDeliveries:
         if not self.ended:
             lib.pn_link_drain(self.pointer, credit)
             self.credit += credit
-
-    def drained(self) -> None:
-        """Sending: give back the credit that is left, as a draining peer asked."""
-        if not self.ended and self.draining:
-            lib.pn_link_drained(self.pointer)
-            self.credit = 0
-            self.draining = False

@@ -57,8 +57,17 @@ class Engine:
                 return
             offset += count
 
+    def push_frame(self, frame: bytes) -> None:
+        """As if the peer had written it."""
+        self.push(frame, 0, len(frame))
+
     def push_end(self) -> None:
         lib.pn_transport_close_tail(self.transport)
+
+    @property
+    def has_opened(self) -> bool:
+        """Our end."""
+        return not lib.pn_connection_state(self.connection) & lib.PN_LOCAL_UNINIT
 
     @property
     def has_output(self) -> bool:

@@ -61,6 +61,7 @@ class Host(DeliveryHost, Protocol):
     def postpones(self, link: "Link") -> bool: ...
     def leaves(self, link: "Link") -> None: ...
     def continue_former(self, link: "Link", former: "Link") -> None: ...
+    def answer_drain(self, link: "Link") -> None: ...
     def ask_echo(self, link: "Link") -> None: ...
     def answer_echo(self, link: "Link") -> None: ...
 
@@ -80,13 +81,14 @@ class Link(LinkDeliveries):
         "detach_answered",
         "detached",
         "former",
-        "granted",
         "incomplete_unsettled",
+        "limit",
         "moves",
         "name",
         "number",
         "omitted",
         "remote_channel",
+        "remote_handle",
         "remote_incomplete_unsettled",
         "remote_max_message_size",
         "remote_properties",
@@ -137,8 +139,8 @@ class Link(LinkDeliveries):
         self.incomplete_unsettled = False
         self.number = 0  # that our attach was announced with
         self.wire = (b"", b"")  # channel and handle of our end
-        self.granted = 0  # sending: all credit since the attach
-        self.remote_channel = b""  # that the peer's attach came on
+        self.limit = 0  # sending: delivery-count and credit of the peer's last flow, together
+        self.remote_channel, self.remote_handle = b"", 0  # that the peer's attach came on
 
     def __repr__(self) -> str:
         return f"<Link {self.name!r} {'to' if self.is_sender else 'from'} {self.connection.remote_container!r}>"
@@ -283,7 +285,7 @@ class Link(LinkDeliveries):
     def read_attach(self, frame: AttachFrame | None) -> None:
         """The engine's: take over what the peer's attach says."""
         if frame is not None:
-            self.remote_channel, self.remote_unsettled, self.remote_incomplete_unsettled = frame
+            self.remote_channel, self.remote_handle, self.remote_unsettled, self.remote_incomplete_unsettled = frame
         pointer = self.pointer
         self.remote_source = read_terminus(lib.pn_link_remote_source(pointer))
         self.remote_target = read_terminus(lib.pn_link_remote_target(pointer))
@@ -297,6 +299,13 @@ class Link(LinkDeliveries):
         return read_condition(lib.pn_link_remote_condition(self.pointer))
 
     # -- flow
+
+    def drained(self) -> None:
+        """Sending: give back the credit that is left, as a draining peer asked, once all is written that was sent."""
+        if not self.ended and self.draining:
+            self.connection.answer_drain(self)
+            self.credit = 0
+            self.draining = False
 
     @property
     def remote_state_properties(self) -> Mapping[str, Any]:

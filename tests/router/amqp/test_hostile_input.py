@@ -21,7 +21,6 @@ from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,
     CLOSE,
-    DETACH,
     DISPOSITION,
     FLOW,
     HEADER,
@@ -139,16 +138,6 @@ def test_more_links_than_anybody_needs() -> None:
     connection.receive(opening(), 0.0)
     attaches = [attach(f"l{n}", n, receiver=False) for n in range(Bounds().links + 1)]
     assert condition_of(connection, b"".join(attaches)) == RESOURCE_LIMIT
-
-
-def test_a_handle_used_twice_or_never_attached() -> None:
-    connection = server()
-    connection.receive(opening() + attach("a", 0, receiver=False) + attach("b", 0, receiver=True), 0.0)
-    connection.data_to_send()
-    connection.receive(frame(DETACH, 0, True), 0.0)
-    connection.data_to_send()
-    assert condition_of(connection, frame(DETACH, 0, True)) == INVALID_FIELD
-    connection.release()
 
 
 def test_a_message_too_large_ends_its_link_and_nothing_else() -> None:

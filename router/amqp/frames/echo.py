@@ -46,6 +46,7 @@ class Echoes:
         self._asked = asked or self.answer
         self._to_send: dict[tuple[Link, bool], None] = {}  # flows to be written, and whether they ask
         self._sessions: dict[Any, None] = {}  # to be answered
+        self._drained: dict[Link, None] = {}  # to be told so, once what was sent is written
 
     def ask(self, link: Link) -> None:
         self._tap.asked[link] = None
@@ -55,9 +56,16 @@ class Echoes:
     def answer(self, link: Link) -> None:
         self._to_send[link, False] = None
 
+    def answer_drain(self, link: Link) -> None:
+        self._drained[link] = None
+
     def answer_session(self, session: Any) -> None:
         """The peer has asked for the flow state of a session, not of a link."""
         self._sessions[session] = None
+
+    def forget_session(self, session: Any) -> None:
+        """It is over."""
+        self._sessions.pop(session, None)
 
     def take(self, link: Link, flow: FlowFrame, changed: bool) -> bool:
         """A flow of the peer's on a link; whether it is the answer that we waited for."""
@@ -80,8 +88,9 @@ class Echoes:
 
     def flows(self) -> bytes:
         """What is to be written behind all other output, which must have been pulled."""
+        said = self._give_back() if self._drained else b""
         if not self._to_send and not self._sessions:
-            return b""
+            return said
         to_send, self._to_send = self._to_send, {}
         sessions, self._sessions = self._sessions, {}
         receivers: dict[Wire, list[tuple[Link, bool]]] = {}
@@ -93,16 +102,28 @@ class Echoes:
             elif not link.ended and link.wire[0]:
                 receivers.setdefault(link.wire, []).append((link, asks))
         data = self._engine.pull_session_flows(sessions) if sessions else b""
-        flows = [*self._made_ours(data, senders)]
+        flows = [said, *self._made_ours(data, senders)]
         if receivers:
             data = self._engine.pull_receiver_flows([said[0][0].pointer for said in receivers.values()])
             flows += self._made_ours(data, receivers)
         return b"".join(flows)
 
+    def _give_back(self) -> bytes:
+        """The credit that is left on drained links: proton says so. It says nothing where none is left."""
+        gives = False
+        for link in list(self._drained):
+            if link.ended or (link.wire[0] and not lib.pn_link_queued(link.pointer)):
+                del self._drained[link]
+                if not link.ended and lib.pn_link_drained(link.pointer):
+                    gives = True
+                elif not link.ended:
+                    self.answer(link)
+        return self._engine.pull() if gives else b""
+
     def _made_ours(self, data: bytes, said: dict[Wire, list[tuple[Link, bool]]]) -> Iterator[bytes]:
         """Proton's frames. A flow with the numbers that are needed becomes ours: one of the session's for the links
         that we send on, which tells that of the session as well, one of the link's for those that we receive on."""
-        for frame in _frames(data):
+        for frame in performative.frames_of(data):
             fields = _fields_of(frame)
             links = said.pop((frame[6:8], fields[_HANDLE]), None) if fields is not None else None
             if fields is None or links is None:
@@ -119,22 +140,13 @@ class Echoes:
 
     @staticmethod
     def _sender_fields(link: Link, fields: list[bytes]) -> list[bytes]:
-        queued = lib.pn_link_queued(link.pointer)
-        count = (link.granted - link.credit - queued) % 2**32
-        numbers = [uint(count).encoded, uint(link.credit + queued).encoded]
-        return [*fields[:_HANDLE], link.wire[1], *numbers, NULL, TRUE if link.draining else NULL]
+        left = (lib.pn_link_credit(link.pointer) + lib.pn_link_queued(link.pointer)) % 2**32
+        numbers = [uint((link.limit - left) % 2**32).encoded, uint(left).encoded]
+        return [*fields[:_HANDLE], link.wire[1], *numbers, NULL, TRUE if lib.pn_link_get_drain(link.pointer) else NULL]
 
     @staticmethod
     def _receiver_fields(link: Link, fields: list[bytes]) -> list[bytes]:
         return [*fields[: _ECHO - 1], TRUE if lib.pn_link_get_drain(link.pointer) else NULL]
-
-
-def _frames(data: bytes) -> Iterator[bytes]:
-    at = 0
-    while at < len(data):
-        size = int.from_bytes(data[at : at + 4], "big")
-        yield data[at : at + size]
-        at += size
 
 
 def _fields_of(frame: bytes) -> list[bytes] | None:

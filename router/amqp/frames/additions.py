@@ -1,0 +1,164 @@
+"""The outgoing half of the tap: what proton cannot say is added to its frames.
+
+Frames that were announced (`announce`, `resume`, `envelope`) get what was asked for; with nothing announced the output
+is not even looked at.
+
+Never here: what maps and resumed deliveries mean.
+"""
+
+from typing import Final
+
+from router.amqp.format import performative
+from router.amqp.format.codec import decode, uint
+from router.amqp.format.message import ENVELOPE_SIZE, format_of
+from router.amqp.format.notes import Wire
+from router.amqp.format.performative import AMQP_HEADER, ATTACH, NULL, TRANSFER, TRUE
+from router.amqp.format.unsettled import encode_entries
+from router.amqp.format.values import RCV_SECOND
+from router.amqp.frames.fields import with_outcomes
+from router.amqp.frames.settlements import Settlements
+from router.amqp.frames.walk import HEAD, Walk
+from router.amqp.proton.deliveries import LinkDeliveries
+from router.amqp.proton.link import LINK_NUMBER, Link
+
+MIN_MAX_FRAME: Final = 512  # AMQP 1.0 2.4.1; also what holds before the peer's open
+_MESSAGE_FORMAT = 3  # its place in a transfer
+
+
+class Additions:
+    """One a connection."""
+
+    def __init__(self, walk: Walk, settlements: Settlements) -> None:
+        self.max_frame = MIN_MAX_FRAME
+        """The peer's."""
+        self._walk = walk
+        self._settlements = settlements
+        self._announced: dict[int, Link] = {}  # by number: opened, attach not written yet
+        self._number = 0
+        self._resumed: dict[LinkDeliveries, dict[bytes, bool]] = {}  # by tag, of deliveries: whether to abort
+        self._envelopes: dict[LinkDeliveries, dict[bytes, list[bytes]]] = {}  # by tag: of deliveries to be written
+        self._wires: dict[Wire, Link] = {}  # of our ends
+
+    @property
+    def owes(self) -> bool:
+        """An attach of ours is to be written."""
+        return bool(self._announced)
+
+    def announce(self, link: Link) -> int:
+        """The attach that has this number among its properties will be this link's."""
+        self._number += 1
+        self._announced[self._number] = link
+        if link.unsettled is not None:
+            self._walk.expect_resumed()
+        return self._number
+
+    def resume(self, link: LinkDeliveries, tag: bytes, aborted: bool) -> None:
+        """The next delivery of this tag on the link is a resumed one."""
+        tags = self._resumed.setdefault(link, {})
+        assert tag not in tags, "resumed already, and not written yet"
+        tags[tag] = aborted
+
+    def envelope(self, link: LinkDeliveries, tag: bytes, message: bytes) -> None:
+        """The next delivery of this tag on the link that begins so has its message in an envelope (`message`)."""
+        self._envelopes.setdefault(link, {}).setdefault(tag, []).append(message[:ENVELOPE_SIZE])
+
+    def forget(self, link: Link) -> None:
+        """The link is over; proton writes nothing of it any more."""
+        self._announced.pop(link.number, None)
+        self._resumed.pop(link, None)
+        self._envelopes.pop(link, None)
+        if self._wires.get(link.wire) is link:
+            del self._wires[link.wire]
+
+    def rewrite(self, data: bytes) -> bytes:
+        """Whole frames, as they are to be sent."""
+        transfers = self._resumed or self._envelopes
+        if not self._announced and not transfers:
+            return data
+        parts: list[bytes] = []
+        start = 0
+        at = len(AMQP_HEADER) if data.startswith(AMQP_HEADER) else 0
+        while at < len(data):
+            size = int.from_bytes(data[at : at + 4], "big")
+            code = data[at + 10] if size > HEAD else 0  # proton's frames and descriptors are all of one form
+            if code == ATTACH or (code == TRANSFER and transfers):
+                frame = data[at : at + size]
+                parts += data[start:at], self._attach(frame) if code == ATTACH else self._transfer(frame)
+                start = at + size
+            at += size
+        return b"".join((*parts, data[start:]))
+
+    def _attach(self, frame: bytes) -> bytes:
+        fields = performative.padded(performative.parse(frame).fields, 14)
+        if fields[13] == NULL:  # proton writes no properties at a coordinator
+            return frame
+        properties, _ = performative.split_list(fields[13], 0)
+        assert decode(properties[0])[0] == LINK_NUMBER
+        link = self._announced.pop(decode(properties[1])[0])
+        fields[13] = performative.join_map(properties[2:]) if len(properties) > 2 else NULL
+        link.wire = frame[6:8], fields[1]
+        self._wires[link.wire] = link
+        if link.is_sender and link.answered and fields[5] != NULL:
+            fields[5] = with_outcomes(fields[5])
+        if link.answered and not link.is_sender and link.remote_rcv_settle_mode == RCV_SECOND:
+            self._settlements.begin(link.remote_channel, link)
+            self._walk.forget()
+        if link.unsettled is not None:
+            self._fit_map(link, frame[6:8], fields)
+        fields[8] = TRUE if link.incomplete_unsettled or link.omitted else NULL
+        return performative.build(frame[6:8], ATTACH, fields)
+
+    def _fit_map(self, link: Link, channel: bytes, fields: list[bytes]) -> None:
+        """As much of our map as fits the peer's frames; in the order in which it was given."""
+        assert link.unsettled is not None
+        fields[7], fields[8] = performative.join_map(()), TRUE
+        room = self.max_frame - len(performative.build(channel, ATTACH, fields)) - 6  # lists may get longer
+        entries: list[bytes] = []
+        omitted = []
+        for tag, entry in encode_entries(link.unsettled):
+            room -= len(entry)
+            if room >= 0:
+                entries += entry[: 2 + len(tag)], entry[2 + len(tag) :]
+            else:
+                omitted.append(tag)
+        fields[7] = performative.join_map(entries)
+        link.omitted = tuple(omitted)
+        link.unsettled = None
+
+    def _transfer(self, frame: bytes) -> bytes:
+        fields, end = performative.parse(frame)
+        link = self._wires.get((frame[6:8], fields[0]))
+        if link is None:
+            return frame
+        tag = decode(fields[2])[0]
+        payload = self._taken_out(link, tag, fields, frame[end:])
+        tags = self._resumed.get(link, {})
+        if tag not in tags:
+            return performative.build(frame[6:8], TRANSFER, fields, payload)
+        aborted = tags.pop(tag)
+        if not tags:
+            del self._resumed[link]
+        return self._resuming(frame[6:8], fields, payload, aborted)
+
+    def _taken_out(self, link: Link, tag: bytes, fields: list[bytes], payload: bytes) -> bytes:
+        """The payload without its envelope, whose message-format goes where AMQP has it."""
+        envelopes = self._envelopes.get(link, {}).get(tag)
+        if not envelopes or not payload.startswith(envelopes[0]):
+            return payload
+        fields[_MESSAGE_FORMAT] = uint(format_of(envelopes.pop(0))).encoded
+        if not envelopes:
+            del self._envelopes[link][tag]
+            if not self._envelopes[link]:
+                del self._envelopes[link]
+        return payload[ENVELOPE_SIZE:]
+
+    def _resuming(self, channel: bytes, fields: list[bytes], payload: bytes, aborted: bool) -> bytes:
+        resumed = [*performative.padded(fields, 8), TRUE, *([TRUE] if aborted else [])]
+        whole = performative.build(channel, TRANSFER, resumed, payload)
+        if len(whole) <= self.max_frame:
+            return whole
+        # Only at peers with frames of the least size: proton heeds no reserve there. The rest gets a frame of its own.
+        resumed[5] = TRUE
+        cut = len(payload) - (len(whole) - self.max_frame) - 1
+        first = performative.build(channel, TRANSFER, resumed, payload[:cut])
+        return first + performative.build(channel, TRANSFER, fields, payload[cut:])

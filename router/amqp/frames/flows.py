@@ -1,0 +1,156 @@
+"""A peer's flows: which of them need a look, and what proton has to be told otherwise.
+
+Proton reckons without signs. A peer may lower its credit, or its window, below what is under way to it: proton would
+take the difference for room for billions. Such a flow is noted, and told to proton as what is left: nothing
+(`Intake`).
+
+Never here: what a flow leads to.
+"""
+
+import re
+from collections.abc import Container
+from typing import Final
+
+from router.amqp.format import performative
+from router.amqp.format.codec import decode, uint
+from router.amqp.format.errors import INVALID_FIELD, UNATTACHED_HANDLE, AmqpError
+from router.amqp.format.notes import FlowFrame, SessionError
+from router.amqp.format.performative import FLOW, NULL, TRUES
+from router.amqp.proton.library import lib
+from router.amqp.proton.link import Link
+
+NEXT_INCOMING, WINDOW, NEXT_OUTGOING = 0, 1, 2
+HANDLE, DELIVERY_COUNT, LINK_CREDIT, DRAIN, ECHO, PROPERTIES = 4, 5, 6, 8, 9, 10
+"""Places of these fields."""
+UINTS: Final = 2**32
+HALF: Final = 2**31
+
+_UINT: Final = rb"(?:\x43|\x52.|\x70....)"
+_MAYBE: Final = rb"(?:\x40|\x43|\x52.|\x70....)"
+# Of a link, in the form that most are of; neither drain nor echo nor properties.
+_is_usual: Final = re.compile(
+    rb"\x02\0..\0\x53\x13\xc0..(UINT)(UINT)UINT{2}(UINT)(UINT)(UINT)(?:MAYBE(?:[\x40\x42][\x40\x42]?)?)?\Z".replace(
+        b"UINT", _UINT
+    ).replace(b"MAYBE", _MAYBE),
+    re.DOTALL,
+).match
+_SIZE: Final = 4  # bytes in front of that
+_VAST: Final = b"\x70\x80"  # so begins a number of 2^31 and more
+
+
+def is_less(number: int, other: int) -> bool:
+    """Of serial numbers (AMQP 1.0 2.8.10)."""
+    return (number - other) % UINTS >= HALF
+
+
+class Flows:
+    """Of one connection. `ends` are those of the peer that are links, by channel and handle."""
+
+    def __init__(self) -> None:
+        self.ends: dict[tuple[bytes, int], Link] = {}
+        self._usual: dict[tuple[bytes, bytes], Link] = {}  # the same, by handles as they are encoded
+        self._rooms: dict[bytes, int | None] = {}
+        """By channel: the first transfer-id that the peer has no room for; None while its window is vast."""
+
+    def begin(self, channel: bytes, window: int) -> None:
+        self._rooms[channel] = window if window < HALF else None
+
+    def is_begun(self, channel: bytes) -> bool:
+        return channel in self._rooms
+
+    def end(self, channel: bytes) -> None:
+        for end in [end for end in self.ends if end[0] == channel]:
+            del self.ends[end]
+        self._usual.clear()
+        self._rooms.pop(channel, None)
+
+    def attached(self, link: Link) -> None:
+        self.ends[link.remote_channel, link.remote_handle] = link
+        self._usual.clear()
+
+    def detached(self, channel: bytes, handle: int) -> None:
+        self.ends.pop((channel, handle), None)
+        self._usual.clear()
+
+    def is_usual(self, frame: bytes) -> bool:
+        """Whether a flow needs no look. What it says of room and credit is kept in mind. Hot."""
+        found = _is_usual(frame, _SIZE)
+        if found is None:
+            return False
+        channel, number = frame[6:8], int.from_bytes
+        next_incoming, window, handle, count, credit = found.groups()
+        link, before = self._usual.get((channel, handle)), self._rooms.get(channel)
+        if link is None or before is None or window >= _VAST:
+            return False
+        room = (number(next_incoming[1:]) + number(window[1:])) % UINTS
+        if (room - before) % UINTS >= HALF:
+            return False
+        if link.is_sender:
+            limit = (number(count[1:]) + number(credit[1:])) % UINTS
+            if link.is_vast or credit >= _VAST or (limit - link.limit) % UINTS >= HALF:
+                return False
+            link.limit = limit
+        self._rooms[channel] = room
+        return True
+
+    def look(
+        self, frame: bytes, fields: list[bytes], attached: Container[tuple[bytes, int]]
+    ) -> tuple[FlowFrame | SessionError, bytes]:
+        """What any other flow says, and how proton is to take it. `attached` has the peer's channels and handles.
+        Raises AmqpError at numbers that are none."""
+        channel, fields = frame[6:8], performative.padded(fields, PROPERTIES + 1)
+        handle = fields[HANDLE]
+        if handle != NULL and (channel, _checked(handle)) not in attached:
+            return SessionError(channel, UNATTACHED_HANDLE, f"a flow on handle {_checked(handle)}"), frame
+        if fields[NEXT_INCOMING] == NULL:  # it has not read our begin, which says 0
+            fields[NEXT_INCOMING] = uint(0).encoded
+            frame = performative.build(channel, FLOW, fields)
+        window = _checked(fields[WINDOW])
+        room, before = (_checked(fields[NEXT_INCOMING]) + window) % UINTS, self._rooms.get(channel)
+        lowers = window < HALF and (before is None or is_less(room, before))
+        self._rooms[channel] = room if window < HALF else None
+        echo, drain, properties = fields[ECHO] in TRUES, fields[DRAIN] in TRUES, fields[PROPERTIES]
+        link = self.ends.get((channel, _checked(handle))) if handle != NULL else None
+        count, credit = (None if fields[at] == NULL else _checked(fields[at]) for at in (DELIVERY_COUNT, LINK_CREDIT))
+        limit = (count + credit) % UINTS if count is not None and credit is not None else None
+        is_vast, turns, former = False, False, 0
+        if link is not None:
+            self._usual[channel, handle] = link
+        if link is not None and link.is_sender:
+            is_vast, former = (credit or 0) >= HALF, link.limit
+            link.limit = ((count or 0) + (credit or 0)) % UINTS  # no count: it has not read our attach, which says 0
+            turns = is_vast != link.is_vast
+            lowers = lowers or (not is_vast and (turns or is_less(link.limit, former)))
+        elif link is not None and count is None:
+            raise AmqpError(INVALID_FIELD, "a flow of a sender's without its delivery-count")
+        return FlowFrame(echo, drain, (channel, handle), limit, properties, is_vast, turns, lowers, former), frame
+
+    def lowered(self, frame: bytes, note: FlowFrame, written: bytes) -> bytes:
+        """A flow that lowers something, as what is left of it. `written` ends with a flow of ours for its session:
+        there is nothing under way that is not written."""
+        *_, ours = (each for each in performative.frames_of(written) if performative.code_of(each) == FLOW)
+        fields = performative.padded(performative.parse(frame).fields, PROPERTIES + 1)
+        sent = _checked(performative.parse(ours).fields[NEXT_OUTGOING])
+        _take_off(fields, NEXT_INCOMING, WINDOW, sent)
+        link = self._usual.get(note.wire)
+        if link is not None and link.is_sender:
+            left = lib.pn_link_credit(link.pointer) + lib.pn_link_queued(link.pointer)
+            link.limit = _take_off(fields, DELIVERY_COUNT, LINK_CREDIT, (note.former - left) % UINTS)
+        return performative.build(note.wire[0], FLOW, fields)
+
+
+def _take_off(fields: list[bytes], start: int, amount: int, used: int) -> int:
+    """An amount counted from a start is to be counted from what is used of it. What both come to."""
+    size = 0 if fields[amount] == NULL else _checked(fields[amount])
+    left = ((0 if fields[start] == NULL else _checked(fields[start])) + size - used) % UINTS
+    if left >= HALF > size:
+        left = 0
+    fields[start], fields[amount] = uint(used).encoded, uint(left).encoded
+    return (used + left) % UINTS
+
+
+def _checked(encoded: bytes) -> int:
+    value = decode(encoded)[0]
+    if type(value) is not int or not 0 <= value < UINTS:
+        raise AmqpError(INVALID_FIELD, f"{value!r} in a flow, where a number has to be")
+    return value

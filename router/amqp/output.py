@@ -1,0 +1,105 @@
+"""What a connection is to write: taken from proton, said in its stead, and last of all the close.
+
+Proton writes its close late, behind what there is no room for, or not at all, or with a condition that is none of
+AMQP's. So ours stands in its place (`farewell`).
+
+Never here: a stream.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from router.amqp.endpoints import Endpoints
+from router.amqp.format.codec import Described, Symbol, encode
+from router.amqp.format.errors import INTERNAL_ERROR, AmqpError
+from router.amqp.format.performative import BEGIN, CLOSE, ERROR, build, code_of, frames_of
+from router.amqp.format.values import Handle
+from router.amqp.frames.echo import Echoes
+from router.amqp.frames.tap import Tap
+from router.amqp.proton.engine import Engine
+from router.amqp.proton.restated import Restated
+from router.amqp.sessions import Sessions
+
+_ROOM: Final = 64  # bytes of a close that are not its condition and description
+
+
+class OutputHost(Protocol):
+    """The connection."""
+
+    closing: bool
+    closed: bool
+    settling: set[Handle]
+
+
+class Output:
+    """One a connection."""
+
+    def __init__(
+        self, host: OutputHost, engine: Engine, tap: Tap, sessions: Sessions, endpoints: Endpoints, echoes: Echoes,
+        restated: Restated,
+    ) -> None:  # fmt: skip
+        self._host = host
+        self._engine = engine
+        self._tap = tap
+        self._sessions = sessions
+        self._endpoints = endpoints
+        self._echoes = echoes
+        self._restated = restated
+        self._taken: list[bytes] = []
+        self._has_spoken = False  # something was written
+        self._farewell = b""
+        self._is_last = False  # so was a close
+        self.failure: AmqpError | None = None
+        """Proton has stopped writing, without a word. It is the peer's connection that ends by that."""
+
+    def take(self) -> bytes:
+        """All that is to be written by now."""
+        if self._is_last:
+            return b""
+        self.flush()
+        data, self._taken = b"".join((*self._taken, self._echoes.flows())), []
+        self._sessions.written()
+        self._has_spoken = self._has_spoken or bool(data)
+        ends = self._host.closing or self._host.closed
+        return self._closed(data) if ends and self._has_spoken else data
+
+    def flush(self, asked: Sequence[Any] = ()) -> bytes:
+        """Take from proton what is to be written, with a flow of each of these sessions at its end."""
+        rewrite = self._tap.additions.rewrite
+        data = self._tap.settlements.frames() + rewrite(self._engine.pull())
+        if self._endpoints.attach_postponed():
+            data += rewrite(self._engine.pull())
+        if asked:
+            data += self._engine.pull_session_flows(asked)
+        self._check(data)
+        if data:
+            self._taken.append(data)
+        if self._host.settling:
+            self._restated.settled(len(self._host.settling))
+            self._host.settling.clear()
+        self._sessions.free()
+        return data
+
+    def _check(self, data: bytes) -> None:
+        """Whatever was begun or attached is written at once, or never."""
+        if self._endpoints.begun:
+            self._endpoints.begun -= sum(code_of(frame) == BEGIN for frame in frames_of(data))
+        is_over = self._host.closing or self._host.closed
+        if (self._endpoints.begun or self._tap.additions.owes) and self._engine.has_opened and not is_over:
+            self.failure = AmqpError(INTERNAL_ERROR, "a session or a link of ours cannot be written")
+
+    def farewell(self, condition: str | None, description: str) -> None:
+        """What the close says; the first one is right."""
+        room = self._tap.additions.max_frame - _ROOM - len(condition or "")
+        told = description.encode()[: max(0, room)].decode(errors="ignore")
+        error = [encode(Described(ERROR, [Symbol(condition), told]))] if condition is not None else []
+        self._farewell = self._farewell or build(b"\0\0", CLOSE, error)
+
+    def _closed(self, data: bytes) -> bytes:
+        """With our close, where proton writes its own, or at the latest when the connection is over."""
+        frames = list(frames_of(data))
+        is_protons = bool(frames) and code_of(frames[-1]) == CLOSE
+        self._is_last = is_protons or (self._host.closed and bool(self._farewell))
+        if not self._is_last or not self._farewell:
+            return data
+        return (data.removesuffix(frames[-1]) if is_protons else data) + self._farewell
