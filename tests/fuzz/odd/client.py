@@ -11,12 +11,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.fuzz.mesh import LONGEST_S, Guest
-from tests.fuzz.odd.codec import Described, Typed, symbol
+from tests.fuzz.odd.codec import Described, Typed, symbol, ulong
 from tests.fuzz.odd.ledger import AGAIN, Ledger, Message
 from tests.fuzz.odd.links import MOD, Container, Kept, Link, Received, Receiver, Sender, Sent, ahead
 from tests.fuzz.odd.messages import annotations, message, value
 from tests.fuzz.odd.performatives import CONDITIONS, Writer, read_frame
-from tests.fuzz.odd.session import DEFAULT_OUTCOME, EPOCH, GENERATION, Session
+from tests.fuzz.odd.session import EPOCH, GENERATION, Session
 
 if TYPE_CHECKING:
     from tests.fuzz.mesh import FuzzRouter
@@ -393,13 +393,23 @@ class OddClient(Guest):
         handle = self._free_handle(session)
         if handle is None or len(self.links()) >= MOST_LINKS:
             return None
-        self.container.links += 1
         receives, address = self.rng.random() < 0.5, self.rng.choice(ADDRESSES)
         if receives and self.draw.has("patterns") and self.rng.random() < 0.4:
             address = self.rng.choice(PATTERNS)
         if not receives and self.draw.has("anonymous") and self.rng.random() < 0.4:
             address = ""
-        return self._attach(session, handle, f"l{self.container.links}", receives, address)
+        return self._attach(session, handle, self._new_name(receives), receives, address)
+
+    def _new_name(self, receives: bool) -> str:
+        """Names are of one direction (2.6.1)."""
+        if self.draw.has("names") and self.container.single:
+            name, its_direction = self.container.single.pop()
+            if its_direction != receives:
+                return name
+        self.container.links += 1
+        name = f"l{self.container.links}"
+        self.container.single.append((name, receives))
+        return name
 
     def _free_handle(self, session: Session) -> int | None:
         rng, held = self.rng, set(session.mine)
@@ -450,13 +460,17 @@ class OddClient(Guest):
             "source": self._terminus("source", link, address if receives else None),
             "target": self._terminus("target", link, None if receives else address),
             "unsettled": unsettled,
-            "initial_delivery_count": link.initial if isinstance(link, Sender) else None,
+            "initial_delivery_count": link.initial if isinstance(link, Sender) else self._unneeded(),
             "max_message_size": link.max_message if isinstance(link, Receiver) else None,
             "desired_capabilities": ("q",) if self.draw.has("capabilities") else None,
             "properties": properties,
         }, whole=True)  # fmt: skip
         if isinstance(link, Receiver) and rng.random() < 0.5:
             self.flow(link.session, link)
+
+    def _unneeded(self) -> int | None:
+        """In a field that says nothing there."""
+        return self.rng.choice((None, 0, 7, 2**32 - 1)) if self.draw.has("flow_fields") else None
 
     def _terminus(self, name: str, link: Link, address: str | None) -> Any:
         """At our end one may be missing, or have any address."""
@@ -476,9 +490,28 @@ class OddClient(Guest):
                 fields["outcomes"] = rng.choice((None, outcomes))
                 fields["distribution_mode"] = rng.choice((None, "copy", "move"))
                 fields["filter"] = rng.choice((None, {}))
+        if name == "source" and not ours:
+            fields.update(self._of_source())
         if link.timeout and not ours:
             fields["timeout"] = rng.choice((LONGEST_S, 2**32 - 1))
         return self.writer.composite(name, address=address or None, **fields)
+
+    def _of_source(self) -> dict[str, Any]:
+        rng, fields = self.rng, dict[str, Any]()
+        if self.draw.has("default_outcomes"):
+            default = rng.choice(("accepted", "rejected", "released", "modified", ""))
+            fields["default_outcome"] = self.writer.composite(default) if default else None
+            fields["outcomes"] = rng.choice(
+                (None, ("amqp:accepted:list",), ("amqp:released:list", "amqp:accepted:list"))
+            )
+        if self.draw.has("filters") and self.opened:
+            unknown = Described(symbol("x:unknown:string"), value(rng, 0))
+            selector = Described(
+                rng.choice((symbol("apache.org:selector-filter:string"), ulong(0x468C00000004))), "1 = 1"
+            )
+            filters = {symbol("u"): unknown, symbol("s"): selector, symbol("also"): unknown}
+            fields["filter"] = {key: val for key, val in filters.items() if rng.random() < 0.5}
+        return fields
 
     def detach(self, link: Link, *, closed: bool | None = None, for_good: bool = False) -> None:
         """`for_good`: if it comes back at all, that is the caller's business."""
@@ -551,6 +584,7 @@ class OddClient(Guest):
             credit = max(credit, link.stated - max(0, ahead(stated, link.stated_at)))
         link.stated, link.stated_at, link.drains = credit, stated, drain
         fields.update(handle=link.handle, delivery_count=count, link_credit=credit, drain=drain)
+        fields.update(available=self._unneeded(), properties=self._any_properties())
         echo = fields["echo"]
 
         def read() -> None:
@@ -565,7 +599,8 @@ class OddClient(Guest):
     def _senders_flow(self, link: Sender, fields: dict[str, Any]) -> Callable[[], None]:
         link.asked = False
         available = self.rng.choice((None, 0, 5))
-        fields.update(handle=link.handle, delivery_count=link.count, link_credit=link.credit, available=available)
+        credit = None if self.draw.has("flow_fields") and self.rng.random() < 0.5 else link.credit
+        fields.update(handle=link.handle, delivery_count=link.count, link_credit=credit, available=available)
         echo = fields["echo"]
 
         def read() -> None:
@@ -695,7 +730,7 @@ class OddClient(Guest):
                                     if self.draw.has(f"outcome_{kind}")]  # fmt: skip
         kind = "accepted" if accept else rng.choice(kinds)
         mode = first.link.modes[1]
-        if kind == "none" and mode == 1:
+        if kind == "none" and (mode == 1 or not first.link.default_outcome):
             kind = "accepted"
         alike = [first]
         if rng.random() < 0.7:  # a range has all that is unsettled in it
@@ -732,7 +767,7 @@ class OddClient(Guest):
         })  # fmt: skip
         for row in rows:
             if kind != "received":
-                row.outcome = DEFAULT_OUTCOME if kind == "none" else kind
+                row.outcome = row.link.default_outcome if kind == "none" else kind
                 assert row.link.subscription is not None
                 self.ledger.answer(row.link.subscription, row.message, row.outcome, final=final)
             if settles:
@@ -742,6 +777,18 @@ class OddClient(Guest):
         row.settled = True
         session.received.pop(row.id, None)
         row.link.tags.pop(row.tag, None)
+
+    def say_nothing_new(self, session: Session) -> None:
+        """Of a delivery in either direction."""
+        row = next((one for one in session.received.values() if one.link.usable), None)
+        sent = next((one for one in session.sent.values() if one.known and one.message.whole and one.link.usable), None)
+        if row is not None:
+            state = self.writer.composite(row.outcome) if row.outcome in ("accepted", "rejected") else None
+            self._emit(session.channel, "disposition", {"role": True, "first": row.id, "last": row.id, "state": state})
+        elif sent is not None:
+            self._emit(
+                session.channel, "disposition", {"role": False, "first": sent.id, "last": None, "settled": False}
+            )
 
     def settle_received(self, session: Session) -> bool:
         """In mode first, what was answered before. Whether there was anything."""

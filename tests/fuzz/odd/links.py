@@ -70,6 +70,8 @@ class Container:
     name: str
     draw: "Draw"
     kept: list["Kept"] = field(factory=list)
+    single: list[tuple[str, bool]] = field(factory=list)
+    """Names of links in one direction, and whether that is ours."""
     links: int = 0
     """So many names of links, and marks of messages, are used."""
     marks: int = 0
@@ -162,3 +164,5 @@ class Receiver(Link):
     """Unsettled."""
     subscription: Subscription | None = None
     max_message: int = 0
+    default_outcome: str = ""
+    """The router's, of what is settled without an outcome."""

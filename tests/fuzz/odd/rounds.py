@@ -21,7 +21,9 @@ class Round:
         self.ledger = Ledger(self.mesh.settings.redeliveries, lambda: self.mesh.now)
         if draws is None:
             draws = [Draw(rng) for _ in range(rng.randint(1, 3))]
-        self.clients = [self._client(Container(f"odd{number}", draw)) for number, draw in enumerate(draws)]
+        containers = [Container(f"odd{number}", draw) for number, draw in enumerate(draws)]
+        twins = [container for container in containers if container.draw.has("twins")]
+        self.clients = [self._client(container) for container in (*containers, *twins)]
 
     def _client(self, container: Container) -> OddClient:
         router = self.mesh.routers[self.rng.choice("ab")]
@@ -104,6 +106,8 @@ class Round:
             client.end(session)
         elif chance < 0.12:
             client.flow(session)
+        elif chance < 0.14 and client.draw.has("dispositions_of_nothing"):
+            client.say_nothing_new(session)
         elif chance < 0.18 and client.draw.has("early_settle"):
             client.settle_sent(session, early=True)
         elif chance < 0.2 and client.draw.has("reattach") and link.timeout and link.usable:

@@ -12,7 +12,6 @@ from tests.fuzz.odd.performatives import CONDITIONS
 if TYPE_CHECKING:
     from tests.fuzz.odd.client import OddClient
 
-DEFAULT_OUTCOME = "released"
 EPOCH, GENERATION = Typed("symbol", "oncemesh:epoch"), Typed("symbol", "oncemesh:generation")
 
 
@@ -108,6 +107,8 @@ class Session:
         if isinstance(link, Receiver):
             assert fields["initial_delivery_count"] is not None, f"{link}: no initial-delivery-count"
             link.count = link.initial = fields["initial_delivery_count"]
+            default = terminus[1]["default_outcome"] if terminus is not None else None
+            link.default_outcome = default[0] if default is not None else ""
         elif isinstance(link, Sender):
             link.max_message = fields["max_message_size"] or 0
         if link.refused:
