@@ -26,8 +26,8 @@ from failover.chaos.view import Board, View
 from router.mesh.launcher import ROUTER_COMMAND
 from router.mesh.quantities import format_duration
 from router.mesh.rundir import RunDirectory, RunError
+from router.mesh.shown.waits import waits
 from router.mesh.status import unfinished
-from router.mesh.waits import waits
 
 SCRIPT = "chaos-script.yaml"
 """The copy of the script in the run directory; tells a directory that may be made anew."""

@@ -12,8 +12,8 @@ from router.cli.base import console, fetcher, run, run_dir_option, until_signal
 from router.mesh.config import Topology
 from router.mesh.launcher import HalfUpError, Launcher
 from router.mesh.rundir import MARKS, RunDirectory, RunError, find_run_dir
+from router.mesh.shown.status_view import headline, render, routers_table, shown_at, state_of
 from router.mesh.status import RouterView, contacts_of, look
-from router.mesh.status_view import headline, render, routers_table, shown_at, state_of
 from router.mesh.topology import load
 from router.security.doors import check
 

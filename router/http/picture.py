@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from router.http.gathering import MeshLook, RouterAnswer, Row
-from router.mesh.waits import LASTING_S, lasting
+from router.mesh.shown.waits import LASTING_S, lasting
 
 MOST_CLIENTS: Final = 100
 """Of each router, and of publishers and subscribers each."""

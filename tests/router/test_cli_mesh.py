@@ -20,9 +20,9 @@ from router.cli.main import main
 from router.cli.watch import status as cli_status
 from router.mesh.launcher import Launcher
 from router.mesh.rundir import RunDirectory, RunError
+from router.mesh.shown.waits import LASTING_S
 from router.mesh.status import RouterView
 from router.mesh.topology import load
-from router.mesh.waits import LASTING_S
 from tests.router.mesh.launching import STUB, give_up_on
 
 PAIR = """\

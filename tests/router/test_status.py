@@ -10,9 +10,9 @@ from rich.console import Console
 from router.cli.base import PIPE_WIDTH
 from router.mesh.config import AddressRule, Limits, LinkConfig, LogSettings, RouterConfig, Timing, Topology
 from router.mesh.quantities import Address
+from router.mesh.shown.status_view import MOST_ROWS, as_json, render, routers_table
+from router.mesh.shown.waits import awaits, waits
 from router.mesh.status import RouterView, unfinished
-from router.mesh.status_view import MOST_ROWS, as_json, render, routers_table
-from router.mesh.waits import awaits, waits
 
 LINE = Topology(
     mesh="line",

@@ -13,9 +13,9 @@ from attrs import frozen
 
 from router.cli.doctor.symptoms import Symptoms
 from router.mesh.quantities import format_duration, format_size
+from router.mesh.shown.waits import waits
 from router.mesh.status import contacts_of, unseen_by
 from router.mesh.topology import reachable
-from router.mesh.waits import waits
 
 DESCRIPTORS: Final = 4096
 LEAST_DESCRIPTORS: Final = 256

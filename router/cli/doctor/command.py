@@ -21,9 +21,9 @@ from router.mesh.config import Topology
 from router.mesh.quantities import Address
 from router.mesh.reading import FileError, expected
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
+from router.mesh.shown.waits import awaits
 from router.mesh.status import PATIENCE_S, FetchStatus, RouterView, contacts_of, look
 from router.mesh.topology import load
-from router.mesh.waits import awaits
 from router.security.operator import operator_of
 
 STYLES = {Level.PASS: "green", Level.WARN: "yellow", Level.FAIL: "red"}

@@ -13,8 +13,8 @@ from router.mesh.config import AMQP, HTTP, INTER, MQTT, RouterConfig, Topology
 from router.mesh.launcher import HalfUpError, Launcher
 from router.mesh.reading import FileError, expected
 from router.mesh.rundir import RouterEntry, RunDirectory, RunError, find_run_dir
+from router.mesh.shown.status_view import headline, routers_table
 from router.mesh.status import contacts_of, look, planned
-from router.mesh.status_view import headline, routers_table
 from router.mesh.topology import load
 from router.security.doors import check
 

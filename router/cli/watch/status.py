@@ -1,4 +1,4 @@
-"""`oncemesh status`: what routers say of themselves (docs/status.md), gathered and shown (`router.mesh.status_view`).
+"""`oncemesh status`: what routers say of themselves (docs/status.md), gathered and shown (`router.mesh.shown`).
 
 With a run directory each router is asked itself, by the address that is there: so those that do not see each other are
 seen. With a URL one router is asked for all, by `$management`: so it is of any host.
@@ -18,9 +18,9 @@ from router.amqp.sasl.credentials import Credentials
 from router.cli.base import console, fetcher, run, until_signal
 from router.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, those_of
 from router.mesh.rundir import RunDirectory, find_run_dir
+from router.mesh.shown.status_view import as_json, render
+from router.mesh.shown.waits import LASTING_S, awaits
 from router.mesh.status import RouterView, look
-from router.mesh.status_view import as_json, render
-from router.mesh.waits import LASTING_S, awaits
 
 if TYPE_CHECKING:
     from failover.client.management import Management

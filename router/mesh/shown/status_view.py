@@ -17,8 +17,8 @@ from rich.text import Text
 from failover.fitting import Fitting
 from failover.printable import printable
 from router.mesh.quantities import format_duration, format_size
+from router.mesh.shown.waits import counted, link_name, waits
 from router.mesh.status import RouterView, contacts_of, unseen_by
-from router.mesh.waits import counted, link_name, waits
 
 # Links shown in one table; programs get all of them.
 MOST_ROWS = 25
