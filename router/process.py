@@ -113,7 +113,7 @@ class Process:
         self._managed = ManagedRouter(
             topology, self.node, mesh, self.clients, self.neighbours, started, events, reporter
         )
-        self._management = management_of(self._managed, self._turns.turn)
+        self._management = topics.answering = management_of(self._managed, self._turns.turn)
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
         self._departure = Departure(self.node, mesh, self._send_clients_away)

@@ -3,6 +3,7 @@
 One action stands for a batch of deliveries: nothing here is made per message.
 """
 
+import enum
 from typing import Any
 
 import attrs
@@ -93,11 +94,18 @@ class Echo:
     link: Any
 
 
+class Cause(enum.Enum):
+    """Why a delivery is rejected."""
+
+    REFUSED = "by subscribers"
+    EXPIRED = "its time was over before anybody had it (protocol 5, Time to live)"
+    GONE = "its address is that of a dynamic node that is over (protocol 12.8)"
+
+
 @attrs.frozen(slots=True)
 class AnswerDeliveries:
     """Send this outcome of these deliveries to their publisher; `settle` if its link settles first. `alone` of them had
-    nobody for an audience (protocol 5, Nobody). `expired`: their time was over before anybody had them (Time to
-    live)."""
+    nobody for an audience (protocol 5, Nobody). `cause`: of a rejection."""
 
     link: Any
     records: list[Record]
@@ -105,7 +113,7 @@ class AnswerDeliveries:
     description: str
     settle: bool
     alone: int
-    expired: bool
+    cause: Cause
 
 
 @attrs.frozen(slots=True)

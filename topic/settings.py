@@ -1,6 +1,15 @@
 """What a topology sets for the topic core of every router."""
 
+from typing import Final
+
 import attrs
+
+DYNAMIC: Final = "_dynamic/"
+"""What the addresses of dynamic nodes begin with: each has one subscriber, and is over with it (protocol 12.8)."""
+
+
+def is_dynamic(address: str) -> bool:
+    return address.startswith(DYNAMIC)
 
 
 @attrs.frozen(slots=True)
@@ -28,7 +37,8 @@ class Settings:
     largest: int = 17 << 20
     """Bytes of a message that is taken from another router, at most."""
     balanced: tuple[str, ...] = ()
-    """What addresses begin with whose deliveries go to one of their subscribers each (protocol 12)."""
+    """What addresses begin with whose deliveries go to one of their subscribers each (protocol 12); besides dynamic
+    ones."""
 
     def is_balanced(self, address: str) -> bool:
-        return address.startswith(self.balanced)
+        return address.startswith(self.balanced) or is_dynamic(address)

@@ -20,15 +20,15 @@ from router.amqp.format.message import LOOKED_INTO, PROPERTIES, fields_of, secti
 from router.amqp.format.sections import FIELDS
 from router.amqp.format.values import EXPIRE_LINK, RCV_FIRST, Handle
 from router.amqp.proton.link import Link
-from router.edge.attach import LONGEST_ADDRESS, AttachRequest, Refusal, address_in, identity_of
+from router.edge.attach import FLEETING, LONGEST_ADDRESS, AttachRequest, Refusal, address_in, identity_of
 from router.edge.ends import End
 from router.edge.publisher_link import PublisherLink
 from router.edge.signs import ProvingConnection, SignsOfLife
 from topic.actions import AnswerDeliveries, AnswerPublisher, Detach
 from topic.delivery.window import CreditWindow
-from topic.directory.entry import Lifetime
 from topic.identity import NOWHERE
 from topic.node import Node
+from topic.settings import is_dynamic
 
 CAPABILITY: Final = "ANONYMOUS-RELAY"
 """Of a container that has such a terminus."""
@@ -44,7 +44,7 @@ def request_for(link: Link, address: str, prefixes: tuple[str, ...]) -> AttachRe
     """What a client would ask for that attached to this address, for as long as its link lasts; raises `Refusal`."""
     return AttachRequest(
         identity=identity_of(link, address, prefixes, receives=False),
-        lifetime=Lifetime(0, EXPIRE_LINK, 0),
+        lifetime=FLEETING,
         settles_first=link.remote_rcv_settle_mode == RCV_FIRST,
         seen=NOWHERE,
         unsettled=None,
@@ -107,7 +107,7 @@ class AnonymousLink(End):
             try:
                 publisher = self._publishers.get(address) or self._attach(address)
             except Refusal as refusal:
-                self._turn_away(run, refusal)
+                self._turn_away(run, refusal, at_once=not is_dynamic(address))
                 if self.link.ended:
                     return
             else:
@@ -122,8 +122,11 @@ class AnonymousLink(End):
         if new.handles:
             self.on_transfers(new)
 
-    def _turn_away(self, run: list[Transfer], refusal: Refusal) -> None:
+    def _turn_away(self, run: list[Transfer], refusal: Refusal, *, at_once: bool) -> None:
+        """Settled ones end the link, or, if it is not to end `at_once`, are dropped."""
         for handle, *_ in run:
+            if handle is None and not at_once:
+                continue
             if handle is None:
                 self.end(refusal.condition, str(refusal))
                 return

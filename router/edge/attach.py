@@ -10,6 +10,7 @@ from router.amqp.format.codec import Described
 from router.amqp.format.errors import INVALID_FIELD, NO_TRANSACTIONS, NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED
 from router.amqp.format.values import (
     EXPIRE_CONNECTION,
+    EXPIRE_LINK,
     EXPIRE_NEVER,
     NO_LOCAL,
     NO_LOCAL_CODE,
@@ -30,6 +31,7 @@ from topic.directory.entry import Lifetime
 from topic.edge.filters import NoLocal, Wants
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, NOWHERE, Epoch, LinkIdentity, link_name
 from topic.properties import ANSWERS, EPOCH, GENERATION, TOLD
+from topic.settings import is_dynamic
 from topic.termini.generations import Generations
 
 DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
@@ -38,6 +40,9 @@ LONGEST_ADDRESS: Final = 1024
 """Characters. All routers hear of each link and keep it: what names it may not be of any length."""
 LONGEST_NAME: Final = 1024
 """The same, of a container-id and of a link's name."""
+
+FLEETING: Final = Lifetime(0, EXPIRE_LINK, 0)
+"""Of the terminus of a link that nothing outlives."""
 
 _AUTHORITY = re.compile(r"^amqps?://[^/]*/?")
 
@@ -75,14 +80,14 @@ class AttachRequest:
     """These."""
 
 
-def read_request(link: Link, prefixes: tuple[str, ...], longest: int) -> AttachRequest:
-    """Raises `Refusal`. `longest` is the longest timeout, in seconds, that is granted."""
+def read_request(link: Link, address: str, prefixes: tuple[str, ...], longest: int) -> AttachRequest:
+    """To that address. Raises `Refusal`. `longest` is the longest timeout, in seconds, that is granted."""
     check_modes(link)
     filters, selector, no_local = filters_of(link)
-    identity = identity_of(link, checked_address(link), prefixes, receives=link.is_sender)
+    identity = identity_of(link, address, prefixes, receives=link.is_sender)
     return AttachRequest(
         identity=identity,
-        lifetime=lifetime_of(link, longest),
+        lifetime=FLEETING if is_dynamic(address) else lifetime_of(link, longest),
         settles_first=link.remote_rcv_settle_mode == RCV_FIRST,
         seen=seen_of(link),
         unsettled=unsettled_of(link),
@@ -99,7 +104,10 @@ def identity_of(link: Link, address: str, prefixes: tuple[str, ...], *, receives
     container = link.connection.remote_container
     if not container:
         raise Refusal(NOT_ALLOWED, "a link's identity needs a container-id, the open had none")
-    if not address.startswith(prefixes):
+    if is_dynamic(address):
+        if receives and not is_dynamic_source(link):
+            raise Refusal(NOT_ALLOWED, f"only the link that {address!r} was made for receives from it")
+    elif not address.startswith(prefixes):
         known = ", ".join(prefix + "…" for prefix in prefixes)
         raise Refusal(NOT_FOUND, f"no node {address!r}: expected an address of {known}")
     if why := why_no_address(address, receives=receives):
@@ -153,17 +161,21 @@ def is_anonymous(link: Link) -> bool:
     return target is not None and not (target.coordinator or target.dynamic or address_of(link))
 
 
+def is_dynamic_source(link: Link) -> bool:
+    """Whether the client receives from a node that is to be made for the link."""
+    source = link.remote_source if link.is_sender else None
+    return source is not None and source.dynamic and not address_of(link)
+
+
 def checked_address(link: Link) -> str:
-    """The same. Raises `Refusal` where the client names no address."""
+    """The address that the client names; raises `Refusal` where it names none."""
     terminus = _terminus_of(link)
     if terminus is None:
         raise Refusal(NOT_IMPLEMENTED, "a link without a terminus is resumed nowhere")
     if terminus.coordinator:
         raise Refusal(NOT_IMPLEMENTED, NO_TRANSACTIONS)
     if terminus.dynamic:
-        raise Refusal(
-            NOT_IMPLEMENTED, "only a source without an address can be dynamic, for the answers of $management"
-        )
+        raise Refusal(NOT_IMPLEMENTED, "only a source without an address can be dynamic")
     address = address_of(link)
     if not address:
         raise Refusal(NOT_IMPLEMENTED, "a source has no address: attach to one")

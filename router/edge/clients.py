@@ -18,7 +18,15 @@ from router.amqp.format.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LIMIT
 from router.amqp.format.values import ErrorCondition
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
-from router.edge.attach import LONGEST_NAME, Refusal, address_of, begins_life, check_names, is_anonymous
+from router.edge.attach import (
+    LONGEST_NAME,
+    Refusal,
+    address_of,
+    begins_life,
+    check_names,
+    is_anonymous,
+    is_dynamic_source,
+)
 from router.edge.ends import AddressNode, CoreEnd, End, Wakeable
 from router.edge.guard import Guard, Visiting
 from router.edge.status_node import STATUS_ADDRESS
@@ -138,7 +146,7 @@ class ClientEdge(Handler):
                 self._guard.looks(link.connection)
             if node is None and address.startswith(OF_ROUTERS):
                 self._check_router(link.connection, address)
-            if node is None and not guest.admit():
+            if node is None and not is_dynamic_source(link) and not guest.admit():  # it may be for management alone
                 full = self._guard.exceed("connections", link.connection.origin, "this router is full of clients")
                 link.connection.close(RESOURCE_LIMIT, full)
                 return

@@ -31,6 +31,7 @@ from router.events.kind import EventKind, event
 from router.mesh.config import Limits
 from router.security.rules import Rule, RuleOf
 from topic.directory.addresses import is_pattern, parts
+from topic.settings import is_dynamic
 
 log = logging.getLogger("oncemesh.clients")
 
@@ -112,9 +113,12 @@ class Guard:
     def attaches(self, connection: Visiting, address: str, *, receives: bool) -> None:
         """To a topic; raises Refusal if its user may not."""
         rule = self._rule_of(connection.user)
-        allowed, what = rule.may_send(address), "send to"
-        if receives:
+        if is_dynamic(address):  # nobody knows it but by its client: for all who may publish, or receive, anything
+            allowed, what = bool(rule.receive if receives else rule.send), "use"
+        elif receives:
             allowed, what = may_receive(rule, address), "receive from"
+        else:
+            allowed, what = rule.may_send(address), "send to"
         if not allowed:
             _tell_refused(connection, f"may not {what} {address!r}")
             raise Refusal(UNAUTHORIZED, f"this user may not {what} {address!r}", told=True)

@@ -11,14 +11,14 @@ from itertools import compress, groupby
 from typing import Final
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
-from router.amqp.format.errors import PRECONDITION_FAILED
+from router.amqp.format.errors import NOT_FOUND, PRECONDITION_FAILED
 from router.amqp.format.values import ACCEPTED, Handle
 from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest, answers_echoes
 from router.edge.ends import TopicEnd
 from router.edge.signs import SignsOfLife
 from router.edge.ttl import times_of
-from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Echo, LinkAction
+from topic.actions import AnswerDeliveries, AnswerPublisher, Cause, Credit, Detach, Echo, LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
 from topic.identity import Epoch, LinkIdentity
@@ -28,6 +28,11 @@ from topic.properties import ALONE, EPOCH, GENERATION, SUBSCRIBERS
 PARTIAL_ACCEPTANCE: Final = "oncemesh:partial-acceptance"
 EXPIRED: Final = "oncemesh:expired"
 """In the `info` of a rejection's error, whose condition is a standard one: some decoders know no others."""
+CONDITIONS: Final = {
+    Cause.REFUSED: (PRECONDITION_FAILED, PARTIAL_ACCEPTANCE),
+    Cause.EXPIRED: (PRECONDITION_FAILED, EXPIRED),
+    Cause.GONE: (NOT_FOUND, ""),
+}
 
 
 class PublisherLink(TopicEnd):
@@ -170,9 +175,10 @@ class PublisherLink(TopicEnd):
                 self.alone += action.alone
                 self.link.answer_echo()  # unasked: a router that is lost can be asked no more
         else:
-            info = {EXPIRED if action.expired else PARTIAL_ACCEPTANCE: action.description}
+            condition, more = CONDITIONS[action.cause]
+            info = {more: action.description} if more else None
             for handle in handles:
-                self.link.reject(handle, PRECONDITION_FAILED, action.description, action.settle, info=info)
+                self.link.reject(handle, condition, action.description, action.settle, info=info)
         if action.settle:
             for handle, record in zip(handles, action.records, strict=True):
                 del self.handles[record], self.records[handle]

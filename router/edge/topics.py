@@ -7,18 +7,28 @@ from functools import partial
 
 import attrs
 
-from router.amqp.format.errors import NOT_IMPLEMENTED, RESOURCE_LIMIT
+from router.amqp.format.errors import NOT_FOUND, NOT_IMPLEMENTED, RESOURCE_LIMIT
 from router.amqp.proton.link import Link
 from router.edge.anonymous import AddressPublisher, AnonymousLink, request_for
-from router.edge.attach import AttachRequest, Refusal, check_modes, is_anonymous, read_request
+from router.edge.attach import (
+    AttachRequest,
+    Refusal,
+    check_modes,
+    checked_address,
+    is_anonymous,
+    is_dynamic_source,
+    read_request,
+)
+from router.edge.dynamic import Answering, DynamicLink, NobodyAnswers, new_address
 from router.edge.ends import TopicEnd
 from router.edge.guard import Guard
 from router.edge.publisher_link import PublisherLink
 from router.edge.subscriber_link import SubscriberLink
 from router.mesh.config import AddressRule
 from topic.directory.entry import Role
-from topic.identity import link_name
+from topic.identity import NOWHERE, link_name
 from topic.node import Node
+from topic.settings import is_dynamic
 
 
 class Topics:
@@ -31,6 +41,8 @@ class Topics:
         self._prefixes = tuple(rule.prefix for rule in addresses)
         self._max_message = max_message
         self._longest = int(longest)
+        self.answering: Answering = NobodyAnswers()
+        """Who else sends something on dynamic sources."""
 
     def attach(self, link: Link) -> None:
         if is_anonymous(link):
@@ -38,10 +50,13 @@ class Topics:
             link.context = AnonymousLink(link, self._node, self._max_message, self._begin_publisher)
             return
         now = self._node.now()
-        request = read_request(link, self._prefixes, self._longest)
-        if request.filters and self._node.topic.settings.is_balanced(request.identity.address):
-            raise Refusal(NOT_IMPLEMENTED, f"a filter at {request.identity.address}, which is balanced")
-        self._guard.attaches(link.connection, request.identity.address, receives=link.is_sender)
+        address = new_address(self._node.name) if is_dynamic_source(link) else checked_address(link)
+        request = read_request(link, address, self._prefixes, self._longest)
+        if request.filters and self._node.topic.settings.is_balanced(address):
+            raise Refusal(NOT_IMPLEMENTED, f"a filter at {address}, where each message goes to one of many")
+        self._guard.attaches(link.connection, address, receives=link.is_sender)
+        if not link.is_sender:
+            self._check_there(address)
         if request.wants is not None:
             asked = self._node.topic.edge.delivery.asked
             self._guard.selects(link.connection, asked.with_another(link.connection.user, request.wants))
@@ -58,6 +73,11 @@ class Topics:
             self._attach_publisher(link, request, former, now)
         if is_to_be_kept and not self._node.save():
             self._undo(link, now)
+
+    def _check_there(self, address: str) -> None:
+        """Raises `Refusal` if it is the address of a dynamic node that there is not, or is no more."""
+        if is_dynamic(address) and not is_known_dynamic(self._node, address):
+            raise Refusal(NOT_FOUND, f"no node {address!r}: the link that it was made for has ended")
 
     def _is_to_be_kept(self, link: Link, request: AttachRequest) -> bool:
         """Whether it is a durable link that is in nobody's store yet, for all that is known."""
@@ -93,7 +113,12 @@ class Topics:
         if former is None and request.unsettled:
             has_room = self._node.topic.generations.has_room_for(request.unsettled)
             self._guard.resumes(link.connection, has_room)
-        end = link.context = SubscriberLink(link, request, self._node, former)
+        end: SubscriberLink
+        if is_dynamic(request.identity.address):
+            end = link.context = DynamicLink(link, request, self._node, self.answering)
+            request = attrs.evolve(request, seen=NOWHERE, complete=True, unsettled=None)
+        else:
+            end = link.context = SubscriberLink(link, request, self._node, former)
         if former is not None:
             seen, complete = former.epoch, not former.subscriber.incomplete
             request = attrs.evolve(request, seen=seen, complete=complete, unsettled=end.unsettled())
@@ -138,11 +163,17 @@ class Topics:
         self._guard.begins(end.link.connection, now)
         request = request_for(end.link, address, self._prefixes)
         self._guard.attaches(end.link.connection, address, receives=False)
+        self._check_there(address)
         publisher = AddressPublisher(end, request, self._node, self._max_message)
         publisher.stream = self._node.topic.attach_publisher(
             request.identity, publisher, now, first=request.settles_first, lifetime=request.lifetime
         )
         return publisher
+
+
+def is_known_dynamic(node: Node, address: str) -> bool:
+    """Whether it is that of a dynamic node. All routers in contact know one before its client does."""
+    return is_dynamic(address) and bool(node.topic.directory.subscribers(address))
 
 
 def durable_of(node: Node, user: str) -> int:

@@ -1,15 +1,14 @@
-"""The nodes `$management` of all routers, as clients of this one reach them, and the dynamic nodes for answers.
+"""The nodes `$management` of all routers, as clients of this one reach them.
 
 A client attaches a sender to `$management`, or to `_topo/0/ROUTER/$management` for that of another router, and a
-receiver with a dynamic source, whose address its requests name as reply-to. What that costs is bounded for each
-connection: it has `MOST_LINKS` links here, `MOST_REQUESTS` requests, of `REQUEST_BYTES` each, and one answer, which is
-made when there is credit for it and the last one has left. Connections take turns. Nobody is answered on another one's
-link.
+receiver with a dynamic source (`router.edge.dynamic`), whose address its requests name as reply-to. What that costs is
+bounded for each connection: it has `MOST_LINKS` links here, `MOST_REQUESTS` requests, of `REQUEST_BYTES` each, and one
+answer, which is made when there is credit for it and the last one has left. Connections take turns. Nobody is answered
+on another one's link.
 
 Never here: what is answered (`agent`), and how other routers are asked (`relay`).
 """
 
-import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final
@@ -20,9 +19,10 @@ from attrs import frozen
 from router.amqp.batches import Transfers
 from router.amqp.format.errors import NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT, AmqpError
 from router.amqp.format.sections import read_message, write_message
-from router.amqp.format.values import ACCEPTED, EXPIRE_LINK
+from router.amqp.format.values import ACCEPTED
 from router.amqp.proton.link import Host, Link
-from router.edge.attach import Refusal, checked_address
+from router.edge.attach import Refusal
+from router.edge.dynamic import DynamicLink, dynamic_source
 from router.edge.ends import AddressNode, End
 from router.management.agent import RESERVED, Agent
 from router.management.dispatch_types import dispatch_types, topological
@@ -34,8 +34,6 @@ from router.management.relay import Relay
 from router.security.operator import OPERATOR
 
 MANAGEMENT_ADDRESS: Final = "$management"
-DYNAMIC: Final = ""
-"""In the table of nodes: what clients leave to us to name."""
 REQUEST_BYTES: Final = 32 * 1024
 MOST_REQUESTS: Final = 16
 MOST_LINKS: Final = 1000
@@ -58,18 +56,15 @@ class Caller:
     def __init__(self, connection: Host) -> None:
         self.connection = connection
         self.links: dict[Link, None] = {}
-        self.replies: dict[str, Link] = {}
         self.errands: deque[Errand] = deque()
         self.is_served = False
         self._answers = 0
         self._last: Link | None = None
         """On which it was answered last."""
 
-    @property
-    def reply(self) -> Link | None:
-        """Where the answer to its next request goes, if it can be sent; None if not, or not now."""
-        link = self.replies.get(self.errands[0].request.reply_to) if self.errands else None
-        return link if link is not None and link.credit > 0 else None
+    def source(self, request: Request) -> DynamicLink | None:
+        """Where the answer goes; None if it has no such link, or no more."""
+        return dynamic_source(self.connection, request.reply_to)
 
     @property
     def is_writing(self) -> bool:
@@ -85,12 +80,11 @@ class Caller:
     def answer(self, errand: Errand, message: bytes) -> None:
         """The link may be gone by now, or its credit taken back: then nobody wants to know."""
         errand.came_on.flow(1)
-        link = self.replies.get(errand.request.reply_to)
-        if link is not None and link.credit > 0:
+        source = self.source(errand.request)
+        if source is not None and source.can_say:
             self._answers += 1
-            self._last = link
-            link.send(self._answers.to_bytes(8, "big"), message, settled=True)
-            link.drained()
+            self._last = source.link
+            source.say(self._answers.to_bytes(8, "big"), message)
         self.connection.wake()
 
 
@@ -117,7 +111,7 @@ class ManagementNodes:
         """The nodes, for the edge; these are the routers of the mesh from now on."""
         self._operators = {OPERATOR, *routers}
         others = {topological(router, MANAGEMENT_ADDRESS): ForRouter(self, router) for router in routers}
-        return {MANAGEMENT_ADDRESS: ForRouter(self, self._name), DYNAMIC: ForAnswers(self), **others}
+        return {MANAGEMENT_ADDRESS: ForRouter(self, self._name), **others}
 
     def _permit(self, connection: Host, request: Request) -> None:
         """Who may ask what of any router is decided here, once, where the client is. Raises ManagementError."""
@@ -143,7 +137,7 @@ class ManagementNodes:
 
     # links
 
-    def enter(self, end: "CallerEnd") -> Caller:
+    def enter(self, end: "RequestEnd") -> Caller:
         """Raises Refusal."""
         caller = self._callers.setdefault(end.link.connection, Caller(end.link.connection))
         if len(caller.links) >= MOST_LINKS:
@@ -151,15 +145,11 @@ class ManagementNodes:
         caller.links[end.link] = None
         return caller
 
-    def leave(self, end: "CallerEnd") -> None:
+    def leave(self, end: "RequestEnd") -> None:
         end.caller.links.pop(end.link, None)
         if not end.caller.links:
             self._callers.pop(end.caller.connection, None)
             self._waiting.pop(end.caller, None)
-
-    def dynamic_address(self) -> str:
-        """One that nobody else guesses, nor has had."""
-        return topological(self._name, f"temp.{secrets.token_urlsafe(12)}")
 
     # requests
 
@@ -171,10 +161,18 @@ class ManagementNodes:
             request = read_request(message)
         except AmqpError as error:
             raise Refusal(error.condition, error.description) from None
-        if request.reply_to not in caller.replies:
+        if caller.source(request) is None:
             raise Refusal(NOT_FOUND, f"reply-to {request.reply_to[:100]!r} is no dynamic source of this connection")
         caller.errands.append(Errand(request, message, router, link))
         self.look(caller)
+
+    def awaits_credit(self, connection: Host) -> bool:
+        """It may have some now, for the answer to its next request."""
+        caller = self._callers.get(connection)
+        if caller is None:
+            return False
+        self.look(caller)
+        return caller.is_served or bool(caller.errands)
 
     def look(self, caller: Caller) -> None:
         """It may be served now."""
@@ -204,10 +202,11 @@ class ManagementNodes:
         while True:
             for caller in list(self._waiting):
                 del self._waiting[caller]
-                if caller.errands[0].request.reply_to not in caller.replies:
+                source = caller.source(caller.errands[0].request)
+                if source is None:
                     caller.drop()
                     self.look(caller)
-                elif caller.reply is None:
+                elif not source.can_say:
                     continue
                 elif caller.is_writing:
                     self._waiting[caller] = None
@@ -225,8 +224,8 @@ class ManagementNodes:
             message = await answer(errand)
         except ManagementError as error:
             message = error_message(errand.request, error)
-        caller.answer(errand, message)
         caller.is_served = False
+        caller.answer(errand, message)
         self.look(caller)
 
     async def _answer_here(self, errand: Errand) -> bytes:
@@ -236,28 +235,19 @@ class ManagementNodes:
         return await self._relay.ask(errand.router, errand.message)
 
 
-class CallerEnd(End):
-    """Of a link here."""
+class RequestEnd(End):
+    """Of a link here: requests come on it, one at a time."""
 
-    __slots__ = ("caller", "nodes")
+    __slots__ = ("_router", "caller", "nodes")
 
-    def __init__(self, link: Link, nodes: ManagementNodes) -> None:
+    def __init__(self, link: Link, nodes: ManagementNodes, router: str) -> None:
         super().__init__(link)
         self.nodes = nodes
         self.caller = nodes.enter(self)
+        self._router = router
 
     def gone(self, now: float, *, closed: bool) -> None:
         self.nodes.leave(self)
-
-
-class RequestEnd(CallerEnd):
-    """Requests come here, one at a time."""
-
-    __slots__ = ("_router",)
-
-    def __init__(self, link: Link, nodes: ManagementNodes, router: str) -> None:
-        super().__init__(link, nodes)
-        self._router = router
 
     def on_transfers(self, transfers: Transfers) -> None:
         for handle, _, message, _ in transfers:
@@ -270,27 +260,6 @@ class RequestEnd(CallerEnd):
             else:
                 if handle is not None:
                     self.link.update(handle, ACCEPTED, settle=True)
-
-
-class AnswerEnd(CallerEnd):
-    """Answers leave here."""
-
-    __slots__ = ("_address",)
-
-    def __init__(self, link: Link, nodes: ManagementNodes, address: str) -> None:
-        super().__init__(link, nodes)
-        self._address = address
-        self.caller.replies[address] = link
-
-    def on_credit(self) -> None:
-        if self.caller.errands:
-            self.nodes.look(self.caller)
-        elif not self.caller.is_served:
-            self.link.drained()
-
-    def gone(self, now: float, *, closed: bool) -> None:
-        del self.caller.replies[self._address]
-        super().gone(now, closed=closed)
 
 
 class ForRouter:
@@ -306,22 +275,6 @@ class ForRouter:
         link.context = RequestEnd(link, self._nodes, self._router)
         link.answer(max_message_size=REQUEST_BYTES)
         link.flow(1)
-
-
-class ForAnswers:
-    """A node for each link, which ends with it."""
-
-    def __init__(self, nodes: ManagementNodes) -> None:
-        self._nodes = nodes
-
-    def attach(self, link: Link) -> None:
-        source = link.remote_source
-        if not link.is_sender or source is None or not source.dynamic:
-            checked_address(link)
-        address = self._nodes.dynamic_address()
-        link.context = AnswerEnd(link, self._nodes, address)
-        link.answer(address=address, expiry_policy=EXPIRE_LINK)
-        link.context.on_credit()
 
 
 def management_of(at: ManagedRouter, turn: Callable[[], Awaitable[None]]) -> ManagementNodes:

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from router.edge.attach import LONGEST_ADDRESS, Refusal, why_no_address
 from router.edge.guard import Guard
-from router.edge.topics import durable_of
+from router.edge.topics import durable_of, is_known_dynamic
 from router.mesh.config import Limits
 from router.mqtt.connection import MqttConnection
 from router.mqtt.format.packets import FilterRequest, PublishPacket, ack
@@ -79,7 +79,8 @@ class Permissions:
         self, connection: MqttConnection, session: MqttSession, address: str, fresh: int = 0, *, receives: bool
     ) -> tuple[Reason, str] | None:
         """Why this topic is not for this client; None if it is. A topic more may take the place of an idle one."""
-        if not address.startswith(self._prefixes) or len(address) > LONGEST_ADDRESS:
+        is_there = address.startswith(self._prefixes) or (not receives and is_known_dynamic(self._node, address))
+        if not is_there or len(address) > LONGEST_ADDRESS:
             known = ", ".join(prefix + "…" for prefix in self._prefixes)
             reason = Reason.BAD_FILTER if receives else Reason.BAD_TOPIC
             return reason, f"no topic {address[:LONGEST_SHOWN]!r}: expected one of {known}"

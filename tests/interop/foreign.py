@@ -6,8 +6,8 @@ Every client prints JSON lines: `attached`, a subscriber `received` once it has 
 outcome, in mode second the router's settlement too) and, when their input ends, `done` with everything they saw. A
 subscriber that holds gives its outcomes once it is told `accept`. Messages of proton and rhea have the subjects `even`
 and `odd` in turn, their subscribers may have a selector, and their publishers send each message to the anonymous
-terminus instead, if the environment says so. Times are microseconds of the
-machine's monotonic clock, so those of different processes can be compared.
+terminus instead, if the environment says so. Those that ask and answer have the roles `ask` and `answer`. Times are
+microseconds of the machine's monotonic clock, so those of different processes can be compared.
 """
 
 import json
@@ -36,6 +36,8 @@ COMMANDS = {
     "proton-c++": [str(CPP_BINARY)],
     "rhea": [str(NODE), str(HERE / "rhea_client.js")],
     "amqp10": [str(NODE), str(HERE / "amqp10_client.js")],
+    "proton requests": [sys.executable, str(HERE / "proton_requests.py")],
+    "rhea requests": [str(NODE), str(HERE / "rhea_requests.js")],
     "erlang": ["escript", str(HERE / "erlang_client.escript")],
 }
 PATIENCE_S = 120.0
@@ -43,8 +45,9 @@ PATIENCE_S = 120.0
 
 def prepare(maker: str) -> None:
     """Skips the test where the maker's library is not installed."""
-    if maker in ("rhea", "amqp10") and (NODE is None or not (HERE / "node_modules" / maker).exists()):
-        pytest.skip(f"{maker} needs node and tests/interop/node_modules (make setup)")
+    library = maker.split()[0]
+    if library in ("rhea", "amqp10") and (NODE is None or not (HERE / "node_modules" / library).exists()):
+        pytest.skip(f"{library} needs node and tests/interop/node_modules (make setup)")
     if maker == "erlang" and (shutil.which("escript") is None or not RABBITMQ.exists()):
         pytest.skip("RabbitMQ's client needs Erlang and the plugins of Debian's package (make interop-tools)")
     if maker == "proton-c++" and (not CPP_BINARY.exists() or CPP_BINARY.stat().st_mtime < CPP_SOURCE.stat().st_mtime):

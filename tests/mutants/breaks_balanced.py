@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from tests.mutants.mutant import KILLS, MOVING, RESUMING, Method, mutant
 from tests.topic import test_balanced as balanced
+from tests.topic import test_dynamic as dynamic
 from topic.delivery.assignment import NOT_HAD
 from topic.delivery.record import AWAITING_HOME, Record, Stream
 from topic.edge import reports
@@ -137,5 +138,15 @@ def refused_for_itself_forgotten(original: Method) -> Method:
         is_refused = bool(original(balancing, stream, record))
         record.refused_by = ()
         return is_refused
+
+    return broken
+
+
+@mutant(Balancing, "_is_over", by="2", scenario=dynamic.test_what_is_lost_with_the_router_of_its_subscriber_is_rejected)
+def awaits_another_at_a_dynamic_node(_: Method) -> Method:
+    """12.8: a dynamic node is over with its subscriber."""
+
+    def broken(balancing: Balancing, stream: Stream) -> bool:
+        return False
 
     return broken

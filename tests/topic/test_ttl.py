@@ -5,7 +5,7 @@ import attrs
 from linkstate.events import Full, Room
 from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import Pen, key_of
-from topic.actions import AnswerDeliveries
+from topic.actions import AnswerDeliveries, Cause
 from topic.blocks import read_blocks
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.home.ttl import OVER
@@ -16,7 +16,7 @@ ACCEPTED, REJECTED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED
 
 def expired(pen: Pen) -> list[bytes]:
     """What it was told is over, in the order in which it was told."""
-    answers = [answer for answer in pen.mine(AnswerDeliveries) if answer.expired]
+    answers = [answer for answer in pen.mine(AnswerDeliveries) if answer.cause is Cause.EXPIRED]
     assert all(answer.outcome is REJECTED for answer in answers)
     return [record.tag for answer in answers for record in answer.records]
 

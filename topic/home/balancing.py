@@ -21,6 +21,7 @@ from topic.edge.edge import Edge
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import Epoch
 from topic.journal import ONE_OF_MANY, Event
+from topic.settings import is_dynamic
 from topic.wire.segments import OFFER
 
 NO_AUDIENCE = AddressAudience((), (), NOBODY, 0, ONE_OF_MANY)
@@ -70,6 +71,8 @@ class Balancing:
         if not again:
             stream.unassigned.update(dict.fromkeys(records))
             self.go_on(stream)
+            if stream.unassigned and self._is_over(stream):
+                self._evaluate(stream, list(stream.unassigned))
             return
         had(stream, records)
         if audience.routers:
@@ -231,9 +234,13 @@ class Balancing:
     def untold(self, stream: Stream, records: list[Record]) -> dict[Record, None]:
         """Nobody is awaited for these. Those that nobody has taken, nor refused for all: somebody else may."""
         left: dict[Record, None] = {}
+        is_over = self._is_over(stream)
         for record in records:
             if record.taken:
                 record.refusals = None
+            elif is_over:
+                stream.unassigned.pop(record, None)
+                record.refusals = NOT_HAD
             elif not self._is_refused(stream, record):
                 left[record] = None
             elif record in stream.unassigned:
@@ -250,8 +257,17 @@ class Balancing:
 
     def _is_for_nobody_else(self, stream: Stream, record: Record) -> bool:
         """Whether all subscribers that there are have refused it for themselves."""
-        there = {entry.name for entry in self.directory.subscribers(stream.address)} - self.directory.lapsed.keys()
+        there = self._there(stream)
         return bool(there) and there.issubset(record.refused_by)
+
+    def _is_over(self, stream: Stream) -> bool:
+        """Whether the address is that of a dynamic node whose subscriber has gone: there is no other, and never will
+        be."""
+        return is_dynamic(stream.address) and not self._there(stream)
+
+    def _there(self, stream: Stream) -> set[bytes]:
+        """The subscribers that may be given something, now or later."""
+        return {entry.name for entry in self.directory.subscribers(stream.address)} - self.directory.lapsed.keys()
 
     def choose_again(self, stream: Stream, records: Iterable[Record]) -> None:
         """Whoever it was for has not got it, or has gone. What was decided meanwhile, as others were told, is left."""

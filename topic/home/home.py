@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from topic.actions import AnswerDeliveries
+from topic.actions import AnswerDeliveries, Cause
 from topic.delivery.assignment import NOT_HAD, is_over
 from topic.delivery.outcomes import LOGGED, TERMINAL, DeliveryOutcome, Refusals, add_refusals
 from topic.delivery.record import Question, Record, State, Stream, accept, settle
@@ -30,6 +30,7 @@ from topic.outlet import Outlet
 from topic.settings import Settings
 
 EXPIRED: Final = "its time to live was over before anybody had it"
+GONE: Final = "the link that this address was made for has ended"
 
 
 class Home:
@@ -156,7 +157,9 @@ class Home:
     def _tell(self, stream: Stream, records: list[Record]) -> None:
         accepted = [record for record in records if record.refusals is None]
         for record in records if len(accepted) < len(records) else ():
-            if record.refusals is not None:
+            if record.refusals == NOT_HAD:
+                self._answer(stream, [record], DeliveryOutcome.REJECTED, GONE, Cause.GONE)
+            elif record.refusals is not None:
                 text = "rejected by {}, released by {}, modified by {} subscribers".format(*record.refusals)
                 self._answer(stream, [record], DeliveryOutcome.REJECTED, text)
         if accepted:
@@ -171,7 +174,7 @@ class Home:
         accept(ended)
         self.audiences.take_back(stream, [record for record in ended if record.n >= 0])
         if ended:
-            self._answer(stream, ended, DeliveryOutcome.REJECTED, EXPIRED, expired=True)
+            self._answer(stream, ended, DeliveryOutcome.REJECTED, EXPIRED, Cause.EXPIRED)
             if stream.settles_first:
                 self.settlement.settle(stream, ended)
             if stream.gates:
@@ -180,15 +183,15 @@ class Home:
             self.records.unblocked.append(stream)
 
     def _answer(
-        self, stream: Stream, records: list[Record], outcome: DeliveryOutcome, text: str, *, expired: bool = False
+        self, stream: Stream, records: list[Record], outcome: DeliveryOutcome, text: str, cause: Cause = Cause.REFUSED
     ) -> None:
-        detail = {"detail": BY_TTL} if expired else {}
+        detail = {"detail": BY_TTL} if cause is Cause.EXPIRED else {}
         self.outlet.trace_records(Event.ACCEPTED, stream, records, outcome=LOGGED[outcome], **detail)
         alone = 0
         if records[0].n < stream.alone:  # an audience may also have grown since
             alone = sum(not record.routers and not record.locals for record in records)
         self.outlet.actions.append(
-            AnswerDeliveries(stream.link, records, outcome, text, stream.settles_first, alone, expired)
+            AnswerDeliveries(stream.link, records, outcome, text, stream.settles_first, alone, cause)
         )
 
     # a publisher that comes back, here or from elsewhere

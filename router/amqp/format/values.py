@@ -42,6 +42,10 @@ EXPIRE_SESSION: Final = "session-end"
 EXPIRE_CONNECTION: Final = "connection-close"
 EXPIRE_NEVER: Final = "never"
 
+# Of a dynamic node: the property that says how long it lives, and the code of one that ends with its link.
+LIFETIME_POLICY: Final = "lifetime-policy"
+DELETE_ON_CLOSE: Final = 0x2B
+
 
 @frozen
 class Terminus:

@@ -7,12 +7,14 @@ the peer, for its next attach. Never here: what passes on it (`deliveries`).
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from router.amqp.format.codec import decode
+from router.amqp.format.codec import Described, decode
 from router.amqp.format.errors import AmqpError
 from router.amqp.format.notes import AttachFrame
 from router.amqp.format.performative import NULL
 from router.amqp.format.values import (
+    DELETE_ON_CLOSE,
     EXPIRE_SESSION,
+    LIFETIME_POLICY,
     RCV_FIRST,
     SND_MIXED,
     DeliveryState,
@@ -32,6 +34,9 @@ from router.amqp.proton.library import (
 
 LINK_NUMBER: Final = "link-number"
 """A link property that exists between proton and the tap only: it tells whose an outgoing attach is."""
+
+ENDS_WITH_LINK: Final = {LIFETIME_POLICY: Described(DELETE_ON_CLOSE, [])}
+"""Of a dynamic node (AMQP 1.0 messaging 3.5.10)."""
 
 Place = tuple[Any, bool, str]
 """Session, direction and name: no two attached links of a connection share it."""
@@ -180,8 +185,8 @@ class Link(LinkDeliveries):
     ) -> None:
         """Answer the peer's attach: with its own termini, less capabilities, with these `filters`, and its own settle
         modes; who names a distribution mode is told ours. Durability, expiry policy and timeout are granted for the
-        terminus at our end; a dynamic node gets its `address`. The size limit of a receiving link is the connection's
-        unless given. A source of ours has `released` for its default outcome.
+        terminus at our end; a dynamic node gets its `address`, and ends with the link. The size limit of a receiving
+        link is the connection's unless given. A source of ours has `released` for its default outcome.
 
         `unsettled` is our map: tags with their states. What the peer's frames have no room for is left out from its
         end, see `omitted`; the map is then sent as incomplete.
@@ -196,6 +201,7 @@ class Link(LinkDeliveries):
         write_lifetime(ours, durable, expiry_policy, timeout)
         if address is not None:
             lib.pn_terminus_set_address(ours, address.encode())
+            write_map(ENDS_WITH_LINK, lib.pn_terminus_properties(ours))
         if max_message_size is not None:
             self.max_message = max_message_size
         self.describe(properties, unsettled, incomplete_unsettled)
@@ -218,6 +224,8 @@ class Link(LinkDeliveries):
             lib.pn_terminus_set_distribution_mode(source, mode)
         for data in (
             lib.pn_terminus_filter(source),
+            lib.pn_terminus_properties(source),
+            lib.pn_terminus_properties(target),
             lib.pn_terminus_capabilities(source),
             lib.pn_terminus_capabilities(target),
         ):

@@ -1,6 +1,7 @@
 """The nodes `$management`: what a client that asks, or does not read, may cost (see their module)."""
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -10,48 +11,35 @@ from trio.testing import MockClock
 from router.amqp.batches import Transfers
 from router.amqp.format.codec import Described, Raw, encode
 from router.amqp.format.message import sections_of
-from router.amqp.format.values import Terminus
 from router.edge.attach import Refusal
+from router.edge.dynamic import DynamicLink
 from router.management.agent import Agent
 from router.management.entity import EntityType
 from router.management.message import ManagementError
-from router.management.node import DYNAMIC, MOST_LINKS, MOST_REQUESTS, PAUSE_S, ManagementNodes
+from router.management.node import MOST_LINKS, MOST_REQUESTS, PAUSE_S, ManagementNodes
 from router.management.recent_events import RecentEvents
 from router.security.operator import OPERATOR
+from topic.identity import LinkIdentity
 
 
 class Asking:
     """A client's link, as far as the nodes look at it."""
 
-    def __init__(self, connection: Any, *, credit: int = 0, dynamic: bool = False, is_sender: bool = True) -> None:
+    def __init__(self, connection: Any) -> None:
         self.connection = connection
-        self.is_sender = is_sender
-        self.remote_source = Terminus(dynamic=dynamic)
-        self.remote_target = Terminus()
+        self.is_sender = False
         self.context: Any = None
-        self.credit = credit
         self.unsent = 0
         self.ended = False
-        self.draining = False
-        self.address = ""
         self.granted = 0
-        self.got: list[bytes] = []
         self.said: list[str] = []
+        connection.links.append(self)
 
-    def answer(self, *, address: str = "", **options: Any) -> None:
-        self.address = address
+    def answer(self, **options: Any) -> None:
+        """It is let in."""
 
     def flow(self, credit: int) -> None:
         self.granted += credit
-
-    def send(self, tag: bytes, message: bytes, *, settled: bool) -> None:
-        assert settled
-        self.credit -= 1
-        self.got.append(message)
-
-    def drained(self) -> None:
-        if self.draining:
-            self.credit = 0
 
     def update(self, handle: Any, state: int, settle: bool) -> None:
         self.said.append("accepted")
@@ -60,9 +48,43 @@ class Asking:
         self.said.append(f"{condition}: {description}")
 
 
+NUMBERS = count()
+
+
+class Source(DynamicLink):
+    """A dynamic source, as far as they do."""
+
+    def __init__(self, nodes: ManagementNodes, host: "Host", credit: int) -> None:
+        self.link = link = Asking(host)  # type: ignore[assignment]
+        link.context = self
+        self._nodes, self.credit = nodes, credit
+        self.address = f"_dynamic/a/{next(NUMBERS)}"
+        self.got: list[bytes] = []
+
+    @property
+    def identity(self) -> LinkIdentity:
+        return LinkIdentity("client", "answers", self.address)
+
+    @property
+    def can_say(self) -> bool:
+        return self.credit > 0
+
+    def say(self, tag: bytes, message: bytes) -> None:
+        self.credit -= 1
+        self.got.append(message)
+
+    def grant(self, credit: int) -> None:
+        self.credit += credit
+        self._nodes.awaits_credit(self.link.connection)
+
+    def end(self) -> None:
+        self.link.ended = True
+
+
 class Host:
     def __init__(self, user: str = "") -> None:
         self.user = user
+        self.links: list[Any] = []
 
     def wake(self) -> None:
         pass
@@ -124,11 +146,10 @@ def attached(nodes: ManagementNodes, address: str, link: Asking) -> Asking:
     return link
 
 
-def pair(nodes: ManagementNodes, host: Any, credit: int = 1, router: str = "") -> tuple[Asking, Asking]:
+def pair(nodes: ManagementNodes, host: Any, credit: int = 1, router: str = "") -> tuple[Asking, Source]:
     """For requests, and for answers."""
     address = f"_topo/0/{router}/$management" if router else "$management"
-    requests = attached(nodes, address, Asking(host, is_sender=False))
-    return requests, attached(nodes, DYNAMIC, Asking(host, credit=credit, dynamic=True))
+    return attached(nodes, address, Asking(host)), Source(nodes, host, credit)
 
 
 def request(reply_to: str, operation: str = "QUERY", **asked: str) -> bytes:
@@ -155,8 +176,7 @@ async def test_an_answer_is_made_when_there_is_credit_for_it(
     send(requests, request(answers.address))
     await trio.sleep(10)
     assert (requests.said, counted.looks, answers.got) == (["accepted"], 0, [])
-    answers.credit = 1
-    answers.context.on_credit()
+    answers.grant(1)
     await trio.sleep(1)
     assert (counted.looks, [status_of(answer) for answer in answers.got]) == (1, [200])
     assert requests.granted == 2
@@ -169,11 +189,11 @@ async def test_who_does_not_read_gets_no_second_answer_and_none_is_made(
     requests, answers = pair(nodes, Host(), credit=1000)
     send(requests, request(answers.address))
     await trio.sleep(1)
-    answers.unsent = 1
+    answers.link.unsent = 1  # type: ignore[misc]
     send(requests, *[request(answers.address)] * 5)
     await trio.sleep(100)
     assert (counted.looks, len(answers.got)) == (1, 1)
-    answers.unsent = 0
+    answers.link.unsent = 0  # type: ignore[misc]
     await trio.sleep(10 * PAUSE_S)
     assert len(answers.got) == 6
 
@@ -212,8 +232,8 @@ async def test_requests_go_with_the_link_that_their_answers_are_for(
     host = Host()
     requests, answers = pair(nodes, host, credit=0)
     send(requests, request(answers.address))
-    answers.context.gone(0.0, closed=True)
-    again = attached(nodes, DYNAMIC, Asking(host, credit=1, dynamic=True))
+    answers.end()
+    again = Source(nodes, host, 1)
     send(requests, request(again.address))
     await trio.sleep(1)
     assert (counted.looks, len(again.got), requests.granted) == (1, 1, 3)
@@ -248,28 +268,24 @@ async def test_of_a_closed_mesh_only_who_runs_it_changes_anything_at_any_router(
     assert (told, others.asked) == ([403, 403, 501], [])
 
 
-async def test_who_drains_without_a_request_gives_its_credit_back(nodes: ManagementNodes) -> None:
-    _, answers = pair(nodes, Host(), credit=10)
-    answers.draining = True
-    answers.context.on_credit()
-    assert answers.credit == 0
-
-
-def test_only_a_source_is_dynamic(nodes: ManagementNodes) -> None:
-    for link in (Asking(Host()), Asking(Host(), is_sender=False, dynamic=True)):
-        with pytest.raises(Refusal):
-            attached(nodes, DYNAMIC, link)
+def test_credit_is_awaited_while_there_is_a_request(nodes: ManagementNodes) -> None:
+    """So it is not drained then."""
+    host = Host()
+    requests, answers = pair(nodes, host, credit=0)
+    assert not nodes.awaits_credit(host)  # type: ignore[arg-type]
+    send(requests, request(answers.address))
+    assert nodes.awaits_credit(host)  # type: ignore[arg-type]
 
 
 def test_a_connection_has_so_many_links_here(nodes: ManagementNodes) -> None:
     host = Host()
     for _ in range(MOST_LINKS):
-        attached(nodes, DYNAMIC, Asking(host, dynamic=True))
+        attached(nodes, "$management", Asking(host))
     with pytest.raises(Refusal, match="has 1000 links to management already"):
-        attached(nodes, DYNAMIC, Asking(host, dynamic=True))
+        attached(nodes, "$management", Asking(host))
 
 
 def test_a_connection_without_links_is_forgotten(nodes: ManagementNodes) -> None:
-    for link in pair(nodes, Host()):
-        link.context.gone(0.0, closed=False)
+    requests, _ = pair(nodes, Host())
+    requests.context.gone(0.0, closed=False)
     assert nodes._callers == {}

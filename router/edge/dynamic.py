@@ -1,0 +1,83 @@
+"""Dynamic nodes: a source without an address is granted one of its own (AMQP 1.0 messaging 3.5.3, 3.5.10; protocol
+12.8).
+
+Its link is a subscriber like another: everybody who may publish can send to that address, from any router, and nobody
+else can receive from it. The node ends with the link, whatever that asks for. Management answers on such links, too.
+"""
+
+import secrets
+from collections.abc import Mapping
+from typing import Protocol
+
+from router.amqp.format.codec import Described
+from router.amqp.format.values import EXPIRE_LINK
+from router.amqp.proton.link import Host, Link
+from router.edge.attach import AttachRequest
+from router.edge.subscriber_link import SubscriberLink
+from topic.node import Node
+from topic.settings import DYNAMIC
+
+
+def new_address(router: str) -> str:
+    """One that nobody guesses, nor has had."""
+    return f"{DYNAMIC}{router}/{secrets.token_urlsafe(15)}"
+
+
+class Answering(Protocol):
+    """Who sends answers on dynamic sources besides what is published to them."""
+
+    def awaits_credit(self, connection: Host) -> bool:
+        """A dynamic source of this connection may have credit. Whether there is an answer to be sent on one."""
+
+
+class NobodyAnswers:
+    def awaits_credit(self, connection: Host) -> bool:
+        return False
+
+
+class DynamicLink(SubscriberLink):
+    """Of a dynamic source."""
+
+    __slots__ = ("_answering",)
+
+    def __init__(self, link: Link, request: AttachRequest, node: Node, answering: Answering) -> None:
+        super().__init__(link, request, node, None)
+        self._answering = answering
+
+    def answer(
+        self,
+        properties: dict[str, str | bytes],
+        unsettled: dict[bytes, int] | None,
+        max_message: int | None = None,
+        filters: Mapping[str, Described] | None = None,
+    ) -> None:
+        self.link.answer(expiry_policy=EXPIRE_LINK, properties=properties, address=self.identity.address)
+
+    def _drain(self) -> None:
+        if not self._answering.awaits_credit(self.link.connection):
+            super()._drain()
+
+    # answers
+
+    @property
+    def can_say(self) -> bool:
+        """Whether there is credit for an answer, beside that for what is published."""
+        return self.is_there and self.subscriber.spare > 0
+
+    def say(self, tag: bytes, message: bytes) -> None:
+        """Send an answer, settled."""
+        assert self.can_say
+        self.node.now()
+        self.node.topic.credit(self.subscriber, self.subscriber.credit - 1)
+        self.link.send(tag, message, settled=True)
+        self.node.perform()
+        self._drain()
+
+
+def dynamic_source(connection: Host, address: str) -> DynamicLink | None:
+    """The link of that address, if it is one of this connection."""
+    for link in connection.links:
+        end = link.context
+        if isinstance(end, DynamicLink) and end.is_there and end.identity.address == address:
+            return end
+    return None
