@@ -17,6 +17,7 @@ from router.amqp.format.values import (
     LIFETIME_POLICY,
     RCV_FIRST,
     SND_MIXED,
+    SND_UNSETTLED,
     DeliveryState,
     ErrorCondition,
     Terminus,
@@ -184,9 +185,10 @@ class Link(LinkDeliveries):
         filters: Mapping[str, Any] | None = None,
     ) -> None:
         """Answer the peer's attach: with its own termini, less capabilities, with these `filters`, and its own settle
-        modes; who names a distribution mode is told ours. Durability, expiry policy and timeout are granted for the
-        terminus at our end; a dynamic node gets its `address`, and ends with the link. The size limit of a receiving
-        link is the connection's unless given. A source of ours has `released` for its default outcome.
+        modes, but for a receiver's *unsettled*, as others publish settled messages; who names a distribution mode is
+        told ours. Durability, expiry policy and timeout are granted for the terminus at our end; a dynamic node gets
+        its `address`, and ends with the link. The size limit of a receiving link is the connection's unless given. A
+        source of ours has `released` for its default outcome.
 
         `unsettled` is our map: tags with their states. What the peer's frames have no room for is left out from its
         end, see `omitted`; the map is then sent as incomplete.
@@ -205,7 +207,8 @@ class Link(LinkDeliveries):
         if max_message_size is not None:
             self.max_message = max_message_size
         self.describe(properties, unsettled, incomplete_unsettled)
-        self.open(self.remote_snd_settle_mode, self.remote_rcv_settle_mode)
+        asked = self.remote_snd_settle_mode
+        self.open(SND_MIXED if self.is_sender and asked == SND_UNSETTLED else asked, self.remote_rcv_settle_mode)
         self.answered = True
 
     def describe(

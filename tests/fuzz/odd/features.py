@@ -78,7 +78,6 @@ HELD_BACK: Final[dict[str, str]] = {
     "less_credit": "what waits in proton by then is sent without credit, or counted as credit",
     "echo_at_once": "it is not answered",
     "drain_undone": "delivery-count goes ahead, and nobody is told",
-    "all_unsettled": "presettled messages come settled",
     "settled_first": "proton takes what is left out for unsettled",
     "formats": "continuation transfers have the message-format 0",
 }

@@ -114,6 +114,8 @@ class Session:
         if link.refused:
             return
         sender, receiver = link.modes
+        if sender == 0 and isinstance(link, Receiver):
+            sender = 2  # others publish settled messages
         assert fields["snd_settle_mode"] == sender, f"{link}: snd-settle-mode is {fields['snd_settle_mode']}"
         assert fields["rcv_settle_mode"] == receiver, f"{link}: rcv-settle-mode is {fields['rcv_settle_mode']}"
         assert terminus[1]["address"] == (link.address or None), f"{link} is attached to {terminus}"
@@ -243,7 +245,6 @@ class Session:
             return
         assert link.subscription is not None, f"{link}: a transfer before attach"
         settled = fields["settled"]
-        assert not (settled and link.modes[0] == 0), f"{link}: settled in mode unsettled"
         assert settled or link.modes[0] != 1, f"{link}: not settled in mode settled"
         message = self.ledger.deliver(link.subscription, fields["message_format"] or 0, payload, given=False)
         if link.max_message:

@@ -1,7 +1,7 @@
 """Attach, answer, refuse, detach: what both ends of a link see."""
 
 from router.amqp.format.errors import NOT_FOUND, STOLEN
-from router.amqp.format.values import EXPIRE_CONNECTION, RCV_SECOND, SND_UNSETTLED
+from router.amqp.format.values import EXPIRE_CONNECTION, RCV_SECOND, SND_MIXED, SND_UNSETTLED
 from tests.router.amqp.pair import Pair
 
 
@@ -44,6 +44,7 @@ def test_what_is_granted_for_the_terminus_at_our_end() -> None:
 
     sender.answer(durable=1, expiry_policy=EXPIRE_CONNECTION, timeout=30)
     pair.pump()
+    assert receiver.remote_snd_settle_mode == SND_MIXED
     granted = receiver.remote_source
     assert granted and (granted.durable, granted.expiry_policy, granted.timeout) == (1, EXPIRE_CONNECTION, 30)
 
