@@ -6,7 +6,10 @@ import gc
 import sys
 from typing import Final
 
+import psutil
+
 LARGE_BYTES: Final = 4 << 20
+MUCH_BYTES: Final = 64 << 20
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 
@@ -26,3 +29,37 @@ def return_large_blocks() -> None:
             mallopt = ctypes.CDLL(None).mallopt
             mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
             mallopt(M_TRIM_THRESHOLD, 2 * LARGE_BYTES)
+
+
+class _Mallinfo2(ctypes.Structure):
+    """Of glibc's malloc.h, which has a word for each of these."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"
+        )
+    ]  # fmt: skip
+
+
+class FreeMemory:
+    """Of smaller blocks, which glibc keeps wherever something lies above them: what a crowd has left behind."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+        self._left = self._process.memory_info().rss
+
+    def give_back(self) -> None:
+        """To the system, if it is much. Whoever allocates meanwhile waits: some 100 ms for a GiB."""
+        with contextlib.suppress(AttributeError, OSError):  # another C library
+            library = ctypes.CDLL(None)
+            if self._process.memory_info().rss > self._left + MUCH_BYTES and self._free(library) > MUCH_BYTES:
+                library.malloc_trim(0)
+                self._left = self._process.memory_info().rss
+
+    @staticmethod
+    def _free(library: ctypes.CDLL) -> int:
+        ask = library.mallinfo2
+        ask.restype = _Mallinfo2
+        free: int = ask().fordblks
+        return free

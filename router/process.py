@@ -28,7 +28,7 @@ from router.edge.report import Reporter
 from router.edge.status_node import STATUS_ADDRESS, StatusNode
 from router.edge.topics import Topics
 from router.events.kind import EventKind, event
-from router.garbage import return_large_blocks, tame
+from router.garbage import FreeMemory, return_large_blocks, tame
 from router.journal import FLUSH_S, JournalFile, has_segments
 from router.log_limit import limit_logs
 from router.management.entity import ManagedRouter
@@ -129,7 +129,7 @@ class Process:
     async def _run(self, amqp: socket.socket, inter: socket.socket, **others: socket.socket) -> None:
         async with trio.open_nursery() as nursery:
             tasks = (
-                self._timers, self._write_journal, self._tidy_disk, self._status.run, self._routers.run,
+                self._timers, self._write_journal, self._tidy, self._status.run, self._routers.run,
                 self._management.run, limit_logs, self._doors.reload_on_hangup, self._apply_when_told,
             )  # fmt: skip
             for task in tasks:
@@ -204,11 +204,12 @@ class Process:
             self._journal.flush()
             await next_look(FLUSH_S)
 
-    async def _tidy_disk(self) -> None:
-        """What waits for the disk, which may be slow: beside the loop."""
-        beside = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
+    async def _tidy(self) -> None:
+        """What waits for the disk, or the kernel, which may be slow: beside the loop."""
+        beside, memory = partial(trio.to_thread.run_sync, abandon_on_cancel=True), FreeMemory()
         while True:
             await next_look(FLUSH_S)
+            await beside(memory.give_back)
             if self._store.is_to_be_merged:
                 await beside(self._store.merge)
             while self._journal.expired:

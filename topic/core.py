@@ -20,10 +20,12 @@ import attrs
 
 from linkstate.clock import HybridClock
 from topic.actions import STOLEN, Action, Detach, Doubt
+from topic.delivery.allowance import Allowance
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
 from topic.delivery.records import RecordTable
-from topic.delivery.window import CreditWindow
+from topic.delivery.streams import leave
+from topic.delivery.window import window_of
 from topic.directory.directory import Directory
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status, overtakes
 from topic.directory.members import Members
@@ -104,22 +106,15 @@ class Topic:
 
     @event
     def attach_publisher(
-        self,
-        identity: LinkIdentity,
-        link: Any,
-        now: float,
-        *,
-        generation: bytes | None = None,
-        seen: Epoch = NOWHERE,
-        first: bool = False,
-        lifetime: Lifetime = FLEETING,
-        unsettled: Mapping[bytes, int] | None = None,
-        complete: bool = True,
-    ) -> Stream:
+        self, identity: LinkIdentity, link: Any, now: float, *, generation: bytes | None = None, seen: Epoch = NOWHERE,
+        first: bool = False, lifetime: Lifetime = FLEETING, unsettled: Mapping[bytes, int] | None = None,
+        complete: bool = True, allowance: Allowance | None = None,
+    ) -> Stream:  # fmt: skip
         """An attach of a publisher (7.1); answered when all routers in contact know of it. With its unsettled map (tag
         to state, 0 for none) it resumes what it left, wherever that was; with a null one it begins afresh: a new
         generation tells it so (protocol 2). `seen` is the epoch that it echoes; nothing is concluded from
-        what a map that is not `complete` lacks (AMQP 1.0 2.7.3, incomplete-unsettled)."""
+        what a map that is not `complete` lacks (AMQP 1.0 2.7.3, incomplete-unsettled). What it has unsettled counts
+        against the `allowance` of its connection."""
         assert generation is None or len(generation) == GENERATION_LENGTH
         self.outlet.clock.merge(seen.hlc)
         name = link_name(identity)
@@ -127,7 +122,7 @@ class Topic:
         epoch = self.outlet.new_epoch(self.directory.latest((Role.PUBLISHER, name)))
         stream = Stream(name, identity, epoch, generation or new_generation(epoch))
         stream.balanced = self.settings.is_balanced(identity.address)
-        stream.window = CreditWindow(self.settings.window, self.settings.window_bytes, self.settings.max_message)
+        stream.window = window_of(self.settings, allowance)
         stream.link = None if self.outlet.refuses(epoch, link) else link
         stream.settles_first = first
         stream.lifetime = lifetime
@@ -165,7 +160,7 @@ class Topic:
             return self.suspend_publisher(stream, stream.link, now)
         entry = self.directory.publisher(stream.publisher)
         assert entry is not None and entry.epoch == stream.epoch
-        stream.link = None
+        leave(stream)
         self.outlet.trace(Event.CLOSED, stream.identity, publisher=stream.publisher, epoch=stream.label)
         self.changes.write(attrs.evolve(entry, status=Status.CLOSED))
 

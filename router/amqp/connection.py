@@ -23,7 +23,17 @@ from typing import Any, Final, Protocol, Unpack
 
 from router.amqp.endpoints import Endpoints, LinkOwner
 from router.amqp.format.errors import FRAMING_ERROR, NOT_ALLOWED, OF_PROTON, AmqpError, LimitError
-from router.amqp.format.values import HEARTBEAT, Attach, AttachOptions, Bounds, ErrorCondition, Handle, StreamFigures
+from router.amqp.format.values import (
+    HEARTBEAT,
+    Attach,
+    AttachOptions,
+    Bounds,
+    ErrorCondition,
+    Handle,
+    HeldBytes,
+    StreamFigures,
+    Uncounted,
+)
 from router.amqp.frames.echo import Echoes
 from router.amqp.frames.tap import Tap
 from router.amqp.inbox import Inbox, Recipient
@@ -78,6 +88,7 @@ class Connection:
         self.address = ""  # host and port of the other end; the shell's, as what follows
         self.cipher: tuple[str, str, int] | None = None  # of TLS: its name, the protocol, bits of its secret
         self.context: Any = None  # the owner's
+        self.account: HeldBytes = Uncounted()  # of messages that the peer has us hold; the owner's, from its open on
         self.remote_container = ""
         self.remote_hostname: str | None = None
         self.remote_properties: Mapping[str, Any] = {}

@@ -182,11 +182,11 @@ class Endpoints:
         link.detached = True
         self._owner.on_detach(link, closed, condition)
 
-    def expel(self, link: Link, condition: str, description: str) -> None:
-        """The engine's: detach a link whose peer broke a limit, and tell the owner. It may be resumed: to break a limit
-        is not to close."""
+    def expel(self, link: Link, condition: str, description: str, limit: str = "") -> None:
+        """The engine's: detach a link whose peer broke a `limit`, and tell the owner. It may be resumed: to break a
+        limit is not to close."""
         link.leave(condition, description, closed=False)
-        self._owner.on_detach(link, False, ErrorCondition(condition, description))
+        self._owner.on_detach(link, False, ErrorCondition(condition, description, limit=limit))
 
     # -- places
 

@@ -11,15 +11,26 @@ from itertools import compress
 from typing import Any, Final, Protocol
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
-from router.amqp.format.errors import INVALID_FIELD, MESSAGE_SIZE, NOT_ALLOWED, TRANSFER_LIMIT, AmqpError
+from router.amqp.format.errors import (
+    INVALID_FIELD,
+    MESSAGE_SIZE,
+    NOT_ALLOWED,
+    RESOURCE_LIMIT,
+    TRANSFER_LIMIT,
+    AmqpError,
+    LimitError,
+)
 from router.amqp.format.message import ENVELOPE, in_envelope
 from router.amqp.format.values import MAX_TAG, Handle
-from router.amqp.proton.library import SCRATCH, SCRATCH_SIZE, ffi, lib, tag_of
+from router.amqp.proton.library import SCRATCH, SCRATCH_SIZE, lib, tag_of
 from router.amqp.proton.link import Link
 from router.amqp.proton.loops import LOOPS, Came
 from router.amqp.proton.restated import Restated
 
 WITHOUT_CREDIT: Final = "transfers without credit"
+MOST_REFUSED: Final = 16
+"""Messages of one connection that are refused in their middle."""
+OF_ALL: Final = "more bytes are held here for this connection, or for all, than there may be"
 
 
 class Recipient(Protocol):
@@ -34,7 +45,7 @@ class Recipient(Protocol):
 class Inbox:
     """One a connection. `gather`, `frame` and `flow` take events in, `hand_over` calls the handler and empties it."""
 
-    __slots__ = ("_flows", "_news", "_recipient", "_restated", "_resumed", "_settling", "_transfers")
+    __slots__ = ("_flows", "_news", "_recipient", "_refused", "_restated", "_resumed", "_settling", "_transfers")
 
     def __init__(self, recipient: Recipient, settling: set[Handle], restated: Restated) -> None:
         self._recipient = recipient
@@ -45,6 +56,7 @@ class Inbox:
         self._resumed: dict[Link, ResumedTransfers] = {}  # all of it before the ordinary transfers that are there
         self._news: dict[Link, dict[Handle, None]] = {}
         self._flows: dict[Link, None] = {}
+        self._refused = 0
 
     def gather(self, link: Link, pointer: Any, collector: Any) -> bool:
         """The next event is of a delivery of this link, or of the former one with this pointer: take it off the
@@ -101,10 +113,9 @@ class Inbox:
 
     def _assemble(self, link: Link, delivery: Any) -> None:
         """A message of several frames is taken out of proton as it comes, so that its session never fills."""
-        while (size := lib.pn_link_recv(link.pointer, SCRATCH, SCRATCH_SIZE)) > 0:
-            link.partial += ffi.buffer(SCRATCH, size)
+        link.gather_partial()
         if lib.pn_delivery_aborted(delivery):
-            link.take_partial()
+            link.drop_partial()
             if link.resumed:
                 self._flows[link] = None  # it took credit all the same
                 self._complete_resumed(link, delivery, b"", aborted=True)
@@ -113,11 +124,24 @@ class Inbox:
                 self._abort(link, delivery)
         elif link.max_message and len(link.partial) > link.max_message:
             self._reject_oversized(link, delivery)
-        elif not lib.pn_delivery_partial(delivery):
-            if link.resumed:
-                self._complete_resumed(link, delivery, link.take_partial(), aborted=False)
-            else:
-                self._complete(link, delivery, link.take_partial())
+        elif lib.pn_delivery_partial(delivery):
+            if limit := link.connection.account.refuses:
+                self._refuse_rest(link, limit)
+            elif link.balance <= 0:
+                link.flow(0)
+        elif link.resumed:
+            self._complete_resumed(link, delivery, link.take_partial(), aborted=False)
+        else:
+            self._complete(link, delivery, link.take_partial())
+
+    def _refuse_rest(self, link: Link, limit: str) -> None:
+        """Of a message. Proton keeps a buffer for what it is until its session ends: not for many."""
+        self.hand_over()
+        if not link.ended:
+            link.connection.expel(link, RESOURCE_LIMIT, OF_ALL, limit)
+            self._refused += 1
+            if self._refused > MOST_REFUSED:
+                raise LimitError(limit, OF_ALL)
 
     def _reject_oversized(self, link: Link, delivery: Any) -> None:
         """Its sender learns which delivery it was, and that it is over: else its next attach would bring it again."""
@@ -125,13 +149,13 @@ class Inbox:
         if not link.ended:
             reason = f"a message is larger than {link.max_message} bytes"
             link.reject(delivery, MESSAGE_SIZE, reason, settle=True)
-            link.connection.expel(link, MESSAGE_SIZE, reason)
+            link.connection.expel(link, MESSAGE_SIZE, reason, "max_message")
 
     def _abort(self, link: Link, delivery: Any) -> None:
         """It took credit all the same. As nobody else hears of it, that is given back here (AMQP 1.0 2.7.5)."""
         lib.pn_delivery_settle(delivery)
         self._settling.add(delivery)
-        if lib.pn_link_credit(link.pointer) >= -link.overdraft:
+        if link.balance >= -link.overdraft:
             lib.pn_link_flow(link.pointer, 1)
         else:
             self.hand_over()
@@ -207,7 +231,7 @@ class Inbox:
             raise AmqpError(INVALID_FIELD, f"a delivery-tag is longer than {MAX_TAG} bytes")
         if link.ended:
             return False
-        link.credit = lib.pn_link_credit(link.pointer)
+        link.credit = link.balance
         if link.credit < -link.overdraft or not link.answered:
             link.connection.expel(link, TRANSFER_LIMIT, WITHOUT_CREDIT)
             return False

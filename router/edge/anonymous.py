@@ -22,10 +22,11 @@ from router.amqp.format.values import EXPIRE_LINK, RCV_FIRST, Handle
 from router.amqp.proton.link import Link
 from router.edge.attach import FLEETING, LONGEST_ADDRESS, AttachRequest, Refusal, address_in, identity_of
 from router.edge.ends import End
-from router.edge.publisher_link import PublisherLink
+from router.edge.publisher_link import PublisherLink, grant, refuse_all
 from router.edge.signs import ProvingConnection, SignsOfLife
 from topic.actions import AnswerDeliveries, AnswerPublisher, Detach
-from topic.delivery.window import CreditWindow
+from topic.delivery.allowance import Allowance
+from topic.delivery.window import window_of
 from topic.identity import NOWHERE
 from topic.node import Node
 from topic.settings import is_dynamic
@@ -76,13 +77,13 @@ class AnonymousLink(End):
         link: Link,
         node: Node,
         max_message: int,
+        allowance: Allowance,
         begin: Callable[["AnonymousLink", str], "AddressPublisher"],
     ) -> None:
         """`begin` attaches a publisher to an address, or raises `Refusal`."""
         super().__init__(link)
-        settings = node.topic.settings
         self._node = node
-        self._window = CreditWindow(settings.window, settings.window_bytes, settings.max_message)
+        self._window = window_of(node.topic.settings, allowance)
         self._begin = begin
         self._publishers: dict[str, AddressPublisher] = {}
         self._home: dict[Handle, AddressPublisher] = {}
@@ -95,12 +96,15 @@ class AnonymousLink(End):
         self._grant()
 
     def _grant(self) -> None:
-        self.link.flow(self._window.due())
-        self.link.overdraft = self._window.reserve
+        credit = self._window.due()
+        answers = credit < 0 and any(publisher.signs.answers for publisher in self._publishers.values())
+        grant(self.link, self._window, credit, answers=answers)
 
     # what happens on the link
 
     def on_transfers(self, transfers: Transfers) -> None:
+        if refuse_all(self.link, self._window):
+            return
         self._window.take(list(map(len, transfers.messages)))
         for address, group in groupby(transfers, lambda transfer: destination(transfer[2])):
             run = list(group)
@@ -171,6 +175,7 @@ class AnonymousLink(End):
     def gone(self, now: float, *, closed: bool) -> None:
         for publisher in self._publishers.values():
             publisher.gone(now, closed=closed)
+        self._window.close()
 
     # what its publishers ask
 

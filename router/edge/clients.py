@@ -114,9 +114,9 @@ class ClientEdge(Handler):
         self._full.pop(connection, None)
 
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
-        self.leave(connection)
         for link in connection.links:
             self._gone(link, closed=False)
+        self.leave(connection)
 
     def close(self, condition: str, description: str) -> None:
         """Close every client's connection; their links end without closing detaches."""

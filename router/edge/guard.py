@@ -14,7 +14,6 @@ import attrs
 
 from router.amqp.format.errors import (
     INVALID_FIELD,
-    MESSAGE_SIZE,
     NOT_ALLOWED,
     NOT_FOUND,
     NOT_IMPLEMENTED,
@@ -23,13 +22,14 @@ from router.amqp.format.errors import (
     LimitError,
     PeerFaultError,
 )
-from router.amqp.format.values import ErrorCondition
+from router.amqp.format.values import ErrorCondition, HeldBytes
 from router.amqp.proton.link import Link
 from router.edge.attach import Refusal
 from router.edge.report import only_of
 from router.events.kind import EventKind, event
 from router.mesh.config import Limits
 from router.security.rules import Rule, RuleOf
+from topic.delivery.allowance import Allowance
 from topic.directory.addresses import is_pattern, parts
 from topic.settings import is_dynamic
 
@@ -37,7 +37,7 @@ log = logging.getLogger("oncemesh.clients")
 
 COUNTED: Final = (
     "connections", "user_connections", "user_durable", "sessions", "links", "attaches", "unsettled", "selectors",
-    "opening", "max_frame", "max_message",
+    "opening", "max_frame", "max_message", "window_bytes", "connection_bytes", "user_bytes", "router_bytes",
 )  # fmt: skip
 """The limits, by their names in the topology."""
 CONDITIONS: Final = (NOT_FOUND, UNAUTHORIZED, RESOURCE_LIMIT, INVALID_FIELD, NOT_IMPLEMENTED, NOT_ALLOWED)
@@ -49,6 +49,7 @@ class Visiting(Protocol):
 
     user: str
     origin: str
+    account: HeldBytes
 
     @property
     def error(self) -> PeerFaultError | None: ...
@@ -71,6 +72,9 @@ class Guard:
         """Attaches, by condition."""
         self._connections: Counter[str] = Counter()  # by user
         self._paces: dict[Visiting, _Pace] = {}
+        self.held = Allowance("router_bytes", limits.router_bytes)
+        """Of all clients' messages, in bytes."""
+        self._held_of: dict[str, Allowance] = {}  # by user
 
     def exceed(self, limit: str, who: str, what: str) -> str:
         """Count and log it. Returns `what`."""
@@ -88,13 +92,25 @@ class Guard:
             return self.exceed("user_connections", _named(connection), f"more than {most} connections of a user")
         self._connections[user] += 1
         self._paces[connection] = _Pace(self._limits.links, 0.0)
+        of_user = self._held_of.setdefault(user, Allowance("user_bytes", self._limits.user_bytes, self.held))
+        connection.account = Allowance("connection_bytes", self._limits.connection_bytes, of_user)
         return ""
 
     def closed(self, connection: Visiting) -> None:
+        """It is, and its links have ended."""
         if isinstance(connection.error, LimitError):  # the log has it
             self.exceeded[connection.error.limit] += 1
         if self._paces.pop(connection, None) is not None:
+            self.allowance(connection).close()
             self._connections[connection.user] -= 1
+            if not self._connections[connection.user]:
+                del self._connections[connection.user], self._held_of[connection.user]
+
+    @staticmethod
+    def allowance(connection: Visiting) -> Allowance:
+        """For what its publishers have unsettled."""
+        assert isinstance(connection.account, Allowance), "it is open"
+        return connection.account
 
     # links
 
@@ -167,9 +183,9 @@ class Guard:
         )
 
     def detached(self, condition: ErrorCondition) -> None:
-        """The engine has detached a link for this."""
-        if condition.name == MESSAGE_SIZE:
-            self.exceeded["max_message"] += 1
+        """A link was detached for this, by either end."""
+        if condition.limit:
+            self.exceeded[condition.limit] += 1
 
     # status
 

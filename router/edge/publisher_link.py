@@ -11,8 +11,9 @@ from itertools import compress, groupby
 from typing import Final
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
-from router.amqp.format.errors import NOT_FOUND, PRECONDITION_FAILED
+from router.amqp.format.errors import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LIMIT, TRANSFER_LIMIT
 from router.amqp.format.values import ACCEPTED, Handle
+from router.amqp.inbox import OF_ALL
 from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest, answers_echoes
 from router.edge.ends import TopicEnd
@@ -21,6 +22,7 @@ from router.edge.ttl import times_of
 from topic.actions import AnswerDeliveries, AnswerPublisher, Cause, Credit, Detach, Echo, LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
+from topic.delivery.window import OWN, CreditWindow
 from topic.identity import Epoch, LinkIdentity
 from topic.node import Node
 from topic.properties import ALONE, EPOCH, GENERATION, SUBSCRIBERS
@@ -33,6 +35,27 @@ CONDITIONS: Final = {
     Cause.EXPIRED: (PRECONDITION_FAILED, EXPIRED),
     Cause.GONE: (NOT_FOUND, ""),
 }
+OF_LINK: Final = "more bytes than a publisher may have unsettled"
+
+
+def refuse_all(link: Link, window: CreditWindow) -> bool:
+    """Whether what comes on the link is not taken, as more is held than may be. Then the link has ended, and what came
+    counts as not transferred."""
+    limit = window.refuses
+    if limit:
+        condition, why = (TRANSFER_LIMIT, OF_LINK) if limit == OWN else (RESOURCE_LIMIT, OF_ALL)
+        link.connection.expel(link, condition, why, limit)
+    return bool(limit)
+
+
+def grant(link: Link, window: CreditWindow, credit: int, *, answers: bool) -> None:
+    """From who `answers` echoes nothing is taken back, as that would be the end of these (`router.amqp.frames.echo`): if it
+    sends more than may be held, it is refused, and resumes."""
+    if credit < 0 and answers:
+        window.keep(-credit)
+    else:
+        link.flow(credit)
+    link.overdraft = window.reserve
 
 
 class PublisherLink(TopicEnd):
@@ -89,6 +112,8 @@ class PublisherLink(TopicEnd):
             self.node.topic.suspend_publisher(self.stream, self, now)
 
     def on_transfers(self, transfers: Transfers) -> None:
+        if refuse_all(self.link, self.stream.window):
+            return
         if True not in transfers.settled:
             until = times_of(transfers.messages, self.node)
             self._publish(transfers.handles, transfers.tags, transfers.messages, until)
@@ -198,8 +223,7 @@ class PublisherLink(TopicEnd):
 
     def _grant(self, credit: int) -> None:
         """Some clients do not heed their credit: they are let go on within the window, though not without end."""
-        self.link.flow(credit)
-        self.link.overdraft = self.stream.window.reserve
+        grant(self.link, self.stream.window, credit, answers=self.signs.answers)
 
     def _publish_again(self, again: dict[Handle, Record]) -> None:
         """What a client has transferred that attached again, it does not transfer again: we do, in its place."""

@@ -47,7 +47,8 @@ class Topics:
     def attach(self, link: Link) -> None:
         if is_anonymous(link):
             check_modes(link)
-            link.context = AnonymousLink(link, self._node, self._max_message, self._begin_publisher)
+            allowance = self._guard.allowance(link.connection)
+            link.context = AnonymousLink(link, self._node, self._max_message, allowance, self._begin_publisher)
             return
         now = self._node.now()
         address = new_address(self._node.name) if is_dynamic_source(link) else checked_address(link)
@@ -155,6 +156,7 @@ class Topics:
             lifetime=request.lifetime,
             unsettled=request.unsettled,
             complete=request.complete,
+            allowance=self._guard.allowance(link.connection),
         )
 
     def _begin_publisher(self, end: AnonymousLink, address: str) -> AddressPublisher:

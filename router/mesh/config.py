@@ -121,6 +121,12 @@ class Limits:
     asked about each message in one turn. Any one alone has fewer."""
     opening: float = 5.0
     """Seconds for a client's first bytes (`router.admission.GREETING`), for TLS, and for SASL and open."""
+    connection_bytes: int = 128 << 20
+    """Of messages that have come from one connection, in part or unsettled."""
+    user_bytes: int = 512 << 20
+    """The same of one user's connections, or of all who have not proven who they are, at one router."""
+    router_bytes: int = 1 << 30
+    """The same of all, at one router."""
 
 
 GO_ON = "go-on"

@@ -38,7 +38,7 @@ COUNTED = "connections", "user_connections", "user_durable", "sessions", "links"
 LEAST_LINKS = 2
 """The smallest `limits.links`: our clients have one to a topic, and one from `$routers`."""
 MOST_WINDOW = 1 << 40
-"""The largest `limits.window_bytes`."""
+"""The largest `limits.window_bytes`, and of what is held of more than one publisher."""
 
 
 @attrs.frozen
@@ -127,6 +127,7 @@ CONVERTER = converter(
             "window": text(whole(1, 1_000_000)),
             "window_bytes": text(size(1 << 10, MOST_WINDOW)),
             "max_message": text(size(1 << 10, MOST_MESSAGE)),
+            **{name: text(size(1 << 20, MOST_WINDOW)) for name in ("connection_bytes", "user_bytes", "router_bytes")},
             "max_frame": text(size(512, 1 << 24)),
             "redeliveries": text(whole(0, 1000)),
             **{name: text(whole(1, 1_000_000)) for name in COUNTED},

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, Protocol
 
-from router.amqp.format.values import StreamFigures
+from router.amqp.format.values import HeldBytes, StreamFigures, Uncounted
 from router.mqtt.format.packets import (
     PINGRESP,
     AckPacket,
@@ -86,6 +86,7 @@ class MqttConnection:
         self.remote_properties: Mapping[str, Any] = {}
         self.mechanism = ""
         self.user = ""
+        self.account: HeldBytes = Uncounted()  # of messages that it has us hold
         self.last_received: float | None = None
         self.opened = False
         """The client was let in."""

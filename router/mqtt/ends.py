@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from router.mqtt.connection import MqttConnection
 from topic.actions import Detach, LinkAction
+from topic.delivery.allowance import Allowance
 from topic.directory.entry import Index, Lifetime, LinkEntry, Role, Status
 from topic.identity import NOWHERE, Epoch, LinkIdentity, link_name
 from topic.node import Node
@@ -129,6 +130,12 @@ class MqttEnd:
     @property
     def index(self) -> Index:
         return self.role, self.mesh_name
+
+    @property
+    def allowance(self) -> Allowance | None:
+        """Of the client's connection, for what it publishes."""
+        account = self.host.connection.account if self.host.connection is not None else None
+        return account if isinstance(account, Allowance) else None
 
     @property
     def connection(self) -> "MqttConnection | Absent":

@@ -72,9 +72,11 @@ class PresettledPublisher(MqttEnd):
         if self.stream is None:
             known, now = self.known(), self.node.now()
             seen = known.epoch if known is not None else NOWHERE
-            self.stream = self.node.topic.attach_publisher(self.identity, self, now, seen=seen)
+            self.stream = self.node.topic.attach_publisher(
+                self.identity, self, now, seen=seen, allowance=self.allowance
+            )  # fmt: skip
             self.node.perform()
-        while self._waiting and self._credit:
+        while self._waiting and self._credit > 0:
             self._transfer([self._waiting.popleft() for _ in range(min(self._credit, len(self._waiting)))])
         if self.lingers and not self._waiting:
             self._leave()

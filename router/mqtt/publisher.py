@@ -219,7 +219,7 @@ class MqttPublisher(MqttEnd):
         self.stream = topic.attach_publisher(
             self.identity, self, now, generation=known.generation if known and unsettled is not None else None,
             seen=known.epoch if known else NOWHERE, first=self._first, lifetime=self.host.lifetime(0),
-            unsettled=unsettled, complete=not self._inherits,
+            unsettled=unsettled, complete=not self._inherits, allowance=self.allowance,
         )  # fmt: skip
         self.node.perform()
         may_begin = unsettled is None or known is None

@@ -38,7 +38,7 @@ IGNORED: dict[type, frozenset[str]] = {
     Outlet: frozenset(("clock", "_journal", "time_us")),
     Node: frozenset(("_look",)),  # nobody asks for the deadline
     Stream: frozenset(("alone", "keys", "label", "received")),  # derived twice, and statistics
-    CreditWindow: frozenset(("_expected", "_is_guess", "credit", "held")),  # of bytes, which never run out here
+    CreditWindow: frozenset(("_allowance", "_expected", "_is_guess", "credit", "held")),  # bytes never run out here
     Plan: frozenset(("digest", "listed", "members")),  # derived
     LocalSubscriber: frozenset(("accepted", "delivered", "room")),  # statistics, and what never runs out here
 }

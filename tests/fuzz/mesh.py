@@ -112,9 +112,9 @@ class FuzzRouter:
         self.clock, known = HybridClock(self.store.reserved), self.store.remembered
         topic = Topic(name, incarnation, mesh.names, self.clock, self.journal, mesh.settings, mesh.now, known)
         self.node = Node(self.contacts, topic, self.store, self)
-        guard = Guard(lambda user: EVERYTHING, Limits())
-        topics = Topics(self.node, (AddressRule("topic/"),), MAX_MESSAGE, LONGEST_S, guard)
-        self.clients = ClientEdge(self.node, topics, guard)
+        self.guard = Guard(lambda user: EVERYTHING, mesh.limits)
+        topics = Topics(self.node, (AddressRule("topic/"),), MAX_MESSAGE, LONGEST_S, self.guard)
+        self.clients = ClientEdge(self.node, topics, self.guard)
 
     def now(self) -> float:
         return self.mesh.now
@@ -154,12 +154,12 @@ class FuzzRouter:
 class FuzzMesh:
     def __init__(
         self, *names: str, bend: Callable[[str, bytes], bytes] = lambda _, payload: payload, liar: str = "",
-        settings: Settings = SETTINGS,
+        settings: Settings = SETTINGS, limits: Limits = Limits(),  # noqa: B008 - frozen
     ) -> None:  # fmt: skip
         """`bend` makes what arrives of what a router, the first argument, says to another, from when all are in
         contact. The `liar` may come to any end."""
         self.now, self.wall_us, self.names = 0.0, 1_700_000_000_000_000, names
-        self.settings = settings
+        self.settings, self.limits = settings, limits
         self.breaches: list[tuple[str, str]] = []
         self._liar = liar
         self._bend: Callable[[str, bytes], bytes] = lambda _, payload: payload
@@ -311,3 +311,4 @@ class FuzzMesh:
                 guest.leave()
                 if isinstance(guest, GoodClient):
                     guest.engine.release()
+            assert (router.guard.held.held, router.guard.held.sharers) == (0, 0), "who has gone has nothing held"

@@ -45,3 +45,9 @@ def stream_of(publisher: LinkEntry, is_balanced: Callable[[str], bool]) -> Strea
     stream = Stream(publisher.name, publisher.identity, publisher.epoch, publisher.generation)
     stream.balanced = is_balanced(stream.address)
     return stream
+
+
+def leave(stream: Stream) -> None:
+    """Its publisher is here no longer: what that has transferred does not count against a window."""
+    stream.link = None
+    stream.window.close()

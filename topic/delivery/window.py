@@ -2,7 +2,8 @@
 
 AMQP counts credit in deliveries, memory is bytes, and nobody knows the size of a message that has not come. So a
 publisher is granted as many deliveries as there are bytes left for ones as large as its last; and one, whatever its
-size, if it has none unsettled.
+size, if it has none unsettled. A publisher that had credit for small messages and begins with large ones has too much
+of it: that is taken back. What was under way by then is let pass, up to `LENIENCE`.
 
 What a window holds is what was taken and not given back: the messages of the publisher's records that are not settled.
 """
@@ -10,20 +11,29 @@ What a window holds is what was taken and not given back: the messages of the pu
 from collections.abc import Sequence
 from typing import Final
 
+from topic.delivery.allowance import LEAST, Allowance, unbounded
+from topic.settings import Settings
+
 FADES: Final = 0.75
 """A large message is expected to come again, but less so with every batch that has none."""
+OWN: Final = "window_bytes"
+"""The limit of one publisher, by its name in the topology."""
+LENIENCE: Final = 16 << 20
+"""Bytes beyond its own that a window takes: more than two sockets hold."""
 
 
 class CreditWindow:
     """The window of one attach of a publisher."""
 
-    __slots__ = ("_bytes", "_deliveries", "_expected", "_is_guess", "credit", "held", "unsettled")
+    __slots__ = ("_allowance", "_bytes", "_deliveries", "_expected", "_is_guess", "credit", "held", "unsettled")
 
-    def __init__(self, deliveries: int, size: int, largest: int) -> None:
-        """So many deliveries, and bytes, may be unsettled. The first message is expected to be of `largest` bytes."""
+    def __init__(self, deliveries: int, size: int, largest: int, allowance: Allowance | None = None) -> None:
+        """So many deliveries, and bytes, may be unsettled, these within an allowance that others share. The first
+        message is expected to be of `largest` bytes."""
         assert deliveries > 0 and size > 0 and largest > 0
         self._deliveries = deliveries
         self._bytes = size
+        self._allowance = allowance or unbounded()
         self._expected = largest
         self._is_guess = True
         self.credit = 0
@@ -39,7 +49,11 @@ class CreditWindow:
         self._expected, self._is_guess = max(faded, max(sizes)), False
         self.credit -= len(sizes)
         self.unsettled += len(sizes)
-        self.held += sum(sizes)
+        self._hold(sum(sizes))
+
+    def _hold(self, size: int) -> None:
+        self.held += size
+        self._allowance.add(size)
 
     def aborted(self) -> None:
         """A transfer was aborted: it took credit all the same."""
@@ -48,7 +62,7 @@ class CreditWindow:
     def give_back(self, sizes: Sequence[int]) -> None:
         """Messages of these sizes were taken, and are settled."""
         self.unsettled -= len(sizes)
-        self.held -= sum(sizes)
+        self._hold(-sum(sizes))
         assert self.unsettled >= 0 and self.held >= 0
 
     @property
@@ -56,14 +70,35 @@ class CreditWindow:
         """Deliveries that there is no credit for because of their bytes alone."""
         return self._deliveries - self.unsettled - self.credit
 
+    @property
+    def refuses(self) -> str:
+        """The name of the limit for which nothing more is taken, whatever credit there is; empty if more is."""
+        return OWN if self.held >= self._bytes + LENIENCE else self._allowance.refuses
+
     def due(self) -> int:
-        """The credit to grant now, and what was transferred without: it counts as granted."""
-        left = max(0, self._bytes - self.held) // max(1, self._expected)
-        most = min(self._deliveries - self.unsettled, left if self.unsettled else max(1, left))
-        granted = max(0, most - self.credit)
-        self.credit += granted
-        return granted
+        """The credit to grant now, and what was transferred without: it counts as granted. Less than none is to be
+        taken back."""
+        room = self._allowance.left
+        left = min(self._bytes - self.held, max(room, LEAST - self.held))
+        has_room_for = max(0, left) // max(1, self._expected)
+        most = min(self._deliveries - self.unsettled, has_room_for if self.unsettled else max(1, has_room_for))
+        due = max(0, most) - self.credit
+        if due < 0 < room and self.credit * self._expected <= self._bytes:
+            return 0  # it is not much
+        self.credit += due
+        return due
+
+    def keep(self, credit: int) -> None:
+        """The publisher keeps that much of what was due to be taken back."""
+        self.credit += credit
 
     def close(self) -> None:
         """The publisher is gone: what it transferred does not count any more."""
-        self.credit = self.unsettled = self.held = 0
+        self._hold(-self.held)
+        self.credit = self.unsettled = 0
+        self._allowance = unbounded()
+
+
+def window_of(settings: Settings, allowance: Allowance | None = None) -> CreditWindow:
+    """Of one attach, as the topology sets it."""
+    return CreditWindow(settings.window, settings.window_bytes, settings.max_message, allowance)

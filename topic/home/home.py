@@ -14,7 +14,7 @@ from topic.delivery.assignment import NOT_HAD, is_over
 from topic.delivery.outcomes import LOGGED, TERMINAL, DeliveryOutcome, Refusals, add_refusals
 from topic.delivery.record import Question, Record, State, Stream, accept, settle
 from topic.delivery.records import RecordTable, given_in, in_ranges
-from topic.delivery.streams import Streams
+from topic.delivery.streams import Streams, leave
 from topic.directory.directory import Directory
 from topic.edge.edge import Edge
 from topic.home.audiences import Audiences
@@ -198,9 +198,8 @@ class Home:
 
     def suspend(self, stream: Stream) -> None:
         """The publisher's connection is gone: outcomes wait for it."""
-        stream.link = None
+        leave(stream)
         stream.until.clear()
-        stream.window.close()
         stream.echo_covers = None
 
     def supersede(self, stream: Stream, new: Stream) -> None:
@@ -208,7 +207,7 @@ class Home:
         assert self.streams[stream.publisher] is stream
         self.streams.discard(stream)
         self.publishing.gone(stream)
-        stream.link = None
+        leave(stream)
         stream.gates.clear()
         stream.unassigned.clear()
         self.edge.unconfirmed.hold(stream)
@@ -298,7 +297,7 @@ class Home:
         self.publishing.gone(stream)
         stream.abandoned = True
         stream.unassigned.clear()
-        stream.link = None
+        leave(stream)
         for gate in [gate for gate in stream.gates.values() if not gate.unproven]:  # else it falls where it stands
             self.audiences.admit(stream, gate)
         stream.gates.clear()

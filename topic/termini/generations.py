@@ -15,7 +15,7 @@ import attrs
 from topic.actions import STOLEN, Detach, Note
 from topic.delivery.outcomes import TERMINAL
 from topic.delivery.record import Stream
-from topic.delivery.streams import stream_of
+from topic.delivery.streams import leave, stream_of
 from topic.directory.addresses import is_pattern
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status
 from topic.edge.bodies import Bodies
@@ -237,7 +237,7 @@ class Generations:
             self.outlet.trace(Event.STOLEN, stream.identity, publisher=stream.publisher, peer=router)
             where = "elsewhere" if router is None else f"at router {router}"
             self.outlet.actions.append(Detach(stream.link, STOLEN, f"the link was attached {where}"))
-            stream.link = None
+            leave(stream)
 
     def has_room_for(self, client_map: Iterable[bytes]) -> bool:
         """Whether a subscriber's map names no more publishers that nobody knows than are remembered."""

@@ -4,7 +4,7 @@ A leaf. Never here: how they are encoded, or what follows from them.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias, TypedDict
+from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
 from attrs import frozen
 
@@ -90,6 +90,29 @@ class ErrorCondition:
     name: str
     description: str = ""
     info: Mapping[str, Any] = {}
+    limit: str = ""
+    """Of a detach of ours: the limit that the peer went beyond, by its name in the topology."""
+
+
+class HeldBytes(Protocol):
+    """Counts the bytes of messages that a peer has us hold."""
+
+    def add(self, size: int) -> None: ...
+
+    @property
+    def refuses(self) -> str:
+        """The name of the limit for which no more is taken; empty if more is."""
+
+
+class Uncounted(HeldBytes):
+    """Of a peer that is not counted."""
+
+    def add(self, size: int) -> None:
+        pass
+
+    @property
+    def refuses(self) -> str:
+        return ""
 
 
 class AttachOptions(TypedDict, total=False):

@@ -6,7 +6,8 @@ way. So what counts as the answer is less than every flow:
 - On a link that we send on, one that changes nothing; after one that changes the link's credit we ask again.
 - On a link that we receive on, where the answer is a sign of life, one that knows of all the credit that we had given
   when we asked. The peer has no reason to send any other flow there (docs/clients.md), and we ask again only once it
-  has answered: so an answer is never that to an older question, however late it comes.
+  has answered: so an answer is never that to an older question, however late it comes. Where we have taken credit back,
+  a flow does not tell which it knows of: no answer counts.
 
 What we say so may carry properties of the link (2.7.4), if its owner has something to tell (`Link.tells`).
 
@@ -81,7 +82,7 @@ class Echoes:
         if link.is_sender and changed:
             self.ask(link)
             return False
-        if not link.is_sender and not _knows(flow.limit, asked[link]):
+        if not link.is_sender and (link.took_back or not _knows(flow.limit, asked[link])):
             return False
         del asked[link]
         return True

@@ -11,10 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from router.amqp.format.message import ENVELOPE
-from router.amqp.format.values import MODIFIED, NO_STATE, REJECTED, Handle, OutcomeDetails
+from router.amqp.format.values import MODIFIED, NO_STATE, REJECTED, Handle, HeldBytes, OutcomeDetails
 from router.amqp.proton.library import (
+    SCRATCH,
     SCRATCH_SIZE,
     as_tag,
+    ffi,
     lib,
     read_condition,
     read_encoded,
@@ -28,6 +30,7 @@ class DeliveryHost(Protocol):
     """The connection, as far as deliveries see it."""
 
     settling: set[Handle]
+    account: HeldBytes
 
     def resumes(self, link: "LinkDeliveries", tag: bytes, aborted: bool) -> None:
         """The next delivery of this tag is a resumed one."""
@@ -40,6 +43,7 @@ class LinkDeliveries:
     """See the attributes' comments. What is called the engine's is not for owners."""
 
     __slots__ = (
+        "_debt",
         "_max_message",
         "connection",
         "credit",
@@ -53,6 +57,7 @@ class LinkDeliveries:
         "pointer",
         "quick",
         "resumed",
+        "took_back",
     )
 
     def __init__(self, connection: DeliveryHost, pointer: Any, max_message: int) -> None:
@@ -66,6 +71,8 @@ class LinkDeliveries:
         self.is_vast = False  # the engine's: the peer's last flow gave credit of 2^31 and more
         self.max_message = max_message
         # The engine's.
+        self.took_back = False  # receiving: some of the credit
+        self._debt = 0  # of this, as a number below 0: what is still to be taken
         self.partial = bytearray()  # payload so far of a delivery that takes several frames
         self.resumed = False  # receiving: the delivery under way is a resumed one
         self.format = 0  # receiving: its message-format
@@ -80,11 +87,24 @@ class LinkDeliveries:
         self._max_message = size
         self.quick = min(size + 1, SCRATCH_SIZE) if size else SCRATCH_SIZE  # below it one look is enough
 
+    def gather_partial(self) -> None:
+        """The engine's: take out of proton what has come of the message under way."""
+        before = len(self.partial)
+        while (size := lib.pn_link_recv(self.pointer, SCRATCH, SCRATCH_SIZE)) > 0:
+            self.partial += ffi.buffer(SCRATCH, size)
+        self.connection.account.add(len(self.partial) - before)
+
     def take_partial(self) -> bytes:
         """The engine's: the payload gathered so far, forgetting it."""
         message = bytes(self.partial)
-        self.partial.clear()
+        self.drop_partial()
         return message
+
+    def drop_partial(self) -> None:
+        """The engine's: forget it."""
+        if self.partial:
+            self.connection.account.add(-len(self.partial))
+            self.partial = bytearray()
 
     def expect(self, *, resumed: bool, message_format: int) -> None:
         """The engine's: the delivery that comes, or goes on, does not take the quick way."""
@@ -247,10 +267,21 @@ class LinkDeliveries:
         return credit
 
     def flow(self, credit: int) -> None:
-        """Receiving: let the peer send so many more."""
+        """Receiving: let the peer send so many more, or fewer: then its answers to echoes are none any more (see
+        `echo`). Proton writes credit that is less than what has come in part as 2^32 - 1: that much stays, and is taken
+        back later."""
         if not self.ended:
-            lib.pn_link_flow(self.pointer, credit)
-            self.credit += credit
+            self.took_back = self.took_back or credit < 0
+            due = self._debt + credit
+            given = max(due, lib.pn_link_queued(self.pointer) - lib.pn_link_credit(self.pointer))
+            self._debt = due - given
+            lib.pn_link_flow(self.pointer, given)
+            self.credit += given
+
+    @property
+    def balance(self) -> int:
+        """The engine's. Receiving: the credit that the peer has left; below 0 for what it has transferred without."""
+        return int(lib.pn_link_credit(self.pointer)) + self._debt
 
     def drain(self, credit: int) -> None:
         """Receiving: let the peer send so many more, and give back at once what it cannot use."""
