@@ -24,7 +24,7 @@ from failover.client.errors import ClientError
 from failover.client.events import Abandoned, Resumed
 from failover.client.outcome import LOGGED, OF_STATE, STATE_OF, Outcome
 from failover.client.state.comparison import TERMINAL
-from failover.client.state.store import Decided, Removed, Role
+from failover.client.state.store import Decided, Ended, Removed, Role
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.codec import Described
@@ -40,7 +40,8 @@ SETTLE_S = 2.0  # how long an orderly end waits for the router to settle what we
 class Subscriber(Endpoint):
     """`async with Subscriber(urls, address, container=..., link=...) as s: async for delivery in s: ...`
 
-    Leaving the block ends the subscription, unless it has a store: then it waits for being resumed until its timeout.
+    Leaving the block ends the subscription, unless it has a store: then it waits for being resumed until its timeout,
+    or until `end` was called.
     """
 
     role: ClassVar[Role] = "subscriber"
@@ -67,6 +68,7 @@ class Subscriber(Endpoint):
         self._waiting: deque[Delivery] = deque()  # for the user to take them
         self._unsettled: dict[bytes, Delivery] = {}  # by key; mode second only
         self._by_handle: dict[EngineHandle, Delivery] = {}
+        self._is_to_end = False
         self._parts = 0.0  # of its map that were told in a row: 1.0 is all of it, once
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
@@ -93,11 +95,20 @@ class Subscriber(Endpoint):
         `Delivery.accept` does."""
         await self._answer_all(deliveries, Outcome.ACCEPTED)
 
+    def end(self) -> None:
+        """Have the subscription end for good as the block is left, although it has a store."""
+        self._is_to_end = True
+
+    def _ends(self, error: BaseException | None) -> bool:
+        return self._is_to_end or super()._ends(error)
+
     async def _finish(self) -> None:
-        if not self._keeps:
+        if self._ends(None):
             with trio.move_on_after(SETTLE_S):
                 while self._error is None and any(delivery.answered for delivery in self._unsettled.values()):
                     await self._news.park()
+        if self._is_to_end:
+            await self._commits.commit((Ended(),), lambda: None)
 
     def _load(self) -> None:
         super()._load()

@@ -33,6 +33,7 @@ from router.cli.plan import apply as cli_apply
 from router.cli.plan.join import join
 from router.cli.router import router
 from router.cli.watch.events import events
+from router.cli.watch.forget import forget
 from router.cli.watch.status import status
 from router.cli.watch.top import top
 
@@ -80,6 +81,8 @@ for _command in (
     render,
     cli_publish.publish,
     cli_subscribe.subscribe,
+    cli_subscribe.unsubscribe,
+    forget,
     bench,
     cli_chaos.chaos,
     cli_audit.audit,

@@ -1,4 +1,4 @@
-"""The command that is a subscriber."""
+"""The commands that are a subscriber: one that takes messages, and one that takes no more."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +22,8 @@ from router.cli.clients import (
     teller,
 )
 from router.cli.message import Show, as_json, as_lines, as_raw, as_text
+from router.mesh.quantities import format_duration
+from router.mesh.rundir import RunError
 
 TOGETHER: Final = 100
 """Messages that are accepted in one commit of the state, at most: what is there then."""
@@ -104,17 +106,74 @@ async def _subscribe(
             filter=selector,
         )
         tell_of_others(out, store, "subscriber", subscriber.identity)
-        async with until_signal(), subscriber:
-            async for first in subscriber:
-                most = TOGETHER if count is None else min(TOGETHER, count - taken)
-                deliveries = [first, *subscriber.here(most - 1)]
-                for delivery in deliveries:
-                    write(show, delivery.key, delivery.message)
-                await subscriber.accept_all(deliveries)
-                taken += len(deliveries)
-                if taken == count:
-                    break
+        try:
+            async with until_signal(), subscriber:
+                async for first in subscriber:
+                    most = TOGETHER if count is None else min(TOGETHER, count - taken)
+                    deliveries = [first, *subscriber.here(most - 1)]
+                    for delivery in deliveries:
+                        write(show, delivery.key, delivery.message)
+                    await subscriber.accept_all(deliveries)
+                    taken += len(deliveries)
+                    if taken == count:
+                        break
+        finally:
+            if store is not None and (timeout_s := subscriber.granted_timeout):
+                again = f"{address} --id {name} --state {target.state}"
+                waits = f"publishers to {address} wait for it until it is back, {format_duration(timeout_s)} at most"
+                out.print(f"{name} stays subscribed: {waits}; to end it: oncemesh unsubscribe {again}", soft_wrap=True)
     return taken
+
+
+@click.command()
+@address_argument
+@target_options
+def unsubscribe(
+    address: str,
+    urls: tuple[str, ...],
+    router: str | None,
+    run_dir: Path | None,
+    name: str | None,
+    state: Path | None,
+    credentials: Credentials,
+) -> None:
+    """End a subscription that `subscribe --state` has left, for good: publishers wait for it no more.
+
+    It is named as it was there, by --id and --state. What was processed is told to the routers; what has come meanwhile
+    is lost to it. Who has lost the state file waits until the timeout is over, or has it ended by oncemesh forget.
+
+    \b
+    Example: oncemesh unsubscribe topic/news --id reader --state reader.db
+    """
+    if name is None or state is None:
+        raise click.UsageError("expected --id and --state of the subscription that is to end")
+    if not state.exists():
+        raise RunError(f"{state}: there is no such file; without it, oncemesh forget ends a subscription that is away")
+    target = find_target(run_dir, urls, router, name, state, credentials)
+    attached(_unsubscribe, target, name, address)
+    click.echo(f"{printable(name)} is no longer subscribed to {printable(address)}", err=True)
+
+
+async def _unsubscribe(target: Target, name: str, address: str) -> None:
+    from failover.client import Subscriber
+
+    with kept(target) as store:
+        assert store is not None
+        subscriber = Subscriber(
+            target.urls,
+            address,
+            container=name,
+            link="subscribe",
+            log=target.log,
+            store=store,
+            credentials=target.credentials,
+        )
+        if not store.load("subscriber", subscriber.identity).attached:
+            tell_of_others(console(stderr=True), store, "subscriber", subscriber.identity)
+            raise RunError(f"{target.state} keeps no subscription of {name} to {address}")
+        subscriber.end()
+        async with subscriber:
+            pass
 
 
 def write(show: Show, key: bytes, message: bytes) -> None:

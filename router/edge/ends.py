@@ -14,6 +14,7 @@ from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest
 from topic.actions import Detach, LinkAction
 from topic.delivery.record import Stream
+from topic.directory.entry import LinkEntry, Role
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import Epoch, LinkIdentity
 from topic.node import Node
@@ -149,3 +150,26 @@ class TopicEnd(End):
     def detach(self, action: Detach) -> None:
         self.link.context = None
         self.link.detach(action.condition, action.description)
+
+
+class Nobody:
+    """In the place of an end: what the core asks of it is left out of account."""
+
+    ended = True
+
+    @property
+    def link(self) -> "Nobody":
+        return self
+
+
+def end_link(node: Node, entry: LinkEntry) -> None:
+    """Close it in its client's place, wherever that was: the link is attached here, later than everywhere, and closed.
+    A client that is attached out of sight is told that its link was stolen."""
+    topic, nobody = node.topic, Nobody()
+    link, now, seen, lifetime = entry.identity, node.now(), entry.epoch, entry.lifetime
+    if entry.role is Role.SUBSCRIBER:
+        subscriber = topic.attach_subscriber(link, nobody, now, seen=seen, lifetime=lifetime)
+        topic.detach_subscriber(subscriber, nobody, now)
+    else:
+        topic.detach_publisher(topic.attach_publisher(link, nobody, now, seen=seen, lifetime=lifetime), now)
+    node.perform()

@@ -33,6 +33,7 @@ class EventKind(StrEnum):
     REFUSED = "refused"
     ENDED = "connection-ended"
     CLOSED = "closed-by-management"
+    FORGOTTEN = "forgotten"
     WARNING = "warning"
     """Whatever else the log warns of."""
 

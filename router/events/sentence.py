@@ -63,5 +63,6 @@ _SENTENCES: Final[Mapping[EventKind, Callable[[Fields], str]]] = {
     EventKind.CLOSED: lambda event: (
         f"connection of {event.get('container') or _origin(event)} closed, as management was asked to"
     ),
+    EventKind.FORGOTTEN: lambda event: f"{_link(event)} was ended, as management was asked to",
     EventKind.WARNING: lambda event: str(event.get("text")),
 }

@@ -12,6 +12,7 @@ from router.amqp.format.values import StreamFigures
 from router.edge.report import publisher_status, state_of, status_of
 from router.management.bounds import MOST_ITEMS
 from router.management.entity import OURS, EntityType, ManagedRouter
+from router.management.forgetting import forget, orphan_type
 from router.management.plan_router import plan_router
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, WITHHELD, Record, Stream
@@ -25,6 +26,7 @@ Kind = EntityType[Any]
 def own_types(at: ManagedRouter) -> Iterator[Kind]:
     yield _publisher(at)
     yield _subscriber(at)
+    yield orphan_type(at)
     yield _delivery(at)
     yield _contact(at)
     yield _neighbour(at)
@@ -53,6 +55,7 @@ def _publisher(at: ManagedRouter) -> Kind:
             "withheld": lambda stream: len(stream.withheld),
         },
         topic.home.streams.values,
+        delete=lambda stream: forget(at, (Role.PUBLISHER, stream.publisher)),
     )
 
 
@@ -77,6 +80,7 @@ def _subscriber(at: ManagedRouter) -> Kind:
             "credit": lambda subscriber: subscriber.credit,
         },
         at.node.topic.edge.subscribers.values,
+        delete=lambda subscriber: forget(at, (Role.SUBSCRIBER, subscriber.name)),
     )
 
 

@@ -11,11 +11,12 @@ from itertools import count
 from typing import Final, Protocol
 
 from router.edge.clients import ClientEdge, Guest
+from router.edge.ends import end_link
 from router.edge.guard import Guard
 from router.mesh.config import Limits
 from router.mqtt.away import Away
 from router.mqtt.connection import MqttConnection
-from router.mqtt.ends import LASTING, LINK, LINK_QOS_1, elsewhere, end_link, is_over, living
+from router.mqtt.ends import LASTING, LINK, LINK_QOS_1, elsewhere, is_over, living
 from router.mqtt.format.packets import (
     AckPacket,
     ConnectPacket,

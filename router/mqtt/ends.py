@@ -57,28 +57,6 @@ class Absent:
 ABSENT: Final = Absent()
 
 
-class Nobody:
-    """In the place of an end: what the core asks of it is left out of account."""
-
-    ended = True
-
-    @property
-    def link(self) -> "Nobody":
-        return self
-
-
-def end_link(node: Node, entry: LinkEntry) -> None:
-    """Close it for its client, wherever it was."""
-    topic, nobody = node.topic, Nobody()
-    link, now, seen, lifetime = entry.identity, node.now(), entry.epoch, entry.lifetime
-    if entry.role is Role.SUBSCRIBER:
-        subscriber = topic.attach_subscriber(link, nobody, now, seen=seen, lifetime=lifetime)
-        topic.detach_subscriber(subscriber, nobody, now)
-    else:
-        topic.detach_publisher(topic.attach_publisher(link, nobody, now, seen=seen, lifetime=lifetime), now)
-    node.perform()
-
-
 def living(known: Collection[LinkEntry]) -> dict[Index, Epoch]:
     """The live ones of these links, each with its attach."""
     return {entry.index: entry.epoch for entry in known if entry.live}

@@ -63,6 +63,7 @@ class Attachment(Handler):
         self._credentials = credentials
         self.generation: bytes | None = None  # as the router's attach says
         self.epoch: str | None = None  # the same
+        self.granted_timeout = 0  # seconds for which routers wait for the link, the same
         self._routers = Routers(urls, f"{identity.container} {identity.link}")
         self._timeout = timeout
         self._idle = idle
@@ -266,6 +267,7 @@ class Attachment(Handler):
         if not isinstance(generation, bytes) or len(generation) != GENERATION_LENGTH:
             generation = None
         self._link = link
+        self.granted_timeout = terminus.timeout
         self._since = trio.current_time()
         router = link.connection.remote_properties.get("router")
         self._tell(Connected(self._routers.current.url, router if isinstance(router, str) else ""))

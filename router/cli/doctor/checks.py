@@ -235,7 +235,7 @@ def waiting(seen: Symptoms) -> Found:
         yield (
             Level.WARN,
             wait,
-            "who is waited for has to come back, or its timeout to pass",
+            "who is waited for has to come back, or its timeout to pass; if it is gone for good: oncemesh forget",
         )
 
 

@@ -4,7 +4,7 @@ import { h, size } from "./parts.js";
 
 const LEVELS = {
   bad: ["contact-lost", "neighbour-down", "limit", "refused", "connection-ended", "warning"],
-  warn: ["suspended", "expired", "fenced", "stolen", "draining", "stopping", "closed-by-management"],
+  warn: ["suspended", "expired", "fenced", "stolen", "draining", "stopping", "closed-by-management", "forgotten"],
   ok: ["boot", "contact", "neighbour-up", "attached", "moved"],
 };
 

@@ -6,7 +6,7 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 import pytest
 
 from router.amqp.format.message import data_message
-from router.mqtt.ends import Nobody
+from router.edge.ends import Nobody
 from router.mqtt.format.values import V3, V5, PacketKind, Reason
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, answer, answer_all, leave, publish

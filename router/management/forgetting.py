@@ -1,0 +1,66 @@
+"""Links whose clients are gone for good, ended on an operator's word: nobody waits until their timeouts are over.
+
+A link is ended where it is known best: at the router that it was last at, or, if no router in contact has it, at any.
+The links of a session of MQTT end together, as they expire together (protocol 8).
+"""
+
+import logging
+from collections.abc import Iterator
+from operator import attrgetter
+
+from router.edge.ends import end_link
+from router.events.kind import EventKind, event
+from router.management.entity import OURS, EntityType, ManagedRouter
+from router.management.message import BAD_REQUEST, NOT_FOUND, ManagementError
+from topic.directory.entry import Index, LinkEntry
+
+log = logging.getLogger("oncemesh")
+
+
+def forget(at: ManagedRouter, index: Index) -> None:
+    """Raises ManagementError if the link is not known here, has a client, or was last at another router."""
+    topic = at.node.topic
+    directory = topic.directory
+    entry = directory.entry(index)
+    if entry is None or not entry.live:
+        raise ManagementError(NOT_FOUND, "there is no such link any more")
+    links = [link for link in directory.of_session(entry.session) if link.live] if entry.session else [entry]
+    last = max(links, key=attrgetter("epoch"))
+    if directory.in_contact(last) and not directory.is_mine(last):
+        raise ManagementError(BAD_REQUEST, f"{entry.identity} was last at router {last.router}: ask there")
+    if any(map(topic.changes.is_here, links)):
+        raise ManagementError(
+            BAD_REQUEST, f"the client of {entry.identity} is attached here: end it, or its connection"
+        )
+    for link in links:
+        end_link(at.node, link)
+        told = event(EventKind.FORGOTTEN, role=link.role.name.lower(), **link.identity.parts())
+        log.warning("%s %s is ended, as management was asked to", link.role.name.lower(), link.identity, extra=told)
+    at.node.pump()
+
+
+def orphan_type(at: ManagedRouter) -> EntityType[LinkEntry]:
+    """Of links that no router in contact has, and that may come back."""
+    directory = at.node.topic.directory
+
+    def orphans() -> Iterator[LinkEntry]:
+        return (entry for entry in directory.entries() if entry.lasts and not directory.in_contact(entry))
+
+    return EntityType[LinkEntry](
+        f"{OURS}orphan",
+        {
+            "identity": lambda entry: f"{entry.role.name.lower()} {entry.name.decode()}",
+            "name": lambda entry: str(entry.identity),
+            "role": lambda entry: entry.role.name.lower(),
+            "container": lambda entry: entry.identity.container,
+            "link": lambda entry: entry.identity.link,
+            "address": lambda entry: entry.identity.address,
+            "user": lambda entry: entry.identity.user,
+            "router": lambda entry: entry.router,
+            "epoch": lambda entry: str(entry.epoch),
+            "timeoutSeconds": lambda entry: entry.lifetime.timeout,
+            "durable": lambda entry: entry.lifetime.durable,
+        },
+        orphans,
+        delete=lambda entry: forget(at, entry.index),
+    )
