@@ -15,7 +15,6 @@ from router.amqp.format.errors import (
     INVALID_FIELD,
     MESSAGE_SIZE,
     NOT_ALLOWED,
-    RESOURCE_LIMIT,
     TRANSFER_LIMIT,
     AmqpError,
     LimitError,
@@ -28,8 +27,6 @@ from router.amqp.proton.loops import LOOPS, Came
 from router.amqp.proton.restated import Restated
 
 WITHOUT_CREDIT: Final = "transfers without credit"
-MOST_REFUSED: Final = 16
-"""Messages of one connection that are refused in their middle."""
 OF_ALL: Final = "more bytes are held here for this connection, or for all, than there may be"
 
 
@@ -45,7 +42,7 @@ class Recipient(Protocol):
 class Inbox:
     """One a connection. `gather`, `frame` and `flow` take events in, `hand_over` calls the handler and empties it."""
 
-    __slots__ = ("_flows", "_news", "_recipient", "_refused", "_restated", "_resumed", "_settling", "_transfers")
+    __slots__ = ("_flows", "_news", "_recipient", "_restated", "_resumed", "_settling", "_transfers")
 
     def __init__(self, recipient: Recipient, settling: set[Handle], restated: Restated) -> None:
         self._recipient = recipient
@@ -56,7 +53,6 @@ class Inbox:
         self._resumed: dict[Link, ResumedTransfers] = {}  # all of it before the ordinary transfers that are there
         self._news: dict[Link, dict[Handle, None]] = {}
         self._flows: dict[Link, None] = {}
-        self._refused = 0
 
     def gather(self, link: Link, pointer: Any, collector: Any) -> bool:
         """The next event is of a delivery of this link, or of the former one with this pointer: take it off the
@@ -126,22 +122,13 @@ class Inbox:
             self._reject_oversized(link, delivery)
         elif lib.pn_delivery_partial(delivery):
             if limit := link.connection.account.refuses:
-                self._refuse_rest(link, limit)
-            elif link.balance <= 0:
+                raise LimitError(limit, OF_ALL)
+            if link.balance <= 0:
                 link.flow(0)
         elif link.resumed:
             self._complete_resumed(link, delivery, link.take_partial(), aborted=False)
         else:
             self._complete(link, delivery, link.take_partial())
-
-    def _refuse_rest(self, link: Link, limit: str) -> None:
-        """Of a message. Proton keeps a buffer for what it is until its session ends: not for many."""
-        self.hand_over()
-        if not link.ended:
-            link.connection.expel(link, RESOURCE_LIMIT, OF_ALL, limit)
-            self._refused += 1
-            if self._refused > MOST_REFUSED:
-                raise LimitError(limit, OF_ALL)
 
     def _reject_oversized(self, link: Link, delivery: Any) -> None:
         """Its sender learns which delivery it was, and that it is over: else its next attach would bring it again."""
@@ -192,8 +179,10 @@ class Inbox:
         if link.is_sender:
             self._check_direction(link, pointer)
         elif lib.pn_delivery_readable(delivery):
-            while lib.pn_link_recv(pointer, SCRATCH, SCRATCH_SIZE) > 0:
-                pass
+            while (size := lib.pn_link_recv(pointer, SCRATCH, SCRATCH_SIZE)) > 0:
+                link.keep(size)
+            if limit := link.connection.account.refuses:
+                raise LimitError(limit, OF_ALL)
             if not lib.pn_delivery_partial(delivery):
                 lib.pn_link_advance(pointer)
             if lib.pn_link_credit(pointer) < -link.overdraft:
@@ -220,7 +209,9 @@ class Inbox:
                 if self._are_fit(link, batch.tags):
                     self._recipient.on_resumed(link, batch)
         for link, came in transfers.items():
-            if self._are_fit(link, came.tags):
+            if not self._are_fit(link, came.tags):
+                link.keep(sum(map(len, came.messages)))
+            else:
                 self._recipient.on_transfers(link, came)
 
     @staticmethod

@@ -113,6 +113,7 @@ class Sessions:
     def continue_former(self, link: Link, former: Link) -> None:
         """What was the deliveries' link is `link` now."""
         link.continued = self.pointers(former)
+        former.free()
         for pointer in link.continued:
             self.links[pointer] = link
         self.of(former.session).links.pop(former, None)
@@ -151,6 +152,7 @@ class Sessions:
     def _forget(self, link: Link) -> None:
         self._tap.additions.forget(link)
         self._tap.asked.pop(link, None)
+        link.free()
 
     def _free_session(self, session: Session) -> None:
         for place in session.left:

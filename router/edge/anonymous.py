@@ -103,7 +103,7 @@ class AnonymousLink(End):
     # what happens on the link
 
     def on_transfers(self, transfers: Transfers) -> None:
-        if refuse_all(self.link, self._window):
+        if refuse_all(self.link, self._window, transfers.messages):
             return
         self._window.take(list(map(len, transfers.messages)))
         for address, group in groupby(transfers, lambda transfer: destination(transfer[2])):

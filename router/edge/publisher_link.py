@@ -11,7 +11,7 @@ from itertools import compress, groupby
 from typing import Final
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
-from router.amqp.format.errors import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LIMIT, TRANSFER_LIMIT
+from router.amqp.format.errors import NOT_FOUND, PRECONDITION_FAILED, TRANSFER_LIMIT, LimitError
 from router.amqp.format.values import ACCEPTED, Handle
 from router.amqp.inbox import OF_ALL
 from router.amqp.proton.link import Link
@@ -38,19 +38,22 @@ CONDITIONS: Final = {
 OF_LINK: Final = "more bytes than a publisher may have unsettled"
 
 
-def refuse_all(link: Link, window: CreditWindow) -> bool:
-    """Whether what comes on the link is not taken, as more is held than may be. Then the link has ended, and what came
-    counts as not transferred."""
+def refuse_all(link: Link, window: CreditWindow, messages: list[bytes]) -> bool:
+    """Whether these, which have come on the link, are not taken, as more is held than may be. Then the link has ended,
+    and what came counts as not transferred. Raises LimitError if it is too much for the connection, or for all."""
     limit = window.refuses
-    if limit:
-        condition, why = (TRANSFER_LIMIT, OF_LINK) if limit == OWN else (RESOURCE_LIMIT, OF_ALL)
-        link.connection.expel(link, condition, why, limit)
-    return bool(limit)
+    if not limit:
+        return False
+    if limit != OWN:
+        raise LimitError(limit, OF_ALL)
+    link.connection.expel(link, TRANSFER_LIMIT, OF_LINK, limit)
+    link.keep(sum(map(len, messages)))
+    return True
 
 
 def grant(link: Link, window: CreditWindow, credit: int, *, answers: bool) -> None:
-    """From who `answers` echoes nothing is taken back, as that would be the end of these (`router.amqp.frames.echo`): if it
-    sends more than may be held, it is refused, and resumes."""
+    """From who `answers` echoes nothing is taken back, as that would be the end of these (`router.amqp.frames.echo`):
+    if it sends more than may be held, it is refused, and resumes."""
     if credit < 0 and answers:
         window.keep(-credit)
     else:
@@ -105,14 +108,23 @@ class PublisherLink(TopicEnd):
 
     # what happens on the link
 
+    def _leave(self) -> None:
+        """The link has ended. What is unsettled on it the engine keeps for a while."""
+        self.link.keep(sum(record.size for record in self.handles))
+
+    def detach(self, action: Detach) -> None:
+        super().detach(action)
+        self._leave()
+
     def gone(self, now: float, *, closed: bool) -> None:
+        self._leave()
         if closed:
             self.node.topic.detach_publisher(self.stream, now)
         else:
             self.node.topic.suspend_publisher(self.stream, self, now)
 
     def on_transfers(self, transfers: Transfers) -> None:
-        if refuse_all(self.link, self.stream.window):
+        if refuse_all(self.link, self.stream.window, transfers.messages):
             return
         if True not in transfers.settled:
             until = times_of(transfers.messages, self.node)

@@ -44,6 +44,7 @@ class LinkDeliveries:
 
     __slots__ = (
         "_debt",
+        "_kept",
         "_max_message",
         "connection",
         "credit",
@@ -72,6 +73,7 @@ class LinkDeliveries:
         self.max_message = max_message
         # The engine's.
         self.took_back = False  # receiving: some of the credit
+        self._kept = 0  # bytes that proton keeps, of a link that has ended
         self._debt = 0  # of this, as a number below 0: what is still to be taken
         self.partial = bytearray()  # payload so far of a delivery that takes several frames
         self.resumed = False  # receiving: the delivery under way is a resumed one
@@ -117,6 +119,16 @@ class LinkDeliveries:
         self.resumed = False
         self.format = 0
         self.max_message = self._max_message
+
+    def keep(self, size: int) -> None:
+        """Of unsettled messages of a link that has ended proton keeps so many bytes until the link is freed."""
+        self._kept += size
+        self.connection.account.add(size)
+
+    def free(self) -> None:
+        """The engine's: proton keeps nothing of it any more, or another link has it."""
+        self.connection.account.add(-self._kept)
+        self._kept = 0
 
     # -- deliveries
 
