@@ -36,6 +36,8 @@ class OddClient(Guest):
         super().__init__(router)
         self.container, self.name, self.draw = container, container.name, container.draw
         self.rng, self.ledger, draw = rng, ledger, container.draw
+        container.connections += 1
+        self.label = f"{self.name}.{container.connections}@{router.name}"
         self.sessions: dict[int, Session] = {}
         """By our channel: begun by us, and not ended."""
         self._all: list[Session] = []
@@ -82,7 +84,7 @@ class OddClient(Guest):
 
     def _note(self, verb: str, channel: int, name: str, fields: dict[str, Any], payload: bytes) -> None:
         said = " ".join(f"{key}={_short(val)}" for key, val in fields.items() if val is not None and val is not False)
-        self.ledger.notes.append(f"{self.name} {verb} {channel} {name} {said}" + f" +{len(payload)}" * bool(payload))
+        self.ledger.notes.append(f"{self.label} {verb} {channel} {name} {said}" + f" +{len(payload)}" * bool(payload))
 
     def write(self, data: bytes, then: Callable[[], None] = lambda: None) -> None:
         self.said.append((data, then))
@@ -108,7 +110,7 @@ class OddClient(Guest):
             data += piece
             then()
         if data and not self.ended:
-            self.ledger.notes.append(f"{self.name}: {len(data)} bytes are read, {self.waiting()} wait")
+            self.ledger.notes.append(f"{self.label}: {len(data)} bytes are read, {self.waiting()} wait")
             self.say(data)
             assert self.ended or not self.connection.closed, f"{self.name}: the connection has ended"
         self._now_lenient()
@@ -286,6 +288,7 @@ class OddClient(Guest):
 
     def drop(self) -> None:
         """The connection is lost, with what was said and not read."""
+        self.ledger.notes.append(f"{self.label} is lost, {self.waiting()} bytes wait")
         self.left = True
         for session in list(self.sessions.values()):
             for link in list(session.mine.values()):
@@ -552,6 +555,8 @@ class OddClient(Guest):
         window, echo = session.window, not most and self.draw.has("echo") and rng.random() < 0.3
         if link is not None and not link.answered and not self.draw.has("echo_at_once"):
             echo = False
+        if link is not None and link.asked:
+            echo = False  # an answer asks nothing (docs/clients.md)
         fields: dict[str, Any] = {
             "next_incoming_id": known, "incoming_window": window, "next_outgoing_id": session.next_out,
             "outgoing_window": rng.choice((0, 1000, 2**32 - 1)), "echo": echo,
@@ -597,9 +602,10 @@ class OddClient(Guest):
         return read
 
     def _senders_flow(self, link: Sender, fields: dict[str, Any]) -> Callable[[], None]:
-        link.asked = False
         available = self.rng.choice((None, 0, 5))
-        credit = None if self.draw.has("flow_fields") and self.rng.random() < 0.5 else link.credit
+        is_short = self.draw.has("flow_fields") and not link.asked and self.rng.random() < 0.5
+        credit = None if is_short else link.credit  # an answer has all of it (docs/clients.md)
+        link.asked = False
         fields.update(handle=link.handle, delivery_count=link.count, link_credit=credit, available=available)
         echo = fields["echo"]
 

@@ -68,9 +68,6 @@ FEATURES: Final = {
 HELD_BACK: Final[dict[str, str]] = {
     "symbolic_performatives": "an unknown frame ends the connection",
     "symbolic_inner": "an outcome with a symbol for its descriptor counts as released",
-    "reattach": "detach and attach again on the same session, with a null map",
-    "resume": "detach, end, close or lose the connection, and come back with a map",
-    "deaf": "what the router says last is not read before the connection is lost",
     "steal": "a second attach on the same session ends the connection",
     "hasty_end": "a begin that was ended already is answered without a remote-channel",
     "much_credit": "credit of 2^31 and more is none",

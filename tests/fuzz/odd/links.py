@@ -72,6 +72,7 @@ class Container:
     kept: list["Kept"] = field(factory=list)
     single: list[tuple[str, bool]] = field(factory=list)
     """Names of links in one direction, and whether that is ours."""
+    connections: int = 0
     links: int = 0
     """So many names of links, and marks of messages, are used."""
     marks: int = 0
