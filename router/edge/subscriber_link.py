@@ -107,6 +107,8 @@ class SubscriberLink(TopicEnd):
     def unsettled(self) -> dict[bytes, int]:
         """The map that a re-attaching client would bring. What it has released, it has not got any more."""
         assert self.former is not None
+        if self.former.link.pointer in self.link.continued:  # else it is freed: it had nothing unsettled
+            self.former.forget_unsent()
         handles = self.former.again | {record.key: handle for record, handle in self.former.handles.items()}
         self.named = self.former.named
         stated = {}
@@ -137,11 +139,12 @@ class SubscriberLink(TopicEnd):
         if closed:
             self.node.topic.detach_subscriber(self.subscriber, self, now)
         else:
-            self._forget_unsent(self.link.unsent)
             self.node.topic.suspend_subscriber(self.subscriber, self, now)
 
-    def _forget_unsent(self, count: int) -> None:
-        """The last transfers were never written: the client has not got them. Some may have been settled meanwhile."""
+    def forget_unsent(self) -> None:
+        """The last transfers were never written: the client has not got them. Some may have been settled meanwhile. As
+        the link ended, nobody could tell: what there was room for went out before our detach."""
+        count = self.link.unsent
         for handle in list(self.records)[-count:] if count else ():
             if self.link.is_unsent(handle) or not self.records[handle].size:
                 del self.handles[self.records.pop(handle)]

@@ -223,3 +223,19 @@ def test_messages_without_an_address_of_one_breath_are_published_in_their_order(
     bench.flow()
     assert reader.payloads == [b"0", b"1", b"2", b"3"]
     bench.end()
+
+
+def test_what_goes_out_just_before_a_subscriber_attaches_again_does_not_come_again() -> None:
+    bench = MqttBench("a", "b")
+    bench.lose("b")
+    hand, writer = Hand(bench, "a", "reader"), Client(bench, "a", "writer")
+    hand.say(attach(0, receives=True))
+    link = writer.engine.sender("w", TOPIC, rcv_settle_mode=1)
+    bench.flow()
+    for payload in (b"k1", b"k2"):
+        link.send(payload, data_message(payload))
+    bench.flow()
+    credit = [frame(FLOW, 0, 1000, 0, 1000, handle, count, 10) for handle, count in ((0, 0), (1, None))]
+    hand.say(credit[0] + frame(DETACH, 0, False) + attach(1, receives=True) + credit[1])
+    assert hand.last_bytes == [b"k1", b"k2"]
+    bench.end()
