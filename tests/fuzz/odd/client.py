@@ -373,7 +373,7 @@ class OddClient(Guest):
             self.suspend(link)
             return
         again = self._endpoint(session, handle, link)
-        again.continues, again.former = True, link.former
+        again.continues, again.former, link.heir = True, link.former, again
         rows: list[Any] = [*session.received.values(), *session.sent.values()]
         for row in [row for row in rows if row.link is link]:
             row.link = again

@@ -70,12 +70,8 @@ HELD_BACK: Final[dict[str, str]] = {
     "symbolic_inner": "an outcome with a symbol for its descriptor counts as released",
     "steal": "a second attach on the same session ends the connection",
     "hasty_end": "a begin that was ended already is answered without a remote-channel",
-    "much_credit": "credit of 2^31 and more is none",
     "less_window": "proton takes a negative window for an endless one",
-    "less_credit": "what waits in proton by then is sent without credit, or counted as credit",
     "echo_at_once": "it is not answered",
-    "drain_undone": "delivery-count goes ahead, and nobody is told",
-    "settled_first": "proton takes what is left out for unsettled",
     "formats": "continuation transfers have the message-format 0",
 }
 """Features that are not drawn, and why."""

@@ -33,6 +33,8 @@ class Link:
     """Seconds for which the router waits for us: those asked for, or its most."""
     former: "Kept | None" = None
     """What this attach resumes."""
+    heir: "Link | None" = None
+    """The attach on the same session that continues this one: what is under way to this one comes to it."""
     continues: bool = False
     """A former one on the same session."""
     epoch: str | None = None

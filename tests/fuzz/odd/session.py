@@ -245,6 +245,8 @@ class Session:
         link.partial = dict(fields)
 
     def _whole(self, link: Receiver, fields: dict[str, Any], payload: bytes) -> None:
+        while isinstance(link.heir, Receiver):
+            link = link.heir
         if link.detached or self.ended:
             return
         assert link.subscription is not None, f"{link}: a transfer before attach"
