@@ -65,8 +65,10 @@ class DynamicLink(SubscriberLink):
         return self.is_there and self.subscriber.spare > 0
 
     def say(self, tag: bytes, message: bytes) -> None:
-        """Send an answer, settled."""
+        """Send an answer, settled; nothing if the client does not take so large a message."""
         assert self.can_say
+        if not self.link.takes(message):
+            return
         self.node.now()
         self.node.topic.credit(self.subscriber, self.subscriber.credit - 1)
         self.link.send(tag, message, settled=True)

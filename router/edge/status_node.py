@@ -3,7 +3,7 @@
 What it costs a router to be looked at is bounded, however many look and whatever credit they give. Reports are made
 at most ten times a second, and take at most a tenth of the router's time; one report serves all who wait. A connection
 gets one copy of it, on the link that waits longest, and the next only when that has left. A report is never older than
-the credit that it is sent for.
+the credit that it is sent for. A link that does not take so large a message is detached.
 
 Never here: what a report says (`router.edge.report`).
 """
@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from router.amqp.format.errors import NOT_ALLOWED
+from router.amqp.format.errors import MESSAGE_SIZE, NOT_ALLOWED
 from router.amqp.format.message import data_message
 from router.amqp.proton.link import Link
 from router.edge.attach import Refusal
@@ -63,8 +63,12 @@ class StatusNode:
         seen = {user: data_message(self._view(report, user)) for user in {host.user for host in served}}
         for link in served.values():
             self._sent += 1
-            link.send(self._sent.to_bytes(8, "big"), seen[link.connection.user], settled=True)
-            link.drained()
+            message = seen[link.connection.user]
+            if link.takes(message):
+                link.send(self._sent.to_bytes(8, "big"), message, settled=True)
+                link.drained()
+            else:
+                link.detach(MESSAGE_SIZE, f"a report of {len(message)} bytes, and no more than you take is sent")
             link.connection.wake()
         for link in (*(link for link in waiting if served.get(link.connection) is not link), *served.values()):
             if link.credit > 0:

@@ -14,7 +14,7 @@ from typing import Final
 from router.amqp.batches import Dispositions
 from router.amqp.format.codec import Symbol, encode
 from router.amqp.format.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED, AmqpError
-from router.amqp.format.message import content_of, merged, modified
+from router.amqp.format.message import merged, modified
 from router.amqp.format.values import (
     ACCEPTED,
     MODIFIED,
@@ -267,7 +267,7 @@ class SubscriberLink(TopicEnd):
         else:
             messages = [record.message for record in records if record.message is not None]
             assert len(messages) == len(records)
-        if self.link.remote_max_message_size and not all(fits := list(map(self._fits, messages))):
+        if self.link.remote_max_message_size and not all(fits := list(map(self.link.takes, messages))):
             self._refuse([record for record, is_one in zip(records, fits, strict=True) if not is_one])
             records, messages = list(compress(records, fits)), list(compress(messages, fits))
             if not records:
@@ -276,10 +276,6 @@ class SubscriberLink(TopicEnd):
         if handles:
             self.records.update(zip(handles, records, strict=True))
             self.handles.update(zip(records, handles, strict=True))
-
-    def _fits(self, message: bytes) -> bool:
-        """Whether the client takes a message of that size, by its attach."""
-        return not 0 < self.link.remote_max_message_size < len(content_of(message))
 
     def _refuse(self, records: Sequence[Record]) -> None:
         """The client cannot be given these: they take neither its credit nor room."""
@@ -295,7 +291,7 @@ class SubscriberLink(TopicEnd):
     def _redeliver(self, action: Redeliver) -> None:
         record, message = action.record, self.message_again(action.record)
         self.settle([record])
-        if not self._fits(message):
+        if not self.link.takes(message):
             self._refuse([record])
             return
         handle = self.link.send(record.key, message, self.sends_settled)
@@ -312,7 +308,7 @@ class SubscriberLink(TopicEnd):
         self.named.pop(record.key, None)
         aborted = action.settled and not action.state
         message = NOTHING if action.state or aborted else self.message(record)
-        if not self._fits(message):  # it took more on its former link
+        if not self.link.takes(message):  # it took more on its former link
             self.link.send(record.key, NOTHING, settled=True, resume=True, aborted=True)
             refuse_for(self.node, self.subscriber, [record], f"it takes {self.link.remote_max_message_size} bytes")
             return

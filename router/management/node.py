@@ -28,7 +28,15 @@ from router.management.agent import RESERVED, Agent
 from router.management.dispatch_types import dispatch_types, topological
 from router.management.entity import ManagedRouter
 from router.management.looks import Looks
-from router.management.message import FORBIDDEN, GOOD, ManagementError, Request, error_message, read_request
+from router.management.message import (
+    BAD_REQUEST,
+    FORBIDDEN,
+    GOOD,
+    ManagementError,
+    Request,
+    error_message,
+    read_request,
+)
 from router.management.own_types import own_types
 from router.management.relay import Relay
 from router.security.operator import OPERATOR
@@ -84,6 +92,9 @@ class Caller:
         if source is not None and source.can_say:
             self._answers += 1
             self._last = source.link
+            if not source.link.takes(message):
+                told = f"the answer has {len(message)} bytes, its link takes {source.link.remote_max_message_size}"
+                message = error_message(errand.request, ManagementError(BAD_REQUEST, told))
             source.say(self._answers.to_bytes(8, "big"), message)
         self.connection.wake()
 

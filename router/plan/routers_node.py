@@ -125,7 +125,7 @@ class RoutersEnd(End):
     def tell(self, message: bytes) -> None:
         """The list is another one. Who has no credit is told what it is when it has."""
         self._is_behind = self.link.credit <= 0
-        if not self._is_behind:
+        if not self._is_behind and self.link.takes(message):
             self._sent += 1
             self.link.send(self._sent.to_bytes(8, "big"), message, settled=True)
             self.link.connection.wake()

@@ -66,6 +66,9 @@ class Client:
     def wake(self) -> None: ...
     def drained(self) -> None: ...
 
+    def takes(self, message: bytes) -> bool:
+        return True
+
     def send(self, tag: bytes, message: bytes, *, settled: bool) -> None:
         assert settled and self.credit
         self.credit -= 1

@@ -22,6 +22,9 @@ class Looking:
     def answer(self) -> None:
         pass
 
+    def takes(self, message: bytes) -> bool:
+        return True
+
     def send(self, tag: bytes, message: bytes, *, settled: bool) -> None:
         assert settled
         self.credit -= 1
@@ -111,3 +114,25 @@ async def test_who_drains_gets_one_report_and_gives_the_rest_back(
     node.attach(link)  # type: ignore[arg-type]
     await trio.sleep(10)
     assert (len(link.got), link.credit) == (1, 0)
+
+
+class Small(Looking):
+    """It takes no large message."""
+
+    detached = ""
+
+    def takes(self, message: bytes) -> bool:
+        return False
+
+    def detach(self, condition: str, description: str) -> None:
+        self.detached, self.credit = condition, 0
+
+
+async def test_a_link_that_does_not_take_so_large_a_report_is_detached(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    node, small = StatusNode(Reports()), Small(Waking(), 1)
+    nursery.start_soon(node.run)
+    node.attach(small)  # type: ignore[arg-type]
+    await trio.sleep(10)
+    assert small.detached == "amqp:link:message-size-exceeded" and not small.got

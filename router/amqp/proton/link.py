@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 from router.amqp.format.codec import Described, decode
 from router.amqp.format.errors import AmqpError
+from router.amqp.format.message import content_of
 from router.amqp.format.notes import AttachFrame
 from router.amqp.format.performative import NULL
 from router.amqp.format.values import (
@@ -161,6 +162,10 @@ class Link(LinkDeliveries):
     def place(self) -> Place:
         """The engine's."""
         return self.session, self.is_sender, self.name
+
+    def takes(self, message: bytes) -> bool:
+        """Sending: whether the peer takes a message of that size, by its attach."""
+        return not 0 < self.remote_max_message_size < len(content_of(message))
 
     # -- attach and detach
 

@@ -33,7 +33,11 @@ class Asking:
         self.ended = False
         self.granted = 0
         self.said: list[str] = []
+        self.remote_max_message_size = 0
         connection.links.append(self)
+
+    def takes(self, message: bytes) -> bool:
+        return not 0 < self.remote_max_message_size < len(message)
 
     def answer(self, **options: Any) -> None:
         """It is let in."""
@@ -210,6 +214,17 @@ async def test_a_connection_has_so_many_requests_here_and_others_are_served_mean
     send(requests, request(answers.address))
     await trio.sleep(1)
     assert len(answers.got) == 1
+
+
+async def test_an_answer_that_is_larger_than_its_link_takes_is_an_error(
+    nodes: ManagementNodes, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    nursery.start_soon(nodes.run)
+    requests, answers = pair(nodes, Host())
+    answers.link.remote_max_message_size = 20
+    send(requests, request(answers.address))
+    await trio.sleep(1)
+    assert [status_of(answer) for answer in answers.got] == [400]
 
 
 async def test_nobody_is_answered_on_the_link_of_another_connection(
