@@ -36,7 +36,8 @@ from topic.settings import is_dynamic
 log = logging.getLogger("oncemesh.clients")
 
 COUNTED: Final = (
-    "connections", "user_connections", "user_durable", "sessions", "links", "attaches", "unsettled", "selectors",
+    "connections", "user_connections", "user_durable", "anonymous_durable", "sessions", "links", "attaches",
+    "unsettled", "selectors",
     "opening", "max_frame", "max_message", "window_bytes", "connection_bytes", "user_bytes", "router_bytes",
 )  # fmt: skip
 """The limits, by their names in the topology."""
@@ -152,8 +153,9 @@ class Guard:
         """Another durable link, of a user who has so many; raises Refusal if these are enough."""
         most = self._rule_of(connection.user).durable
         if most is not None and durable() >= most:
-            what = f"more than {most} durable links of a user"
-            raise Refusal(RESOURCE_LIMIT, self.exceed("user_durable", _named(connection), what), told=True)
+            whose, limit = ("a user", "user_durable") if connection.user else ("strangers", "anonymous_durable")
+            what = f"more than {most} durable links of {whose}"
+            raise Refusal(RESOURCE_LIMIT, self.exceed(limit, _named(connection), what), told=True)
 
     def selects(self, connection: Visiting, cost: int) -> None:
         """A subscriber with which the user's selectors cost so much; raises Refusal if that is too much."""

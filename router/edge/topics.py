@@ -179,7 +179,6 @@ def is_known_dynamic(node: Node, address: str) -> bool:
 
 
 def durable_of(node: Node, user: str) -> int:
-    """A user's durable links in the mesh, as far as it is in contact. Asked of users who are bounded, once for each
-    link that is new."""
-    entries = node.topic.directory.entries()
-    return sum(entry.identity.user == user and entry.outlives_router for entry in entries)
+    """A user's durable links in the mesh, as far as it is in contact; those of all who have not said who they are, of
+    the user "". Asked once for each link that is new."""
+    return node.topic.directory.kept.get(user, 0)

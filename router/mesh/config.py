@@ -121,6 +121,8 @@ class Limits:
     asked about each message in one turn. Any one alone has fewer."""
     opening: float = 5.0
     """Seconds for a client's first bytes (`router.admission.GREETING`), for TLS, and for SASL and open."""
+    anonymous_durable: int = 10_000
+    """Durable links with a timeout of all who have not proven who they are, in the mesh."""
     connection_bytes: int = 128 << 20
     """Of messages that have come from one connection, in part or unsettled."""
     user_bytes: int = 512 << 20

@@ -73,14 +73,19 @@ class Rules:
         self.routers = routers
 
     def of(self, user: str) -> Rule:
-        """With all limits that there are: nobody who is anonymous, or one of ours, has one but by a rule."""
+        """With all limits that there are: one of ours has none but by a rule."""
         is_own = user == OPERATOR or user in self.routers
         rule = EVERYTHING if is_own else self._rules.get(user or ANONYMOUS, EVERYTHING)
-        if not user or is_own:
+        if is_own:
             return rule
-        connections = self._limits.user_connections if rule.connections is None else rule.connections
-        durable = self._limits.user_durable if rule.durable is None else rule.durable
-        return attrs.evolve(rule, connections=connections, durable=durable)
+        limits = self._limits
+        connections = limits.user_connections if user else None
+        durable = limits.user_durable if user else limits.anonymous_durable
+        return attrs.evolve(
+            rule,
+            connections=connections if rule.connections is None else rule.connections,
+            durable=durable if rule.durable is None else rule.durable,
+        )
 
 
 def read_rules(path: Path) -> dict[str, Rule]:

@@ -25,7 +25,7 @@ from router.edge.clients import ClientEdge
 from router.edge.guard import Guard
 from router.edge.topics import Topics
 from router.mesh.config import AddressRule, Limits
-from router.security.rules import EVERYTHING
+from router.security.rules import Rules
 from tests.contacts import Contacts
 from tests.store import MemoryStore
 from topic.actions import LinkAction
@@ -112,7 +112,7 @@ class FuzzRouter:
         self.clock, known = HybridClock(self.store.reserved), self.store.remembered
         topic = Topic(name, incarnation, mesh.names, self.clock, self.journal, mesh.settings, mesh.now, known)
         self.node = Node(self.contacts, topic, self.store, self)
-        self.guard = Guard(lambda user: EVERYTHING, mesh.limits)
+        self.guard = Guard(Rules({}, mesh.limits, mesh.names).of, mesh.limits)
         topics = Topics(self.node, (AddressRule("topic/"),), MAX_MESSAGE, LONGEST_S, self.guard)
         self.clients = ClientEdge(self.node, topics, self.guard)
 

@@ -34,6 +34,7 @@ class Directory:
         self.departures: SectionLog[bytes] = SectionLog()
         """Departure log: subscribers that moved away from here, or lapsed."""
         self._entries = LinkEntries()
+        self.kept = self._entries.kept
         self.lapsed: dict[bytes, int] = {}
         """Subscribers that nobody waits for here (8, Apart), and since when they are out of reach, in wall-clock us."""
         self._announced: set[Index] = set()

@@ -35,6 +35,8 @@ class LinkEntries:
         """The last endings of links with a timeout that were forgotten here."""
         self.expired_lives: dict[Index, LinkEntry] = {}
         self.bound: dict[Index, LinkEntry] = {}
+        self.kept: dict[str, int] = {}
+        """How many of each user outlive their routers."""
 
     def __iter__(self) -> Iterator[LinkEntry]:
         return iter(self._by_index.values())
@@ -113,6 +115,7 @@ class LinkEntries:
             assert old.epoch <= entry.epoch
             self._unlist(index, old)
         self._by_index[index] = entry
+        self._count(entry, 1)
         self._owned.setdefault(entry.owner, {})[index] = entry
         if entry.session:
             self._sessions.setdefault(entry.session, {})[index] = entry
@@ -139,7 +142,15 @@ class LinkEntries:
         if len(self._past) > MOST_PAST:
             del self._past[next(iter(self._past))]
 
+    def _count(self, entry: LinkEntry, by: int) -> None:
+        if entry.outlives_router:
+            user = entry.identity.user
+            self.kept[user] = self.kept.get(user, 0) + by
+            if not self.kept[user]:
+                del self.kept[user]
+
     def _unlist(self, index: Index, entry: LinkEntry) -> None:
+        self._count(entry, -1)
         owned = self._owned[entry.owner]
         del owned[index]
         if not owned:
