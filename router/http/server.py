@@ -41,7 +41,7 @@ class WebConnection:
     def __init__(self, stream: trio.abc.HalfCloseableStream, answer: Answering) -> None:
         self._stream = stream
         self._answer = answer
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD - 1)
         self._is_head = False
 
     async def run(self) -> None:
@@ -96,7 +96,9 @@ class WebConnection:
         return WebRequest(event.method.decode("ascii"), target.path, query, headers)
 
     async def _read(self) -> None:
-        self._http.receive_data(bytes(await self._stream.receive_some(READ)))
+        """No more than a head: h11 looks how long one is while it is incomplete, not once it is complete."""
+        come, _ = self._http.trailing_data
+        self._http.receive_data(bytes(await self._stream.receive_some(MOST_HEAD - len(come))))
 
     async def _reply(self, answer: WebAnswer) -> None:
         """All of it, or its head if that is all that was asked for: a stream of events has no body then, and no end."""

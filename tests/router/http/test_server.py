@@ -1,6 +1,7 @@
 """HTTP on one connection: what is read, what is refused, and what all of it is bounded by."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 import trio
@@ -10,6 +11,10 @@ from router.http.exchange import WebAnswer, WebRequest, told
 from router.http.server import ANSWER_S, EVENT_S, HEAD_S, IDLE_S, LINGER_S, MOST_HEAD, PIECE, WebConnection
 
 GET = b"GET /page?key=k%201 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+LONGEST = b"GET /page HTTP/1.1\r\nHost: a\r\nX: ".ljust(MOST_HEAD - 4, b"x") + b"\r\n\r\n"
+"""A head of as many bytes as one may have."""
 
 
 class Served:
@@ -49,6 +54,21 @@ Serve = Callable[[WebAnswer], Served]
 @pytest.fixture
 def serve(nursery: trio.Nursery) -> Serve:
     return lambda answer: Served(nursery, answer)
+
+
+@pytest.mark.parametrize("piece", [1000, MOST_HEAD, 3 * MOST_HEAD])
+async def test_a_head_may_have_so_many_bytes_however_they_come(
+    serve: Serve, autojump_clock: MockClock, piece: int
+) -> None:
+    served, data = serve(told(200, "well")), 3 * LONGEST
+    async with trio.open_nursery() as sending:
+
+        async def send() -> None:
+            for at in range(0, len(data), piece):
+                await served.stream.send_all(data[at : at + piece])
+
+        sending.start_soon(send)
+        assert (await served.told(3)).count(b"HTTP/1.1 200 ") == 3
 
 
 async def test_requests_come_one_after_the_other_on_one_connection(serve: Serve, autojump_clock: MockClock) -> None:
@@ -119,6 +139,8 @@ async def test_a_fault_of_ours_ends_the_connection_alone(
         (b"GET / HTTP/1.1\r\n\r\n", 400),  # it says no host
         (b"GET /" + b"x" * MOST_HEAD + b" HTTP/1.1\r\n", 431),
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * MOST_HEAD, 431),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", 431),
+        (LONGEST.replace(b"X: x", b"X: xx"), 431),
         (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", 413),
         (b"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", 413),
         (b"GET /?" + b"a=1&" * 20 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 400),
@@ -129,8 +151,14 @@ async def test_what_is_no_request_of_ours_is_told_so_and_ends_the_connection(
     serve: Serve, autojump_clock: MockClock, sent: bytes, status: int
 ) -> None:
     served = serve(told(200, "well"))
-    await served.stream.send_all(sent)
-    assert (await served.rest()).startswith(b"HTTP/1.1 %d " % status)
+
+    async def send() -> None:
+        with suppress(trio.BrokenResourceError):
+            await served.stream.send_all(sent)
+
+    async with trio.open_nursery() as sending:
+        sending.start_soon(send)  # it is answered before all of it was read
+        assert (await served.rest()).startswith(b"HTTP/1.1 %d " % status)
     assert served.asked == []
 
 
