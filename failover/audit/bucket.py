@@ -76,9 +76,11 @@ def judge_rows(case: Case, rows: Rows) -> Judged:
     pairs = gather_pairs(facts, uses, case.stays)
     known = find_fates(facts, found, case)
     each = Testimony(facts, pairs, found, known, case)
+    shared, unshared = judge_balanced(each)
     verdicts = Verdicts(
         known,
-        {**judge_publishers(facts, found, records, known, case), **judge_balanced(each)},
+        {**judge_publishers(facts, found, records, known, case), **shared},
+        unshared,
         judge_subscribers(each),
         judge_routers(facts, records, found, known, case),
     )

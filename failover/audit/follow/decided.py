@@ -38,7 +38,7 @@ def decided(judged: Judged, case: Case, until: int) -> Flags:
     over = (found.home_settled_time != BIG) | found.abandoned | nothing
     held = _flagged(number, records.delivery, [(records.held_place > records.forgotten_place) & ~_ended(judged, case)])
     strange = _flagged(number, records.delivery, judged.verdicts.routers.violations.values())
-    strange |= _flagged(number, np.arange(number), judged.verdicts.publishers.values())
+    strange |= _flagged(number, np.arange(number), [*judged.verdicts.publishers.values(), judged.verdicts.unshared])
     told = judged.verdicts.subscribers
     strange |= _flagged(
         number, judged.pairs.delivery, [told.unknown, told.unplaced, told.vague, *told.violations.values()]

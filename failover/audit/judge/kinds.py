@@ -1,9 +1,14 @@
 """The kinds of violation, and the reasons why a subscriber got more or less than it was owed, in words.
 
-What the rules are is `publishers`', `subscribers`', `routers`' and `order`'s to say.
+What the rules are is `publishers`', `subscribers`', `routers`' and `order`'s to say. Most fire where something was done
+and no entry is there that would explain it. Where a log may lack such an entry, which was written when it had broken
+off (`Case.open_spans`), nothing is concluded: it is not known. `SHOWN_BY` says for each kind which logs these are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import numpy as np
 
 from failover.audit.read.columns import Flags
 
@@ -60,3 +65,52 @@ UNPROCESSED = {
     "unknown": "not known, as a part of a log is lost that may have told it",
 }
 """What became of deliveries that it was owed and did not process."""
+
+# which logs would show what is absent
+
+OWN = "the subscriber's own"
+"""PROCESSED; or, of who has no log, what its routers say in its place."""
+EDGE = "those of its routers"
+"""DELIVERED, OUTCOME, PASSED."""
+HOME = "those of its homes"
+"""RECEIVED, AUDIENCE (also that it is for one of many), APART, ACCEPTED."""
+LINK = "those of all routers, until its client attached again"
+"""CLOSED and EXPIRED: its link had ended; JOINED, CONTACT: its home knew it."""
+ANY = "those of all routers, while it was on its way"
+"""ATTACHED, ABANDONED: why it was sent again."""
+ALL = "those of everybody"
+"""Who has processed it, whoever that may be."""
+
+SHOWN_BY: Final[Mapping[str, Iterable[str]]] = {
+    "lost": (OWN, EDGE, HOME, LINK),
+    "accepted though refused": (OWN, EDGE, HOME, LINK),
+    "accepted too early": (EDGE, HOME, LINK),
+    "duplicated": (ANY,),
+    "sent by nobody": (EDGE,),
+    "had by several": (HOME, LINK, ANY),
+    "had by nobody": (ALL,),
+    "misreported": (HOME,),
+    "settled by nobody": (ANY,),
+    "settled before accepted": (HOME, ANY),
+}
+"""What is not here rests on what is told, or asks by itself which log is whole."""
+NEEDED: Final = (
+    *("lost", "accepted though refused", "accepted too early", "duplicated"),
+    *("had by several", "had by nobody"),
+)
+"""What befalls a subscriber: while that is not known, nothing holds."""
+
+Lacking = Callable[[str], Flags]
+"""Given whose logs: the elements of which these may lack an entry."""
+
+
+def concluded(found: Violating, lacking: Lacking) -> tuple[Violating, Flags]:
+    """What is certain of what the rules found; and the elements of which something is not known that is needed."""
+    certain, unknown = {}, np.zeros_like(next(iter(found.values())))
+    for kind, flags in found.items():
+        certain[kind] = flags
+        if flags.any():
+            certain[kind] = flags & ~np.logical_or.reduce([False & flags, *map(lacking, SHOWN_BY.get(kind, ()))])
+        if kind in NEEDED:
+            unknown |= flags & ~certain[kind]
+    return certain, unknown

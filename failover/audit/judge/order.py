@@ -18,7 +18,9 @@ from failover.audit.judge.tally import Tally, Violation
 from failover.audit.read.columns import KEY_TYPE, NONE, Flags, Ints, Texts
 
 KIND = "out of order"
-TYPES = {"handed": "i8", "handed_minor": "i8", "position": "i8", "position_minor": "i8", "vague": "?"}
+TYPES = {"handed": "i8", "handed_minor": "i8", "position": "i8", "position_minor": "i8", "vague": "i1"}
+RIGHTLY, UNKNOWN = 1, 2
+"""It may have come later rightly; or, as a log lacks its end, nobody knows whether it has. 0 where neither is so."""
 KEYS = {"key": KEY_TYPE, "life": "i8"}
 
 
@@ -33,8 +35,7 @@ def pack_order(found: Deliveries, fates: Fates, pairs: Pairs, of: SubscriberVerd
         "handed_minor": of.handed[1][at],
         "position": fates.position[0][delivery],
         "position_minor": fates.position[1][delivery],
-        # another filter may have let it through, later; or another subscriber had it before
-        "vague": of.vague[at] | (pairs.left_out[at] != NONE) | found.balanced[delivery],
+        "vague": np.where(of.vague[at] | of.unordered[at], RIGHTLY, np.where(of.unsure[at], UNKNOWN, 0)),
         "key": found.uses.key[delivery],
         "life": found.uses.number[delivery],
     }
@@ -53,10 +54,11 @@ def packed(columns: Mapping[str, Any]) -> bytes:
 
 def judge_order(names: str, parts: Iterable[bytes]) -> Tally:
     """Counts and the first findings."""
-    keys, lives = overtaken(parts)
+    keys, lives, unknown = overtaken(parts)
     publisher, subscriber = names.split(" ")
     tally = Tally()
     tally.pairs[publisher, subscriber, KIND] = len(keys)
+    tally.pairs[publisher, subscriber, "unplaced"] = unknown
     if len(keys):
         tally.violations[KIND] = len(keys)
         lowest = np.lexsort((lives, keys))[:FINDINGS_KEPT]
@@ -65,14 +67,16 @@ def judge_order(names: str, parts: Iterable[bytes]) -> Tally:
     return tally
 
 
-def overtaken(parts: Iterable[bytes]) -> tuple[Texts, Ints]:
+def overtaken(parts: Iterable[bytes]) -> tuple[Texts, Ints, int]:
     """Handed to the subscriber for the first time after a later delivery of the same publisher was: keys, and which use
-    of its key each is."""
+    of its key each is. And of how many that is not certain."""
     columns = unpacked(parts)
     handed = np.lexsort((columns["handed_minor"], columns["handed"]))
     place = _ranks(columns["position"], columns["position_minor"])[handed]
-    found = handed[(place < np.maximum.accumulate(place)) & ~columns["vague"][handed]]
-    return columns["key"][found], columns["life"][found]
+    late = handed[place < np.maximum.accumulate(place)]
+    vague = columns["vague"][late]
+    found = late[vague == 0]
+    return columns["key"][found], columns["life"][found], int((vague == UNKNOWN).sum())
 
 
 def unpacked(parts: Iterable[bytes]) -> dict[str, Any]:

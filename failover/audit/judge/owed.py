@@ -128,7 +128,8 @@ def _unheard(each: Testimony, suspect: Flags) -> Flags:
     """Which of these the home accepted while it cannot have known the subscriber. Without the end of a router's log
     nobody can say who was in contact."""
     found = np.zeros(len(each.at), np.bool_)
-    if each.case.open_homes or not suspect.any():
+    suspect = suspect & ~each.link_doubted
+    if not suspect.any():
         return found
     acceptor = taken(each.facts.home, each.deliveries.accepted[each.at])
     for code, client in each.clients:

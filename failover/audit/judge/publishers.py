@@ -5,13 +5,14 @@ host, within `SKEW_US` between two. A rule that fires is a violation only if the
 with the end of a log; else the delivery is *unknown*, which keeps the verdict from holding.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import attrs
 import numpy as np
 
 from failover.audit.judge.deliveries import Deliveries, Records, Spans, dated, outlived, within
-from failover.audit.judge.kinds import Violating
+from failover.audit.judge.kinds import ALL, HOME, Lacking, Violating, concluded
 from failover.audit.judge.sequence import Order, order
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client, Span
@@ -24,6 +25,7 @@ from topic.journal import BY_TTL, Event, LoggedOutcome
 class Fates:
     """One element per delivery."""
 
+    lacking: Lacking
     home_doubted: Flags
     """Whether a home of it may have lost entries."""
     is_accepted: Flags
@@ -57,13 +59,14 @@ def find_fates(facts: Facts, found: Deliveries, case: Case) -> Fates:
     ends = {log.name: NONE if log.whole else log.last_time for log in case.logs.values()}
     end = np.array([ends.get(log.name, NONE) for log in rows.logs], np.int64)[rows.log]
     return Fates(
+        partial(_lacking, facts, found, doubted, case),
         doubted,
         is_accepted=told | answered,
         is_published=published,
         invented=invented,
         accepted_time=np.where(answered, taken(rows.time, found.accepted_first), told_time),
         accepted_hlc=np.where(answered, taken(rows.hlc, found.accepted), _told_hlc(told_time, case)),
-        position=order(facts, found, case),
+        position=order(facts, found, doubted, case),
         uses_doubted=found.uses.reused & ~logged & doubted,
         unheard=earlier & ~unsettled & ~invented & ~(told | answered | found.told_refused | (found.refused & ~doubted)),
         unheard_since=np.where(_was_open(facts, found.published), taken(end, found.published), NONE),
@@ -74,11 +77,15 @@ def find_fates(facts: Facts, found: Deliveries, case: Case) -> Fates:
 def judge_publishers(facts: Facts, found: Deliveries, records: Records, fates: Fates, case: Case) -> Violating:
     """One flag per delivery."""
     sure = found.uses.sure
-    return {
-        "misreported": misreported(found) & ~fates.home_doubted & sure,
-        "settled by nobody": settled_by_nobody(facts, found, records, case) & sure,
-        "sent though expired": sent_though_expired(facts, found) & sure,
-    }
+    violations, _ = concluded(
+        {
+            "misreported": misreported(found) & sure,
+            "settled by nobody": settled_by_nobody(facts, found, records, case) & sure,
+            "sent though expired": sent_though_expired(facts, found) & sure,
+        },
+        fates.lacking,
+    )
+    return violations
 
 
 def misreported(found: Deliveries) -> Flags:
@@ -122,20 +129,38 @@ def sent_though_expired(facts: Facts, found: Deliveries) -> Flags:
     return wrong
 
 
+def _lacking(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case, logs: str) -> Flags:
+    """Of which deliveries these may lack an entry."""
+    if logs == HOME:
+        return home_doubted
+    spans = list(case.open_spans.values())
+    if logs == ALL or not spans:
+        return np.full(len(home_doubted), logs == ALL and bool(case.unfinished))
+    last = found.groups.highest(np.ones(len(facts.rows), np.bool_), facts.rows.time)
+    return within([(np.ones_like(home_doubted), spans)], *dated(found.undated, _begun(found), last))
+
+
+def _begun(found: Deliveries) -> Ints:
+    """Where nobody knows since when, it may have been at any time."""
+    return np.where(found.begun_time == BIG, NONE, found.begun_time)
+
+
 def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:
     """Whether a home of the delivery may have lost entries: one that is named, any if none is, or the one at which its
     publisher was attached meanwhile, which may be named by no entry that is left."""
     if not case.open_homes:
         return np.zeros(len(found.uses.key), np.bool_)
-    doubted = codes_of(case.open_homes, facts.homes)
-    named = np.isin(found.first_home, doubted) | np.isin(found.last_home, doubted) | (found.first_home == NONE)
     ended = np.where(found.told_time != BIG, found.told_time, taken(facts.rows.time, found.accepted_first, BIG))
     ended = np.where(ended != BIG, ended, found.home_settled_time)
-    ended = np.where(ended != BIG, ended, found.begun_time)
-    gaps = _by_publisher(found, case, lambda client: client.custody)
-    begun = np.where(found.begun_time == BIG, NONE, found.begun_time)  # nobody knows since when: it may have been then
-    result: Flags = named | within(gaps, *dated(found.undated, begun, ended))
-    return result
+    ended = np.where(ended != BIG, ended, BIG - 1)
+    gaps = [*_named(facts, found, case), *_by_publisher(found, case, lambda client: client.custody)]
+    return within(gaps, *dated(found.undated, _begun(found), ended))
+
+
+def _named(facts: Facts, found: Deliveries, case: Case) -> Iterator[tuple[Flags, Sequence[Span]]]:
+    """Of deliveries that name a home; where none is named, any may have been it."""
+    for log, span in case.open_spans.items():
+        yield found.groups.any(facts.home == facts.home_code(log)) | (found.first_home == NONE), [span]
 
 
 def _by_publisher(found: Deliveries, case: Case, spans: Callable[[Client], Sequence[Span]]) -> Spans:

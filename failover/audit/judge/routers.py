@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 
 from failover.audit.judge.deliveries import Deliveries, Records, outlived
-from failover.audit.judge.kinds import Violating
+from failover.audit.judge.kinds import Violating, concluded
 from failover.audit.judge.publishers import Fates
 from failover.audit.judge.uses import Uses
 from failover.audit.mesh.case import Case
@@ -31,13 +31,15 @@ class RouterVerdicts:
 def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, case: Case) -> RouterVerdicts:
     sure, edges = of.uses.sure[found.delivery], _Edges(facts, of.uses, case)
     kept = never_forgotten(facts, found, of, case)
-    violations = {
+    found_here = {
         "settled before accepted": settled_early(facts, found, of, fates, case),
         "never forgotten": kept,
         "forwarded by nobody": found.groups.any(edges.forwarded_by_nobody()),
         "place disputed": found.groups.any(edges.misplaced()),
     }
-    return RouterVerdicts({kind: flags & sure for kind, flags in violations.items()}, _over(found, of) & ~kept)
+    found_here = {kind: flags & sure for kind, flags in found_here.items()}
+    violations, _ = concluded(found_here, lambda logs: fates.lacking(logs)[found.delivery])
+    return RouterVerdicts(violations, _over(found, of) & ~kept)
 
 
 def settled_early(facts: Facts, found: Records, of: Deliveries, fates: Fates, case: Case) -> Flags:
@@ -46,7 +48,7 @@ def settled_early(facts: Facts, found: Records, of: Deliveries, fates: Fates, ca
     delivery, settled = found.delivery, found.settled
     answered = of.answered[delivery]
     told = (of.told_accepted >= 0) | of.told_refused
-    unanswered = (answered == NONE) & ~told[delivery] & ~fates.home_doubted[delivery]
+    unanswered = (answered == NONE) & ~told[delivery]
     before = (settled >= 0) & (answered >= 0) & _was_before(facts, settled, answered)
     before[before] = _before_all(facts, found, of, np.flatnonzero(before))
     found_here: Flags = (settled >= 0) & ~of.abandoned[delivery] & (before | unanswered)

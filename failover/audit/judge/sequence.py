@@ -24,10 +24,11 @@ AGE_MS = 1 << 30
 """An epoch counts in ms since its publisher's life began, and this: the clock of a router may be behind."""
 
 
-def order(facts: Facts, found: Deliveries, case: Case) -> Order:
+def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> Order:
     names = found.uses.publisher()
     whole, resumed = (np.isin(names, [name.encode() for name in known]) for known in (case.whole, case.resumed))
     by_log, by_home = (whole | resumed) & (found.published >= 0), ~(whole | resumed) & (found.ranked >= 0)
+    by_home &= ~home_doubted  # an earlier place may be missing
     major = np.where(by_log, taken(facts.incarnation, found.published), taken(facts.epoch_hlc, found.ranked))
     minor = np.where(by_log, taken(facts.rows.place, found.published), taken(facts.rows.n, found.ranked))
     known = by_log | by_home

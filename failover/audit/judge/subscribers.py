@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
-from failover.audit.judge.kinds import Violating
+from failover.audit.judge.kinds import EDGE, HOME, Violating, concluded
 from failover.audit.judge.owed import Owed, by_reason, ended
 from failover.audit.judge.repeats import Repeats
 from failover.audit.judge.sequence import Order
@@ -34,6 +34,11 @@ class SubscriberVerdicts:
     handed: Order
     vague: Flags
     """Nothing is concluded."""
+    unordered: Flags
+    """These may rightly have come later: another filter may have let them through then, or another subscriber had them
+    before."""
+    unsure: Flags
+    """The same, if a log that lacks its end told so."""
     timely: Flags
     """Certainly done with it before the publisher was answered."""
     repeated: Mapping[str, Flags]
@@ -51,36 +56,46 @@ def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
     vague |= each.undated & fates.is_accepted[each.at] & (each.deliveries.accepted[each.at] == NONE)
     unanswered = _before_any_answer(each)
     unheard = fates.unheard[each.at] & each.pairs.in_audience & (each.refused | ~unanswered)
-    unknown = (owed.missing & ~each.refused & each.doubted) | (owed.got & ~too_early & ~in_time)
-    is_lost, unasked = lost(each, owed) & ~vague, never_published(each) & ~vague
-    overruled = accepted_though_refused(each, owed) & ~vague
-    return SubscriberVerdicts(
+    unasked = never_published(each) & ~vague
+    found, unknown = concluded(
         {
-            "lost": is_lost,
+            "lost": lost(each, owed) & ~vague,
             "duplicated": repeats.duplicated & ~vague,
             "accepted too early": owed.got & too_early & ~vague,
-            "accepted though refused": overruled,
+            "accepted though refused": accepted_though_refused(each, owed) & ~vague,
             "never published": unasked,
             "sent by nobody": sent_by_nobody(each) & ~unasked & sure,  # what nobody published is not disputed besides
             "sent though left out": sent_though_left_out(each) & sure,
-            "outcome disputed": outcome_disputed(each, is_lost) & sure,
+            "outcome disputed": outcome_disputed(each, owed) & sure,
         },
+        each.lacking,
+    )
+    unknown |= owed.got & ~too_early & ~in_time
+    return SubscriberVerdicts(
+        found,
         owed=owed.flags,
         taken=each.taken,
         unknown=unknown | (vague & (owed.flags | each.was_handed)) | unheard,
         unplaced=each.was_handed & (fates.position[1][each.at] == NONE) & ~fates.invented[each.at],
         handed=each.handed,
         vague=vague,
+        unordered=(each.pairs.left_out != NONE) | each.deliveries.balanced[each.at],
+        unsure=each.lacking(EDGE) | each.lacking(HOME),
         timely=(in_time & ~too_early) | unanswered,
         repeated={reason: flags & ~vague for reason, flags in repeats.unpromised.items()},
         unowed=owed.unowed(),
-        unprocessed=by_reason(owed.missing, ("lost", is_lost), ("refused", overruled), ("unknown", owed.missing)),
+        unprocessed=by_reason(
+            owed.missing,
+            ("lost", found["lost"]),
+            ("refused", found["accepted though refused"]),
+            ("unknown", owed.missing),
+        ),
     )
 
 
 def lost(each: Testimony, owed: Owed) -> Flags:
-    """Owed, and neither processed nor refused, by logs that miss nothing."""
-    return owed.missing & ~each.refused & ~each.doubted
+    """Owed, and neither processed nor refused."""
+    return owed.missing & ~each.refused
 
 
 def sent_though_left_out(each: Testimony) -> Flags:
@@ -116,16 +131,16 @@ def never_published(each: Testimony) -> Flags:
 def sent_by_nobody(each: Testimony) -> Flags:
     """The subscriber was handed it, and no router says that it sent it there."""
     unsent: Flags = (each.pairs.own_order >= 0) & (each.pairs.last_sent_hlc == NONE)
-    return unsent & ~(each.edge_doubted | _unended(each))
+    return unsent & ~_unended(each)
 
 
-def outcome_disputed(each: Testimony, is_lost: Flags) -> Flags:
+def outcome_disputed(each: Testimony, owed: Owed) -> Flags:
     """A router tells an acceptance that the subscriber does not, or only refusals where the subscriber accepted; of
     subscribers that log, and whose routers take nothing for accepted before they say so. Of a tag that was used again
     nobody knows which delivery a map names."""
     pairs, told, clear = each.pairs, each.pairs.edge_stamp >= 0, ~each.deliveries.uses.reused[each.at]
     own_doubted = each.doubted | each.bridged | _unended(each)
-    invented = told & (clear | (pairs.edge_count > 0)) & (pairs.own_count == 0) & ~own_doubted & ~is_lost
+    invented = told & (clear | (pairs.edge_count > 0)) & (pairs.own_count == 0) & ~own_doubted & ~lost(each, owed)
     ignored = ~told & pairs.edge_refused & (pairs.own_count > 0) & ~pairs.own_refused
     ignored &= ~(each.edge_doubted | _unended(each))
     if ignored.any():
@@ -181,12 +196,13 @@ def _clocks(each: Testimony) -> tuple[Flags, Flags]:
 # one of many (protocol 12)
 
 
-def judge_balanced(each: Testimony) -> Violating:
-    """One flag per delivery."""
+def judge_balanced(each: Testimony) -> tuple[Violating, Flags]:
+    """One flag per delivery: violations, and whether it is not known that one has had it."""
     sure = each.deliveries.balanced & each.deliveries.uses.sure
     if not sure.any():
-        return {"had by several": sure, "had by nobody": sure}
-    return {"had by several": had_by_several(each) & sure, "had by nobody": had_by_nobody(each) & sure}
+        return {"had by several": sure, "had by nobody": sure}, sure
+    found = {"had by several": had_by_several(each) & sure, "had by nobody": had_by_nobody(each) & sure}
+    return concluded(found, each.lacking_of_any)
 
 
 def had_by_several(each: Testimony) -> Flags:
@@ -198,9 +214,9 @@ def had_by_several(each: Testimony) -> Flags:
 
 
 def had_by_nobody(each: Testimony) -> Flags:
-    """Accepted, while all who have processed it had certainly not done so yet; by logs that miss nothing."""
+    """Accepted, while all who have processed it had certainly not done so yet."""
     too_early, _ = early(each)
     may_have = (each.taken & ~too_early) | each.doubted | each.edge_doubted
     number = len(each.deliveries.balanced)
     had: Flags = np.bincount(each.at[may_have], minlength=number) > 0
-    return each.fates.is_accepted & ~had & ~each.fates.home_doubted & (not each.case.unfinished)
+    return each.fates.is_accepted & ~had

@@ -28,6 +28,8 @@ class Verdicts:
 
     fates: Fates
     publishers: Violating
+    unshared: Flags
+    """Deliveries of balanced addresses of which it is not known that one has had them."""
     subscribers: SubscriberVerdicts
     routers: RouterVerdicts
 
@@ -108,6 +110,7 @@ class Counting:
             "accepted": fates.is_accepted,
             "unanswered": fates.is_published & ~answered,
             "earlier": fates.earlier,
+            "unshared": self._verdicts.unshared,
             "alone": fates.is_accepted & found.has_audience & ~found.balanced & ~self._heard(),
         }
         _add(self.tally.publishers, [(name,) for name in self._publishers], self._publisher, flags)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from failover.audit.judge.deliveries import Deliveries, Spans, dated, within
+from failover.audit.judge.kinds import EDGE, LINK, OWN
 from failover.audit.judge.pairs import Pairs
 from failover.audit.judge.publishers import Fates
 from failover.audit.judge.sequence import Order
@@ -44,6 +45,9 @@ class Testimony:
         """Whether it is judged by logs of its own."""
         self.edge_doubted = self._overlaps(lambda client: client.custody, case.open_windows)
         """Whether entries of its routers may be missing."""
+        self.link_doubted = self._overlaps(lambda client: client.unseen, case.open_windows)
+        self.link_doubted |= self._overlaps(lambda client: client.unmet) & ~self._joined()
+        """Whether entries about the end of its link may be missing, or about who knew of it."""
         self.bridged = self._overlaps(lambda client: client.bridged)
         self.doubted = self._overlaps(lambda client: client.doubts, case.open_windows)
         self.doubted |= self.bridged & self.edge_doubted  # entries of those by whom it is judged may be missing
@@ -70,6 +74,18 @@ class Testimony:
         first = np.where(by_hlc != NONE, by_hlc, found[0]), np.where(by_wall != NONE, by_wall, found[1])
         return *first, again & (by_hlc == NONE)
 
+    def lacking(self, logs: str) -> Flags:
+        """Of which pairs these may lack an entry."""
+        known = {OWN: self.doubted, EDGE: self.edge_doubted, LINK: self.link_doubted}
+        return known[logs] if logs in known else self.fates.lacking(logs)[self.at]
+
+    def lacking_of_any(self, logs: str) -> Flags:
+        """Of which deliveries they may, whichever the subscriber."""
+        if logs not in (OWN, EDGE, LINK):
+            return self.fates.lacking(logs)
+        found: Flags = np.bincount(self.at[self.lacking(logs)], minlength=len(self.deliveries.balanced)) > 0
+        return found
+
     @property
     def was_handed(self) -> Flags:
         found: Flags = self.handed[1] != NONE
@@ -92,6 +108,19 @@ class Testimony:
         index = np.where(self.own, self.pairs.own_order, self.pairs.edge_order)
         major = np.where(self.own, taken(self.facts.incarnation, index), taken(self.facts.rows.hlc, index))
         return major, taken(self.facts.rows.place, index)
+
+    def _joined(self) -> Flags:
+        """Whether the home that accepted it says that it had joined the subscriber by then."""
+        found = np.zeros(len(self.at), np.bool_)
+        acceptor = taken(self.facts.home, self.deliveries.accepted[self.at])
+        for code, _ in self.clients if self.case.open_spans else ():
+            pairs = self.pairs_of(code)
+            for term in self.case.terms.get(self.pairs.names[code], ()) if len(pairs) else ():
+                if term.home:
+                    there = acceptor[pairs] == self.facts.home_code(term.home)
+                    hlc = self.accepted_hlc[pairs]
+                    found[pairs] |= there & (term.since < hlc) & (hlc < term.ended)
+        return found
 
     def _flag(self, of: Callable[[Client], bool]) -> Flags:
         found = np.zeros(len(self.at), np.bool_)

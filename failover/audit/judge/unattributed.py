@@ -87,6 +87,7 @@ class Unattributed:
         got = self._served(verdicts.owed | verdicts.taken | self._pairs.passed)
         for name, presence in self._case.presences.items():
             meant = self._fates.is_accepted & ~self._found.balanced
+            meant &= self._found.has_audience | ~self._fates.home_doubted
             at = np.flatnonzero(meant & self._addressed(self._case.clients.subscribers[name].address))
             at = at[self._within(at, presence.known)]
             at = at[~self._are(got, at, name)]

@@ -15,7 +15,9 @@ from failover.audit.mesh.clients import (
     Span,
     find_clients,
     life_of,
+    open_ends,
     open_windows,
+    span,
 )
 from failover.audit.mesh.clocks import SKEW_US, Clocks, HybridTimeline, aligned, doubted, find_clocks
 from failover.audit.mesh.contacts import (
@@ -71,6 +73,11 @@ class Case:
     def open_homes(self) -> list[str]:
         """Routers' logs that may lack their end."""
         return [name for name, log in self.logs.items() if log.role == "router" and not log.whole]
+
+    @cached_property
+    def open_spans(self) -> dict[str, Span]:
+        """When entries of these may be missing, in µs of wall clock."""
+        return {log.name: span(log, end) for log, end in open_ends(self.logs.values()).items()}
 
     @cached_property
     def unfinished(self) -> list[str]:

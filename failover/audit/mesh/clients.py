@@ -5,6 +5,7 @@ spans of time in which an absent entry proves nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Final
 
 import attrs
@@ -50,6 +51,11 @@ class Client:
     """When entries about it may be missing: from, to, in µs of wall clock."""
     custody: list[Span] = attrs.field(factory=list)
     """When entries of its routers may be missing, whoever judges it."""
+    unseen: list[Span] = attrs.field(factory=list)
+    """When it may have ended for a router whose entry of that is missing, and had not attached again; but not while it
+    was attached at one whose log is whole and knows of no end: that would have been told."""
+    unmet: list[Span] = attrs.field(factory=list)
+    """When it may have become known to a router whose entry of that is missing, and had not attached again."""
     bridged: list[Span] = attrs.field(factory=list)
     """When entries of its own may be missing, but what it kept says the same."""
     resumed: "Resumption | None" = None
@@ -116,10 +122,10 @@ def find_clients(rows: Sequence[ControlRow], logs: Sequence[Log], before: KnownC
     publishers = _clients("publisher", ordered, logs, before.publishers)
     subscribers = _clients("subscriber", ordered, logs, before.subscribers)
     left = _departures(ordered)
-    by_name = {log.name: log for log in logs}
+    by_name, ends = {log.name: log for log in logs}, open_ends(logs)
     for client in publishers.values():
         broken = list(_broken_custody(client, by_name, left))
-        client.custody = [_span(log, end) for log, end in broken]
+        client.custody = [span(log, end) for log, end in broken]
         if len(client.present) > len(client.lives):  # it attached where no log tells of it: at any that breaks off
             client.custody += open_windows(logs)
         if not client.logged:
@@ -127,7 +133,9 @@ def find_clients(rows: Sequence[ControlRow], logs: Sequence[Log], before: KnownC
             _doubt(client, broken)
     for client in subscribers.values():
         custody = list(_broken_custody(client, by_name, left))
-        client.custody = [_span(log, end) for log, end in custody]
+        client.custody = [span(log, end) for log, end in custody]
+        client.unmet = [span(log, _attached_after(client, end)) for log, end in ends.items()]
+        client.unseen = list(_without(client.unmet, _watched(client, by_name)))
         if client.logs:
             _judge_broken_off(client, keeping)
         else:
@@ -173,6 +181,14 @@ def _clients(
         if own and own not in client.logs:
             client.logs.append(own)
         _note_life(client, row, hybrid)
+    writers: dict[str, list[Client]] = {}
+    for client in clients.values():
+        for source in {log.source for log in client.logs}:
+            writers.setdefault(source, []).append(client)
+    for log in logs:
+        match writers.get(log.source, []):
+            case [client] if log not in client.logs:  # it broke off before it told whose it is
+                client.logs.append(log)
     return clients
 
 
@@ -219,7 +235,7 @@ def _judge_broken_off(client: Client, keeping: Collection[str]) -> None:
         later = logs[place + 1 :]
         made_up = next((_began(after) for after in later if after.name in keeping), None)
         if not log.whole and made_up is not None:
-            client.bridged.append(_span(log, made_up))
+            client.bridged.append(span(log, made_up))
         elif not log.whole:
             _doubt(client, [(log, _began(later[0]) if later else FOREVER)])
 
@@ -254,7 +270,7 @@ def _broken_custody(
             yield log, end
 
 
-def _span(log: Log, end: int) -> Span:
+def span(log: Log, end: int) -> Span:
     """Until the end, as far as that is known."""
     if not log.ordered:
         return 0, FOREVER
@@ -264,7 +280,7 @@ def _span(log: Log, end: int) -> Span:
 
 def _doubt(client: Client, broken: Iterable[tuple[Log, int]]) -> None:
     for log, end in broken:
-        client.doubts.append(_span(log, end))
+        client.doubts.append(span(log, end))
         client.open_logs.append(log.source)
 
 
@@ -280,6 +296,40 @@ def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
     return left
 
 
+def _watched(client: Client, logs: Mapping[str, Log]) -> Iterator[Span]:
+    """When it was attached at a router whose log is whole, and tells of no end of that attach."""
+    lives = sorted(client.lives)
+    ends = [*(client.opened[life] for life, _, _ in lives[1:]), FOREVER]
+    closed = {(life, where) for life, _, where in client.closings}
+    for (life, _, custodian), end in zip(lives, ends, strict=False):
+        log = logs.get(custodian)
+        if log and log.whole and log.ordered and not closed & {(life, custodian), (life, "")}:
+            yield client.opened[life], min(end, log.last_time)
+
+
+def _without(spans: Iterable[Span], others: Iterable[Span]) -> Iterator[Span]:
+    """What of the spans is in none of the others."""
+    left = list(spans)
+    for since, till in others:
+        left = [part for one in left for part in ((one[0], min(one[1], since)), (max(one[0], till), one[1]))
+                if part[0] < part[1]]  # fmt: skip
+    yield from left
+
+
+def _attached_after(client: Client, time: int) -> int:
+    return min((opened for opened in client.opened.values() if opened > time), default=FOREVER)
+
+
 def open_windows(logs: Iterable[Log]) -> list[Span]:
     """Doubts about everybody: all routers' logs that may lack their end."""
-    return [_span(log, FOREVER) for log in logs if log.role == "router" and not log.whole]
+    return [span(log, FOREVER) for log in logs if log.role == "router" and not log.whole]
+
+
+def open_ends(logs: Iterable[Log]) -> dict[Log, int]:
+    """Routers' logs that may lack their end, and when their writer had ended for certain: its next life had begun."""
+    found: dict[Log, int] = {}
+    routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
+    for log, after in zip_longest(routers, routers[1:]):
+        if not log.whole:
+            found[log] = _began(after) if after is not None and after.source == log.source else FOREVER
+    return found

@@ -82,7 +82,7 @@ def find_clocks(rows: Sequence[ControlRow], logs: Sequence[Log], before: Clocks 
     hosts = {log.name: log.host for log in logs}
     met = {**dict(_met(rows, hosts)), **before.met}
     clock = {**_clocks(logs, met), **before.clock}
-    ahead = _ahead(_reference(logs, clock), {*clock.values()}, _between(met, clock))
+    ahead = _ahead(_references(logs, clock), _between(met, clock))
     back = {log.name: _set_back(log) for log in logs if log.set_back_us >= SET_BACK_US}
     ahead_us = {name: ahead.get(of, 0) for name, of in clock.items()}
     return Clocks(clock, {**ahead_us, **before.ahead_us}, back, met)
@@ -201,22 +201,25 @@ def _between(met: Differences, clock: Mapping[str, str]) -> dict[tuple[str, str]
     return {names: median_low(differences) for names, differences in found.items()}
 
 
-def _reference(logs: Sequence[Log], clock: Mapping[str, str]) -> str:
-    clients = Counter(clock[log.name] for log in logs if log.role != "router" and clock[log.name])
-    routers = Counter(clock[log.name] for log in logs if clock[log.name])
-    found = sorted((clients or routers).items(), key=lambda item: (-item[1], item[0]))
-    return found[0][0] if found else ""
+def _references(logs: Sequence[Log], clock: Mapping[str, str]) -> list[str]:
+    """All clocks, those of most clients first, then those of most routers."""
+    clients = Counter(clock[log.name] for log in logs if log.role != "router")
+    all_logs = Counter(clock[log.name] for log in logs)
+    return sorted({*clock.values()}, key=lambda of: (-clients[of], -all_logs[of], of))
 
 
-def _ahead(reference: str, clocks: Iterable[str], between: Differences) -> dict[str, int]:
-    """Of the reference; 0 for clocks that agree with it, and for those that nothing is known of."""
-    found, waiting = {reference: 0}, deque([reference])
-    while waiting:
-        known = waiting.popleft()
-        for clock in sorted({*clocks} - {*found}):
-            if (known, clock) in between:
-                found[clock] = found[known] + between[known, clock]
-                waiting.append(clock)
+def _ahead(references: Sequence[str], between: Differences) -> dict[str, int]:
+    """Of the first of those that have met, be it by way of others; 0 for clocks that agree with it."""
+    found: dict[str, int] = {}
+    for reference in references:
+        waiting = deque([] if reference in found else [reference])
+        found.setdefault(reference, 0)
+        while waiting:
+            known = waiting.popleft()
+            for clock in sorted({*references} - {*found}):
+                if (known, clock) in between:
+                    found[clock] = found[known] + between[known, clock]
+                    waiting.append(clock)
     return {clock: ahead if abs(ahead) > SKEW_US else 0 for clock, ahead in found.items()}
 
 

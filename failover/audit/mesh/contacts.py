@@ -100,7 +100,8 @@ def hearing(
         life, _, home = max(client.lives)
         if home in routers and not routers[home].ordered:
             continue
-        attached = client.opened[life], lost.get((home, client.name), FOREVER)
+        known = FOREVER if home not in routers or routers[home].whole else routers[home].last_time
+        attached = client.opened[life], lost.get((home, client.name), known)
         for log in routers.values():
             own = [(log.first_time, log.last_time)] if log.name == home else met.get((log.name, home), ())
             if spans := list(_clipped(own, attached)):

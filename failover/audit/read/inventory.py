@@ -212,7 +212,7 @@ def _log(segments: Sequence[ControlRow], gap: Gap | None, kept: Kept) -> Log:
     if gap is not None:
         stopped, boot, last_time = False, "", max(first_time, gap.time)
     begin = min(numbers, default=0) * ROWS_PER_BLOCK if kept.get(last.source, (0, 0)) > (last.incarnation, 0) else 0
-    ends: dict[str, Any] = {"boot": boot, "gap": gap, "begin": begin}
+    ends: dict[str, Any] = {"boot": boot, "gap": gap, "begin": begin, "ordered": bool(known)}
     return Log(last.source, role, last.incarnation, last.host, first_time, last_time, stopped, back, **ends)
 
 

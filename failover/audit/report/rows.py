@@ -118,6 +118,10 @@ def doubts(tally: Tally, case: Case) -> Iterator[str]:
             yield f"the log of {log.source} breaks off at {_clock(log)}, as it could not be written: {log.gap.why}"
     if not any(tally.publishers[name, "accepted"] for name in _publishers(tally)):
         yield "no delivery was accepted, so there is nothing that could hold"
+    for name in _publishers(tally):
+        if unshared := tally.publishers[name, "unshared"]:
+            named = _identity(clients.publishers, name)
+            yield f"{unshared} deliveries from {named}: entries lost with the end of a log tell who had them"
     for publisher, subscriber in _pairs(tally):
         names = _identity(clients.publishers, publisher), _identity(clients.subscribers, subscriber)
         if unknown := tally.pairs[publisher, subscriber, "unknown"]:

@@ -91,7 +91,7 @@ def _overtaken(logs: SparkLogs, case: Case) -> DataFrame:
         return pa.table({"name": pa.array(names[1:], pa.string()), "rows": pa.array(parts[1:], pa.binary())})
 
     def judged(table: pa.Table) -> pa.Table:
-        keys, uses = overtaken(parts_of(table))
+        keys, uses, _ = overtaken(parts_of(table))
         _, subscriber = table.column("name")[0].as_py().split(" ")
         found = {"key": pa.array(keys).cast(pa.string()), "use": pa.array(uses, pa.int32())}
         return pa.table(found | {"subscriber": pa.repeat(subscriber, len(keys))})

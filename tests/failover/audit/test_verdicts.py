@@ -97,7 +97,7 @@ def test_a_publisher_whose_log_is_cut_is_named_with_where_that_ends(judged: Judg
     run = Run()
     for log in ("clients/one", "a"):
         run.kill(log, lost=4)
-    doubts = [doubt for doubt in judged(run).doubts if str(ONE.identity) in doubt]
+    doubts = [doubt for doubt in judged(run).doubts if doubt.startswith(f"publisher {ONE.identity}")]
     told = re.compile(r"its own log, clients/one, breaks off at \d\d:\d\d:\d\d")
     assert doubts and all(told.search(doubt) for doubt in doubts)
 

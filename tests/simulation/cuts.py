@@ -1,0 +1,99 @@
+"""The logs of a simulated run, one of them cut, as a machine that lost power leaves it: what is missing proves nothing.
+
+Where the audit does not call the whole logs violated, it must not call them so with any of them cut; and what it calls
+violated must not hold then.
+
+python -m tests.simulation.cuts SEED --count 10 --kind filters     tells the cuts after which a good run is accused
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+import attrs
+
+from failover.audit import Report
+from failover.audit.report.report import Verdict
+from tests.failover.audit.in_process import judge_files
+from tests.simulation.evidence import CALMER, STRANGERS, LoggedWorld
+from topic.blocks import read_blocks
+from topic.journal import Block
+
+CUTS = 10
+"""Of each log."""
+KINDS: Final[Mapping[str, tuple[Mapping[str, Any], float]]] = {
+    "ours": (CALMER, 1.0),
+    "strangers": (STRANGERS, 0.5),
+    "filters": (CALMER | {"filters": 0.3}, 1.0),
+    "balanced": (CALMER | {"balanced": True, "subscribers": 3}, 1.0),
+    "balanced strangers": (STRANGERS | {"balanced": True, "subscribers": 3}, 0.5),
+    "filters strangers": (STRANGERS | {"filters": 0.3}, 0.5),
+    "moves": (CALMER | {"restless": 1.0, "pranks": ("elsewhere", "vanish", "break", "again")}, 1.0),
+    "ttl": (CALMER | {"ttl": 0.3}, 1.0),
+    "wildcards": (CALMER | {"wildcards": 0.5, "publishers": 3, "subscribers": 3}, 1.0),
+    "killed": (CALMER | {"faults": ("kill", "kill", "partition", "kill")}, 1.0),
+}
+"""Knobs, and the share of clients that keep a log."""
+
+
+def cut(data: bytes, entries: int) -> bytes:
+    """Only its first entries, and not what its tail knew."""
+    if not entries:
+        return b""
+    (view,), _ = read_blocks(data)
+    block = Block(view.source, view.role, view.incarnation, host=view.host)
+    for entry in islice(view.entries(), entries):
+        told = attrs.asdict(entry) | {"keys": list(entry.keys), "tags": entry.tags and list(entry.tags)}
+        told["ns"] = list(entry.ns) if min(entry.ns, default=-1) >= 0 else None
+        told["generation"] = bytes.fromhex(entry.generation) if entry.generation else None
+        block.append(told.pop("event"), time_us=told.pop("time"), **told)
+    return block.encode()
+
+
+def cuts(files: Mapping[str, bytes], number: int = CUTS) -> Iterator[tuple[str, int, dict[str, bytes]]]:
+    """Each log cut at so many places: its path, how many entries are left, and all files."""
+    for path, data in files.items():
+        if path.endswith(".oml"):
+            (view,), _ = read_blocks(data)
+            length = len(view.columns["event"])
+            for left in sorted({length * part // number for part in range(number)} | {length - 1}):
+                if left < length:
+                    yield path, left, {**files, path: cut(data, left)}
+
+
+def accused(seed: int, kind: str, number: int = CUTS) -> tuple[Report, Iterator[tuple[str, int, Report]]]:
+    """The audit of a run, and of it with each log cut."""
+    knobs, logged = KINDS[kind]
+    world = LoggedWorld(seed, knobs=knobs)
+    world.run()
+    files = world.files(logged)
+    return judge_files(files), ((path, left, judge_files(torn)) for path, left, torn in cuts(files, number))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.cuts", description="audit runs with a log cut")
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--count", type=int, default=1, help="how many seeds, from SEED on")
+    parser.add_argument("--kind", choices=KINDS, help="only runs of this kind")
+    options = parser.parse_args()
+    wrong = 0
+    for kind in [options.kind] if options.kind else KINDS:
+        verdicts: dict[Verdict, int] = {}
+        for seed in range(options.seed, options.seed + options.count):
+            whole, torn = accused(seed, kind)
+            if whole.verdict is Verdict.VIOLATED:
+                print(kind, seed, "whole:", whole.sentence, flush=True)
+                continue
+            for path, left, report in torn:
+                verdicts[report.verdict] = verdicts.get(report.verdict, 0) + 1
+                if report.verdict is Verdict.VIOLATED:
+                    wrong += 1
+                    print(kind, seed, path, left, report.sentence.partition(";")[0], flush=True)
+        print(kind, ", ".join(f"{count} {verdict.name.lower()}" for verdict, count in sorted(verdicts.items())))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

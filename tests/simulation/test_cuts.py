@@ -1,0 +1,32 @@
+"""The audit of simulated runs with a log cut: it accuses nobody for what that lacks, and clears nobody."""
+
+import pytest
+
+from failover.audit import Verdict
+from tests.failover.audit.in_process import judge_files
+from tests.mutants.mutant import MUTANTS
+from tests.simulation.cuts import accused, cuts
+from tests.simulation.evidence import CALMER
+from tests.simulation.test_evidence import Unjudged
+
+
+@pytest.mark.parametrize("kind", ["strangers", "filters", "filters strangers", "balanced", "moves"])
+def test_it_accuses_nobody_for_what_a_log_lacks_that_is_cut(kind: str) -> None:
+    whole, torn = accused(1, kind)
+    assert whole.verdict is not Verdict.VIOLATED, whole.sentence
+    for path, left, report in torn:
+        assert report.verdict is not Verdict.VIOLATED, f"{path} after {left} entries: {report.sentence}"
+
+
+@pytest.mark.parametrize(("name", "seed"), [("backlog_not_waited_for", 1), ("no_placeholder", 2)])
+def test_what_befell_a_subscriber_holds_only_where_its_own_log_is_cut(name: str, seed: int) -> None:
+    mutant = MUTANTS[name]
+    with mutant.applied():
+        world = Unjudged(seed, knobs=mutant.knobs | CALMER)
+        world.run()
+    files = world.files()
+    assert judge_files(files).verdict is Verdict.VIOLATED
+    for path, left, torn in cuts(files):
+        if "clients/s" not in path:  # it may have processed something twice where it is silent
+            report = judge_files(torn)
+            assert report.verdict in (Verdict.VIOLATED, Verdict.UNDECIDED), f"{path} after {left}: {report.sentence}"
