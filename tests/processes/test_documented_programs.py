@@ -106,7 +106,7 @@ async def test_what_is_killed_goes_on_and_the_database_has_each_message_once(
     with closing(sqlite3.connect(database)) as connection:
         assert [line for (line,) in connection.execute("SELECT line FROM orders ORDER BY id")] == LINES
     async with Subscriber(there.urls, "topic/orders", container="stock", link="orders"):
-        """As the document says, this ends the subscription."""
+        """Without a store: this ends the subscription."""
 
 
 async def test_an_asyncio_program_publishes_and_subscribes(

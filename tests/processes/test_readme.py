@@ -1,4 +1,5 @@
 """README, typed as it is printed: every block of it is run in one shell, in a folder that has what a fresh clone has.
+Programs are files there, under the names that their first lines say.
 
 A block that is not run says why in a comment above it: `<!-- not run by the tests: it takes an hour -->`. What README
 shows of a command's output has to be printed, with whatever figures; tables are left out, as they show a moment.
@@ -24,11 +25,14 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(?:<!-- ([^\n]*) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OF_A_MOMENT = re.compile(r"\S  +\S|[─━│┃]|^ *[0-9.]+s  |^ *(\.\.\.)?$")
 """Lines of tables, those that begin with a time, and what is left out."""
+FILES = ("yaml", "python")
 NOT_RUN = "not run by the tests: "
 PATIENCE_S = 900.0
 """All of it takes a minute where nothing else runs."""
 LESS = {"--count 20000": "--count 2500", "--rate 1000": "--rate 250"}
 """What has to be under way while a reader types the next lines needs less for those who type fast."""
+AT_A = """$(python3 -c 'import json; print(json.load(open("run/triangle/mesh.json"))["routers"]["a"]["amqp"])')"""
+"""Where router a listens: on a free port here."""
 DONE = "--- exit status"
 
 
@@ -88,7 +92,7 @@ def typed(commands: list[str], clone: Path) -> str:
     assert program.exists(), "the command is not installed"
     script = clone / "typed.sh"
     text = "".join(f'{command}\necho "{DONE} $?"\n' for command in commands)
-    for word, instead in {"/tmp/": f"{clone}/", **LESS}.items():
+    for word, instead in {"/tmp/": f"{clone}/", "127.0.0.1:5672": AT_A, **LESS}.items():
         text = text.replace(word, instead)
     script.write_text(text)
     environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
@@ -113,12 +117,15 @@ def plain(line: str) -> str:
 def test_every_block_is_run_or_says_why_not() -> None:
     for block in README:
         if block.not_run is None:
-            assert block.language in ("console", "sh", "yaml"), f"what is this?\n{block.text}"
-            assert block.language == "yaml" or list(block.commands), f"there is nothing to be typed\n{block.text}"
+            assert block.language in ("console", "sh", *FILES), f"what is this?\n{block.text}"
+            assert block.language in FILES or list(block.commands), f"there is nothing to be typed\n{block.text}"
 
 
 def test_it_can_be_typed_as_it_is_printed(clone: Path) -> None:
-    shown = [block for block in README if block.not_run is None and block.language != "yaml"]
+    for block in README:
+        if block.language == "python":
+            (clone / block.text.partition("\n")[0].removeprefix("# ")).write_text(block.text)
+    shown = [block for block in README if block.not_run is None and block.language not in FILES]
     commands = [command for block in shown for command in block.commands]
     printed = typed(commands, clone)
     ends = re.findall(f"^{DONE} (.*)$", printed, re.MULTILINE)

@@ -231,7 +231,7 @@ def test_who_is_away_is_said_to_be() -> None:
     told = list(waits([view("a", status("a", waits=[for_s, for_o], subscribers=[gone], orphans=[orphan]))]))
     assert [line.partition(": ")[0] for line in told] == [
         "a waits for subscriber y/s on topic/z, which is away, until its timeout of 1m is over",
-        "a waits for orphan o/s on topic/z, which is away, until its timeout of 5.0s is over",
+        "a waits for subscriber o/s on topic/z, which is away, until its timeout of 5.0s is over",
     ]
 
 

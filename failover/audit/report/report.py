@@ -261,8 +261,9 @@ class Report:
         for doubt in self.doubts:
             console.print(f"not known: {doubt}", markup=False, soft_wrap=True)
         if self.unknown_records:
-            unseen = f"{self.unknown_records} settled records were not seen to be forgotten before a log ended"
-            console.print(f"{unseen}: nobody misses anything")
+            over = f"{self.unknown_records} deliveries were over"
+            unseen = "and a router's log ended before it had forgotten them: nobody misses anything"
+            console.print(f"{over}, {unseen}", soft_wrap=True)
         colour = {Verdict.HOLDS: "green", Verdict.VIOLATED: "red"}.get(self.verdict, "yellow")
         console.print(self.sentence, style=f"bold {colour}", markup=False, soft_wrap=bool(self.exceptions))
 

@@ -101,7 +101,8 @@ def _said(wait: Wait, status: Status) -> str:
     role, _, name = wait.awaited.partition(" ")
     held = wait.publishers[0] if len(wait.publishers) == 1 else counted(len(wait.publishers), "publisher")
     records = f"{counted(wait.records, 'record')} of {held}, for {format_duration(wait.since_s)} or more"
-    return f"{wait.awaited}{away(role, name, status)}: {records}"
+    who = f"subscriber {name}" if role == "orphan" else wait.awaited
+    return f"{who}{away(role, name, status)}: {records}"
 
 
 def away(role: str, name: str, status: Status) -> str:
