@@ -45,6 +45,7 @@ from router.neighbours import LANES, Neighbours, keep_dialling
 from router.plan.alternates import Alternates
 from router.plan.departure import Departure
 from router.plan.dials import Dials
+from router.plan.probes import Probes
 from router.plan.request import Start, apply
 from router.plan.routers_node import RoutersNode
 from router.retention import Retention, delete
@@ -83,7 +84,7 @@ class Process:
         incarnation = store.begin(time.time_ns() // 1_000_000)
         block = Block(name, "router", incarnation, host=socket.gethostname())
         settings = settings_of(topology)
-        shell = Shell(self._pumped)
+        shell = self._shell = Shell(self._pumped)
         mesh, topic = boot(
             name, incarnation, planned(topology), block, settings, store, shell,
             hello=timing.hello, dead=timing.dead, max_payload=settings.largest,
@@ -140,6 +141,7 @@ class Process:
             if HTTP in others:
                 nursery.start_soon(self._show, others[HTTP])
             self._dials = Dials(self._mesh, nursery, self._dial)
+            self._shell.parted = Probes(self.node, self._mesh, nursery, self._is_gone).lost
             if self._starts is Start.MESH:
                 apply(self.node, self._mesh, self._run_dir, afresh=True)
             self._follow_plan()
@@ -315,6 +317,14 @@ class Process:
         self.neighbours.follow()
         self._dials.follow()
         self._departure.follow()
+
+    def _is_gone(self, neighbour: str) -> None:
+        """The neighbour's process is gone."""
+        log.info("router %s has ended: its host refuses connections to it", neighbour)
+        with self._outbound:
+            self.node.now()
+            self.node.topic.refused(neighbour)
+            self.node.pump()
 
     async def _dial(self, neighbour: str, address: Address) -> None:
         await keep_dialling(neighbour, address, self.topology.timing.neighbour_idle, self._visit_neighbour)

@@ -49,6 +49,9 @@ class Shell:
     planned: Callable[[], None]
     """Called when the plan of the mesh has changed."""
 
+    parted: Callable[[str], None]
+    """Called with the name of a router when the contact with it is about to be lost."""
+
     def __init__(self, after_pump: Callable[[], None]) -> None:
         self._after_pump = after_pump
 
@@ -77,6 +80,7 @@ class Shell:
             lost = event(EventKind.CONTACT_LOST, **fields)
             level = SEVERE.get(happening.cause, logging.INFO)
             log.log(level, "contact with router %s lost: %s", happening.router, happening.reason, extra=lost)
+            self.parted(happening.router)
         elif isinstance(happening, Replanned):
             plan = happening.plan
             told = event(EventKind.PLAN, digest=f"{plan.digest:x}", routers=sorted(plan.listed))

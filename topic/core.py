@@ -43,6 +43,7 @@ from topic.termini.attaches import Attaches
 from topic.termini.changes import Changes
 from topic.termini.expiry import Expiry
 from topic.termini.generations import Claim, Generations
+from topic.termini.grace import Grace
 
 FLEETING = Lifetime()
 """What AMQP grants unless asked for more: the terminus ends with its session."""
@@ -71,7 +72,10 @@ class Topic:
         self.expiry = Expiry(
             self.outlet, self.directory, self.changes, remember=settings.terminus, forget=settings.forget
         )
-        self.peers = Peers(self.home, self.attaches, self.expiry, self.changes, self.boot, self.generations.bodies)
+        self.grace = Grace(self.home, settings.grace)
+        self.peers = Peers(
+            self.home, self.attaches, self.expiry, self.grace, self.changes, self.boot, self.generations.bodies
+        )
         self.outlet.trace(Event.BOOT)
         self.boot.check(now)
 
@@ -284,6 +288,7 @@ class Topic:
         """A contact begins: both ends open it with their sections (3.3)."""
         self.outlet.trace(Event.CONTACT, peer=router, detail=json.dumps({"incarnation": incarnation}))
         self.changes.follow(self.directory.contact(router, incarnation))
+        self.grace.contact(router, incarnation)
         self.edge.reports.contact(router)
         for stream in self.edge.streams.values():
             if stream.epoch[1:] == (router, incarnation):
@@ -295,20 +300,27 @@ class Topic:
         self.expiry.contacts_changed()
 
     @event
-    def lost(self, router: str) -> None:
+    def lost(self, router: str, now: float) -> None:
         """The contact is over, for whatever reason (8, Lost router)."""
         self.outlet.trace(Event.LOST, peer=router)
         self.outlet.batches.forget(router)
-        expired = self.directory.lost(router, self.outlet.time_us)
+        incarnation = self.directory.contacts[router]
+        expired = self.directory.lost(router)
+        self.grace.lost(router, incarnation, now)
         self.changes.trace_lost(expired)
         self.peers.lost(router)
         self.changes.follow(expired)
         self.edge.lost(router)
         self.home.balancing.lost(router)
-        self.home.audiences.lose(router)
+        self.home.audiences.lose(router, waits=self.grace.waits_for(router))
         self.home.publishing.lost(router)
         self.attaches.lost()
         self.expiry.lost(router)
+
+    @event
+    def refused(self, router: str) -> None:
+        """A neighbour out of contact refuses connections: its process is gone (8, Lost router)."""
+        self.grace.refused(router)
 
     @event
     def receive(self, router: str, payload: bytes) -> None:
@@ -325,7 +337,8 @@ class Topic:
     def deadline(self) -> float:
         """When `handle_timer` has something to do; infinity if never."""
         waiting = self.outlet.batches.due, self.edge.reports.due, self.home.publishing.ttl.due
-        return min(self.attaches.deadline(), self.expiry.deadline(), self.boot.deadline(), *waiting)
+        termini = self.attaches.deadline(), self.expiry.deadline(), self.grace.deadline()
+        return min(self.boot.deadline(), *termini, *waiting)
 
     @event
     def handle_timer(self, now: float) -> None:
@@ -335,6 +348,7 @@ class Topic:
         self.boot.check(now)
         self.attaches.begin_unknown(now)
         self.expiry.handle_timer(now)
+        self.grace.handle_timer(now)
         self.generations.give_up_nowhere(now, self.expiry.all_since)
         for router in self.attaches.awaited_long(now):
             self.out.append(Doubt(router, f"has not answered an attach for {self.settings.join:g} s, nor got on"))

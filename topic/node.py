@@ -257,7 +257,7 @@ class Node:
                 self._shell.note(action)
             elif action.router in self.topic.directory.contacts:  # else it was over with a breach
                 self._shell.note(action)
-                self.topic.lost(action.router)
+                self.topic.lost(action.router, now)
 
     def tell(self, router: str, payload: bytes) -> None:
         """Say to the shell of a router in contact what is no business of topics; in order, with the next pump."""
@@ -276,7 +276,7 @@ class Node:
             reason = f"router {received.router} broke the protocol: {error}"
             self._shell.note(ContactLost(received.router, Loss.BROKEN, reason))
             self.mesh.drop_contact(received.router, now, Loss.BROKEN, reason)
-            self.topic.lost(received.router)
+            self.topic.lost(received.router, now)
 
 
 def boot(

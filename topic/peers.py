@@ -23,6 +23,7 @@ from topic.journal import Event
 from topic.termini.attaches import Attaches
 from topic.termini.changes import Changes
 from topic.termini.expiry import Expiry
+from topic.termini.grace import Grace
 from topic.wire import segments
 from topic.wire.segments import Segment
 
@@ -34,7 +35,7 @@ class Peers:
     """The receiving end of the contacts of one router."""
 
     def __init__(
-        self, home: Home, attaches: Attaches, expiry: Expiry, changes: Changes, boot: Boot, bodies: Bodies
+        self, home: Home, attaches: Attaches, expiry: Expiry, grace: Grace, changes: Changes, boot: Boot, bodies: Bodies
     ) -> None:
         """`bodies`: what goes ahead of Forwards."""
         self.outlet = home.outlet
@@ -43,6 +44,7 @@ class Peers:
         self.edge = home.edge
         self._attaches = attaches
         self._expiry = expiry
+        self._grace = grace
         self._changes = changes
         self._boot = boot
         self._gossip = Gossip(self.directory)
@@ -66,6 +68,7 @@ class Peers:
     def follow(self, plan: Plan) -> None:
         """The plan has changed, and perhaps with it who is waited for (11)."""
         self._changes.follow(self.directory.follow(plan))
+        self._grace.follow(plan)
         self._expiry.contacts_changed()
         self._boot.check(-math.inf)
         self._attaches.begin_unknown(-math.inf)
@@ -92,6 +95,7 @@ class Peers:
         check_once([*entries, *told])
         joined_before = [entry for entry in entries if self._is_same_subscriber(entry)]
         taken_back = [entry for entry in entries if entry.live and self.directory.take_back(entry)]
+        is_back = self._grace.returned(router, entries)
         changes = self.directory.apply_section(router, version, latest, entries, told)
         self._pass_on(router, changes, learned=True)
         self.home.balancing.heard(router)
@@ -100,6 +104,8 @@ class Peers:
         self._changes.follow(changes, learned=True)
         for entry in joined_before:
             self.home.audiences.join(entry, known=True)
+        if is_back:
+            self.home.evaluate_all()
         self._end_ours(told)
         self._end_later([*entries, *told])
         self._correct(router, [*entries, *told])
@@ -262,6 +268,10 @@ class Peers:
         if entry is not None and entry.live and entry.router == router and self.directory.in_contact(entry):
             self.bodies.add(router, publisher, key, at, piece)
 
+    def _on_gone(self, _: str, router: str, incarnation: int) -> None:
+        """A neighbour of that router has found its process gone."""
+        self._grace.ended((router, incarnation))
+
     def _on_resolve(self, router: str, publisher: bytes, epoch: list[Any], keys: bytes) -> None:
         """Only the home of that very epoch answers. The asker will soon know another."""
         stream = self.home.current(publisher, Epoch(*epoch))
@@ -335,6 +345,7 @@ HANDLERS: Final[dict[int, Callable[..., None]]] = {
     Segment.JOINED: Peers._on_joined,
     Segment.ADMIT: Peers._on_admit,
     Segment.ROOM: Peers._on_room,
+    Segment.GONE: Peers._on_gone,
     Segment.BODY: Peers._on_body,
     Segment.FORWARD: Peers._on_forward,
     Segment.OUTCOME: Peers._on_outcome,

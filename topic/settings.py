@@ -30,6 +30,8 @@ class Settings:
     """The longest timeout that a terminus is granted: nobody comes back later than that."""
     forget: float = 86_400.0
     """How long what is kept for a link is kept while routers are missing that may know better (8, Expiry)."""
+    grace: float = 5.0
+    """How long homes wait for plain subscribers of a router out of contact (8, Lost router)."""
     settle_delay: float = 0.025
     """How long what routers say of settlements waits for something else to travel with: clients do not wait for it."""
     piece: int = 65_000

@@ -115,6 +115,10 @@ class Plan:
         found = {name: self.links[router, name].address or self.routers[name].inter for name in higher}
         return {name: address for name, address in found.items() if address}
 
+    def address_of(self, neighbour: str, router: str) -> str:
+        """host:port at which a neighbour of the router listens for others, as far as the plan knows; else empty."""
+        return self.routers[neighbour].inter or self.dialled_by(router).get(neighbour, "")
+
     def times_ms(self) -> list[int]:
         """When it was changed, each time, and when who was taken in again was to go."""
         versions = [router.version for router in self.routers.values()] + [link.version for link in self.links.values()]

@@ -83,6 +83,8 @@ class Timing:
     """How long routers keep what they hold for clients out of sight, while one is missing that may have them."""
     boot_wait: float = 10.0
     """How long a booting router waits for a router that it cannot reach."""
+    grace: float = 5.0
+    """How long plain subscribers of a router out of contact are waited for, if its process may still be there."""
 
     @property
     def neighbour_idle(self) -> float:

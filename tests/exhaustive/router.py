@@ -30,7 +30,7 @@ from topic.settings import Settings
 BOOT_WAIT = 10.0
 NEVER = float("inf")
 SETTINGS = Settings(
-    window=4, redeliveries=1, join=NEVER, boot_wait=BOOT_WAIT, terminus=NEVER, settle_delay=0.0, forget=NEVER
+    window=4, redeliveries=1, join=NEVER, boot_wait=BOOT_WAIT, terminus=NEVER, grace=0.0, settle_delay=0.0, forget=NEVER
 )
 LIFETIME = Lifetime(timeout=300, policy="connection-close", durable=1)
 SPAN = 1000.0

@@ -142,6 +142,7 @@ _SAID: Mapping[Segment, Callable[..., str]] = {
         f"Joined {t.link(s)}" + "".join(f", gated {t.link(p)} from n {n}" for p, n in gated.items())
     ),
     Segment.ADMIT: lambda t, s, p: f"Admit {t.link(s)} to {t.link(p)}",
+    Segment.GONE: lambda t, router, incarnation: f"Gone {router} {incarnation}",
     Segment.ROOM: lambda t, s, _, count: f"Room of {t.link(s)}: {count}",
     Segment.FORWARD: _forward,
     Segment.OUTCOME: lambda t, p, _, ranges: f"Outcome of {t.link(p)} n {_ranges(ranges)}",

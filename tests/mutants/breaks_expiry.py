@@ -26,10 +26,9 @@ FLAPPING = RESUMING | {"plain": 1.0, "restless": 0.0, "faults": ("flap", "one-si
 def plain_subscribers_end_with_a_contact(lost: Method) -> Method:
     """8 Apart: a plain subscriber whose router is lost lapses, and is told what is accepted without it."""
 
-    def broken(directory: Directory, router: str, now_us: int) -> list[Change]:
-        ended: list[Change] = lost(directory, router, now_us)
-        lapsed = list(filter(None, map(directory.subscriber, directory.lapsed)))
-        return ended + directory._end(entry for entry in lapsed if not entry.lasts)
+    def broken(directory: Directory, router: str) -> list[Change]:
+        ended: list[Change] = lost(directory, router)
+        return ended + directory._end(directory._plain(router, Role.SUBSCRIBER))
 
     return broken
 

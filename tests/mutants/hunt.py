@@ -18,6 +18,7 @@ from tests.mutants import (
     breaks_directory,
     breaks_expiry,
     breaks_filters,
+    breaks_grace,
     breaks_joining,
     breaks_mqtt,
     breaks_mqtt_publishers,
@@ -34,8 +35,8 @@ from tests.mutants.runs import Verdict, enact, play
 PINS = Path(__file__).with_name("pins.json")
 BREAKAGES = (
     breaks_audience, breaks_balanced, breaks_batches, breaks_bodies, breaks_directory, breaks_expiry, breaks_filters,
-    breaks_joining, breaks_mqtt, breaks_mqtt_publishers, breaks_patterns, breaks_plan, breaks_rehoming, breaks_settling,
-    breaks_ttl,
+    breaks_grace, breaks_joining, breaks_mqtt, breaks_mqtt_publishers, breaks_patterns, breaks_plan, breaks_rehoming,
+    breaks_settling, breaks_ttl,
 )  # fmt: skip
 """Importing them is what fills `MUTANTS`."""
 

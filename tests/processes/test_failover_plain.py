@@ -16,7 +16,7 @@ import pytest
 
 from failover.client import MISSED
 from tests.interop.foreign import foreign
-from tests.processes.clients import Clients, hold
+from tests.processes.clients import Clients, client_of, hold
 from tests.processes.mesh import RunningMesh, eventually, running
 
 COUNT = 50
@@ -69,26 +69,83 @@ async def test_a_plain_publisher_that_crashes_leaves_nothing_behind(triangle: Ru
     assert len(subscriber.received) == COUNT + 1
 
 
-@pytest.mark.parametrize("stopped", ["a", "b"], ids=["its publisher's router", "its own router"])
-async def test_a_plain_subscriber_that_missed_something_while_a_router_stood_still_is_told(
-    stopped: str, own_triangle: RunningMesh, clients: Clients
-) -> None:
-    topic, mesh = "topic/plain/stopped", own_triangle
-    plain = await clients.subscriber(mesh.address("b"), topic, respond=hold)
-    publisher = await clients.publisher(mesh.address("a"), topic)
-    publisher.send(b"0")
-    await clients.until(lambda: plain.bodies == [b"0"])
+@pytest.fixture
+def hasty_homes(tmp_path: Path) -> Iterator[RunningMesh]:
+    """Homes that do not wait for plain subscribers of a router out of contact."""
+    with running("triangle", tmp_path, grace="1ms") as mesh:
+        yield mesh
+
+
+@pytest.fixture
+def waiting_homes(tmp_path: Path) -> Iterator[RunningMesh]:
+    """Homes that wait for them for longer than a test takes."""
+    with running("triangle", tmp_path, grace="1h") as mesh:
+        yield mesh
+
+
+async def stand_still(mesh: RunningMesh, stopped: str) -> None:
+    """One of the routers a and b stops until the other has lost it, and goes on."""
 
     async def is_lost() -> bool:
-        """For the other router that has one of the two."""
         routes = (await mesh.status("b" if stopped == "a" else "a"))["routes"]
         return not any(route["contact"] for route in routes if route["router"] == stopped)
 
     mesh.signal(stopped, SIGSTOP)
     await eventually(is_lost)
     mesh.signal(stopped, SIGCONT)
+
+
+@pytest.mark.parametrize("stopped", ["a", "b"], ids=["its publisher's router", "its own router"])
+async def test_a_plain_subscriber_outlives_a_router_that_stood_still(
+    stopped: str, waiting_homes: RunningMesh, clients: Clients
+) -> None:
+    topic, mesh = "topic/plain/stopped", waiting_homes
+    plain = await clients.subscriber(mesh.address("b"), topic, respond=hold)
+    publisher = await clients.publisher(mesh.address("a"), topic, timeout=60)
+    publisher.send(b"0")
+    await clients.until(lambda: plain.bodies == [b"0"])
+    await stand_still(mesh, stopped)
+    publisher.send(b"1")
+    await clients.until(lambda: plain.bodies == [b"0", b"1"])
+    assert publisher.accepted == []
+    for delivery in plain.received:
+        delivery.accept()
+    await clients.until(lambda: publisher.accepted == [0, 1])
+    assert not plain.ended and not publisher.ended
+    publisher.link.detach(closed=True)
+    client_of(publisher).connection.wake()
+
+
+@pytest.mark.parametrize("killed", ["a", "c"], ids=["that dials", "that is dialled"])
+async def test_the_plain_subscribers_of_a_router_that_was_killed_hold_up_nobody(
+    killed: str, waiting_homes: RunningMesh, clients: Clients
+) -> None:
+    """Its machine refuses connections to it."""
+    topic, mesh = "topic/plain/killed", waiting_homes
+    plain = await clients.subscriber(mesh.address(killed), topic, respond=hold)
+    publisher = await clients.publisher(mesh.address("b"), topic)
+    publisher.send(b"0")
+    await clients.until(lambda: plain.bodies == [b"0"])
+    mesh.signal(killed, SIGKILL)
+    await clients.until(lambda: publisher.accepted == [0])
+    assert f"router {killed} has ended" in mesh.log("b")
+    await mesh.ending(killed)
+    await mesh.start(killed)
+
+
+@pytest.mark.parametrize("stopped", ["a", "b"], ids=["its publisher's router", "its own router"])
+async def test_a_plain_subscriber_that_missed_something_while_a_router_stood_still_is_told(
+    stopped: str, hasty_homes: RunningMesh, clients: Clients
+) -> None:
+    topic, mesh = "topic/plain/stopped", hasty_homes
+    plain = await clients.subscriber(mesh.address("b"), topic, respond=hold)
+    publisher = await clients.publisher(mesh.address("a"), topic)
+    publisher.send(b"0")
+    await clients.until(lambda: plain.bodies == [b"0"])
+
+    await stand_still(mesh, stopped)
     await clients.until(lambda: plain.ended)
-    assert publisher.accepted == [0], "nobody waits for it behind a cut"
+    assert publisher.accepted == [0], "without a grace nobody waits for it behind a cut"
     assert plain.detached is not None and plain.detached.name == MISSED
     assert "router a accepted messages without it" in plain.detached.description
     assert not publisher.ended

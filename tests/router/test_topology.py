@@ -55,7 +55,7 @@ links:
   - {between: [b, a], cost: 7, address: 10.0.0.1:6001}
 addresses:
   - {prefix: news/, kind: topic}
-timing: {hello: 100ms, dead: 500ms, idle: 1.5s, join: 1s, terminus: 2m, forget: 3h, boot_wait: 1h}
+timing: {hello: 100ms, dead: 500ms, idle: 1.5s, join: 1s, terminus: 2m, forget: 3h, boot_wait: 1h, grace: 10s}
 limits: {window: 10, window_bytes: 3MiB, max_message: 1MiB, max_frame: 4096, redeliveries: 0}
 log: {full: stop, keep: 2h, size: 10GiB}
 security:
@@ -70,7 +70,7 @@ security:
         },
         links=(LinkConfig("a", "b", 7, Address("10.0.0.1", 6001)),),
         addresses=(AddressRule("news/", "topic"),),
-        timing=Timing(0.1, 0.5, 1.5, 1.0, 120.0, 10800.0, 3600.0),
+        timing=Timing(0.1, 0.5, 1.5, 1.0, 120.0, 10800.0, 3600.0, 10.0),
         limits=Limits(10, 3 << 20, 1 << 20, 4096, 0),
         log=LogSettings("stop", 7200.0, 10 << 30),
         path=path,

@@ -60,6 +60,7 @@ class Judge:
         self.schedule = schedule
         self.routers = routers
         self.redeliveries = knobs.redeliveries
+        self.grace = knobs.grace
         self.note = note
         self.messages: dict[bytes, Message] = {}
         self.readers: dict[str, Reader] = {}

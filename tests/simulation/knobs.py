@@ -77,7 +77,10 @@ class Knobs:
     turmoil: float
     """Seconds until the faults stop."""
 
-    # what `odd` sets in some runs
+    # what is drawn apart, or set in some runs by `odd`
+
+    grace: float = 0.0
+    """Seconds for which homes wait for plain subscribers of a router out of contact."""
 
     batch: int = 1
     """A publisher settles so many at once, or what there is when it has waited for long enough."""

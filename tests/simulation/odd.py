@@ -13,6 +13,8 @@ import attrs
 from tests.simulation.knobs import Knobs
 
 TWO_HOURS = 7200.0
+GRACES = (0.0, 1.0, 5.0, 5.0)
+"""Seconds; the last is what routers have by default."""
 
 
 def _batch(_: Knobs, random: Random) -> dict[str, Any]:
@@ -206,4 +208,4 @@ def weaken(knobs: Knobs, random: Random, names: Collection[str] = ()) -> Knobs:
         knobs = attrs.evolve(knobs, **ODD[name](knobs, random))
     if knobs.routers > 5:  # what so many say of one attach takes longer than `join` on narrower links
         knobs = attrs.evolve(knobs, rate=max(knobs.rate, 1e4))
-    return knobs
+    return attrs.evolve(knobs, grace=random.choice(GRACES))  # last: the seeds that tests name stay what they were

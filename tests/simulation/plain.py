@@ -1,9 +1,11 @@
 """Plain subscribers: those without a timeout, whose terminus ends with their link.
 
-They are promised what comes while that lasts (protocol 1). If a home has accepted something without them, behind a cut,
+They are promised what comes while that lasts (protocol 1). A home that loses their router waits for them for a grace,
+unless that router has ended (protocol 8, Lost router). If a home has accepted something without them, behind a cut,
 their link is detached with an error (protocol 8, Apart), if it has not broken meanwhile, which tells them as much.
 """
 
+import math
 from typing import TYPE_CHECKING
 
 import attrs
@@ -36,6 +38,8 @@ class PlainSubscribers:
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
         self._missed: list[Missed] = []
+        self._apart: dict[tuple[str, int, str], float] = {}
+        """By home, its incarnation and a router: since when it is without the section of that."""
 
     def watch(self, home: "Router") -> None:
         """Note whose links home has joined: it may lose their routers from now on. And whose links it takes for ended,
@@ -46,10 +50,35 @@ class PlainSubscribers:
                 continue
             if self._is_reached(home, link):
                 link.joined_by.add((home.name, home.incarnation))
+                self._apart.pop((home.name, home.incarnation, link.router.name), None)
+            self._watch_lapse(home, link)
             if _has_missed(home, link) or self._has_been_outdone(home, link):
                 for message in self._judge.messages.values():
                     if name in message.promised and message.home == home.name:
                         self.missed(message, name, home, accepted=True)
+
+    def _watch_lapse(self, home: "Router", link: "SubscriberLink") -> None:
+        """Home may wait no more for the subscriber of a link that it had joined, if it has waited for long enough."""
+        at = home.name, home.incarnation
+        if at not in link.joined_by or at in link.lapsed_at or link.ended:
+            return
+        if link_name(link.client.identity) in home.topic.directory.lapsed:
+            link.lapsed_at.add(at)
+            apart_s = self._judge.schedule.now - self._apart.get((*at, link.router.name), math.inf)
+            waited = apart_s >= self._judge.grace - 1e-6 or not self._may_come_back(home, link)
+            self._judge.check(waited, f"8 grace: {home.name} waits for {link} for {apart_s:.3f} s")
+
+    def _may_come_back(self, home: "Router", link: "SubscriberLink") -> bool:
+        """Whether the router of the link is the process that it was, and of the mesh."""
+        there, epoch = link.router, link.epoch
+        is_there = there.alive and epoch is not None and epoch.incarnation == there.incarnation
+        return is_there and there.name in home.mesh.plan.listed
+
+    def _is_waited_for(self, home: "Router", link: "SubscriberLink") -> bool:
+        self._watch_lapse(home, link)  # perhaps in this very event
+        at = home.name, home.incarnation
+        has_joined = at in link.joined_by and at not in link.lapsed_at
+        return has_joined and not link.ended and self._may_come_back(home, link)
 
     # what they are promised
 
@@ -91,7 +120,8 @@ class PlainSubscribers:
             return True
         there = newest.router
         contact = self._judge.contact(there, home.name)
-        if there is not home and (contact is None or newest.contacts.get(home.name) != contact):
+        is_apart = there is not home and (contact is None or newest.contacts.get(home.name) != contact)
+        if is_apart and not self._is_waited_for(home, newest):
             return True
         entry = home.topic.directory.subscriber(newest.subscriber.name)
         is_older = name in self._judge.inexact and (entry is None or entry.epoch != newest.epoch)
@@ -162,6 +192,7 @@ class PlainSubscribers:
         """Plain subscribers that have left a router, or come to it, are gone for homes that lose it before they hear of
         that; and plain publishers for those of subscribers."""
         now = self._judge.schedule.now
+        self._apart.setdefault((home.name, home.incarnation, router), now)
         for name, reader in self._judge.readers.items():
             reader.links = [link for link in reader.links if not link.ended or now - link.ended_at < RECENT]
             if any(link.router.name == router for link in reader.links):

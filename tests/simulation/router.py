@@ -166,6 +166,7 @@ class Router:
             *waits,
             piece=knobs.piece,
             balanced=(PREFIX,),
+            grace=knobs.grace,
         )
         self.mesh, self.topic = boot(
             self.name, self.incarnation, self.file, self._log(), settings, self.store, shell,
@@ -198,6 +199,20 @@ class Router:
         for link in list(self.links):
             link.router_died(late)
         self.links.clear()
+        self._is_refused()
+
+    def _is_refused(self) -> None:
+        """Neighbours dial in vain, and know by that, sooner or later, that this process is gone; or they never do, as
+        its machine is gone, too."""
+        dice = Random(f"{self.name} {self.incarnation} is gone")
+        if self.knobs.grace and dice.random() < 0.7:
+            for name in sorted(self.wires):
+                neighbour = self.judge.routers[name]
+                self.schedule.after(dice.random() * 2, neighbour.handle, neighbour.dials_in_vain, self)
+
+    def dials_in_vain(self, neighbour: "Router") -> None:
+        if not neighbour.alive:  # a paused router may do so long after it has dialled; else the next one answers
+            self.topic.refused(neighbour.name)
 
     def pause(self) -> None:
         self.paused = True

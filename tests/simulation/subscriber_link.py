@@ -32,6 +32,8 @@ class SubscriberLink(Link):
         self.answered_at = 0.0
         self.joined_by: set[tuple[str, int]] = set()
         """Incarnations of homes, once they have it and its attach is answered."""
+        self.lapsed_at: set[tuple[str, int]] = set()
+        """Those that have waited for it in vain while they were out of contact with its router."""
         self.settled_there: dict[bytes, Record] = {}
         """Messages in its client's map, of whose keys the router held a settled delivery as it answered the attach."""
         self.named: set[bytes] | None = None

@@ -222,8 +222,9 @@ def spread(records: Sequence[Record], first: int, audience: AddressAudience) -> 
         record.routers = routers
         record.awaited = set(routers)
         in_order[n] = record
-    if (audience.orphans or audience.lapsed) and not records[0].presettled:
+    if (audience.orphans or audience.lapsed or audience.counted_on) and not records[0].presettled:
         for record in records:
+            record.awaited.update(audience.counted_on)
             record.orphans = set(audience.orphans)
             record.without = audience.lapsed
 

@@ -89,8 +89,12 @@ class Directory:
         entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self.tells(owner)]
         listed = filter(None, map(entries.get, self._announced))
         found = {entry.index: entry for entry in (*entries.owned(*out_of_sight), *listed, *entries.bound.values())}
-        live = (e for e in found.values() if e.lasts or (e.live and e.name not in self.lapsed))
+        live = (e for e in found.values() if e.lasts or (e.live and self._may_expire_at_once(e)))
         return sorted(entries.alone(live, is_here, self.is_mine), key=lambda entry: entry.epoch, reverse=True)
+
+    def _may_expire_at_once(self, entry: LinkEntry) -> bool:
+        """Whether a link without a timeout has a new owner that says nothing of it, or is agreed to expire."""
+        return self.is_announced(entry) or entry.status is Status.BOUND
 
     def of_session(self, session: Session) -> Collection[LinkEntry]:
         """The links of a client that expire together (8, Expiry), and those of them that have ended."""
@@ -107,6 +111,13 @@ class Directory:
         """Whether the link has moved, and its new owner has not said so."""
         return entry.index in self._announced
 
+    def is_counted_on(self, entry: LinkEntry) -> bool:
+        """Whether this is a plain subscriber of a router that may come back with it: homes wait for the router (8, Lost
+        router)."""
+        is_plain = entry.live and not entry.lasts and entry.role is Role.SUBSCRIBER
+        is_away = not (self.is_announced(entry) or self.in_contact(entry))
+        return is_plain and is_away and entry.name not in self.lapsed
+
     def tells_itself(self, entry: LinkEntry) -> bool:
         """Whether the link's owner, in that incarnation, is in contact and has told its section."""
         return self.tells(entry.owner)
@@ -120,9 +131,11 @@ class Directory:
 
     def _compute_audience(self, address: str) -> AddressAudience:
         listed = self.subscribers(address)
-        members = [(entry, self.in_contact(entry)) for entry in listed if entry.name not in self.lapsed]
+        there = [entry for entry in listed if entry.name not in self.lapsed]
+        counted_on = {entry.router for entry in there if self.is_counted_on(entry)}
+        members = [(entry, self.in_contact(entry) or self.is_counted_on(entry)) for entry in there]
         missing = [*self._entries.untold(address), *(entry for entry in listed if entry.name in self.lapsed)]
-        return audience_of(self.router, members, (entry.name for entry in missing))
+        return audience_of(self.router, members, counted_on, (entry.name for entry in missing))
 
     # own section
 
@@ -216,19 +229,24 @@ class Directory:
         self._prune()
         return self._end(e for e in self._entries if e.router not in plan.listed and not e.lifetime.timeout)
 
-    def lost(self, router: str, now_us: int) -> list[Change]:
-        """The router's links are orphans at once. Of those with timeout 0 subscribers lapse (8, Apart), and publishers
-        end: these are returned. The time is that of the wall clock."""
+    def lost(self, router: str) -> list[Change]:
+        """The router's links are orphans at once. Plain publishers end: these are returned."""
         del self.contacts[router]
         self.members.lost(router)
         self.applied.pop(router, None)
         self._audiences.clear()
         self._announced.difference_update([entry.index for entry in self._entries.at(router)])  # it will not tell
-        plain = [entry for entry in self._entries.at(router) if entry.live and not entry.lasts]
-        for entry in (entry for entry in plain if entry.role is Role.SUBSCRIBER):
-            self.lapse(entry, now_us)
         self._prune()
-        return self._end(entry for entry in plain if entry.role is Role.PUBLISHER)
+        return self._end(self._plain(router, Role.PUBLISHER))
+
+    def give_up(self, router: str, since_us: int) -> None:
+        """Nobody waits for the plain subscribers of a router out of contact any more: they lapse (8, Apart), as of that
+        time of the wall clock."""
+        for entry in self._plain(router, Role.SUBSCRIBER):
+            self.lapse(entry, since_us)
+
+    def _plain(self, router: str, role: Role) -> list[LinkEntry]:
+        return [e for e in self._entries.at(router) if e.role is role and e.live and not e.lasts]
 
     def _end(self, entries: Iterable[LinkEntry]) -> list[Change]:
         ended = self._entries.in_order(entries)
@@ -266,6 +284,14 @@ class Directory:
     def believe_rumours(self, router: str) -> list[Change]:
         """The contact is over before the router told what others say of its subscribers: they are orphans."""
         return self._merge(self._rumours.take(router))
+
+    def counted_on(self, router: str) -> list[LinkEntry]:
+        """The plain subscribers for which a router is waited for."""
+        return [entry for entry in self._plain(router, Role.SUBSCRIBER) if self.is_counted_on(entry)]
+
+    def has_plain(self, owner: Owner) -> bool:
+        """Whether any subscriber of that router incarnation ends with it."""
+        return any(e.live and not e.lasts and e.role is Role.SUBSCRIBER for e in self._entries.owned(owner))
 
     def load_of(self, router: str) -> int:
         """How many links the router has, as far as is known here."""

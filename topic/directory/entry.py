@@ -5,7 +5,7 @@ These are values. Who believes what is `topic.directory.directory`'s business.
 
 import enum
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Any, Final
 
 import attrs
@@ -200,15 +200,20 @@ class AddressAudience:
     """How many subscribers are meant, local ones included."""
     detail: str
     """JSON list of their names, for the delivery log."""
+    counted_on: tuple[str, ...] = ()
+    """Routers out of contact whose plain subscribers are waited for, sorted (8, Lost router)."""
 
 
 Index = tuple[Role, bytes]
 Owner = tuple[str, int]
 
 
-def audience_of(router: str, members: list[tuple[LinkEntry, bool]], lapsed: Iterable[bytes]) -> AddressAudience:
-    """The audience at `router`: its `members`, and whether the owner of each is in contact."""
-    orphans = tuple(entry.name for entry, in_contact in members if not in_contact)
-    routers = {entry.router for entry, in_contact in members if in_contact} - {router}
+def audience_of(
+    router: str, members: list[tuple[LinkEntry, bool]], counted_on: Set[str], lapsed: Iterable[bytes]
+) -> AddressAudience:
+    """The audience at `router`: its `members`, and whether the owner of each is in contact, or counted on."""
+    orphans = tuple(entry.name for entry, is_there in members if not is_there)
+    routers = {entry.router for entry, is_there in members if is_there} - {router}
     names = json.dumps([entry.name.decode() for entry, _ in members])
-    return AddressAudience(tuple(sorted(routers)), orphans, dict.fromkeys(lapsed), len(members), names)
+    counts, lapsing = tuple(sorted(counted_on)), dict.fromkeys(lapsed)
+    return AddressAudience(tuple(sorted(routers - counted_on)), orphans, lapsing, len(members), names, counts)

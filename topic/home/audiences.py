@@ -9,6 +9,8 @@ from collections.abc import Callable
 from itertools import chain, groupby
 from operator import attrgetter
 
+import attrs
+
 from topic.delivery.assignment import concerns, is_over
 from topic.delivery.gates import Gate
 from topic.delivery.record import AWAITING_HOME, Record, State, Stream
@@ -21,6 +23,16 @@ from topic.home.liveness import Liveness
 from topic.journal import Event
 
 UNSETTLED = (State.ACCEPTED, State.IN_DOUBT)
+
+
+@attrs.frozen(slots=True)
+class _Left:
+    """The subscribers of an address at a router that is out of contact."""
+
+    counted_on: list[bytes] = attrs.Factory(list)
+    """Plain ones for which the router is waited for."""
+    orphans: list[bytes] = attrs.Factory(list)
+    lapsed: dict[bytes, None] = attrs.Factory(dict)
 
 
 class Audiences:
@@ -38,6 +50,8 @@ class Audiences:
         self.directory = edge.directory
         self.edge = edge
         self._liveness = liveness
+        self._counts_on: set[str] = set()
+        """Routers out of contact, for which what is in doubt may wait."""
         self._streams = streams
         self._evaluate = evaluate
 
@@ -100,10 +114,13 @@ class Audiences:
         """Nobody has these, and nobody is to have them. Whom they were for gets nothing later before the publisher
         knows that: it may resume elsewhere, and not have read it (6.5)."""
         for record in records:
-            assert not (record.awaited or record.routers), "somebody may have it"
+            assert not record.routers, "somebody may have it"
+            counted_on = [name for router in record.awaited for name in self._counted_on(router, stream.address)]
             if stream.lifetime.timeout:
-                for name in (*(local.name for local in record.locals), *record.orphans, *record.without):
+                local = [subscriber.name for subscriber in record.locals]
+                for name in dict.fromkeys((*local, *record.orphans, *record.without, *counted_on)):
                     self._gate_by(record, name)
+            record.awaited.clear()
             record.orphans.clear()
             record.without = NOBODY
         self.edge.delivery.take_back(stream, records, stream.gates)
@@ -182,30 +199,80 @@ class Audiences:
                     record.without.pop(subscriber.name, None)
             self._evaluate(stream, awaited)
 
-    def lose(self, router: str) -> None:
-        """The router is out of contact: its subscribers are awaited as orphans, unless they expired with it (protocol
-        8, Lost router)."""
+    def lose(self, router: str, *, waits: bool) -> None:
+        """The router is out of contact: its subscribers are awaited as orphans. If it `waits` for plain ones, what is
+        in doubt goes on to wait for the router itself, until `returned` or `give_up` (protocol 8, Lost router)."""
+        if waits:
+            self._counts_on.add(router)
         for stream in list(self._streams.values()):
             for askers in stream.askers.values():
                 askers.discard(router)
-            left: tuple[list[bytes], dict[bytes, None]] | None = None  # looked up if something waits for them
+            left: _Left | None = None  # looked up if something waits for them
             for record in list(stream.records.values()):
                 if router in record.routers:
                     record.routers = tuple(other for other in record.routers if other != router)
-                if router in record.awaited:
+                if router in record.awaited and record.state is State.IN_DOUBT:
+                    left = left or self._left_at(router, stream.address)
+                    if record.presettled or not left.counted_on:
+                        record.awaited.discard(router)
+                    self._await_orphans(record, left.orphans, left.lapsed)
+                elif router in record.awaited:
                     record.awaited.discard(router)
-                    if record.state is State.IN_DOUBT:
-                        left = left or self._left_at(router, stream.address)
-                        self._await_orphans(record, *left)
-                    elif not record.awaited and not record.unread:
+                    if not record.awaited and not record.unread:
                         self.edge.receipts.forget([record])
             self._evaluate(stream, list(stream.records.values()))
 
-    def _left_at(self, router: str, address: str) -> tuple[list[bytes], dict[bytes, None]]:
-        """The subscribers of the address at a router that is lost: those awaited, and those that have lapsed."""
-        names = [entry.name for entry in self.directory.subscribers(address) if entry.router == router]
-        lapsed = self.directory.lapsed
-        return [name for name in names if name not in lapsed], dict.fromkeys(name for name in names if name in lapsed)
+    def _left_at(self, router: str, address: str) -> _Left:
+        """The subscribers of the address at a router that is lost."""
+        left = _Left()
+        for entry in self.directory.subscribers(address):
+            if entry.router == router and entry.name in self.directory.lapsed:
+                left.lapsed[entry.name] = None
+            elif entry.router == router:
+                (left.counted_on if self.directory.is_counted_on(entry) else left.orphans).append(entry.name)
+        return left
+
+    def _counted_on(self, router: str, address: str) -> list[bytes]:
+        return self._left_at(router, address).counted_on
+
+    def returned(self, router: str, subscribers: list[LinkEntry]) -> None:
+        """The router is back and has told its section, with these plain subscribers: what has waited for the router
+        waits for them by name, as their backlog (6.3). The caller decides about what waits for nobody any more."""
+        self._counts_on.discard(router)
+        for stream in self._streams.values():
+            waiting = _waiting_for(stream, router)
+            there = [e.name for e in subscribers if waiting and meets(e.identity.address, stream.address)]
+            for record in waiting:
+                record.awaited.discard(router)
+                for name in there:
+                    self._expect(record, name)
+
+    def give_up(self, router: str) -> int:
+        """Nobody counts on a router out of contact any more: its plain subscribers have lapsed, or ended. Returns how
+        many deliveries have waited for it."""
+        self._counts_on.discard(router)
+        count = 0
+        for stream in [stream for stream in self._streams.values() if stream.records]:
+            lapsed = self._left_at(router, stream.address).lapsed
+            by_name = [r for r in stream.records.values() if not lapsed.keys().isdisjoint(r.orphans)]
+            waiting = list(dict.fromkeys((*_waiting_for(stream, router), *by_name)))
+            for record in waiting:
+                record.awaited.discard(router)
+                record.orphans -= lapsed.keys()
+                self._await_orphans(record, [], lapsed)
+            count += len(waiting)
+            self._evaluate(stream, waiting)
+        return count
+
+    def left(self, router: str, address: str) -> None:
+        """A plain subscriber of a router out of contact has gone, or attached elsewhere: if it was the last one of the
+        address there, nothing waits for that router."""
+        for stream in list(self._streams.at(address)) if router in self._counts_on else ():
+            if not self._counted_on(router, stream.address):
+                waiting = _waiting_for(stream, router)
+                for record in waiting:
+                    record.awaited.discard(router)
+                self._evaluate(stream, waiting)
 
     # who is awaited by name
 
@@ -317,6 +384,11 @@ class Audiences:
             record.without = record.without | {name: None for name in lapsed if not _is_gating(record, name)}
         else:
             record.without = lapsed
+
+
+def _waiting_for(stream: Stream, router: str) -> list[Record]:
+    """The deliveries in doubt that wait for a router."""
+    return [r for r in stream.records.values() if r.state is State.IN_DOUBT and router in r.awaited]
 
 
 def _has_been_elsewhere(subscriber: LinkEntry) -> bool:

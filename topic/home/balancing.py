@@ -141,7 +141,8 @@ class Balancing:
     def heard(self, router: str) -> None:
         """The router has told its section: what it has asked about before may be forwarded to it."""
         for record in self._claims.pop(router, ()):
-            if record.stream.here and record.state is State.IN_DOUBT and router in record.awaited:
+            if record.stream.here and record.state is State.IN_DOUBT:
+                record.awaited.add(router)
                 self._ask(record, router)
 
     def _share(self, stream: Stream, waiting: Collection[Record]) -> tuple[LinkEntry, list[Record]] | None:
@@ -243,9 +244,9 @@ class Balancing:
                 record.refusals = NOT_HAD
             elif not self._is_refused(stream, record):
                 left[record] = None
-            elif record in stream.unassigned:
-                del stream.unassigned[record]
-                record.refusals = (0, 0, len(record.refused_by))
+            else:
+                stream.unassigned.pop(record, None)
+                record.refusals = record.refusals or (0, 0, len(record.refused_by))
         return left
 
     def _is_refused(self, stream: Stream, record: Record) -> bool:

@@ -45,8 +45,9 @@ class HomeSettlement:
         self.outlet.trace_records(event, stream, records)
         self._edge.settlement.settle_locals(records)
         forwarded = [record for record in records if record.routers]
-        for record in forwarded:
-            record.awaited = set(record.routers)
+        for record in records:
+            if record.routers or record.awaited:  # a router out of contact is not told
+                record.awaited = set(record.routers)
         for routers, run in groupby(forwarded, key=attrgetter("routers")):
             self.outlet.batches.settle(routers, stream, [record.n for record in run])
         self._edge.records.settled += records

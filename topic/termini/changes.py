@@ -76,6 +76,7 @@ class Changes:
                 self._subscriber_left(local, entry)
             self._home.audiences.gone(entry)
             self._home.balancing.gone(entry.name)
+            self._leaves(old)
             return
         if local is not None and not self.directory.is_mine(entry):
             self._subscriber_moved(local, entry)
@@ -85,8 +86,14 @@ class Changes:
             former = entry.router
         if former is not None:
             self._home.audiences.expect(entry, former)
+        self._leaves(old)
         if self.directory.in_contact(entry):
             self._home.audiences.join(entry, known=former is not None)
+
+    def _leaves(self, old: LinkEntry | None) -> None:
+        """A plain subscriber is no longer where it was: if that is out of contact, homes may still wait for it."""
+        if old is not None and old.live and not old.lasts:
+            self._home.audiences.left(old.router, old.identity.address)
 
     def _subscriber_left(self, subscriber: LocalSubscriber, entry: LinkEntry) -> None:
         """The subscriber has closed, or expired; or closed under a higher epoch, which a clock ahead of ours gave."""

@@ -13,7 +13,7 @@ import msgpack
 
 from topic.delivery.outcomes import Refusals
 from topic.delivery.record import Record, Stream
-from topic.directory.entry import Decision, LinkEntry, Role
+from topic.directory.entry import Decision, LinkEntry, Owner, Role
 from topic.identity import Epoch
 from topic.wire.segments import Segment
 
@@ -157,6 +157,10 @@ class Outgoing:
     def expired(self, routers: Iterable[str], entry: LinkEntry, decision: Decision) -> None:
         """The link has expired or lapsed; or nothing was decided, and who agreed is free again."""
         self._say(routers, Segment.EXPIRED, entry.role, entry.name, entry.epoch, decision)
+
+    def gone(self, router: str, owner: Owner) -> None:
+        """The process of that incarnation of a router has ended (8, Lost router)."""
+        self._say((router,), Segment.GONE, *owner)
 
     # joining
 

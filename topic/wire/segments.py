@@ -40,6 +40,7 @@ class Segment(enum.IntEnum):
     BODY = 18
     PART = 19
     ROOM = 20
+    GONE = 21
 
 
 OFFER: Final = 1
@@ -162,6 +163,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
         _is_name, _is_epoch, _is_versions, _is_first, _is(bool), _is(bytes), _is_messages, _is_optional_attach
     ),
     Segment.ROOM: (_is_name, _is_epoch, _is_count),
+    Segment.GONE: (_is(str), _is_count),
     Segment.BODY: (_is_name, _is_keys, _is_count, _is(bytes)),
     Segment.OUTCOME: (_is_name, _is_epoch, _is_ranges),
     Segment.OUTCOME_IN_FULL: (_is_name, _is_epoch, _is_count, _is_refusals, _is_names),

@@ -1,0 +1,65 @@
+"""Whether the process of a neighbour out of contact is gone (protocol 8, Lost router).
+
+Plain subscribers end with their router. Homes wait for them for a grace, as the router may be behind a cut, or paused.
+But a machine refuses connections to a process that it does not run: then nobody needs to wait. Only neighbours try, as
+other routers may not be able to reach it; they hear of it from the neighbours.
+
+A machine that is gone answers nothing, and a network that is cut neither: then the grace runs its full time.
+"""
+
+import errno
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from linkstate.mesh import Mesh
+from router.groups import leaves
+from router.mesh.quantities import Address
+from topic.node import Node
+
+PAUSE_S: Final = 0.25
+"""Between two attempts."""
+PATIENCE_S: Final = 1.0
+"""For an attempt that is not answered."""
+
+
+class Probes:
+    """One router's attempts to connect to neighbours that it has lost."""
+
+    def __init__(self, node: Node, mesh: Mesh, nursery: trio.Nursery, gone: Callable[[str], None]) -> None:
+        """`gone` is told the name of a neighbour whose process is gone."""
+        self._node = node
+        self._mesh = mesh
+        self._nursery = nursery
+        self._gone = gone
+
+    def lost(self, router: str) -> None:
+        """The contact with a router is over."""
+        if router in self._mesh.neighbours:
+            self._nursery.start_soon(self._probe, router)
+
+    async def _probe(self, router: str) -> None:
+        while (address := self._where(router)) and self._node.topic.grace.waits_for(router):
+            if await is_refused(Address.parse(address)):
+                self._gone(router)
+                return
+            await trio.sleep(PAUSE_S)
+
+    def _where(self, router: str) -> str:
+        mesh = self._mesh
+        return mesh.plan.address_of(router, mesh.name) if router in mesh.neighbours else ""
+
+
+async def is_refused(address: Address) -> bool:
+    """Whether nothing listens there. False if it cannot be told."""
+    try:
+        with trio.fail_after(PATIENCE_S):
+            stream = await trio.open_tcp_stream(address.host, address.port)
+    except trio.TooSlowError:
+        return False
+    except OSError as error:
+        causes = [*leaves(error.__cause__ or error)]
+        return all(isinstance(cause, OSError) and cause.errno == errno.ECONNREFUSED for cause in causes)
+    await trio.aclose_forcefully(stream)
+    return False

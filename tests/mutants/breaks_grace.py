@@ -1,0 +1,75 @@
+"""Breakages of how long homes wait for plain subscribers of a router out of contact (protocol 8, Lost router)."""
+
+import attrs
+
+from tests.mutants.mutant import RESUMING, Method, mutant
+from tests.topic import test_grace
+from topic.directory.directory import Directory
+from topic.directory.entry import AddressAudience, LinkEntry, Owner
+from topic.home.audiences import Audiences
+from topic.termini.grace import Grace
+
+APART = RESUMING | {"plain": 1.0, "restless": 0.0, "grace": 5.0, "faults": ("flap", "one-sided", "cut", "cut")}
+
+
+@mutant(Grace, "lost", by="8", **APART)
+def plain_subscribers_lapse_with_the_contact(_: Method) -> Method:
+    """8 Lost router: homes wait for plain subscribers of a router that may still be there."""
+
+    def broken(grace: Grace, router: str, incarnation: int, now: float) -> None:
+        grace.directory.give_up(router, grace.outlet.time_us)
+
+    return broken
+
+
+@mutant(Directory, "_compute_audience", by="2", **APART)
+def what_comes_in_a_grace_is_for_nobody_there(audience: Method) -> Method:
+    """8 Lost router: what is published while a router is out of contact waits for its plain subscribers, too."""
+
+    def broken(directory: Directory, address: str) -> AddressAudience:
+        computed: AddressAudience = audience(directory, address)
+        return attrs.evolve(computed, counted_on=())
+
+    return broken
+
+
+@mutant(
+    Audiences,
+    "returned",
+    by="2",
+    scenario=test_grace.test_a_delivery_waits_for_the_plain_subscribers_of_a_router_that_was_lost,
+)
+def nobody_is_given_what_has_waited(_: Method) -> Method:
+    """8 Lost router: when the router is back, what has waited for it is the backlog of its plain subscribers."""
+
+    def broken(audiences: Audiences, router: str, subscribers: list[LinkEntry]) -> None:
+        for stream in audiences._streams.values():
+            for record in stream.records.values():
+                record.awaited.discard(router)
+
+    return broken
+
+
+@mutant(Grace, "ended", by="5", scenario=test_grace.test_a_router_whose_process_is_gone_is_not_waited_for)
+def gone_processes_are_waited_for(_: Method) -> Method:
+    """8 Lost router: nobody waits for a router whose process refuses connections."""
+
+    def broken(grace: Grace, owner: Owner) -> None:
+        """The grace runs its full time."""
+
+    return broken
+
+
+@mutant(
+    Audiences,
+    "left",
+    by="5",
+    scenario=test_grace.test_a_subscriber_that_attaches_elsewhere_is_given_there_what_has_waited,
+)
+def routers_without_subscribers_are_waited_for(_: Method) -> Method:
+    """8 Lost router: homes wait for a router only while a plain subscriber of the address may be there."""
+
+    def broken(audiences: Audiences, router: str, address: str) -> None:
+        """The grace runs its full time."""
+
+    return broken

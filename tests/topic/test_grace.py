@@ -1,0 +1,213 @@
+"""Plain subscribers of a router out of contact are waited for, for a grace (protocol 8, Lost router)."""
+
+import attrs
+
+from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
+from topic.actions import Detach, Note
+from topic.delivery.outcomes import DeliveryOutcome
+
+GRACE_S = 5.0
+ACCEPTED = DeliveryOutcome.ACCEPTED
+
+
+def meshed(*routers: str) -> Bench:
+    return Bench(*routers, settings=attrs.evolve(SETTINGS, grace=GRACE_S))
+
+
+def meet_again(bench: Bench, *, restarted: str = "") -> None:
+    if restarted:
+        bench.boot(restarted, incarnation=2)
+    bench.meet("a", "b")
+    bench.flow()
+
+
+def test_a_delivery_waits_for_the_plain_subscribers_of_a_router_that_was_lost() -> None:
+    bench = meshed("a", "b")
+    reader, pen = bench.subscriber("b"), pen_at(bench, "a")
+    pen.send(b"1")
+    bench.part("a", "b")
+    pen.send(b"2")
+    bench.time(GRACE_S - 1)
+    assert not pen.outcomes
+    meet_again(bench)
+    assert reader.delivered == [b"1", b"2"], "what it has already it is not given again"
+    reader.accept(b"1", b"2")
+    assert pen.outcomes == dict.fromkeys((b"1", b"2"), ACCEPTED) and not reader.mine(Detach)
+    pen.settle(b"1", b"2")
+    assert bench.records() == {}
+
+
+def test_an_outcome_that_crossed_the_cut_is_told_when_the_contact_is_back() -> None:
+    bench = meshed("a", "b")
+    reader, pen = bench.subscriber("b"), pen_at(bench, "a")
+    pen.send(b"1")
+    bench.part("a", "b")
+    reader.accept(b"1")
+    assert not pen.outcomes
+    meet_again(bench)
+    assert pen.outcomes == {b"1": ACCEPTED} and reader.delivered == [b"1"]
+
+
+def test_when_the_grace_is_over_nobody_waits_and_the_log_says_so() -> None:
+    bench = meshed("a", "b")
+    reader, pen = bench.subscriber("b"), bench.publisher("a")
+    pen.send(b"1")
+    bench.part("a", "b")
+    pen.send(b"2")
+    bench.time(GRACE_S)
+    assert pen.outcomes == dict.fromkeys((b"1", b"2"), ACCEPTED)
+    [note] = [action.text for action in bench.actions["a"] if isinstance(action, Note)]
+    assert note == "router b was out of contact for 5 s: its plain subscribers are not waited for, 2 deliveries went on"
+    meet_again(bench)
+    assert [detach.condition for detach in reader.mine(Detach)] == ["amqp:resource-deleted"]
+
+
+def test_a_router_whose_process_is_gone_is_not_waited_for() -> None:
+    bench = meshed("a", "b", "c")
+    bench.subscriber("c")
+    pen = bench.publisher("a")
+    pen.send(b"1")
+    bench.kill("c")
+    assert not pen.outcomes
+    bench.tick("b").refused("c")
+    bench.flow()
+    assert pen.outcomes == {b"1": ACCEPTED}, "b tells a"
+
+
+def test_word_that_a_process_is_gone_may_come_before_its_contact_is_lost() -> None:
+    bench = meshed("a", "b", "c")
+    bench.subscriber("c")
+    pen = bench.publisher("a")
+    pen.send(b"1")
+    bench.part("b", "c")
+    bench.tick("b").refused("c")
+    bench.flow()
+    assert not pen.outcomes
+    bench.part("a", "c")
+    assert pen.outcomes == {b"1": ACCEPTED}
+
+
+def test_who_is_in_contact_has_not_ended_whatever_refuses_connections() -> None:
+    bench = meshed("a", "b")
+    bench.subscriber("b")
+    pen = bench.publisher("a")
+    pen.send(b"1")
+    bench.tick("a").refused("b")
+    bench.part("a", "b")
+    bench.flow()
+    assert not pen.outcomes
+
+
+def test_word_of_a_former_process_says_nothing_of_the_present_one() -> None:
+    bench = meshed("a", "b")
+    bench.part("a", "b")
+    meet_again(bench, restarted="b")
+    bench.subscriber("b")
+    pen = bench.publisher("a")
+    pen.send(b"1")
+    bench.tick("a").grace.ended(("b", 1))
+    bench.part("a", "b")
+    assert not pen.outcomes
+
+
+def test_a_router_that_comes_back_in_another_incarnation_has_no_plain_subscribers() -> None:
+    bench = meshed("a", "b")
+    bench.subscriber("b")
+    pen = bench.publisher("a")
+    pen.send(b"1")
+    bench.part("a", "b")
+    meet_again(bench, restarted="b")
+    assert pen.outcomes == {b"1": ACCEPTED}
+    bench.time(2 * GRACE_S)
+    pen.settle(b"1")
+    assert bench.records() == {}
+
+
+def test_a_subscriber_that_closed_behind_the_cut_is_not_waited_for_when_the_contact_is_back() -> None:
+    bench = meshed("a", "b")
+    reader, pen = bench.subscriber("b"), bench.publisher("a")
+    pen.send(b"1")
+    bench.part("a", "b")
+    reader.close()
+    meet_again(bench)
+    assert pen.outcomes == {b"1": ACCEPTED}
+
+
+def test_a_subscriber_that_attaches_elsewhere_is_given_there_what_has_waited() -> None:
+    bench = meshed("a", "b", "c")
+    bench.subscriber("b")
+    pen = bench.publisher("a")
+    pen.send(b"1")
+    bench.kill("b")
+    again = bench.subscriber("c")
+    assert again.delivered == [b"1"]
+    again.accept(b"1")
+    assert pen.outcomes == {b"1": ACCEPTED}, "nobody else was at b"
+
+
+def test_a_contact_that_comes_and_goes_does_not_begin_the_grace_anew() -> None:
+    bench = meshed("a", "b")
+    bench.subscriber("b")
+    pen = bench.publisher("a")
+    pen.send(b"1")
+    bench.part("a", "b")
+    bench.time(GRACE_S - 1)
+    bench.hold("b", "a")
+    bench.meet("a", "b")
+    bench.time(2)
+    assert not pen.outcomes, "its section is about to come"
+    bench.part("a", "b")
+    bench.time(0)
+    assert pen.outcomes == {b"1": ACCEPTED}
+
+
+def test_lasting_and_plain_subscribers_of_one_router_are_waited_for_each_for_its_time() -> None:
+    bench = meshed("a", "b")
+    lasting, _, pen = reader_at(bench, "b", "lasting"), bench.subscriber("b", "plain"), bench.publisher("a")
+    bench.part("a", "b")
+    pen.send(b"1")
+    bench.time(GRACE_S)
+    assert not pen.outcomes
+    meet_again(bench)
+    lasting.accept(b"1")
+    assert not pen.outcomes, "the plain one gets it, too, as nothing was accepted without it"
+
+
+def test_a_plain_publisher_is_given_up_with_its_contact() -> None:
+    """It is promised at least once (10): what its home forgets with the contact, an edge must not hold against it."""
+    bench = meshed("a", "b")
+    reader, pen = reader_at(bench, "b"), bench.publisher("a")
+    pen.send(b"1")
+    bench.part("a", "b")
+    assert bench.cores["b"].directory.publisher(pen.stream.publisher) is None
+    reader.accept(b"1")
+    assert reader.settled_messages == [b"1"]
+
+
+def test_a_message_in_time_is_given_up_for_a_router_out_of_contact() -> None:
+    bench = meshed("a", "b")
+    reader, pen = bench.subscriber("b"), pen_at(bench, "a")
+    bench.part("a", "b")
+    pen.lively = False
+    pen.send(b"1", until=[1.0])
+    pen.send(b"2")
+    bench.time(2.0)
+    assert pen.outcomes == {b"1": DeliveryOutcome.REJECTED}
+    meet_again(bench)
+    assert reader.delivered == [], "the publisher has not said that it knows"
+    pen.settle(b"1")
+    for _ in range(2):
+        pen.answer_echo()
+    assert reader.delivered == [b"2"]
+
+
+def test_what_its_publisher_gives_up_in_a_grace_is_forgotten() -> None:
+    bench = meshed("a", "b")
+    bench.subscriber("b")
+    slow, pen = bench.subscriber("a", "slow"), bench.publisher("a")
+    bench.part("a", "b")
+    pen.send(b"1")
+    pen.settle(b"1")
+    slow.accept(b"1")
+    meet_again(bench)
+    assert bench.records() == {}

@@ -1,0 +1,118 @@
+"""How long homes wait for the plain subscribers of a router out of contact (protocol 8, Lost router).
+
+A plain subscriber has no timeout: it ends with its router. Whether the router has ended cannot be seen from here. So
+for `grace` seconds homes count on the router itself. The wait ends at once if the router is known to have ended: its
+process refuses a connection of a neighbour, and the neighbour tells. It ends, too, when the router comes back in
+another incarnation, and when the plan does not list it any more.
+"""
+
+import math
+
+import attrs
+
+from linkstate.plan.plan import Plan
+from topic.actions import Note
+from topic.directory.entry import LinkEntry, Owner, Role
+from topic.home.home import Home
+
+
+@attrs.frozen(slots=True)
+class _Absence:
+    incarnation: int
+    since_us: int
+    """By the wall clock."""
+    until: float
+
+
+class Grace:
+    """The routers out of contact whose plain subscribers are waited for."""
+
+    def __init__(self, home: Home, grace: float) -> None:
+        """`grace` in seconds; 0 waits for nobody."""
+        self.outlet = home.outlet
+        self.directory = home.directory
+        self._audiences = home.audiences
+        self._grace = grace
+        self._absent: dict[str, _Absence] = {}
+        self._ended: dict[str, int] = {}
+        """By router: the last incarnation that is known to have ended."""
+
+    def deadline(self) -> float:
+        """When the wait for a router is over. One in contact that has not told its section is about to."""
+        away = self._absent.keys() - self.directory.contacts.keys()
+        return min((self._absent[router].until for router in away), default=math.inf)
+
+    def handle_timer(self, now: float) -> None:
+        contacts = self.directory.contacts
+        for router in [r for r, absence in self._absent.items() if absence.until <= now and r not in contacts]:
+            self._give_up(router, f"was out of contact for {self._grace:g} s")
+
+    def lost(self, router: str, incarnation: int, now: float) -> None:
+        """The contact is over. A router that is lost again before it has told its section has not been back."""
+        if self._grace <= 0 or self._ended.get(router, 0) >= incarnation:
+            self._absent.pop(router, None)
+            self.directory.give_up(router, self.outlet.time_us)
+        else:
+            self._absent.setdefault(router, _Absence(incarnation, self.outlet.time_us, now + self._grace))
+
+    def contact(self, router: str, incarnation: int) -> None:
+        """A contact begins. With another incarnation all plain links of the former one have ended, and nobody counts on
+        that any more."""
+        absence = self._absent.get(router)
+        if absence is not None and absence.incarnation != incarnation:
+            self._over(router)
+        if self._ended.get(router, 0) < incarnation:
+            self._ended.pop(router, None)
+
+    def returned(self, router: str, section: list[LinkEntry]) -> bool:
+        """Whether this section, not applied yet, brings back a router that was waited for. What waited for the router
+        waits for those plain subscribers now that are still there, perhaps by a later attach."""
+        if self._absent.pop(router, None) is None:
+            return False
+        live = {entry.name for entry in section if entry.role is Role.SUBSCRIBER and entry.live}
+        self._audiences.returned(router, [entry for entry in self.directory.counted_on(router) if entry.name in live])
+        return True
+
+    def follow(self, plan: Plan) -> None:
+        """The plan has changed: routers that it does not list any more do not come back."""
+        for router in [router for router in self._absent if router not in plan.listed]:
+            self._over(router)
+        self._ended = {router: last for router, last in self._ended.items() if router in plan.listed}
+
+    def _over(self, router: str) -> None:
+        """The plain links of the router are gone from the directory: nobody waits for it."""
+        del self._absent[router]
+        self._audiences.give_up(router)
+
+    def waits_for(self, router: str) -> bool:
+        """Whether the router is out of contact, and would be given up if it were known to have ended."""
+        absence = self._absent.get(router)
+        if absence is None or router in self.directory.contacts:
+            return False
+        return self.directory.has_plain((router, absence.incarnation))
+
+    def refused(self, router: str) -> None:
+        """A neighbour out of contact refuses connections: its process is gone. All contacts are told."""
+        if self.waits_for(router):
+            owner = router, self._absent[router].incarnation
+            for contact in self.directory.contacts:
+                self.outlet.batches.gone(contact, owner)
+            self.ended(owner)
+
+    def ended(self, owner: Owner) -> None:
+        """The process of that incarnation of a router is gone, be the contact lost already or not."""
+        router, incarnation = owner
+        if self._ended.get(router, 0) >= incarnation:
+            return
+        self._ended[router] = incarnation
+        absence = self._absent.get(router)
+        if absence is not None and absence.incarnation <= incarnation:
+            self._give_up(router, "has ended")
+
+    def _give_up(self, router: str, why: str) -> None:
+        absence = self._absent.pop(router)
+        self.directory.give_up(router, absence.since_us)
+        count = self._audiences.give_up(router)
+        if count:
+            text = f"router {router} {why}: its plain subscribers are not waited for, {count} deliveries went on"
+            self.outlet.actions.append(Note(text))
