@@ -161,8 +161,8 @@ links:
         ),
         pytest.param(
             TWO_ROUTERS + "links: [[a, b]]\ntiming:\n  hallo: 1s\n",
-            'mesh.yaml:7: timing: unknown key "hallo", expected hello, dead, idle, join, terminus, forget, boot_wait or grace'
-            '; did you mean "hello"?',
+            'mesh.yaml:7: timing: unknown key "hallo", expected hello, dead, idle, join, terminus, forget, boot_wait '
+            'or grace; did you mean "hello"?',
             id="unknown key in a part",
         ),
         pytest.param(
