@@ -328,8 +328,14 @@ class Connection:
     def release(self) -> None:
         """Free proton's memory. Nothing may be called after it; the shell's last act."""
         self._finish(None)
-        self._sessions.links.clear()
+        self._sessions.release()
         self._engine.release()
+        self.proofs.clear()
+        # They know this connection, or links, which do: all of it would wait for Python's search for cycles.
+        del self.tap, self.announce, self.resumes, self.has_envelope
+        del self.echoes, self.ask_echo, self.answer_echo, self.answer_drain
+        del self._endpoints, self.continue_former, self.expel, self.postpones, self.leaves
+        del self._sessions, self._restated, self._inbox, self._output, self._intake
         error: BaseException | None = self.error
         while error is not None:  # its frames would keep what was read last until the collector comes
             error.__traceback__, error = None, error.__context__

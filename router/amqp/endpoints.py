@@ -140,6 +140,8 @@ class Endpoints:
         former = self._sessions.take_left(link.place)
         if link.remote_unsettled is None and not link.remote_incomplete_unsettled:
             link.former = former
+        elif former is not None:
+            former.forget()
         self._owner.on_attach(link)
 
     def _answered(self, link: Link, said: AttachFrame | None) -> None:

@@ -101,7 +101,7 @@ class Sessions:
         self._left[link.place] = link
         self.of(link.session).left[link.place] = None
         if len(self._left) > self._bounds.links:
-            del self._left[next(iter(self._left))]
+            self._left.pop(next(iter(self._left))).forget()
 
     def take_left(self, place: Place) -> Link | None:
         return self._left.pop(place, None)
@@ -138,6 +138,17 @@ class Sessions:
             self._free_session(session)
         self._ended.clear()
 
+    def release(self) -> None:
+        """The connection is over, and proton's memory of it about to be freed."""
+        for link in (*self.links.values(), *self._parted, *self._left.values()):
+            link.forget()
+        for session in self._sessions.values():
+            for link in session.links:
+                link.forget()
+        self.links.clear()
+        self._sessions.clear()
+        self._left.clear()
+
     def _free_link(self, link: Link) -> None:
         for pointer in self.pointers(link):
             over = link.detached or pointer != link.pointer
@@ -152,11 +163,13 @@ class Sessions:
     def _forget(self, link: Link) -> None:
         self._tap.additions.forget(link)
         self._tap.asked.pop(link, None)
+        self._tap.settlements.forget(link)
         link.free()
 
     def _free_session(self, session: Session) -> None:
         for place in session.left:
-            self._left.pop(place, None)
+            if (left := self._left.pop(place, None)) is not None:
+                left.forget()
         for link in session.links:
             for pointer in self.pointers(link):
                 del self.links[pointer]

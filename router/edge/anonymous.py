@@ -23,7 +23,7 @@ from router.amqp.proton.link import Link
 from router.edge.attach import FLEETING, LONGEST_ADDRESS, AttachRequest, Refusal, address_in, identity_of
 from router.edge.ends import End
 from router.edge.publisher_link import PublisherLink, grant, refuse_all
-from router.edge.signs import ProvingConnection, SignsOfLife
+from router.edge.signs import EchoedLink, ProvingConnection
 from topic.actions import AnswerDeliveries, AnswerPublisher, Detach
 from topic.delivery.allowance import Allowance
 from topic.delivery.window import window_of
@@ -173,7 +173,9 @@ class AnonymousLink(End):
             publisher.signs.answered()
 
     def gone(self, now: float, *, closed: bool) -> None:
-        for publisher in self._publishers.values():
+        publishers, self._publishers = self._publishers, {}
+        self._home, self._asked, self._asks = {}, None, {}
+        for publisher in publishers.values():
             publisher.gone(now, closed=closed)
         self._window.close()
 
@@ -203,7 +205,7 @@ class AnonymousLink(End):
 
     def end(self, condition: str, description: str) -> None:
         """And all publishers with it."""
-        self.link.context = None
+        self.part()
         self.link.detach(condition, description)
         self.gone(self._node.now(), closed=True)
 
@@ -216,11 +218,14 @@ class AddressPublisher(PublisherLink):
     def __init__(self, end: AnonymousLink, request: AttachRequest, node: Node, max_message: int) -> None:
         super().__init__(end.link, request, node, max_message, None)
         end.link.tells = None  # there is no one audience
-        self.signs = SignsOfLife(self, self._alive, answers=self.signs.answers)
         self._link_end = end
         self._has_begun = False
         self._waiting: list[Transfer] = []
         """For the answer to its attach."""
+
+    @property
+    def echoed(self) -> EchoedLink:
+        return self
 
     @property
     def connection(self) -> ProvingConnection:

@@ -115,7 +115,10 @@ class ClientEdge(Handler):
 
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         for link in connection.links:
-            self._gone(link, closed=False)
+            end: End | None = link.context
+            if end is not None:
+                end.part()  # nothing attaches again on this connection
+                end.gone(self.node.now(), closed=False)
         self.leave(connection)
 
     def close(self, condition: str, description: str) -> None:
@@ -177,7 +180,7 @@ class ClientEdge(Handler):
         end: End | None = link.context
         if end is not None:
             if closed or not end.lasts:
-                link.context = None  # else it is kept for a re-attach
+                end.part()  # else it is kept for a re-attach
             end.gone(now, closed=closed)
 
     def on_credit(self, link: Link) -> None:

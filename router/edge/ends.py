@@ -79,6 +79,10 @@ class End:
         """Whether the link still has this end."""
         return self.link.context is self and not self.link.ended
 
+    def part(self) -> None:
+        """The link has no use for this end any more: it knows it no longer."""
+        self.link.context = self.link.tells = None
+
     def on_credit(self) -> None: ...
     def on_transfers(self, transfers: Transfers) -> None: ...
     def on_resumed(self, resumed: ResumedTransfers) -> None: ...
@@ -148,7 +152,7 @@ class TopicEnd(End):
         )
 
     def detach(self, action: Detach) -> None:
-        self.link.context = None
+        self.part()
         self.link.detach(action.condition, action.description)
 
 

@@ -17,7 +17,7 @@ from router.amqp.inbox import OF_ALL
 from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest, answers_echoes
 from router.edge.ends import TopicEnd
-from router.edge.signs import SignsOfLife
+from router.edge.signs import EchoedLink, SignsOfLife
 from router.edge.ttl import times_of
 from topic.actions import AnswerDeliveries, AnswerPublisher, Cause, Credit, Detach, Echo, LinkAction
 from topic.delivery.outcomes import DeliveryOutcome
@@ -62,7 +62,7 @@ def grant(link: Link, window: CreditWindow, credit: int, *, answers: bool) -> No
 
 
 class PublisherLink(TopicEnd):
-    __slots__ = ("_max_message", "again", "alone", "former", "handles", "records", "signs", "stream")
+    __slots__ = ("__weakref__", "_max_message", "again", "alone", "former", "handles", "records", "signs", "stream")
 
     def __init__(
         self, link: Link, request: AttachRequest, node: Node, max_message: int, former: "PublisherLink | None"
@@ -70,7 +70,7 @@ class PublisherLink(TopicEnd):
         super().__init__(link, request, node)
         self.stream: Stream
         answers = answers_echoes(link) or (former is not None and former.signs.answers)
-        self.signs: SignsOfLife = SignsOfLife(link, self._alive, answers=answers)
+        self.signs: SignsOfLife = SignsOfLife(self, answers=answers)
         self.former = former.stream if former is not None else None  # which this attach continues
         self._max_message = max_message
         self.alone = 0  # accepted on this link, and nobody was subscribed to them
@@ -99,7 +99,11 @@ class PublisherLink(TopicEnd):
         audience = self.node.topic.directory.audience(self.identity.address)
         return {SUBSCRIBERS: audience.size, ALONE: self.alone}
 
-    def _alive(self, answered: bool) -> None:
+    @property
+    def echoed(self) -> EchoedLink:
+        return self.link
+
+    def alive(self, answered: bool) -> None:
         """The client was there when it was last asked."""
         if self.is_there:
             self.node.now()

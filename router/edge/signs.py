@@ -10,6 +10,7 @@ Never here: what the question is for (`topic.home.liveness`).
 
 from collections.abc import Callable
 from typing import Protocol
+from weakref import ref
 
 
 class ProvingConnection(Protocol):
@@ -25,17 +26,26 @@ class EchoedLink(Protocol):
     def echo(self) -> None: ...
 
 
+class LivingEnd(Protocol):
+    """Our end of the link: it has the signs, and they do not keep it. Else each would be left to Python's search for
+    cycles, which is rare (`router.garbage`)."""
+
+    @property
+    def echoed(self) -> EchoedLink: ...
+
+    def alive(self, answered: bool) -> None:
+        """Told once for each question, with whether it was the client's own word."""
+
+
 class SignsOfLife:
     """Of the client behind one link that we receive from."""
 
-    __slots__ = ("_alive", "_covers", "_link", "_under_way", "_wanted", "answers")
+    __slots__ = ("_covers", "_end", "_under_way", "_wanted", "answers")
 
-    def __init__(self, link: EchoedLink, alive: Callable[[bool], None], *, answers: bool) -> None:
-        """`alive` is told once for each question, with whether it was the client's own word. `answers`: it says that it
-        answers echoes."""
+    def __init__(self, end: LivingEnd, *, answers: bool) -> None:
+        """`answers`: the client says that it answers echoes."""
         self.answers = answers  # it does, or has: only that counts
-        self._link = link
-        self._alive = alive
+        self._end = ref(end)
         self._wanted = False  # there is a question
         self._under_way = False  # an echo is
         self._covers = False  # which was sent after the question came up
@@ -53,7 +63,7 @@ class SignsOfLife:
         if self._covers:
             self._echo()
         if not self.answers:
-            self._link.connection.prove(self.acknowledged)
+            self._living.echoed.connection.prove(self.acknowledged)
 
     def end(self) -> None:
         """The link is attached anew: what was asked before is not asked any more, so an answer to it is none."""
@@ -76,8 +86,15 @@ class SignsOfLife:
 
     def _echo(self) -> None:
         self._under_way = True
-        self._link.echo()
+        self._living.echoed.echo()
 
     def _tell(self) -> None:
         self._wanted = False
-        self._alive(self.answers)
+        if (end := self._end()) is not None:
+            end.alive(self.answers)
+
+    @property
+    def _living(self) -> LivingEnd:
+        end = self._end()
+        assert end is not None, "it asks"
+        return end

@@ -336,7 +336,7 @@ class SubscriberLink(TopicEnd):
                 self.modified.pop(record, None)
 
     def detach(self, action: Detach) -> None:
-        self.link.context = None
+        self.part()
         answered = self._told if action.condition == EXPIRED else None
         self.link.detach(action.condition, action.description, answered=answered)
 

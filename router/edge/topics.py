@@ -91,7 +91,7 @@ class Topics:
     def _undo(self, link: Link, now: float) -> None:
         """Nobody has heard of the attach yet."""
         end: TopicEnd = link.context
-        link.context = None
+        end.part()
         end.gone(now, closed=True)
         raise self._refusal()
 
@@ -101,14 +101,19 @@ class Topics:
     def _former(self, link: Link, request: AttachRequest) -> TopicEnd | None:
         """What a re-attach continues: that very link, if it has been attached nowhere else since, as far as we know."""
         end: TopicEnd | None = link.former.context if link.former is not None else None
-        if end is None or end.identity != request.identity:
+        if end is None:
             return None
+        goes_on = self._goes_on(end, link, request)
+        if goes_on:
+            link.continue_former()
+        link.former = None
+        end.part()
+        return end if goes_on else None
+
+    def _goes_on(self, end: TopicEnd, link: Link, request: AttachRequest) -> bool:
         role = Role.SUBSCRIBER if link.is_sender else Role.PUBLISHER
         known = self._node.topic.directory.entry((role, link_name(request.identity)))
-        if known is None or known.epoch != end.epoch:
-            return None
-        link.continue_former()
-        return end
+        return end.identity == request.identity and known is not None and known.epoch == end.epoch
 
     def _attach_subscriber(self, link: Link, request: AttachRequest, former: SubscriberLink | None, now: float) -> None:
         if former is None and request.unsettled:

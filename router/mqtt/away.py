@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from router.mqtt.connection import MqttConnection
 from router.mqtt.session import MqttSession
 
 log = logging.getLogger("oncemesh.mqtt")
@@ -56,3 +57,21 @@ class Away:
     def _end(self, session: MqttSession) -> None:
         self.discard(session)
         self._forget(session)
+        if session.connection is None:
+            self.end(session)
+
+    def end(self, session: MqttSession) -> None:
+        """Nobody comes back to it. It and its ends, and what is under way there, know each other no more: else they
+        would wait for Python's search for cycles, which is rare (`router.garbage`)."""
+        self.discard(session)
+        for publisher in session.publishers.values():
+            publisher.forget()
+        for known in (session.publishers, session.presettled, session.subscribers, session.received, session.sent):
+            known.clear()
+
+
+def is_kept(session: MqttSession, connection: MqttConnection, *, said_goodbye: bool) -> bool:
+    """Whether the client, which has gone, knows of this session, and has it here."""
+    if session.told is None:
+        return connection.has_spoken or session.is_expected
+    return session.was_here if session.resumes else connection.has_spoken or said_goodbye

@@ -14,7 +14,7 @@ from router.edge.clients import ClientEdge, Guest
 from router.edge.ends import end_link
 from router.edge.guard import Guard
 from router.mesh.config import Limits
-from router.mqtt.away import Away
+from router.mqtt.away import Away, is_kept
 from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import LASTING, LINK, LINK_QOS_1, elsewhere, is_over, living
 from router.mqtt.format.packets import (
@@ -144,7 +144,7 @@ class MqttEdge:
                 self._away.discard(former)
             return former, True
         if former is not None:
-            self._away.discard(former)
+            self._away.end(former)
         session = self.sessions[name] = MqttSession(self._node, client, connection.user, self._lost)
         if not clean and live:
             session.take_over(live)
@@ -256,7 +256,7 @@ class MqttEdge:
         self._clients.leave(connection)
         told, wants_end = session.told, packet is not None and packet.properties.get("session-expiry-interval") == 0
         is_away = told is not None and session.was_here  # it goes on being that, as far as is known
-        closed = wants_end or not session.timeout or not _is_kept(session, connection, said_goodbye=packet is not None)
+        closed = wants_end or not session.timeout or not is_kept(session, connection, said_goodbye=packet is not None)
         session.gone(self._node.now(), closed=closed)
         if told and packet is not None and (wants_end or not session.resumes):
             self._end_links(session, told)
@@ -267,6 +267,8 @@ class MqttEdge:
         elif self._is_current(session):
             del self.sessions[session.user, session.client]
         self._node.perform()
+        if closed:
+            self._away.end(session)
 
     def _lost(self, session: MqttSession, action: Detach) -> None:
         """The core has detached one of its links: the session is elsewhere, or has ended without the client."""
@@ -336,13 +338,6 @@ class MqttEdge:
         """Of what the client has sent, and nobody has taken yet."""
         session = self._of.get(connection)
         return session.waiting_bytes if session is not None else 0
-
-
-def _is_kept(session: MqttSession, connection: MqttConnection, *, said_goodbye: bool) -> bool:
-    """Whether the client, which has gone, knows of this session, and has it here."""
-    if session.told is None:
-        return connection.has_spoken or session.is_expected
-    return session.was_here if session.resumes else connection.has_spoken or said_goodbye
 
 
 def _expired_just_now(session: MqttSession, connection: MqttConnection) -> None:

@@ -97,7 +97,7 @@ class MqttEnd:
         self.name = name
         self.identity = LinkIdentity(host.client, name, address, host.user)
         self.mesh_name = link_name(self.identity)
-        self._awaited: tuple[MqttConnection | Absent, Callable[[], None]]
+        self._awaited: tuple[MqttConnection | Absent, Callable[[], None]] | None = None
         self.is_detached = False
         """By the core: it is attached elsewhere, or has ended."""
 
@@ -125,6 +125,13 @@ class MqttEnd:
         connection = self.host.connection
         return self.is_detached or connection is None or connection.is_over
 
+    @property
+    def echoed(self) -> "MqttEnd":
+        return self
+
+    def echo(self) -> None:
+        """No client answers any: its machine does."""
+
     def when_certain(self, then: Callable[[], None]) -> None:
         """Call it when it is certain that the client is here; at once where the kernel does not tell."""
         if self.connection.can_prove:
@@ -134,8 +141,8 @@ class MqttEnd:
             then()
 
     def _certain(self) -> None:
-        connection, then = self._awaited
-        if self.connection is connection:  # else it is over, and the client's next one is asked
+        (connection, then), self._awaited = self._awaited or (None, None), None
+        if then is not None and self.connection is connection:  # else it is over, and the client's next one is asked
             then()
 
     @property

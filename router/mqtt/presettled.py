@@ -39,7 +39,7 @@ class PresettledPublisher(MqttEnd):
         super().__init__(host, node, address, _name(host, node, address))
         self.lingers = False
         """Its client has gone, and has left something that is still to be done."""
-        self.signs = SignsOfLife(self, self._alive, answers=False)
+        self.signs = SignsOfLife(self, answers=False)
         self.stream: Stream | None = None
         self._waiting: deque[tuple[bytes, float]] = deque()
         """What is not transferred yet: each with when its time is over."""
@@ -133,10 +133,7 @@ class PresettledPublisher(MqttEnd):
             case _:
                 raise AssertionError(f"of what is not settled: {action}")
 
-    def echo(self) -> None:
-        """No client answers any: its machine does."""
-
-    def _alive(self, answered: bool) -> None:
+    def alive(self, answered: bool) -> None:
         if not self.ended and self.stream is not None:
             self.node.now()
             self.node.topic.alive(self.stream, answered=answered)

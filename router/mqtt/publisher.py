@@ -76,7 +76,7 @@ class MqttPublisher(MqttEnd):
         """`first`: for what comes at QoS 1."""
         super().__init__(host, node, address, LINK_QOS_1 if first else LINK)
         self.stream: Stream | None = None
-        self.signs = SignsOfLife(self, self._alive, answers=False)
+        self.signs = SignsOfLife(self, answers=False)
         self.waiting: deque[ReceivedMessage] = deque()
         """What is not transferred yet."""
         self._first = first
@@ -215,7 +215,7 @@ class MqttPublisher(MqttEnd):
         self._answered = self._resumes = self._renews = self._is_unproven = False
         self._credit = 0
         self.signs.end()
-        self.signs = SignsOfLife(self, self._alive, answers=False)
+        self.signs = SignsOfLife(self, answers=False)
         self.stream = topic.attach_publisher(
             self.identity, self, now, generation=known.generation if known and unsettled is not None else None,
             seen=known.epoch if known else NOWHERE, first=self._first, lifetime=self.host.lifetime(0),
@@ -266,6 +266,12 @@ class MqttPublisher(MqttEnd):
             self.stream = None
         self.node.perform()
 
+    def forget(self) -> None:
+        """Its session is over."""
+        self._awaited = None
+        for left in (self.waiting, self._open, self._over, self._stated):
+            left.clear()
+
     # what the core asks
 
     def perform(self, action: LinkAction) -> None:
@@ -286,10 +292,7 @@ class MqttPublisher(MqttEnd):
             case _:
                 raise AssertionError(f"of a subscriber: {action}")
 
-    def echo(self) -> None:
-        """No client answers any: its machine does."""
-
-    def _alive(self, answered: bool) -> None:
+    def alive(self, answered: bool) -> None:
         if not self.ended and self.stream is not None:
             self.node.now()
             self.node.topic.alive(self.stream, answered=answered)

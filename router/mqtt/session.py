@@ -8,7 +8,6 @@ may have a session, and what is asked for in vain, is `router.mqtt.edge`'s busin
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 from math import inf
 from typing import Any
 
@@ -52,12 +51,12 @@ class MqttSession:
         self.sent: dict[int, SentMessage] = {}
         """By identifier: ours."""
         self._node = node
-        self.lost = partial(lost, self)
+        self._lost = lost
         self._quota, self._largest = MOST_SENT, 0
         self._identifiers = Identifiers()
         self._unsent: OrderedDict[tuple[MqttSubscriber, Record], None] = OrderedDict()
         self._touched: dict[MqttPublisher | PresettledPublisher | MqttSubscriber, None] = {}
-        self._subacks = Subacks(self._say_suback)
+        self._subacks = Subacks()
 
     def __str__(self) -> str:
         return f"client {self.client!r}"
@@ -123,6 +122,9 @@ class MqttSession:
         for end in (*self.ends, *self.presettled.values()):
             end.gone(now, closed=closed)
         self.received = {number: one for number, one in self.received.items() if one.record is not None}
+
+    def lost(self, action: Detach) -> None:
+        self._lost(self, action)
 
     # what the client publishes
 
@@ -309,7 +311,7 @@ class MqttSession:
         waiting = WaitingSuback(identifier, [reason for _, reason in granted])
         for address, qos in {name: qos for name, qos in granted if qos < REFUSED}.items():  # the last of equal ones
             self._subscribe(address, qos, waiting)
-        self._subacks.less(waiting)
+        self._subacks.less(waiting, self._say_suback)
 
     def _subscribe(self, address: str, qos: int, waiting: WaitingSuback) -> None:
         end = self.subscribers.get(address)
@@ -324,7 +326,7 @@ class MqttSession:
         new.attach(resumes=end is not None)
 
     def answered(self, end: MqttSubscriber) -> None:
-        self._subacks.answered(end)
+        self._subacks.answered(end, self._say_suback)
 
     def _say_suback(self, waiting: WaitingSuback) -> None:
         if (connection := self.connection) is not None:

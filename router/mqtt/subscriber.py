@@ -280,8 +280,7 @@ class WaitingSuback:
 class Subacks:
     """Of one session, by the ends that they wait for."""
 
-    def __init__(self, say: Callable[[WaitingSuback], None]) -> None:
-        self._say = say
+    def __init__(self) -> None:
         self._of: dict[MqttEnd, list[WaitingSuback]] = {}
 
     def wait(self, end: MqttEnd, waiting: WaitingSuback) -> None:
@@ -292,15 +291,15 @@ class Subacks:
         """What waits for one waits for the other."""
         self._of[successor] = self._of.pop(end, [])
 
-    def answered(self, end: MqttEnd) -> None:
+    def answered(self, end: MqttEnd, say: Callable[[WaitingSuback], None]) -> None:
         """It holds, or is over."""
         for waiting in self._of.pop(end, ()):
-            self.less(waiting)
+            self.less(waiting, say)
 
-    def less(self, waiting: WaitingSuback) -> None:
+    def less(self, waiting: WaitingSuback, say: Callable[[WaitingSuback], None]) -> None:
         waiting.left -= 1
         if not waiting.left:
-            self._say(waiting)
+            say(waiting)
 
     def clear(self) -> None:
         self._of.clear()

@@ -159,12 +159,12 @@ def machines_speak_for_who_answers(_: Method, __: Method) -> tuple[Method, Metho
 
     def ask(signs: SignsOfLife) -> None:
         signs._wanted = True
-        signs._link.connection.prove(signs.acknowledged)
+        signs._living.echoed.connection.prove(signs.acknowledged)
 
     def acknowledged(signs: SignsOfLife) -> None:
         if signs._wanted:
             signs._wanted = False
-            signs._alive(True)
+            signs._living.alive(True)
 
     return ask, acknowledged
 

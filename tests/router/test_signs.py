@@ -36,8 +36,12 @@ class Client:
     def __init__(self, *, says_so: bool = False) -> None:
         self.link = FakeLink()
         self.told: list[bool] = []
-        self.signs = SignsOfLife(self.link, self.told.append, answers=says_so)
+        self.echoed = self.link
+        self.signs = SignsOfLife(self, answers=says_so)
         self.signs.begin()
+
+    def alive(self, answered: bool) -> None:
+        self.told.append(answered)
 
     def answers(self) -> None:
         self.signs.answered()
@@ -112,12 +116,16 @@ async def test_a_stream_that_cannot_tell_what_was_acknowledged_leaves_the_answer
         def on_attach(self, link: Link) -> None:
             link.answer()
             link.flow(10)
-            self.signs = SignsOfLife(link, told.append, answers=False)
+            self.echoed = link
+            self.signs = SignsOfLife(self, answers=False)
             self.signs.begin()
             self.signs.ask()
 
         def on_echo(self, link: Link) -> None:
             self.signs.answered()
+
+        def alive(self, answered: bool) -> None:
+            told.append(answered)
 
     told: list[bool] = []
     one, other = trio.testing.memory_stream_pair()

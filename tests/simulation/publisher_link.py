@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from failover.client.state.comparison import ResumeStep
-from router.edge.signs import SignsOfLife
+from router.edge.signs import EchoedLink, SignsOfLife
 from tests.simulation.link import Link
 from tests.simulation.ttl import times_of
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Echo, LinkAction
@@ -38,7 +38,7 @@ class PublisherLink(Link):
         self._texts: dict[int, bytes] = {}
         self._answered: set[Record] = set()
         self.life = client.life
-        self.signs = SignsOfLife(self, self._alive, answers=client.says_that_it_answers)
+        self.signs = SignsOfLife(self, answers=client.says_that_it_answers)
 
     def attach(self, generation: bytes | None, seen: Epoch, unsettled: dict[bytes, int] | None, complete: bool) -> None:
         topic, now, client = self.router.topic, self.router.schedule.now, self.client
@@ -142,7 +142,11 @@ class PublisherLink(Link):
             self.router.judge.lives.lied(self)
         self.router.schedule.after(self._soon(self.router.knobs.client_delay), self._reach_router, told)
 
-    def _alive(self, answered: bool) -> None:
+    @property
+    def echoed(self) -> EchoedLink:
+        return self
+
+    def alive(self, answered: bool) -> None:
         self.router.topic.alive(self.stream, answered=answered)
 
     def carry_out(self, action: LinkAction) -> None:

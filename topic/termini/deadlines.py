@@ -1,10 +1,11 @@
 """Until when each of many may wait, and who is the first whose time is up. What follows from that is not here."""
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+FEW: Final = 64
 T = TypeVar("T")
 
 
@@ -14,12 +15,16 @@ class Deadlines(Generic[T]):
     def __init__(self) -> None:
         self._until: dict[T, float] = {}
         self._queue: list[tuple[float, int, T]] = []
-        """Also of who waits no more, or until another time, till its turn comes."""
+        """Also of who waits no more, or until another time, till its turn comes; or till there are more of these than
+        of others."""
         self._next = count()
 
     def set(self, waiting: T, deadline: float) -> None:
         self._until[waiting] = deadline
         heappush(self._queue, (deadline, next(self._next), waiting))
+        if len(self._queue) > 2 * len(self._until) + FEW:
+            self._queue = [(until, next(self._next), one) for one, until in self._until.items()]
+            heapify(self._queue)
 
     def discard(self, waiting: T) -> None:
         self._until.pop(waiting, None)

@@ -44,7 +44,7 @@ class Echoes:
         """`asked`: the owner's, who is asked for an answer and gives it (`answer`) in its own time."""
         self._engine = engine
         self._tap = tap
-        self._asked = asked or self.answer
+        self._asked = asked
         self._to_send: dict[tuple[Link, bool], None] = {}  # flows to be written, and whether they ask
         self._sessions: dict[Any, None] = {}  # to be answered
         self._drained: dict[Link, None] = {}  # to be told so, once what was sent is written
@@ -74,7 +74,7 @@ class Echoes:
         if link.is_sender and flow.properties != NULL:
             link.told = flow.properties
         if flow.echo:  # it is no answer then
-            self._asked(link)
+            (self._asked or self.answer)(link)
             return False
         if link not in asked:
             self._tap.quiet.add(flow.wire)

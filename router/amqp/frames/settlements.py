@@ -17,8 +17,9 @@ ENOUGH: Final = 128  # deliveries, to be answered while others are unsettled
 
 
 class _Session:
-    def __init__(self) -> None:
-        self.links: list[Link] = []
+    def __init__(self, ours: bytes) -> None:
+        self.ours = ours  # its channel
+        self.links: dict[Link, None] = {}  # its publishers, but for those that have gone
         self.told: list[int] = []  # the first and the last delivery-id of each settlement, in turn
 
     def is_due(self) -> bool:
@@ -37,10 +38,9 @@ class _Session:
             else:
                 ranges += first, last
         self.told.clear()
-        channel = self.links[-1].wire[0]
         numbers = [uint(number).encoded for number in ranges]
         fields = ([TRUE, first, last, TRUE] for first, last in zip(numbers[::2], numbers[1::2], strict=True))
-        return b"".join(performative.build(channel, DISPOSITION, each) for each in fields)
+        return b"".join(performative.build(self.ours, DISPOSITION, each) for each in fields)
 
 
 class Settlements:
@@ -51,7 +51,16 @@ class Settlements:
 
     def begin(self, channel: bytes, link: Link) -> None:
         """A publisher in mode second has attached there, and been answered."""
-        self._sessions.setdefault(channel, _Session()).links.append(link)
+        session = self._sessions.get(channel)
+        if session is None:
+            session = self._sessions[channel] = _Session(link.wire[0])
+        session.links[link] = None
+
+    def forget(self, link: Link) -> None:
+        """It is over."""
+        session = self._sessions.get(link.remote_channel)
+        if session is not None:
+            session.links.pop(link, None)
 
     def end(self, channel: bytes) -> None:
         """The session is over."""

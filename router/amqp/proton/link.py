@@ -291,6 +291,10 @@ class Link(LinkDeliveries):
         self.connection.leaves(self)
         (lib.pn_link_close if closed else lib.pn_link_detach)(self.pointer)
 
+    def forget(self) -> None:
+        """The engine's: nothing continues it. Whoever it knew need not wait for Python's search for cycles."""
+        self.context = self.tells = self.detach_answered = self.former = None
+
     def end(self) -> None:
         """The engine's: from here on nothing is done for this link."""
         self.ended = True

@@ -141,7 +141,7 @@ class MqttBench(FuzzMesh):
         self.edges = {name: self.edge(router) for name, router in self.routers.items()}
 
     def edge(self, router: FuzzRouter) -> MqttEdge:
-        guard = Guard(lambda user: self.rule, self._limits)
+        guard = router.clients._guard = Guard(lambda user: self.rule, self._limits)  # one, as in a process
         return MqttEdge(router.node, router.clients, guard, ["topic/"], self._limits, LONGEST_S)
 
     def stranger(self, router: str, version: int = V5) -> MqttGuest:
