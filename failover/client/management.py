@@ -96,8 +96,9 @@ class Management(Endpoint):
         return [node.rsplit("/", 2)[-2] for node in nodes]
 
     async def status(self, router: str | None = None) -> dict[str, Any]:
-        """As docs/status.md has it."""
+        """As docs/status.md has it, without the link that this client has for the answers."""
         report: dict[str, Any] = json.loads(await self.ask("GET-STATUS", router))
+        report["subscribers"] = [one for one in report["subscribers"] if one["container"] != self.identity.container]
         return report
 
     def _sender(self, address: str) -> Link:

@@ -13,6 +13,7 @@ from failover.printable import printable, printable_json
 from router.amqp.sasl.credentials import Credentials
 from router.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, planned, read_duration
 from router.events.sentence import sentence
+from topic.settings import is_dynamic
 
 if TYPE_CHECKING:
     from failover.client.management import Management
@@ -33,7 +34,8 @@ def events(
 
     A line for each event: when it happened by the clock of its router, which router that is, and what happened. They
     are in the order of those clocks. docs/management.md has the kinds and fields that --json tells. A router keeps its
-    last 4,096. Those of a router that cannot be reached are told when it can be again.
+    last 4,096. Those of a router that cannot be reached are told when it can be again. Links for answers, such as those
+    of the commands that ask a mesh, are told by --json only.
 
     \b
     Examples:
@@ -47,7 +49,7 @@ def events(
         known: dict[str, int] = {}
         while True:
             for event in await news(management, routers, known):
-                if event["time"] >= oldest:
+                if event["time"] >= oldest and (machine or not is_dynamic(event.get("address", ""))):
                     click.echo(printable_json(event) if machine else line_of(event))
             if not follow:
                 return
