@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.fuzz.mesh import LONGEST_S, Guest
 from tests.fuzz.odd.codec import Described, Typed, symbol, ulong
-from tests.fuzz.odd.ledger import AGAIN, Ledger, Message
+from tests.fuzz.odd.ledger import AGAIN, DYNAMIC, Ledger, Message, is_for_one
 from tests.fuzz.odd.links import MOD, Container, Kept, Link, Received, Receiver, Sender, Sent, ahead
 from tests.fuzz.odd.messages import annotations, message, value
 from tests.fuzz.odd.performatives import CONDITIONS, Writer, read_frame
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 HEADER: Final = b"AMQP\x00\x01\x00\x00"
 LEAST_FRAME: Final = 512
 ADDRESSES: Final = ("topic/odd/o0", "topic/odd/o1")
+WORK: Final = "work/odd"
 PATTERNS: Final = ("topic/odd/*", "topic/odd/+", "topic/odd/#")
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 EDGES: Final = (0, 1, 2**31 - 2, 2**31 - 1, 2**31, 2**32 - 3, 2**32 - 1)
@@ -401,7 +402,13 @@ class OddClient(Guest):
             address = self.rng.choice(PATTERNS)
         if not receives and self.draw.has("anonymous") and self.rng.random() < 0.4:
             address = ""
-        return self._attach(session, handle, self._new_name(receives), receives, address)
+        if self.draw.has("balanced") and self.rng.random() < 0.4:
+            address = WORK
+        dynamic = self.draw.has("dynamic") and receives and self.rng.random() < 0.3
+        if self.draw.has("dynamic") and not receives and self.ledger.dynamic and self.rng.random() < 0.6:
+            address = self.rng.choice(self.ledger.dynamic)
+        address = "" if dynamic else address
+        return self._attach(session, handle, self._new_name(receives), receives, address, dynamic=dynamic)
 
     def _new_name(self, receives: bool) -> str:
         """Names are of one direction (2.6.1)."""
@@ -426,7 +433,9 @@ class OddClient(Guest):
         free = sorted(number for number in choices if number not in held and number <= most)
         return rng.choice(free) if free else None
 
-    def _attach(self, session: Session, handle: int, name: str, receives: bool, address: str) -> Link:
+    def _attach(
+        self, session: Session, handle: int, name: str, receives: bool, address: str, dynamic: bool = False
+    ) -> Link:
         rng = self.rng
         modes = (rng.choice((0, 1, 2)), rng.choice((0, 1))) if self.draw.has("modes") else (2, rng.choice((0, 1)))
         link: Link
@@ -441,9 +450,12 @@ class OddClient(Guest):
             initial = rng.choice(EDGES) if self.draw.has("wrap") else 0
             limit = None
             link = Sender(session, name, False, handle, address, modes, count=initial, initial=initial)
+        link.dynamic, link.refusable = dynamic, address.startswith(DYNAMIC)
         lasts = self.draw.has("resume") or self.draw.has("reattach")
         link.timeout = (
-            LONGEST_S if lasts and address and not self.draw.has("small_frames") and rng.random() < 0.7 else 0
+            LONGEST_S
+            if lasts and address and not link.refusable and not self.draw.has("small_frames") and rng.random() < 0.7
+            else 0
         )
         session.mine[handle] = link
         session.waiting.append(link)
@@ -494,12 +506,14 @@ class OddClient(Guest):
                 fields["distribution_mode"] = rng.choice((None, "copy", "move"))
                 fields["filter"] = rng.choice((None, {}))
         if name == "source" and not ours:
-            fields.update(self._of_source())
+            fields.update(self._of_source(link))
         if link.timeout and not ours:
             fields["timeout"] = rng.choice((LONGEST_S, 2**32 - 1))
+        if link.dynamic and not ours:
+            address, fields["dynamic"] = None, True
         return self.writer.composite(name, address=address or None, **fields)
 
-    def _of_source(self) -> dict[str, Any]:
+    def _of_source(self, link: Link) -> dict[str, Any]:
         rng, fields = self.rng, dict[str, Any]()
         if self.draw.has("default_outcomes"):
             default = rng.choice(("accepted", "rejected", "released", "modified", ""))
@@ -512,6 +526,8 @@ class OddClient(Guest):
             selector = Described(
                 rng.choice((symbol("apache.org:selector-filter:string"), ulong(0x468C00000004))), "1 = 1"
             )
+            if link.dynamic or is_for_one(link.address):
+                selector = unknown
             filters = {symbol("u"): unknown, symbol("s"): selector, symbol("also"): unknown}
             fields["filter"] = {key: val for key, val in filters.items() if rng.random() < 0.5}
         return fields
@@ -535,7 +551,16 @@ class OddClient(Guest):
         """Attach it once more, here or on another session: the former attach is over (2.6.1)."""
         session = self.rng.choice(list(self.sessions.values()))
         handle = self._free_handle(session)
-        if handle is None or link.stolen or link.gone or link.timeout or len(self.links()) >= MOST_LINKS:
+        if self.draw.has("small_windows"):
+            return  # a detach of the router's waits for room behind what it has sent: two would be attached
+        if (
+            handle is None
+            or link.stolen
+            or link.gone
+            or link.timeout
+            or link.dynamic
+            or len(self.links()) >= MOST_LINKS
+        ):
             return
         link.stolen = True
         self.over(link)

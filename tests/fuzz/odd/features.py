@@ -30,6 +30,8 @@ FEATURES: Final = {
     "sasl": "ANONYMOUS, and all behind it at once",
     "idle": "an idle time-out that the router has to heed",
     "anonymous": "senders to the anonymous terminus",
+    "balanced": "addresses each of whose messages is for one subscriber",
+    "dynamic": "dynamic sources, and senders to them",
     "patterns": "subscribers to patterns",
     "small_messages": "receivers with a small max-message-size",
     "twins": "two connections of one container",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 AGAIN = ("released", "modified")
 """Outcomes after which a message comes once more."""
+BALANCED, DYNAMIC = "work/", "_dynamic/"
+"""What addresses begin with whose messages are for one of their subscribers each."""
 ADDED = 500
 """Bytes of annotations, at most, that somebody adds on the way."""
 
@@ -81,6 +83,10 @@ class Subscription:
         return address == self.address or (self.is_pattern and address.startswith(self.address[:-1]))
 
 
+def is_for_one(address: str) -> bool:
+    return address.startswith((BALANCED, DYNAMIC))
+
+
 class Ledger:
     def __init__(self, redeliveries: int, time: Callable[[], float]) -> None:
         self._redeliveries = redeliveries
@@ -88,6 +94,8 @@ class Ledger:
         self._clock = count(1)
         self._known: dict[tuple[int, bytes], Message] = {}
         self.subscriptions: list[Subscription] = []
+        self.dynamic: list[str] = []
+        """Addresses of dynamic sources, also of those that are over."""
         self.notes: list[str] = []
         """All that was said, for who reads a failure."""
 
@@ -111,7 +119,9 @@ class Ledger:
         assert subscription.covers(message.address), f"{subscription} was given {message}"
         assert message.whole, f"{subscription} was given {message}, which is not whole"
         answer = subscription.holds.get(message)
-        if answer is None:
+        if is_for_one(message.address):
+            self._check_one(message, subscription)
+        elif answer is None:
             before = subscription.last.get((message.link, message.address), -1)
             assert message.number > before or subscription.loose, f"{subscription} was given {message} after {before}"
             subscription.last[message.link, message.address] = message.number
@@ -124,11 +134,21 @@ class Ledger:
         subscription.times[message] = subscription.times.get(message, 0) + 1
         return message
 
+    def _check_one(self, message: Message, subscription: Subscription) -> None:
+        for other in self.subscriptions:
+            has_it = other.holds.get(message, AGAIN[0]) not in AGAIN and self._is_there(other)
+            assert other is subscription or not has_it, f"{subscription} was given {message}, which {other} has"
+
+    def _is_there(self, one: Subscription) -> bool:
+        return not one.over and (one.until is None or self.time() < one.until)
+
     def answer(self, subscription: Subscription, message: Message, outcome: str, *, final: bool = False) -> None:
         subscription.holds[message] = outcome
         if outcome == "modified":
             subscription.changed.add(message)
-        gave_up = outcome in AGAIN and subscription.times[message] > self._redeliveries
+        times = sum(one.times.get(message, 0) for one in self.subscriptions if one.covers(message.address))
+        times = times if is_for_one(message.address) else subscription.times[message]
+        gave_up = outcome in AGAIN and times > self._redeliveries
         message.refused = message.refused or outcome == "rejected" or final or gave_up
 
     def told(self, message: Message, outcome: str) -> None:
@@ -138,7 +158,13 @@ class Ledger:
         assert message.outcome in ("", outcome), f"{message} is {outcome} after {message.outcome}"
         message.outcome = outcome
         if outcome == "rejected":
-            assert message.refused or self._is_large(message), f"{message} is rejected, and nobody has refused it"
+            may = message.refused or self._is_large(message) or message.address.startswith(DYNAMIC)
+            assert may, f"{message} is rejected, and nobody has refused it"
+            return
+        if is_for_one(message.address):
+            assert any(one.holds.get(message) == "accepted" for one in self.subscriptions), (
+                f"who has accepted {message}?"
+            )
             return
         for one in self._owed(message):
             answer = one.holds.get(message)
@@ -151,12 +177,12 @@ class Ledger:
     def _owed(self, message: Message) -> Iterator[Subscription]:
         """Subscribers that have been there all the time."""
         for one in self.subscriptions:
-            is_there = not one.over and (one.until is None or self.time() < one.until)
-            if one.covers(message.address) and one.since < message.at and is_there:
+            if one.covers(message.address) and one.since < message.at and self._is_there(one):
                 yield one
 
     def check(self) -> None:
         """When all have done their part. Presettled messages are dropped where there is no room (protocol 6)."""
         for message in self._known.values():
-            for one in self._owed(message) if message.outcome == "accepted" else ():
+            is_owed = message.outcome == "accepted" and not is_for_one(message.address)
+            for one in self._owed(message) if is_owed else ():
                 assert one.presettled or message in one.holds, f"{one} has not got {message}"

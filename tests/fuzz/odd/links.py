@@ -26,7 +26,7 @@ class Link:
     receives: bool
     handle: int
     address: str
-    """Of its node; empty: the anonymous terminus."""
+    """Of its node; empty: the anonymous terminus, or that of a dynamic source until it is known."""
     modes: tuple[int, int]
     """Asked for: sender's, receiver's."""
     timeout: int = 0
@@ -35,6 +35,7 @@ class Link:
     """What this attach resumes."""
     heir: "Link | None" = None
     """The attach on the same session that continues this one: what is under way to this one comes to it."""
+    dynamic: bool = False
     continues: bool = False
     """A former one on the same session."""
     epoch: str | None = None

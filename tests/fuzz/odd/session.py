@@ -5,15 +5,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from tests.fuzz.odd.codec import Typed
-from tests.fuzz.odd.ledger import Ledger
+from tests.fuzz.odd.ledger import DYNAMIC, Ledger
 from tests.fuzz.odd.links import MOD, Kept, Link, Received, Receiver, Sender, Sent, ahead
 from tests.fuzz.odd.performatives import CONDITIONS
 
 if TYPE_CHECKING:
     from tests.fuzz.odd.client import OddClient
 
-NOBODY = 2**32 - 2
-"""Proton's handle of a link that it has detached: a flow may have it still. To be mended."""
 EPOCH, GENERATION = Typed("symbol", "oncemesh:epoch"), Typed("symbol", "oncemesh:generation")
 
 
@@ -120,6 +118,10 @@ class Session:
             sender = 2  # others publish settled messages
         assert fields["snd_settle_mode"] == sender, f"{link}: snd-settle-mode is {fields['snd_settle_mode']}"
         assert fields["rcv_settle_mode"] == receiver, f"{link}: rcv-settle-mode is {fields['rcv_settle_mode']}"
+        if link.dynamic:
+            assert (terminus[1]["address"] or "").startswith(DYNAMIC) and terminus[1]["dynamic"], f"{link}: {terminus}"
+            link.address = terminus[1]["address"]
+            self.ledger.dynamic.append(link.address)
         assert terminus[1]["address"] == (link.address or None), f"{link} is attached to {terminus}"
         properties = fields["properties"] or {}
         link.epoch, link.generation = properties.get(EPOCH), properties.get(GENERATION) or link.generation
@@ -180,8 +182,6 @@ class Session:
         self.owes_flow = False
         if fields["handle"] is None:
             self.asked = self.asked or fields["echo"]
-            return
-        if fields["handle"] == NOBODY:
             return
         link = self.theirs.get(fields["handle"])
         assert link is not None, f"{self}: a flow of handle {fields['handle']}, which is not attached"
