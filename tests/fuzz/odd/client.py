@@ -37,8 +37,9 @@ class OddClient(Guest):
         super().__init__(router)
         self.container, self.name, self.draw = container, container.name, container.draw
         self.rng, self.ledger, draw = rng, ledger, container.draw
-        container.connections += 1
-        self.label = f"{self.name}.{container.connections}@{router.name}"
+        container.connections.append(self)
+        container.connected += 1
+        self.label = f"{self.name}.{container.connected}@{router.name}"
         self.sessions: dict[int, Session] = {}
         """By our channel: begun by us, and not ended."""
         self._all: list[Session] = []
@@ -291,6 +292,7 @@ class OddClient(Guest):
         """The connection is lost, with what was said and not read."""
         self.ledger.notes.append(f"{self.label} is lost, {self.waiting()} bytes wait")
         self.left = True
+        self.container.connections.remove(self)
         for session in list(self.sessions.values()):
             for link in list(session.mine.values()):
                 self.suspend(link)
@@ -341,6 +343,8 @@ class OddClient(Guest):
         if handle is None or not self.opened or self.left:
             return False
         self.container.kept.remove(kept)
+        for other in self.container.connections:  # it is not attached there any more, when it is attached here
+            other.feed()
         former = kept.link
         link = self._endpoint(session, handle, former)
         link.former = kept if former.epoch is not None else None

@@ -8,6 +8,7 @@ from attrs import define, field
 from tests.fuzz.odd.ledger import Message, Subscription
 
 if TYPE_CHECKING:
+    from tests.fuzz.odd.client import OddClient
     from tests.fuzz.odd.features import Draw
     from tests.fuzz.odd.session import Session
 
@@ -75,7 +76,9 @@ class Container:
     kept: list["Kept"] = field(factory=list)
     single: list[tuple[str, bool]] = field(factory=list)
     """Names of links in one direction, and whether that is ours."""
-    connections: int = 0
+    connections: list["OddClient"] = field(factory=list)
+    """Those that are not lost."""
+    connected: int = 0
     links: int = 0
     """So many names of links, and marks of messages, are used."""
     marks: int = 0

@@ -127,15 +127,14 @@ class Session:
         link.epoch, link.generation = properties.get(EPOCH), properties.get(GENERATION) or link.generation
         if link.former is not None and not link.continues:
             self._resumed(link, link.former, fields, properties)
-        if isinstance(link, Receiver) and not link.detached and not self.ended:
+        if isinstance(link, Receiver):
             if link.subscription is None:
-                link.subscription = self.ledger.begin(
-                    repr(link),
-                    link.address,
-                    presettled=sender == 1,
-                    limit=link.max_message if link.max_message < 2**63 else 0,
-                )
-            link.subscription.until = None
+                limit = link.max_message if link.max_message < 2**63 else 0
+                link.subscription = self.ledger.begin(repr(link), link.address, presettled=sender == 1, limit=limit)
+            if link.detached or self.ended:
+                link.subscription.over = link.former is None
+            else:
+                link.subscription.until = None
 
     def _resumed(self, link: Link, former: Kept, fields: dict[str, Any], properties: dict[Any, Any]) -> None:
         """The router's map tells what is to come (2.6.13)."""
