@@ -88,11 +88,12 @@ class Engine:
         return b"".join((*parts, last)) if parts else last
 
     def pull_session_flows(self, sessions: Iterable[Any]) -> bytes:
-        """Have proton write a flow on each session, by telling it anew that its window is not bounded. All else must
-        have been pulled. All at once: a pull looks at every link there is."""
+        """Have proton write a flow on each session, by telling it anew that its window is not bounded, behind all else.
+        All at once: a pull looks at every link there is."""
+        before = self.pull()  # else what proton settles with a link that is freed has it write a flow of no handle
         for session in sessions:
             lib.pn_session_set_incoming_capacity(session, 0)
-        return self.pull()
+        return before + self.pull()
 
     def pull_receiver_flows(self, links: Sequence[Any]) -> bytes:
         """The same of receiving links, with drain set: that it repeats."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from router.amqp.batches import Transfers
 from router.amqp.format.errors import (
     HANDLE_IN_USE,
     NOT_ALLOWED,
@@ -10,6 +11,7 @@ from router.amqp.format.errors import (
     AmqpError,
 )
 from router.amqp.format.performative import build
+from router.amqp.proton.link import Link
 from tests.router.amqp.frames import ATTACH, BEGIN, CLOSE, DETACH, END, FLOW, HEADER, OPEN, Raw, attach, frame, transfer
 from tests.router.amqp.server import Answering, condition_of, server
 from tests.router.amqp.test_sessions import frames_of, written
@@ -17,6 +19,12 @@ from tests.router.amqp.test_sessions import frames_of, written
 ONE_CHANNEL = HEADER + frame(OPEN, "odd", None, 65536, Raw(b"\x60\0\0"))
 BEGINS = frame(BEGIN, None, 0, 1000, 1000)
 ONE_HANDLE = HEADER + frame(OPEN, "odd") + frame(BEGIN, None, 0, 1000, 1000, 0)
+
+
+class Holding(Answering):
+    """Answers no transfer."""
+
+    def on_transfers(self, link: Link, transfers: Transfers) -> None: ...
 
 
 def codes(data: bytes) -> list[int]:
@@ -146,3 +154,17 @@ def test_a_range_that_ends_before_it_begins_ends_the_connection_with_a_condition
 def test_a_delivery_id_out_of_order_ends_the_connection_with_a_condition_of_the_standard() -> None:
     data = ONE_HANDLE + attach("p", 0, receiver=False)
     assert condition_of(server(), data, transfer(0, 0) + transfer(0, 7)) == "amqp:invalid-field"
+
+
+def test_the_flow_that_a_session_asks_for_is_not_that_of_a_link_that_is_closed() -> None:
+    """Proton settles what the link had as it is freed, and would say a flow of it by a handle that there is not."""
+    connection = server(Holding())
+    connection.receive(ONE_HANDLE + attach("0", 0, receiver=False), 0.0)
+    connection.data_to_send()
+    connection.receive(transfer(0, 0), 0.0)
+    connection.data_to_send()
+    echo = frame(FLOW, 1, 1000, 1, 1000, None, None, None, None, None, True)
+    connection.receive(echo + frame(DETACH, 0, True), 0.0)
+    flows = written(connection.data_to_send(), FLOW)
+    assert [fields[5:] for fields in flows] == [[]]
+    connection.release()
