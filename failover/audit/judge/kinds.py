@@ -41,9 +41,9 @@ KINDS = {
 SHARED = "balanced"
 UNOWED = {
     "unpublished": "published by nobody",
-    SHARED: "at a balanced address, where each is for one of many",
     "declined": "whose publisher was told another outcome than acceptance",
     "unanswered": "whose publisher was told no outcome that a log knows",
+    SHARED: "at a balanced address, where each is for one of many",
     "unaddressed": "of which a part of a log is lost that told whom they were for",
     "unlisted": "accepted by a router that did not know this subscriber",
     "passed": "which its filter had left out",
@@ -52,6 +52,8 @@ UNOWED = {
     "forgotten": "accepted by a mesh that had begun without any state store",
 }
 """Why a subscriber processed deliveries that it was not owed."""
+UNACCEPTED = ("unpublished", "declined", "unanswered")
+"""Of these: to whom published them they are none. Who publishes such a one again, under another key, has it twice."""
 FIRST, ENDED, AFRESH = "first", "ended", "afresh"
 REPEATED = {
     FIRST: "as their publisher, which settles first, attached again: that is at least once",

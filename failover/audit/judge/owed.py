@@ -41,9 +41,9 @@ class Owed:
         return by_reason(
             each.taken & ~self.flags,
             ("unpublished", each.fates.invented[at]),
-            (SHARED, found.balanced[at]),
             ("declined", ~accepted & (found.refused | found.told_refused)[at]),
             ("unanswered", ~accepted),
+            (SHARED, found.balanced[at]),
             ("unaddressed", ~each.pairs.in_audience & ~found.has_audience[at]),
             ("unlisted", ~each.pairs.in_audience | each.unmeant | self._unheard),
             ("passed", each.pairs.passed),

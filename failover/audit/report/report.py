@@ -12,7 +12,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from failover.audit.judge.kinds import FINDINGS_KEPT, SHARED, UNOWED, UNPROCESSED
+from failover.audit.judge.kinds import FINDINGS_KEPT, SHARED, UNACCEPTED, UNOWED, UNPROCESSED
 from failover.audit.measure.crossings import Crossing, RouterRow
 from failover.audit.measure.figures import Measures
 from failover.audit.read.inventory import Log, Problem
@@ -156,9 +156,16 @@ class Report:
     def sentence(self) -> str:
         """The verdict in words; whoever was left out is named, whatever the verdict."""
         if self.verdict is Verdict.QUALIFIED:
-            return f"exactly-once holds, but not for everybody: {self._excepted}{self._bounds}"
+            return f"exactly-once holds, but not for everybody: {self._excepted}{self._unaccepted}{self._bounds}"
         excepted = f"; besides, {self._excepted}" if self.exceptions else ""
-        return f"{self._judged}{excepted}{self._bounds}"
+        return f"{self._judged}{excepted}{self._unaccepted}{self._bounds}"
+
+    @property
+    def _unaccepted(self) -> str:
+        """What was processed, and was none to its publisher: sent again, it was processed twice."""
+        counts = {reason: sum(row.unowed.get(reason, 0) for row in self.pairs) for reason in UNACCEPTED}
+        known = {reason: count for reason, count in counts.items() if count}
+        return f"; processed without an acceptance: {_listed(known, UNOWED)}" if known else ""
 
     @property
     def _bounds(self) -> str:

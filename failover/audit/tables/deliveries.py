@@ -183,7 +183,7 @@ def _verdicts(judged: Judged, rows: _Rows) -> dict[str, pa.Array]:
         "unowed": reason(verdicts.unowed),
         "unprocessed": reason(verdicts.unprocessed),
         "left_out": named(rows.missed, MISSED),
-        "unknown": flag(verdicts.unknown | verdicts.unplaced),
+        "unknown": flag(verdicts.unknown | verdicts.unplaced | judged.verdicts.unshared[judged.pairs.delivery]),
         "violations": _violations(judged, rows),
     }
 

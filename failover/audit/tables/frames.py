@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from failover.audit.bucket import judge_rows
+from failover.audit.judge.kinds import SHARED
 from failover.audit.judge.order import KIND, overtaken
 from failover.audit.mesh.case import Case, make_case
 from failover.audit.read.columns import tags_of, unpack
@@ -78,7 +79,7 @@ def _verdict() -> Any:
         F.when(F.size("violations") > 0, "violated")
         .when(F.col("unknown"), "unknown")
         .when(F.col("left_out") == "there", "left out")
-        .when(F.col("owed"), "holds")
+        .when(F.col("owed") | (F.col("unowed") == SHARED), "holds")
         .otherwise("not owed")
     )
 

@@ -82,7 +82,12 @@ DELIVERIES = (
     Column("left_out", "string", NULL, "accepted without the subscriber: there, or away for longer than its timeout"),
     Column("unknown", "boolean", False, "whether a part of a log is missing that would tell"),
     Column("violations", VIOLATIONS, False, "each kind; and the router.incarnation, if it is about a router's record"),
-    Column("verdict", "string", False, "violated, unknown, left out, holds; or not owed: nothing was to be done"),
+    Column(
+        "verdict",
+        "string",
+        False,
+        "violated, unknown, left out, holds; or not owed: none was promised",
+    ),
 )
 EVENTS = (
     Column("source", "string", False, "who wrote it: a router, or clients/<name>"),

@@ -4,7 +4,7 @@ import pytest
 
 from failover.audit import Verdict
 from tests.failover.audit.in_process import Judged
-from tests.failover.audit.runs import FAR, MID, NEAR, ONE, PUBLISHERS, SUBSCRIBERS, Client, Run
+from tests.failover.audit.runs import FAR, MID, NEAR, ONE, PUBLISHERS, SUBSCRIBERS, TWO, Client, Run
 from topic.journal import ONE_OF_MANY, Event
 
 MESSAGES = 4
@@ -16,6 +16,10 @@ def had_by(number: int) -> Client:
 
 @pytest.fixture
 def run() -> Run:
+    return balanced_run()
+
+
+def balanced_run() -> Run:
     """Each subscriber has what is its turn."""
     run = Run(MESSAGES)
     for publisher in PUBLISHERS:
@@ -69,6 +73,17 @@ def test_what_nobody_has_had_is_found(run: Run, judged: Judged) -> None:
     leave_out(run, had_by(1), ONE, 1)
     report = judged(run)
     assert report.violations == {"had by nobody": 1}
+
+
+def test_what_was_processed_without_an_acceptance_is_told_apart(run: Run, judged: Judged) -> None:
+    """Its publisher may send it again, under another key."""
+    key = run.key(TWO, 3)
+    told = (Event.ACCEPTED, Event.SETTLED, Event.FORGOTTEN)
+    run.remove(lambda row: row.get("keys") == [key] and row["event"] in told)
+    report = judged(run)
+    assert "; processed without an acceptance: 1 whose publisher was told no outcome" in report.sentence
+    counts = [row.unowed for row in report.pairs if row.unowed.get("unanswered")]
+    assert counts == [{"balanced": 1, "unanswered": 1}]
 
 
 def test_what_is_accepted_before_anybody_has_it_is_found(run: Run, judged: Judged) -> None:

@@ -19,6 +19,7 @@ from failover.audit.read.files import ignore
 from failover.audit.tables.schema import TABLES
 from tests.failover.audit.asked import ANSWERS, Plain, seeded
 from tests.failover.audit.runs import NEAR, ONE, TWO, Run
+from tests.failover.audit.test_balanced import balanced_run
 from tests.failover.audit.test_exceptions import is_apart
 from tests.failover.audit.test_lost_homes import reborn
 from tests.failover.audit.test_measures import CHAOS
@@ -186,6 +187,12 @@ def test_data_frames_say_what_is_written(spark: SparkSession, asked: tuple[Plain
         made: DataFrame = getattr(tables, name)(spark, [str(directory)])
         assert _types(made) == [(one.name, one.type) for one in columns]
         assert made.exceptAll(spark.table(name)).count() == 0 == spark.table(name).exceptAll(made).count()
+
+
+def test_what_one_of_many_had_holds(spark: SparkSession, tmp_path: Path) -> None:
+    directory = balanced_run().write(tmp_path)
+    rows = tables.deliveries(spark, [str(directory)]).collect()
+    assert {(row["processed"], row["verdict"]) for row in rows} == {(True, "holds"), (False, "not owed")}
 
 
 def test_a_folder_of_somebody_else_is_not_written_to(spark: SparkSession, tmp_path: Path) -> None:

@@ -213,3 +213,15 @@ def test_owed_against_processed_is_explained_where_they_differ(judged: Judged, s
     assert said in page.render(report).replace("&#39;", "'")
     for row in report.pairs:
         assert row.processed - row.owed == sum(row.unowed.values()) - sum(row.unprocessed.values())
+
+
+def test_what_a_publisher_sent_again_under_another_key_is_in_the_verdict_line(judged: Judged) -> None:
+    """It was told no outcome of the first, which was processed all the same."""
+    run = Run()
+    key = run.key(TWO, 2)
+    run.remove(lambda row: row.get("keys") == [key] and row["event"] in (Event.ACCEPTED, Event.SETTLED))
+    run.remove(lambda row: row.get("keys") == [key] and row["event"] is Event.FORGOTTEN)
+    report = judged(run)
+    assert report.verdict is Verdict.HOLDS, (report.findings, report.doubts)
+    told = "; processed without an acceptance: 3 whose publisher was told no outcome that a log knows"
+    assert report.sentence.endswith(told)
