@@ -95,7 +95,7 @@ class Endpoint(Attachment):
         }
 
     def _settled_on(self) -> None:
-        self._commits.lazily(Attached(self.generation, self.epoch))
+        self._commits.soon(Attached(self.generation, self.epoch))
 
     async def _give_way(self) -> None:
         if trio.current_time() >= self._turn_ends:

@@ -122,7 +122,7 @@ async def test_a_publisher_that_is_gone_is_ended_too(triangle: RunningMesh, tmp_
         with pytest.raises(KeyError):
             async with Publisher([url(triangle, "b")], NEWS, container="p2", link="publish", store=store):
                 raise KeyError  # it is not left in order
-        told = await oncemesh("forget", "p2/publish", "--role", "publisher", "--url", url(triangle, "a"))
+        told = await oncemesh("forget", "p2", "--role", "publisher", "--url", url(triangle, "a"))
         assert (told.exit_code, told.output) == (0, f"publisher p2/publish on {NEWS} has ended: nobody waits for it\n")
         assert not [one for one in (await triangle.status("b"))["publishers"] if one["container"] == "p2"]
 

@@ -1,7 +1,10 @@
 """publish and subscribe with a state file: a later run goes on where an earlier one ended."""
 
 import sys
+import threading
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import trio
@@ -16,7 +19,7 @@ from router.cli import subscribe as cli_subscribe
 from router.cli.main import main
 from router.cli.message import as_raw
 from router.cli.source import Limit, Source, numbered
-from tests.failover.client.scripted import Gone, Peer, Stated, Transferred, running_peers, states
+from tests.failover.client.scripted import Detached, Gone, Peer, Stated, Transferred, running_peers, states
 from topic.identity import LinkIdentity
 
 KEY = b"key %028d" % 1
@@ -71,6 +74,38 @@ async def test_subscribe_takes_its_subscription_up_again(tmp_path: Path, capsys:
             await a.next(Stated)
             await a.send(link, b"other key", b"and on")
     assert capsys.readouterr().out == "once\nand on\n"
+
+
+async def test_a_subscription_that_has_had_nothing_is_known_to_be_one_and_can_be_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at, written, write = LinkIdentity("s", "subscribe", "topic/x"), threading.Event(), SqliteStore.write
+
+    def write_and_tell(store: SqliteStore, *what: Any) -> None:
+        write(store, *what)
+        written.set()
+
+    async with running_peers("a") as [a]:
+        at_a = target(a, tmp_path / "state")
+        with patch.object(SqliteStore, "write", write_and_tell):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(cli_subscribe._subscribe, at_a, "s", "topic/x", None, as_raw)
+                await a.answer()
+                assert await trio.to_thread.run_sync(written.wait, 60)
+                nursery.cancel_scope.cancel()
+        await a.next(Gone)
+        stays = (
+            "s stays subscribed: publishers to topic/x wait for it until it is back, 1m at most; to end it: oncemesh"
+        )
+        assert stays in capsys.readouterr().err
+        with SqliteStore(tmp_path / "state") as store:
+            assert store.load("subscriber", at).attached
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cli_subscribe._unsubscribe, at_a, "s", "topic/x")
+            assert (await a.answer({})).remote_unsettled == {}
+            assert (await a.next(Detached)).closed
+        with SqliteStore(tmp_path / "state") as store:
+            assert not store.load("subscriber", at).attached
 
 
 async def test_who_uses_a_state_file_of_another_client_is_told(

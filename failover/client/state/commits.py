@@ -50,6 +50,12 @@ class Commits:
     def lazily(self, change: Change) -> None:
         self._changes.append(change)
 
+    def soon(self, change: Change) -> None:
+        """The same, but it is written as soon as may be, unless that is for the store's user to do."""
+        self._changes.append(change)
+        if self._store.threaded:
+            self._woken.set()
+
     async def commit(self, changes: Iterable[Change], then: Callable[[], None]) -> None:
         """The same, and wait for it; raises StateError if it is not kept. To be cancelled while waiting does not undo
         it."""

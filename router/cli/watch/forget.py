@@ -35,16 +35,17 @@ def forget(
 ) -> None:  # fmt: skip
     """End a link whose client is gone for good: nobody waits for it any more.
 
-    LINK is its name as `oncemesh status` tells it: its container and its link, such as reader/subscribe, and its
-    address behind " on ", where that is needed. A link that has a client is refused. What publishers have in doubt for
-    a subscriber is accepted without it. What a publisher had in doubt stays so.
+    LINK is its name as `oncemesh status` tells it: its container, and as much as is needed behind that of its link and
+    its address, such as reader, reader/subscribe or "reader/subscribe on topic/news". A link that has a client is
+    refused. What publishers have in doubt for a subscriber is accepted without it. What a publisher had in doubt stays
+    so.
 
     A client that is attached behind a partition, where nobody sees it, loses its link when the partition is over. Where
     clients prove who they are, only who runs the mesh may ask for this.
 
     \b
     Examples:
-      oncemesh forget reader/subscribe
+      oncemesh forget reader
       oncemesh forget "reader/subscribe on topic/news" --url amqp://10.0.0.7:5672
     """
 
@@ -88,7 +89,7 @@ def one_of(rows: Sequence[Row], link: str, role: str | None) -> Row:
 
 
 def _is_called(row: Row, link: str) -> bool:
-    return link in (row["name"], row["identity"]) or str(row["name"]).startswith(f"{link} on ")
+    return link in (row["name"], row["identity"]) or str(row["name"]).startswith((f"{link} on ", f"{link}/"))
 
 
 def _said(row: Row) -> str:
