@@ -17,6 +17,7 @@ import trio
 
 from failover.client import MISSED, Connected, Event, Lost, Subscriber
 from router.amqp.format.values import ACCEPTED, ErrorCondition
+from tests.processes.mesh import eventually
 from tests.processes.severed import TOPIC, End, Stage, severable_triangle, until
 
 TERMINUS_S = 3
@@ -230,3 +231,35 @@ async def test_the_command_shows_why_and_goes_on(stage: Stage, nursery: trio.Nur
 async def _read(stream: trio.abc.ReceiveStream, into: bytearray) -> None:
     async for part in stream:
         into += part
+
+
+async def test_plain_clients_outlive_short_cuts_of_each_router(tmp_path: Path, nursery: trio.Nursery) -> None:
+    """They ask for no timeout. Each router in turn is cut off until all have lost it."""
+    async with severable_triangle(tmp_path, nursery, grace=3600.0) as stage:
+        readers = [await stage.subscriber(at, None, credit=100, timeout=0, container=f"S at {at}") for at in "abc"]
+        p = await stage.publisher("b", None)
+        sent = []
+
+        async def is_alone(router: str) -> bool:
+            reports = [await stage.status(other) for other in "abc" if other != router]
+            routes = [route for report in reports for route in report["routes"] if route["router"] == router]
+            return not any(route["contact"] for route in routes)
+
+        for router in "abc":
+            sent.append(p.send(b"before the cut of %s" % router.encode()))
+            stage.cut_off(router)
+            p.connection.wake()
+            await eventually(partial(is_alone, router))
+            sent.append(p.send(b"in the cut of %s" % router.encode()))
+            p.connection.wake()
+            await stage.heal()
+            for reader in readers:
+                await stage.said(reader, lambda reader=reader: len(reader.bodies) == len(sent))
+                for delivery in reader.deliveries[-2:]:
+                    reader.link.update(delivery, ACCEPTED)
+                reader.connection.wake()
+            await until(lambda: all(map(p.is_told_accepted, sent[-2:])))
+            for delivery in sent[-2:]:
+                p.settle(delivery)
+        assert all(reader.bodies == readers[0].bodies for reader in readers)
+        assert [end.detached for end in (*readers, p)] == [None] * 4
