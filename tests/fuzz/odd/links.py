@@ -8,7 +8,7 @@ from attrs import define, field
 from tests.fuzz.odd.ledger import Message, Subscription
 
 if TYPE_CHECKING:
-    from tests.fuzz.odd.client import OddClient
+    from tests.fuzz.odd.connection import OddConnection
     from tests.fuzz.odd.features import Draw
     from tests.fuzz.odd.session import Session
 
@@ -76,7 +76,7 @@ class Container:
     kept: list["Kept"] = field(factory=list)
     single: list[tuple[str, bool]] = field(factory=list)
     """Names of links in one direction, and whether that is ours."""
-    connections: list["OddClient"] = field(factory=list)
+    connections: list["OddConnection"] = field(factory=list)
     """Those that are not lost."""
     connected: int = 0
     links: int = 0

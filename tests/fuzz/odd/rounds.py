@@ -6,7 +6,8 @@ from typing import Final
 import attrs
 
 from tests.fuzz.mesh import LONGEST_S, SETTINGS, FuzzMesh
-from tests.fuzz.odd.client import WORK, OddClient
+from tests.fuzz.odd.attaching import WORK
+from tests.fuzz.odd.client import OddClient
 from tests.fuzz.odd.features import Draw
 from tests.fuzz.odd.ledger import BALANCED, Ledger, Message
 from tests.fuzz.odd.links import Container, Link, Receiver, Sender

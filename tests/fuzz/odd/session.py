@@ -10,14 +10,14 @@ from tests.fuzz.odd.links import MOD, Kept, Link, Received, Receiver, Sender, Se
 from tests.fuzz.odd.performatives import CONDITIONS
 
 if TYPE_CHECKING:
-    from tests.fuzz.odd.client import OddClient
+    from tests.fuzz.odd.connection import OddConnection
 
 EPOCH, GENERATION = Typed("symbol", "oncemesh:epoch"), Typed("symbol", "oncemesh:generation")
 
 
 @define(eq=False, repr=False)
 class Session:
-    client: "OddClient"
+    client: "OddConnection"
     ledger: Ledger
     channel: int
     handle_max: int

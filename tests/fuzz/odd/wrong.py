@@ -10,7 +10,8 @@ from typing import Any, Final, TypeAlias
 from attrs import frozen
 
 from tests.fuzz.mesh import FuzzMesh
-from tests.fuzz.odd.client import HEADER, OddClient
+from tests.fuzz.odd.client import OddClient
+from tests.fuzz.odd.connection import HEADER
 from tests.fuzz.odd.features import Draw
 from tests.fuzz.odd.ledger import Ledger
 from tests.fuzz.odd.links import Container
