@@ -66,7 +66,7 @@ class Turn:
         computed = processor - self._processor
         if self.lasted >= BLOCKED * self._dead or min(self.lasted, computed) >= COMPUTES * self._dead:
             return Health.STUCK
-        return Health.LATE if self._looks == LOOKS + 1 else Health.WELL
+        return Health.LATE if self._looks == LOOKS else Health.WELL
 
 
 class Turns(trio.abc.Instrument):

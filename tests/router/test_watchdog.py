@@ -21,7 +21,7 @@ def test_a_turn_that_computes_is_told_once_and_ends_the_process() -> None:
     turn = Turn(DEAD_S)
     found = [turn.look(1, at * DEAD_S / LOOKS) for at in looks(COMPUTES + 1)]
     assert found.count(Health.LATE) == 1
-    assert found.index(Health.LATE) == LOOKS + 1
+    assert found.index(Health.LATE) == LOOKS, "as soon as neighbours may have given the router up"
     assert found.index(Health.STUCK) == COMPUTES * LOOKS
 
 
