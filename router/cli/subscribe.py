@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 import click
+import trio
 
 from failover.printable import printable
 from router.amqp.format.errors import AmqpError
@@ -27,6 +28,8 @@ from router.mesh.rundir import RunError
 
 TOGETHER: Final = 100
 """Messages that are accepted in one commit of the state, at most: what is there then."""
+TOGETHER_S: Final = 0.05
+"""Seconds for which they are printed, at most: who reads slowly keeps the client from all else."""
 FORMATS: Final[Mapping[str, Show]] = {"raw": as_raw, "pretty": as_text, "json": as_json}
 
 
@@ -110,9 +113,11 @@ async def _subscribe(
             async with until_signal(), subscriber:
                 async for first in subscriber:
                     most = TOGETHER if count is None else min(TOGETHER, count - taken)
-                    deliveries = [first, *subscriber.here(most - 1)]
-                    for delivery in deliveries:
-                        write(show, delivery.key, delivery.message)
+                    deliveries, until = [first], trio.current_time() + TOGETHER_S
+                    write(show, first.key, first.message)
+                    while len(deliveries) < most and trio.current_time() < until and (more := subscriber.here(1)):
+                        write(show, more[0].key, more[0].message)
+                        deliveries += more
                     await subscriber.accept_all(deliveries)
                     taken += len(deliveries)
                     if taken == count:
