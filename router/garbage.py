@@ -14,8 +14,9 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 
 def tame() -> None:
-    """What comes and goes with messages is freed by reference counts alone; only connections leave cycles, and they are
-    few. Looking for cycles every 700 objects costs a third of a message's time, and stalls of 100 ms."""
+    """What comes and goes with messages is freed by reference counts alone, and so are links and connections
+    (`tests/router/test_nothing_left.py`). Looking for cycles every 700 objects costs a third of a message's time, and
+    stalls of 100 ms."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)

@@ -150,8 +150,7 @@ class Process:
                 await self._departure.until_told(signals)
             await self._goodbye()
             nursery.cancel_scope.cancel()
-        self.node.now()
-        self.node.topic.stop()
+        self.node.stop()
         self._journal.close()
 
     def _log_boot(self, at: Address) -> None:

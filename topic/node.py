@@ -18,6 +18,7 @@ All of it is synchronous. Nothing here reads a clock or awaits: time, store and 
 """
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -36,6 +37,8 @@ from topic.settings import Settings
 
 BESIDE = b"\xc1"
 """Begins what shells say to each other beside the topics, and no batch: MessagePack has no such byte."""
+AT_ONCE = 64
+"""Of what is put off, so much in one turn of the loop."""
 LOOK_S = 1.0
 """The cores are told the time at least every so many seconds."""
 
@@ -125,6 +128,7 @@ class Node:
         self._plan: Plan | None = None
         """What has come of it, if the store does not have it yet."""
         self._later: dict[Callable[[], None], None] = {}
+        self._put_off: deque[Callable[[], None]] = deque()
         self._performs = False
         self._tell_what_was_kept()
 
@@ -154,13 +158,33 @@ class Node:
     def handle_timer(self) -> None:
         now = self.now()
         self._look = now + LOOK_S
+        self._go_on()
         if self.unkept:
             self._catch_up()
         self.mesh.handle_timer(now)
         self.topic.handle_timer(now)
 
     def deadline(self) -> float:
-        return min(self.mesh.deadline(), self.topic.deadline(), self._look)
+        return self._shell.now() if self._put_off else min(self.mesh.deadline(), self.topic.deadline(), self._look)
+
+    def put_off(self, acts: Iterable[Callable[[], None]]) -> None:
+        """What nobody waits for, and there may be thousands of, as when a connection is over with all its links. Some
+        of it is done now, if nothing waits before it, the rest with the timer: others are heard in between."""
+        is_first = not self._put_off
+        self._put_off.extend(acts)
+        if is_first:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        for _ in range(min(AT_ONCE, len(self._put_off))):
+            self._put_off.popleft()()
+
+    def stop(self) -> None:
+        """The shell is about to end."""
+        self.now()
+        while self._put_off:
+            self._go_on()
+        self.topic.stop()
 
     # the loop
 

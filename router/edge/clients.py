@@ -114,12 +114,14 @@ class ClientEdge(Handler):
         self._full.pop(connection, None)
 
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
-        for link in connection.links:
-            end: End | None = link.context
-            if end is not None:
-                end.part()  # nothing attaches again on this connection
-                end.gone(self.node.now(), closed=False)
+        ends: list[End] = [link.context for link in connection.links if link.context is not None]
+        for end in ends:
+            end.part()  # nothing attaches again on this connection
+        self.node.put_off(partial(self._left, end) for end in ends)
         self.leave(connection)
+
+    def _left(self, end: End) -> None:
+        end.gone(self.node.now(), closed=False)
 
     def close(self, condition: str, description: str) -> None:
         """Close every client's connection; their links end without closing detaches."""
