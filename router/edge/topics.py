@@ -54,7 +54,7 @@ class Topics:
         address = new_address(self._node.name) if is_dynamic_source(link) else checked_address(link)
         request = read_request(link, address, self._prefixes, self._longest)
         if request.filters and self._node.topic.settings.is_balanced(address):
-            raise Refusal(NOT_IMPLEMENTED, f"a filter at {address}, where each message goes to one of many")
+            raise Refusal(NOT_IMPLEMENTED, f"a filter at {address}, which is balanced")
         self._guard.attaches(link.connection, address, receives=link.is_sender)
         if not link.is_sender:
             self._check_there(address)
