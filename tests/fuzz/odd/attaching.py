@@ -177,6 +177,8 @@ class Attaching(OddConnection):
         )
         session.mine[handle] = link
         session.waiting.append(link)
+        if modes[0] == 1 and receives:
+            self.ledger.settles.add(address)
         self._say_attach(link, {} if rng.random() < 0.2 else None)
         return link
 

@@ -94,6 +94,8 @@ class Ledger:
         self._clock = count(1)
         self._known: dict[tuple[int, bytes], Message] = {}
         self.subscriptions: list[Subscription] = []
+        self.settles: set[str] = set()
+        """Where somebody has attached, or is about to, who is sent what is settled."""
         self.dynamic: list[str] = []
         """Addresses of dynamic sources, also of those that are over."""
         self.notes: list[str] = []
@@ -162,9 +164,8 @@ class Ledger:
             assert may, f"{message} is rejected, and nobody has refused it"
             return
         if is_for_one(message.address):
-            assert any(one.holds.get(message) == "accepted" for one in self.subscriptions), (
-                f"who has accepted {message}?"
-            )
+            has = any(one.holds.get(message) == "accepted" for one in self.subscriptions)
+            assert has or message.address in self.settles, f"who has accepted {message}?"
             return
         for one in self._owed(message):
             answer = one.holds.get(message)

@@ -122,6 +122,8 @@ class Session:
             assert (terminus[1]["address"] or "").startswith(DYNAMIC) and terminus[1]["dynamic"], f"{link}: {terminus}"
             link.address = terminus[1]["address"]
             self.ledger.dynamic.append(link.address)
+            if sender == 1:
+                self.ledger.settles.add(link.address)
         assert terminus[1]["address"] == (link.address or None), f"{link} is attached to {terminus}"
         properties = fields["properties"] or {}
         link.epoch, link.generation = properties.get(EPOCH), properties.get(GENERATION) or link.generation
