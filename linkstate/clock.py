@@ -8,6 +8,7 @@ the machine: the shell tells it the time with `advance`.
 COUNTER_BITS = 16
 AHEAD = 1000 << COUNTER_BITS  # one second: what a state store reserves of the clock at a time
 TRUST_MS = 3_600_000  # how far ahead of us a peer's clock may be before we take it to be broken
+ECHO_MS = 10_000  # the same of what a client says that a router's clock was: it may be anybody
 
 
 class HybridClock:
@@ -30,22 +31,22 @@ class HybridClock:
         self._value += 1
         return self._value
 
-    def merge(self, remote: int) -> None:
-        """Learn a peer's clock.
+    def merge(self, remote: int, trust_ms: int = TRUST_MS) -> None:
+        """Learn a peer's clock, if it is no further ahead of us than that.
 
         One that is absurdly far ahead is counted and ignored: believing it once would push the clocks of the
         whole mesh there for good, since they never go back.
         """
         if remote <= self._value:
             return
-        if not self.believes(remote >> COUNTER_BITS):
+        if not self.believes(remote >> COUNTER_BITS, trust_ms):
             self.refused += 1
             return
         self._value = remote
 
-    def believes(self, wall_ms: int) -> bool:
+    def believes(self, wall_ms: int, trust_ms: int = TRUST_MS) -> bool:
         """Whether this may be the time of day somewhere, or have been: a peer's clock, or when a router was started."""
-        return wall_ms <= self._wall_ms + TRUST_MS
+        return wall_ms <= self._wall_ms + trust_ms
 
     def read(self) -> int:
         """The current value, to put on frames."""

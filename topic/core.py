@@ -120,10 +120,9 @@ class Topic:
         what a map that is not `complete` lacks (AMQP 1.0 2.7.3, incomplete-unsettled). What it has unsettled counts
         against the `allowance` of its connection."""
         assert generation is None or len(generation) == GENERATION_LENGTH
-        self.outlet.clock.merge(seen.hlc)
         name = link_name(identity)
         known = self.directory.publisher(name)
-        epoch = self.outlet.new_epoch(self.directory.latest((Role.PUBLISHER, name)))
+        epoch = self.outlet.new_epoch(self.directory.latest((Role.PUBLISHER, name)), seen.hlc)
         stream = Stream(name, identity, epoch, generation or new_generation(epoch))
         stream.balanced = self.settings.is_balanced(identity.address)
         stream.window = window_of(self.settings, allowance)
@@ -199,10 +198,9 @@ class Topic:
         (delivery key to state, 0 for none) it resumes what it left, wherever that was; with a null one, as with an
         empty one. If the map is not `complete` it is given only what the map names. `seen` as above. `told`: the client
         says that it knows that its last link has ended without its doing (8, Apart). `wants` is its filter."""
-        self.outlet.clock.merge(seen.hlc)
         name = link_name(identity)
         known = self.directory.subscriber(name)
-        epoch = self.outlet.new_epoch(self.directory.latest((Role.SUBSCRIBER, name)))
+        epoch = self.outlet.new_epoch(self.directory.latest((Role.SUBSCRIBER, name)), seen.hlc)
         if self.outlet.refuses(epoch, link):
             return LocalSubscriber(name, identity)
         subscriber = self.edge.subscribers.get(name) or LocalSubscriber(name, identity)

@@ -6,7 +6,7 @@ Everything that the rules want done is appended here, in order; nothing is decid
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from linkstate.clock import HybridClock
+from linkstate.clock import COUNTER_BITS, ECHO_MS, HybridClock
 from topic.actions import EXCEEDED, Action, Detach
 from topic.delivery.record import Record, Stream
 from topic.directory.directory import Directory
@@ -40,9 +40,13 @@ class Outlet:
         self.watch: LinkWatch | None = None
         self._journal = journal
 
-    def new_epoch(self, latest: int) -> Epoch:
+    def new_epoch(self, latest: int, echoed: int = 0) -> Epoch:
         """An epoch for an attach that begins here: above the link's latest one, even if a clock too far ahead to be
-        believed gave that, and if it has ended and is forgotten: else nobody would take this one for live."""
+        believed gave that, and if it has ended and is forgotten: else nobody would take this one for live. What its
+        client has `echoed` moves our clock by little, as clients may be anybody; but it may be the link's latest."""
+        self.clock.merge(echoed, ECHO_MS)
+        if self.clock.believes(echoed >> COUNTER_BITS):
+            latest = max(latest, echoed)
         return Epoch(max(self.clock.stamp(), latest + 1), self.router, self.incarnation)
 
     def refuses(self, epoch: Epoch, link: Any) -> bool:

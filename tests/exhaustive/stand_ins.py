@@ -22,8 +22,12 @@ class Clock:
     def advance(self, wall_ms: int) -> None:
         """There is no wall clock."""
 
-    def merge(self, remote: int) -> None:
+    def merge(self, remote: int, trust_ms: int = 0) -> None:
         """Ranks are mesh-wide already."""
+
+    def believes(self, wall_ms: int) -> bool:
+        """The link's latest is known."""
+        return False
 
     def __reduce__(self) -> str:
         return "CLOCK"

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkstate.clock import COUNTER_BITS, TRUST_MS, HybridClock
+from linkstate.clock import COUNTER_BITS, ECHO_MS, TRUST_MS, HybridClock
 
 
 def test_a_stamp_is_the_time_of_day_with_a_counter() -> None:
@@ -34,6 +34,16 @@ def test_a_peer_too_far_ahead_is_counted_and_not_believed() -> None:
     before = clock.read()
     clock.merge((5_001 + TRUST_MS) << COUNTER_BITS)
     assert (clock.read(), clock.refused) == (before, 1)
+
+
+def test_what_a_client_says_of_a_clock_is_believed_for_seconds() -> None:
+    clock = HybridClock()
+    clock.advance(5_000)
+    before = clock.read()
+    clock.merge((5_001 + ECHO_MS) << COUNTER_BITS, ECHO_MS)
+    assert (clock.read(), clock.refused) == (before, 1)
+    clock.merge((5_000 + ECHO_MS) << COUNTER_BITS, ECHO_MS)
+    assert clock.read() == (5_000 + ECHO_MS) << COUNTER_BITS
 
 
 def test_a_clock_starts_no_lower_than_its_store_reserved() -> None:

@@ -19,6 +19,7 @@ from topic.directory.entry import Change, Decision, Index, LinkEntry
 from topic.directory.gossip import Gossip
 from topic.directory.members import Members
 from topic.identity import Epoch
+from topic.outlet import Outlet
 from topic.peers import Peers
 from topic.termini.attaches import Attaches
 from topic.termini.expiry import Expiry, _Poll
@@ -129,8 +130,29 @@ def clock_reservation_ignored(init: Method) -> Method:
 def clocks_not_merged(_: Method) -> Method:
     """2: clocks are merged with every frame and echoed epoch: a later attach has the higher epoch, mesh-wide."""
 
-    def broken(clock: HybridClock, remote: int) -> None:
+    def broken(clock: HybridClock, remote: int, trust_ms: int = 0) -> None:
         """It goes its own way."""
+
+    return broken
+
+
+@mutant(Outlet, "new_epoch", by="128", scenario=test_moving.test_what_a_client_echoes_its_attach_is_above)
+def echoes_not_heeded(new_epoch: Method) -> Method:
+    """2: an attach is later than that whose epoch its client echoes, whatever the clocks say."""
+
+    def broken(outlet: Outlet, latest: int, echoed: int = 0) -> Any:
+        return new_epoch(outlet, latest)
+
+    return broken
+
+
+@mutant(Outlet, "new_epoch", by="128", scenario=test_moving.test_what_a_client_echoes_moves_the_clock_by_little)
+def echoes_taken_for_clocks(new_epoch: Method) -> Method:
+    """2: a client may be anybody: what it says that a router's clock was moves ours by seconds at most."""
+
+    def broken(outlet: Outlet, latest: int, echoed: int = 0) -> Any:
+        outlet.clock.merge(echoed)
+        return new_epoch(outlet, latest, echoed)
 
     return broken
 

@@ -2,12 +2,13 @@
 
 import pytest
 
+from linkstate.clock import COUNTER_BITS, ECHO_MS, TRUST_MS
 from tests.topic.bench import LASTING, Bench, pen_at, reader_at
 from tests.topic.clients import Pen, Reader
 from topic.actions import AnswerPublisher, Detach
 from topic.blocks import read_blocks
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.identity import NOWHERE
+from topic.identity import NOWHERE, Epoch
 from topic.journal import Event
 
 
@@ -342,3 +343,31 @@ def test_a_publishers_close_that_may_be_late_with_its_attach_ends_no_life(heard_
     bench.flow()
     known = bench.tick("a").directory.publisher(stream.publisher)
     assert (known is not None and known.live) is not heard_of_it
+
+
+def echoing(bench: Bench, ahead_ms: int) -> tuple[Pen, int]:
+    """A publisher that attaches at a, and echoes an epoch so far ahead of the clock there; and the clock of that."""
+    clock = (bench.wall_us // 1000 + ahead_ms) << COUNTER_BITS
+    return pen_at(bench, "a", seen=Epoch(clock, "b", 1)), clock
+
+
+def test_what_a_client_echoes_its_attach_is_above() -> None:
+    """Clocks of routers that were out of contact may be apart: else the older attach would win when they are back."""
+    for ahead_ms in (1000, 30_000, TRUST_MS):
+        pen, echoed = echoing(Bench("a", "b"), ahead_ms)
+        assert pen.stream.epoch.hlc > echoed
+        assert pen.mine(AnswerPublisher)
+
+
+def test_what_a_client_echoes_moves_the_clock_by_little() -> None:
+    """A client may be anybody. What is too far ahead counts for nothing."""
+    for ahead_ms in (1000, 30_000, TRUST_MS, 2 * TRUST_MS):
+        bench = Bench("a", "b")
+        pen, echoed = echoing(bench, ahead_ms)
+        clock = bench.cores["a"].outlet.clock
+        limit = (bench.wall_us // 1000 + ECHO_MS) << COUNTER_BITS
+        assert clock.read() < limit
+        assert (clock.read() > echoed) is (ahead_ms < ECHO_MS)
+        assert (pen.stream.epoch.hlc > limit) is (ECHO_MS < ahead_ms <= TRUST_MS)
+        again, _ = echoing(bench, 0)
+        assert again.stream.epoch > pen.stream.epoch
