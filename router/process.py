@@ -49,6 +49,7 @@ from router.plan.probes import Probes
 from router.plan.request import Start, apply
 from router.plan.routers_node import RoutersNode
 from router.retention import Retention, delete
+from router.security.attempts import Guesses
 from router.security.doors import Doors, told
 from router.shell import Shell
 from router.store import StateStore, set_aside
@@ -124,6 +125,7 @@ class Process:
     async def run(self, listeners: Listeners) -> None:
         """Serve until told to stop."""
         trio.lowlevel.add_instrument(self._turns)
+        trio.lowlevel.add_instrument(self._doors.checks)
         with watched(self.topology.timing.dead), self._managed.events.listening(self.node.topic.outlet):
             await self._run(**listeners)
 
@@ -235,10 +237,11 @@ class Process:
 
     async def _serve_client(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor), partial(self._guard.exceeded.update, ["opening"])):
-            stream, sasl = await self._doors.client(tcp.prompt(below))
-            await self._serve_guest(stream, sasl, visitor)
+            await self._serve_guest(*await self._doors.client(tcp.prompt(below)), visitor)
 
-    async def _serve_guest(self, stream: trio.abc.Stream, sasl: SaslLayer, visitor: Visitor) -> None:
+    async def _serve_guest(
+        self, stream: trio.abc.Stream, sasl: SaslLayer, guesses: Guesses, visitor: Visitor
+    ) -> None:  # fmt: skip
         limits, timing = self.topology.limits, self.topology.timing
         connection = Connection(
             self.clients,
@@ -258,7 +261,8 @@ class Process:
         )
         connection.context = visitor
         written = partial(self.clients.written, connection)
-        await self._serve(stream, connection, self.node.pump, str(visitor), written, self._turns.turn)
+        turn = guesses.after(self._turns.turn, lambda: connection.opened)
+        await self._serve(stream, connection, self.node.pump, str(visitor), written, turn)
 
     async def _accept_neighbour(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor)):

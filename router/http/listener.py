@@ -8,14 +8,13 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 import trio
 
 from router.admission import Admission, Visitor
 from router.http.census import Census
-from router.http.exchange import WebCaller
+from router.http.exchange import WebAnswer, WebCaller, WebRequest
 from router.http.feed import Feed
 from router.http.files import file_pages
 from router.http.gathering import Gathering
@@ -77,8 +76,12 @@ class WebListener:
     async def _serve(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor)), suppress(trio.BrokenResourceError):
             stream, certified, guesses = await self._doors.let_in(below)
-            caller = WebCaller(str(visitor), certified, visitor.admit, guesses.may, guesses.was_wrong)
-            answer = partial(self._site.answer, caller=caller)
+            caller = WebCaller(str(visitor), certified, visitor.admit, guesses.may_check, guesses.was_wrong)
+
+            async def answer(request: WebRequest) -> WebAnswer:
+                await guesses.turn()
+                return await self._site.answer(request, caller)
+
             await WebConnection(stream, answer).run()
 
 

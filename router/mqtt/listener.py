@@ -101,13 +101,15 @@ class MqttListener:
             connection = MqttConnection(self.edge, self._limits.max_message + HEADROOM, self._limits.opening)
             connection.context = visitor
             self.edge.entrances[connection] = Door(
-                certified, guesses.may, guesses.was_wrong, self._doors, self._passwords, self._anybody
+                certified, guesses.may_check, guesses.was_wrong, self._doors, self._passwords, self._anybody
             )
 
             async def turn() -> None:
                 tcp.acknowledge(below)
                 await self._slow_down(connection)
                 await self._turn()
+                if not connection.opened:
+                    await guesses.turn()
 
             written = partial(self._at.clients.written, connection)
             await self._drive(stream, connection, self._at.node.pump, str(visitor), written, turn)

@@ -6,19 +6,24 @@ What comes from this host itself is let through: it may be a proxy that many com
 
 A connection waits as it comes. One that came while passwords were free has no turn, and asks for one once it says its
 password: else whoever opens many connections first would have a guess on each.
+
+To look at a password takes milliseconds, and the loop waits. So in one pass of the loop (`router.turns`) one is looked
+at, and addresses take turns: whoever says many at once, be they right, does not hold up those who come from elsewhere.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 import attrs
+import trio
 
 FREE: Final = 10
 EVERY_S: Final = 1.0
 MOST_S: Final = 4.0
 FORGET_S: Final = 60.0
 MOST_SOURCES: Final = 10_000
+Turn = Callable[[], Awaitable[None]]
 NETWORK: Final = 8
 """Bytes of an IPv6 address: whoever has one of these networks has all the addresses in it."""
 
@@ -82,21 +87,89 @@ class Attempts:
         return source
 
 
+class Checks(trio.abc.Instrument):
+    """Of passwords, in a loop of which it is an instrument. After a pass with one comes a pass without: what else is
+    heard of clients waits in a pass that has lasted for long, and would find none that is young."""
+
+    def __init__(self) -> None:
+        self._is_made = self._was_made = False  # in this pass; in the last
+        self._waiting: dict[bytes, int] = {}  # by where they come from
+        self._next: bytes | None = None  # whose turn it is
+        self._last: dict[bytes, None] = {}  # from where the last were, the oldest first
+
+    def after_io_wait(self, timeout: float) -> None:
+        """A pass begins. It is for who has not had one for longest."""
+        self._was_made, self._is_made = self._is_made, False
+        self._next = None
+        if self._waiting and not self._was_made:
+            waited = (origin for origin in self._waiting if origin not in self._last)
+            self._next = next(waited, None) or next(origin for origin in self._last if origin in self._waiting)
+
+    def made(self, host: str) -> None:
+        self._is_made = True
+        origin = _origin(host)
+        self._last.pop(origin, None)
+        self._last[origin] = None
+        if len(self._last) > MOST_SOURCES:
+            del self._last[next(iter(self._last))]
+
+    async def turn(self, host: str) -> None:
+        """Returns in a pass in which a password from there may be looked at."""
+        if not (self._waiting or self._is_made or self._was_made):
+            return
+        origin = _origin(host)
+        self._waiting[origin] = self._waiting.get(origin, 0) + 1
+        try:
+            while self._next != origin or self._is_made:
+                await trio.lowlevel.checkpoint()
+        finally:
+            self._waiting[origin] -= 1
+            if not self._waiting[origin]:
+                del self._waiting[origin]
+
+
 class Guesses:
     """Of one connection."""
 
-    def __init__(self, attempts: Attempts, host: str, *, has_turn: bool = False) -> None:
+    def __init__(self, attempts: Attempts, host: str, checks: Checks, *, has_turn: bool = False) -> None:
         self._attempts = attempts
         self._host = host
+        self._checks = checks
         self._has_turn = has_turn
 
     def may(self) -> bool:
-        """Whether a password that is said now is looked at."""
+        """Whether what is said now proves anything."""
         has_turn, self._has_turn = self._has_turn, False
         return has_turn or self._attempts.take_turn_now(self._host)
 
+    def may_check(self) -> bool:
+        """The same of a password in words, which is looked at then."""
+        may = self.may()
+        if may:
+            self._checks.made(self._host)
+        return may
+
+    async def turn(self) -> None:
+        """Before anything is heard that may be a password."""
+        await self._checks.turn(self._host)
+
+    def after(self, turn: Turn, is_in: Callable[[], bool]) -> Turn:
+        """Both turns, until the client is let in. This one last: it counts in the pass only in which it comes."""
+
+        async def both() -> None:
+            await turn()
+            if not is_in():
+                await self.turn()
+
+        return both
+
     def was_wrong(self) -> None:
         self._attempts.was_wrong(self._host)
+
+
+def _origin(host: str) -> bytes:
+    """Where it comes from, be it this host."""
+    return _source(host) or host.encode()
 
 
 def _source(host: str) -> bytes | None:

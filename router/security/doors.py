@@ -32,7 +32,7 @@ from router.events.kind import EventKind, event
 from router.mesh.config import AMQP, IN_CLEAR, Topology
 from router.mesh.reading import FileError
 from router.mesh.signals import taken
-from router.security.attempts import Attempts, Guesses
+from router.security.attempts import Attempts, Checks, Guesses
 from router.security.files import Files
 from router.security.operator import OPERATOR
 from router.security.rules import Rules, read_rules
@@ -61,6 +61,7 @@ def told(peer: str, late: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 WayIn = tuple[trio.abc.Stream, SaslServer]
+ClientWayIn = tuple[trio.abc.Stream, SaslServer, Guesses]
 WayOut = tuple[trio.abc.Stream, SaslClient]
 Secured = tuple[trio.SocketStream | TlsStream, str, Guesses]
 """The stream, the user whose certificate it has shown ("" if none), and what its passwords cost."""
@@ -83,6 +84,7 @@ class Doors:
         self._tls = security.tls
         self._routers: Collection[str] = topology.routers
         self._attempts = Attempts(trio.current_time)
+        self.checks = Checks()
         self._load()
 
     def _load(self) -> None:
@@ -120,10 +122,10 @@ class Doors:
 
     # who comes
 
-    async def client(self, stream: trio.SocketStream) -> WayIn:
+    async def client(self, stream: trio.SocketStream) -> ClientWayIn:
         """Raises TlsError."""
         secured, certified, guesses = await self.let_in(stream)
-        return secured, SaslServer(self._offer(certified, guesses), guesses.was_wrong)
+        return secured, SaslServer(self._offer(certified, guesses), guesses.was_wrong), guesses
 
     def _offer(self, certified: str, guesses: Guesses) -> dict[Symbol, Callable[[], Exchange]]:
         offer: dict[Symbol, Callable[[], Exchange]] = {}
@@ -132,7 +134,7 @@ class Doors:
         if self._users is not None or self._verifier is not None:
             offer[SCRAM] = lambda: ScramServer(self._find, may=guesses.may)
         if self._users is not None and self._plain:
-            offer[PLAIN] = lambda: PlainServer(self._find, may=guesses.may)
+            offer[PLAIN] = lambda: PlainServer(self._find, may=guesses.may_check)
         if self._anybody:
             offer[ANONYMOUS] = AnonymousServer
         return offer
@@ -168,7 +170,7 @@ class Doors:
         if wait_s is None:
             raise TlsError(TOO_MANY)
         await trio.sleep(wait_s)
-        guesses = Guesses(self._attempts, host, has_turn=wait_s > 0)
+        guesses = Guesses(self._attempts, host, self.checks, has_turn=wait_s > 0)
         if self._contexts is None:
             return stream, "", guesses
         secured = await self._secured(stream, self._contexts.for_clients)

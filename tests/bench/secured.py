@@ -22,7 +22,7 @@ import trio
 from router.cli.base import Commands
 from router.cli.router import router
 from router.mesh.topology import load
-from router.security.attempts import Attempts, Guesses
+from router.security.attempts import Attempts, Checks, Guesses
 from router.security.certs import issue_all
 from router.security.doors import Doors, Secured
 from tests.bench.load import Load, Routers, build, measure
@@ -37,7 +37,7 @@ HANDSHAKE: Final = b"\x16"  # how TLS begins (RFC 8446, 5.1)
 
 def lenient_router() -> None:
     """A router process to which clients may speak in the clear, whatever its topology says."""
-    strict, free = Doors.let_in, Guesses(Attempts(trio.current_time), "")
+    strict, free = Doors.let_in, Guesses(Attempts(trio.current_time), "", Checks())
 
     async def let_in(self: Doors, stream: trio.SocketStream) -> Secured:
         begins = await stream.socket.recv(1, socket.MSG_PEEK)

@@ -118,9 +118,10 @@ async def test_what_is_wrong_and_harms_nothing_is_answered(kind: str, besieged: 
     assert told in heard
 
 
-async def test_who_says_no_connect_is_given_up(besieged: RunningMesh) -> None:
-    assert await provoke(besieged, CONNECT[:5]) == b""
-    assert "no CONNECT in time" in besieged.log("b")
+@pytest.mark.parametrize(("size", "why"), [(5, "it has not said what it speaks"), (9, "no CONNECT in time")])
+async def test_who_says_no_connect_is_given_up(besieged: RunningMesh, size: int, why: str) -> None:
+    assert await provoke(besieged, CONNECT[:size]) == b""
+    assert why in besieged.log("b")
 
 
 async def test_floods_by_who_does_not_read_harm_nobody(besieged: RunningMesh, clients: Clients) -> None:

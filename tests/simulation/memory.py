@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from linkstate.clock import TRUST_MS
+from linkstate.clock import ECHO_MS, TRUST_MS
 from topic.delivery.record import Record, State
 from topic.directory.entry import Role
 from topic.identity import Epoch, link_name
@@ -103,13 +103,17 @@ class Memory:
         return self._stamps.get(router.name, 0)
 
     def epoch_given(self, link: "Link") -> None:
-        """An attach reaches its router: it is later than all that it knew and gave, if need be before a restart. Not if
-        clocks are so far apart that routers refuse each other's (protocol 10)."""
+        """An attach reaches its router: it is later than that whose epoch it echoes, and than all that the router knew
+        and gave, if need be before a restart. Not if clocks are so far apart that routers refuse each other's (protocol
+        10), or have not followed what a client has echoed (protocol 2)."""
         assert link.epoch is not None
         check, name = self._judge.check, link.router.name
-        above = [("all that it echoes", link.echoed_epoch.hlc), (f"all that {name} knew", link.latest)]
-        for what, stamp in above if 2000 * link.router.knobs.skew < TRUST_MS else ():
-            check(link.epoch.hlc > stamp, f"2 epoch: {link} is given none above {what}")
+        above = [
+            ("all that it echoes", link.echoed_epoch.hlc, TRUST_MS), (f"all that {name} knew", link.latest, ECHO_MS)
+        ]  # fmt: skip
+        for what, stamp, trust_ms in above:
+            if 2000 * link.router.knobs.skew < trust_ms:
+                check(link.epoch.hlc > stamp, f"2 epoch: {link} is given none above {what}")
         self.epoch_seen(link.router, link.epoch)
         arrived = [(other, other.epoch) for other in link.client.opened if other.epoch is not None]
         begun = [other for other, _ in arrived if other.afresh or other.life > link.life]

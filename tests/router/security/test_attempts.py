@@ -1,5 +1,6 @@
 """Wrong passwords from one address: some are free, then they are slow; others' are not."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,21 @@ from router.amqp.sasl.layer import INIT, SASL_HEADER, sasl_frame
 from router.amqp.sasl.scram import Verifier
 from router.amqp.sasl.server import PLAIN, PlainServer, SaslServer
 from router.amqp.tls import TlsError
+from router.amqp.transport import at_once
 from router.mesh.topology import load
-from router.security.attempts import EVERY_S, FORGET_S, FREE, MOST_S, MOST_SOURCES, Attempts
+from router.security.attempts import EVERY_S, FORGET_S, FREE, MOST_S, MOST_SOURCES, Attempts, Checks, Guesses
 from router.security.doors import Doors
 
 HOST = "203.0.113.7"
+
+
+class Passes(trio.abc.Instrument):
+    """Of the loop."""
+
+    count = 0
+
+    def after_io_wait(self, timeout: float) -> None:
+        self.count += 1
 
 
 class Clock:
@@ -134,3 +145,42 @@ async def test_who_has_said_too_many_wrong_ones_waits_at_every_door(tmp_path: Pa
         await wait_all_tasks_blocked()
         with pytest.raises(TlsError, match="too many wrong passwords"):
             await doors.client(came)
+
+
+async def test_one_password_is_looked_at_in_a_pass_and_addresses_take_turns() -> None:
+    """Whoever says many at once holds up those who share the address, and nobody else: be it on this host."""
+    checks, order, passes = Checks(), list[str](), Passes()
+    trio.lowlevel.add_instrument(checks)
+    trio.lowlevel.add_instrument(passes)
+    at = list[int]()
+
+    async def says(host: str) -> None:
+        guesses = Guesses(Attempts(trio.current_time), host, checks)
+        await guesses.after(at_once, lambda: False)()
+        assert guesses.may_check()
+        order.append(host)
+        at.append(passes.count)
+
+    many, right = [HOST, "127.0.0.1"], "198.51.100.1"
+    async with trio.open_nursery() as nursery:
+        for host in many * 60:
+            nursery.start_soon(says, host)
+        while len(order) < 10:
+            await trio.lowlevel.checkpoint()
+        nursery.start_soon(says, right)
+    trio.lowlevel.remove_instrument(checks)
+    trio.lowlevel.remove_instrument(passes)
+    assert order.index(right) <= 12, "one before it, at most"
+    assert all(later >= earlier + 2 for earlier, later in pairwise(at)), "with a pass in between"
+    order.remove(right)
+    assert all(one != other for one, other in pairwise(order))
+
+
+async def test_who_waits_for_his_turn_and_gives_up_holds_up_nobody() -> None:
+    checks = Checks()
+    trio.lowlevel.add_instrument(checks)
+    checks.made(HOST)
+    with trio.move_on_after(0):
+        await checks.turn("198.51.100.1")
+    await checks.turn(HOST)
+    trio.lowlevel.remove_instrument(checks)

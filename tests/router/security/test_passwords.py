@@ -17,7 +17,7 @@ from router.mqtt.format.fields import FieldReader
 from router.mqtt.format.packets import ConnectPacket, read_packet
 from router.mqtt.format.values import MqttError, Reason
 from router.mqtt.listener import Door
-from router.security.attempts import EVERY_S, FREE, Attempts, Guesses
+from router.security.attempts import EVERY_S, FREE, Attempts, Checks, Guesses
 from router.security.doors import Doors
 from router.security.users import UserFile, write_users
 from tests.router.mqtt import by_hand
@@ -105,7 +105,7 @@ async def test_a_wrong_password_is_one_whatever_is_wrong_with_it(
 ) -> None:
     for _ in range(FREE):
         assert attempts.take_turn(HOST) == 0
-        assert not await says(way, doors, user, WRONG[kind], Guesses(attempts, HOST))
+        assert not await says(way, doors, user, WRONG[kind], Guesses(attempts, HOST, Checks()))
     assert attempts.take_turn(HOST) == EVERY_S
     assert not [record for record in caplog.records if record.exc_info]
 
@@ -115,13 +115,13 @@ async def test_nobody_has_a_name_that_is_too_long(
     doors: Doors, attempts: Attempts, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doors, "_find", lambda user: pytest.fail("it is looked for"))
-    assert not await says(way, doors, "n" * (LONGEST + 1), "x", Guesses(attempts, HOST))
+    assert not await says(way, doors, "n" * (LONGEST + 1), "x", Guesses(attempts, HOST, Checks()))
 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_the_right_one_lets_in(doors: Doors, attempts: Attempts, way: str) -> None:
     for _ in range(2 * FREE):
-        assert await says(way, doors, "bob", RIGHT, Guesses(attempts, HOST))
+        assert await says(way, doors, "bob", RIGHT, Guesses(attempts, HOST, Checks()))
     assert attempts.take_turn(HOST) == 0
 
 
@@ -129,8 +129,8 @@ async def test_the_right_one_lets_in(doors: Doors, attempts: Attempts, way: str)
 async def test_whoever_opens_many_connections_first_has_no_guess_on_each(
     doors: Doors, attempts: Attempts, way: str
 ) -> None:
-    early = [Guesses(attempts, HOST) for _ in range(3 * FREE)]
-    waited = Guesses(attempts, HOST, has_turn=True)
+    early = [Guesses(attempts, HOST, Checks()) for _ in range(3 * FREE)]
+    waited = Guesses(attempts, HOST, Checks(), has_turn=True)
     for guesses in early[:FREE]:
         assert not await says(way, doors, "bob", "wrong", guesses)
     assert not await says(way, doors, "bob", "wrong", early[FREE]), "a turn that nobody waits for"
