@@ -6,6 +6,7 @@ no file is opened here.
 
 import zlib
 from collections.abc import Iterator
+from operator import add
 from typing import Any
 
 import attrs
@@ -148,10 +149,11 @@ def _decode(payload: bytes) -> BlockView | None:
     if not _is_ours(head, columns):
         return None
     *head, kept = head
-    spans = [(at, at + count) for at, count in zip(columns.pop("at"), columns["count"], strict=True)]
-    if not all(0 <= start <= end <= len(kept) // KEY_LENGTH for start, end in spans):
+    starts = columns.pop("at")
+    ends = list(map(add, starts, columns["count"]))
+    if max(ends) > len(kept) // KEY_LENGTH:
         return None
-    keys = b"".join(kept[start * KEY_LENGTH : end * KEY_LENGTH] for start, end in spans)
+    keys = b"".join([kept[start * KEY_LENGTH : end * KEY_LENGTH] for start, end in zip(starts, ends, strict=True)])
     view: Any = (*head, keys, columns)
     return BlockView(*view)
 
@@ -159,6 +161,13 @@ def _decode(payload: bytes) -> BlockView | None:
 _HEAD = [str, str, int, str, int, list, bytes]
 _MOST = 2**63 - 1
 _MOST_BLOCKS = 2**40
+_BOUNDS = (
+    (("event",), 0, max(Event)),
+    (("outcome",), 0, max(LoggedOutcome)),
+    (("time", "hlc", "count", "at"), 0, _MOST),
+    (("n",), -1, _MOST),
+)
+"""Of columns: the least and the most."""
 
 
 def _is_ours(head: list[Any], columns: dict[str, Any]) -> bool:
@@ -173,11 +182,13 @@ def _is_ours(head: list[Any], columns: dict[str, Any]) -> bool:
         0 <= incarnation <= _MOST and 0 <= number <= _MOST_BLOCKS and set(map(type, strings)) <= {str}
     ):
         return False
-    bounds = {"event": (0, max(Event)), "outcome": (0, max(LoggedOutcome)), "n": (-1, _MOST)}
-    bounds |= dict.fromkeys(("time", "hlc", "count", "at"), (0, _MOST))
-    bounds |= dict.fromkeys(TABLED, (-1, len(strings) - 1))
-    within = all(_are_within(columns[name], *bound) for name, bound in bounds.items())
-    return within and all(map(_is_listing, columns["count"], columns["ns"], columns["tags"]))
+    for names, least, most in (*_BOUNDS, (TABLED, -1, len(strings) - 1)):
+        if not _are_within([value for name in names for value in columns[name]], least, most):
+            return False
+    places, tags = columns["ns"], columns["tags"]
+    if places.count(None) == tags.count(None) == rows:
+        return True
+    return all(map(_is_listing, columns["count"], places, tags))
 
 
 def _are_within(column: list[Any], least: int, most: int) -> bool:

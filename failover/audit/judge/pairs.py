@@ -105,6 +105,8 @@ class Acceptances:
     def counting(self, accepted: Flags, pairs: Ints) -> tuple[Ints, Ints]:
         """Of these acceptances all that count for these pairs: the pair and the row. Not those that are said to be
         without the subscriber, nor those of an epoch whose audience is told without it, before the first with it."""
+        if not len(pairs):
+            return pairs, pairs
         place, answers = self._deliveries.all_told(accepted, self._delivery[pairs])
         of, tells = pairs[place], self._facts.tells
         without = self._under(of, answers, *self._pairs.told(tells(Event.APART)))

@@ -74,7 +74,7 @@ class Rows:
     @cached_property
     def _addresses(self) -> dict[str, int]:
         """The code of each."""
-        return {self.strings[code]: code for code in np.unique(self.address).tolist() if code != NONE}
+        return {self.strings[code]: code for code in np.flatnonzero(np.bincount(self.address + 1)[1:]).tolist()}
 
     @property
     def has_address(self) -> Flags:

@@ -38,7 +38,8 @@ class Facts:
 
     def tells(self, *events: Event) -> Flags:
         """Rows of these events."""
-        return np.isin(self.rows.event, [int(event) for event in events])
+        found: Flags = np.logical_or.reduce([self.rows.event == event for event in events])
+        return found
 
     def host_code(self, host: str) -> int:
         """Index into `hosts`, or behind its end if nothing was written there."""
@@ -79,10 +80,14 @@ class Groups:
     def __init__(self, of: Ints, number: int, at: Ints | None = None) -> None:
         """`of` says which group each row is of; with `at`, each of these, which may name a row several times."""
         self.of, self.number, self.at = of, number, np.arange(len(of)) if at is None else at
+        self._is_of_all = at is None
 
     def told(self, flags: Flags) -> tuple[Ints, Ints]:
         """The groups of the rows for which it is true, and these rows."""
-        chosen = flags[self.at]
+        if self._is_of_all:
+            rows = np.flatnonzero(flags)
+            return self.of[rows], rows
+        chosen = np.flatnonzero(flags[self.at])
         return self.of[chosen], self.at[chosen]
 
     def all_told(self, flags: Flags, groups: Ints) -> tuple[Ints, Ints]:
