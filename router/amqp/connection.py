@@ -273,7 +273,7 @@ class Connection:
                 self._intake.handle_events()
                 self._inbox.hand_over()
                 self._restated.check()
-                if self._output.failure is not None:
+                if self._output.failure is not None and not self.closed:
                     raise self._output.failure
         except AmqpError as error:
             self._fail(error)

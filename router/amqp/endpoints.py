@@ -7,8 +7,8 @@ Never here: what passes on a link (`inbox`), and when memory is freed (`sessions
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from router.amqp.format.errors import INVALID_FIELD, NOT_ALLOWED, RESOURCE_LIMIT, AmqpError
-from router.amqp.format.notes import AttachFrame, BeginFrame
+from router.amqp.format.errors import NOT_ALLOWED, RESOURCE_LIMIT, STOLEN, AmqpError
+from router.amqp.format.notes import AttachFrame, BeginFrame, EndFrame, Note
 from router.amqp.format.performative import END, build
 from router.amqp.format.values import RELEASED, Attach, ErrorCondition
 from router.amqp.frames.tap import Tap
@@ -40,12 +40,20 @@ class Endpoints:
         self._tap = tap
         self._max_message = max_message
         self._session: Any = None  # of the links that we attach
-        self.frees = False
-        """The peer has freed a channel or a handle, and ours is not free before the output of its answer."""
+        self._frees = False  # the peer has freed a channel or a handle; ours is free once the answer is taken
         self.begun = 0
         """Sessions whose begin of ours is not written."""
         self._leaving: set[Place] = set()  # those that are free once our detach is written
         self._postponed: list[Link] = []  # attaches that wait for that
+
+    def is_behind(self, note: Note) -> bool:
+        """Whether proton's output must be taken before it is given this frame: else it finds no channel or handle of
+        ours, or forgets whose begin it answers."""
+        if isinstance(note, EndFrame):
+            return self.begun > 0
+        frees = self._frees and isinstance(note, BeginFrame | AttachFrame)
+        self._frees = self._frees and not frees
+        return frees
 
     # -- sessions
 
@@ -53,8 +61,6 @@ class Endpoints:
         """The peer has."""
         if not self._host.opened:
             raise AmqpError(NOT_ALLOWED, "begin before open")
-        if self._sessions.of(pointer).channel is not None:
-            raise AmqpError(INVALID_FIELD, "a second begin that answers one of ours")
         channel, handle_max = said if said is not None else (None, 0)
         self._sessions.begin(pointer, channel, handle_max)
         if not self._sessions.of(pointer).is_open:  # else it answers ours
@@ -70,7 +76,7 @@ class Endpoints:
         lib.pn_session_open(pointer)
         lib.pn_session_close(pointer)
         self._sessions.end(session)
-        self.frees = True
+        self._frees = True
         if self._session == pointer:
             self._session = None
 
@@ -86,8 +92,13 @@ class Endpoints:
         self._push(build(channel, END, ()))
 
     def _lose_all(self, session: Session, condition: ErrorCondition | None) -> None:
-        for link in [link for link in session.links if not link.detached]:
-            self._lose(link, False, condition)
+        """First all of them: who is told of one may have something to say on another."""
+        lost = [link for link in session.links if not link.detached]
+        for link in lost:
+            link.end()
+            link.detached = True
+        for link in lost:
+            self._owner.on_detach(link, False, condition)
 
     # -- links
 
@@ -137,6 +148,8 @@ class Endpoints:
             what = f"more links than the handle-max lets us answer, which is {session.handle_max}"
             self.end_session(session.channel, ErrorCondition(RESOURCE_LIMIT, what))
             return
+        if said is not None and said.steals:
+            self._steal(session, link)
         former = self._sessions.take_left(link.place)
         if link.remote_unsettled is None and not link.remote_incomplete_unsettled:
             link.former = former
@@ -168,7 +181,7 @@ class Endpoints:
         if link is None:
             return
         link.closed_by_peer = closed
-        self.frees = True
+        self._frees = True
         if not link.detached and not self._host.closing:
             self._lose(link, closed, link.remote_condition())
             link.leave(None, "", closed)
@@ -183,6 +196,14 @@ class Endpoints:
         link.end()
         link.detached = True
         self._owner.on_detach(link, closed, condition)
+
+    def _steal(self, session: Session, link: Link) -> None:
+        """From those of its name that are attached (AMQP 1.0 2.6.1)."""
+        for other in [each for each in session.links if each.place == link.place and each is not link]:
+            if not other.ended:
+                what = "attached once more, in the same session"
+                other.leave(STOLEN, what, closed=True)
+                self._owner.on_detach(other, False, ErrorCondition(STOLEN, what))
 
     def expel(self, link: Link, condition: str, description: str, limit: str = "") -> None:
         """The engine's: detach a link whose peer broke a `limit`, and tell the owner. It may be resumed: to break a
@@ -211,5 +232,8 @@ class Endpoints:
         self._leaving.clear()
         postponed, self._postponed = self._postponed, []
         for link in postponed:
-            link.attach_postponed()
+            if self._sessions.of(link.session).is_open:
+                link.attach_postponed()
+            else:
+                self._tap.additions.forget(link)
         return bool(postponed)

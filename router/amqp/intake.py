@@ -77,10 +77,9 @@ class Intake:
         if isinstance(note, FlowFrame | SessionError):
             self._inbox.hand_over()
             self.handle_events()  # what the handler did makes events too, but the flow's must be the next
-        elif isinstance(note, BeginFrame | AttachFrame) and self._endpoints.frees:
-            self._endpoints.frees = False
+        elif self._endpoints.is_behind(note):
             self._inbox.hand_over()
-            self._flush([])  # else proton, which has not said yet what is free, may find no channel or handle of ours
+            self._take_output([])
         if isinstance(note, SessionError) and self._sessions.is_begun(note.channel):
             self._endpoints.end_session(note.channel, ErrorCondition(note.condition, note.what))
             self.handle_events()
@@ -129,7 +128,15 @@ class Intake:
         if session is None:
             return frame
         # Then proton has nothing left to write that there was credit and room for, and has said how far it is.
-        return self._tap.flows.lowered(frame, note, self._flush([session.pointer]))
+        return self._tap.flows.lowered(frame, note, self._take_output([session.pointer]))
+
+    def _take_output(self, asked: Sequence[Any]) -> bytes:
+        """Of proton, with flows of these sessions at its end. To write makes events, too, and what follows wants its
+        own."""
+        data = self._flush(asked)
+        self.handle_events()
+        self._inbox.hand_over()
+        return data
 
     def _link_of_next(self, kind: int) -> Link | None:
         """Whose the next event is, if it is of this kind."""

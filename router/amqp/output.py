@@ -56,8 +56,9 @@ class Output:
         """All that is to be written by now."""
         if self._is_last:
             return b""
-        self.flush()
+        self._pull()
         data, self._taken = b"".join((*self._taken, self._echoes.flows())), []
+        self._free()
         self._sessions.written()
         self._has_spoken = self._has_spoken or bool(data)
         ends = self._host.closing or self._host.closed
@@ -65,6 +66,11 @@ class Output:
 
     def flush(self, asked: Sequence[Any] = ()) -> bytes:
         """Take from proton what is to be written, with a flow of each of these sessions at its end."""
+        data = self._pull(asked)
+        self._free()
+        return data
+
+    def _pull(self, asked: Sequence[Any] = ()) -> bytes:
         rewrite = self._tap.additions.rewrite
         data = self._tap.settlements.frames() + rewrite(self._engine.pull())
         if self._endpoints.attach_postponed():
@@ -74,18 +80,21 @@ class Output:
         self._check(data)
         if data:
             self._taken.append(data)
+        return data
+
+    def _free(self) -> None:
+        """What proton has forgotten, or is to forget. It has more to write then, which must not be taken for flows."""
         if self._host.settling:
             self._restated.settled(len(self._host.settling))
             self._host.settling.clear()
         self._sessions.free()
-        return data
 
     def _check(self, data: bytes) -> None:
         """Whatever was begun or attached is written at once, or never."""
         if self._endpoints.begun:
             self._endpoints.begun -= sum(code_of(frame) == BEGIN for frame in frames_of(data))
         is_over = self._host.closing or self._host.closed
-        if (self._endpoints.begun or self._tap.additions.owes) and self._engine.has_opened and not is_over:
+        if not is_over and self._engine.has_opened and (self._endpoints.begun or self._tap.additions.owes):
             self.failure = AmqpError(INTERNAL_ERROR, "a session or a link of ours cannot be written")
 
     def farewell(self, condition: str | None, description: str) -> None:

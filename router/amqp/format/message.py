@@ -35,9 +35,21 @@ _LISTS: Final = b"\x45\xc0\xd0"
 _MAPS: Final = b"\xc1\xd1"
 _SECTIONS: Final = frozenset(_LISTS + _MAPS)  # in front of the body: these say how long they are
 
+_NAMES: Final = {
+    "amqp:header:list": HEADER,
+    "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
+    "amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
+    "amqp:properties:list": PROPERTIES,
+    "amqp:application-properties:map": APPLICATION_PROPERTIES,
+    "amqp:data:binary": DATA,
+    "amqp:amqp-sequence:list": 0x76,
+    "amqp:amqp-value:*": VALUE,
+    "amqp:footer:map": 0x78,
+}
+"""What describes a section may be a symbol (3.2)."""
 _ONE_SECTION: Final = b"\x00\x53\x75\xb0"  # its begin, with a length of four bytes
 _DELIVERY_COUNT: Final = 4  # its place in the header
-_LONGEST_CODE: Final = 10  # bytes of a number that describes a section, with the sign that it is one
+_LONGEST_CODE: Final = 64  # bytes of what describes a section, with the sign that it does: more than any takes
 
 
 def in_envelope(message: bytes, message_format: int) -> bytes:
@@ -88,7 +100,8 @@ def application_properties(message: bytes) -> dict[str, Any]:
 
 
 def sections_of(message: bytes) -> list[tuple[Any, Any]]:
-    """Descriptors and values. Raises AmqpError on what is not made of sections."""
+    """Descriptors and values; a descriptor that is one of AMQP's is a number. Raises AmqpError on what is not made of
+    sections."""
     if message >= ENVELOPE:
         raise AmqpError(DECODE_ERROR, f"a message of format {format_of(message):#x}")
     at, sections = 0, []
@@ -96,7 +109,7 @@ def sections_of(message: bytes) -> list[tuple[Any, Any]]:
         section, at = decode(message, at)
         if not isinstance(section, Described):
             raise AmqpError(DECODE_ERROR, "a message is made of sections")
-        sections.append((section.descriptor, section.value))
+        sections.append((_code_of(section.descriptor), section.value))
     return sections
 
 
@@ -222,8 +235,8 @@ def _annotated(message: bytes, annotations: bytes) -> bytes:
 
 
 def _section_at(message: bytes, start: int) -> tuple[int, int]:
-    """The number that describes the section there, -1 if it is a name, and the offset of its value. Raises AmqpError if
-    there is none."""
+    """The number that describes the section there, -1 if it is none of AMQP's, and the offset of its value. Raises
+    AmqpError if there is none."""
     if message.startswith(b"\x00\x53", start) and start + 2 < len(message):
         return message[start + 2], start + 3
     if message[start : start + 1] != b"\x00":
@@ -231,8 +244,12 @@ def _section_at(message: bytes, start: int) -> tuple[int, int]:
     if message[start + 1 : start + 2] == b"\x00":
         raise AmqpError(DECODE_ERROR, "what describes a section is not described itself")
     at = skip(message, start + 1)
-    code = decode(message, start + 1)[0] if at - start <= _LONGEST_CODE else None
+    code = _code_of(decode(message, start + 1)[0]) if at - start <= _LONGEST_CODE else None
     return (code if isinstance(code, int) else -1), at
+
+
+def _code_of(descriptor: Any) -> Any:
+    return _NAMES.get(descriptor, descriptor) if isinstance(descriptor, str) else descriptor
 
 
 def _behind(message: bytes, at: int) -> int:

@@ -22,6 +22,7 @@ class AttachFrame(NamedTuple):
     handle: int
     unsettled: Mapping[bytes, DeliveryState] | None
     incomplete: bool
+    steals: bool  # a link of this name and direction is attached in the session
 
 
 class FlowFrame(NamedTuple):

@@ -14,6 +14,15 @@ AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 ERROR = 0x1D
 
+_NAMES: Final = {
+    f"amqp:{name}:list": OPEN + place
+    for place, name in enumerate(
+        ("open", "begin", "attach", "flow", "transfer", "disposition", "detach", "end", "close")
+    )
+}
+_OTHERWISE: Final = (b"\x00\x80", b"\x00\xa3", b"\x00\xb3")  # descriptors that are a ulong, or a symbol
+_HEAD_WORDS: Final = 2  # of a frame
+
 NULL: Final = b"\x40"
 TRUE: Final = b"\x41"
 TRUES: Final = (TRUE, b"\x56\x01")
@@ -40,13 +49,22 @@ def frames_of(data: bytes) -> Iterator[bytes]:
 
 
 def code_of(frame: bytes) -> int:
-    """The descriptor of a frame's performative; -1 if it has none."""
+    """The descriptor of a frame's performative; -1 if it has none of those."""
     at = 4 * frame[4]
     if frame[at : at + 2] == b"\x00\x53" and at + 2 < len(frame):
         return frame[at + 2]
-    if frame[at : at + 2] == b"\x00\x80":
-        return int.from_bytes(frame[at + 2 : at + 10], "big")
+    if frame[at : at + 2] in _OTHERWISE:
+        try:
+            descriptor, _ = decode(frame, at + 1)
+        except AmqpError:
+            return -1
+        return _NAMES.get(descriptor, -1) if isinstance(descriptor, str) else int(descriptor)
     return -1
+
+
+def is_usual(frame: bytes) -> bool:
+    """Whether a frame has no extended header, and a number of one byte for the descriptor of its performative."""
+    return frame[4] == _HEAD_WORDS and frame[8:10] == b"\x00\x53"
 
 
 def parse(frame: bytes, most: int = MAX_FIELDS) -> Performative:

@@ -9,10 +9,10 @@ Never here: what maps and resumed deliveries mean.
 from typing import Final
 
 from router.amqp.format import performative
-from router.amqp.format.codec import decode, uint
+from router.amqp.format.codec import decode, encode, uint
 from router.amqp.format.message import ENVELOPE_SIZE, format_of
 from router.amqp.format.notes import Wire
-from router.amqp.format.performative import AMQP_HEADER, ATTACH, NULL, TRANSFER, TRUE
+from router.amqp.format.performative import AMQP_HEADER, ATTACH, NULL, TRANSFER, TRUE, TRUES
 from router.amqp.format.unsettled import encode_entries
 from router.amqp.format.values import RCV_SECOND
 from router.amqp.frames.fields import with_outcomes
@@ -22,7 +22,7 @@ from router.amqp.proton.deliveries import LinkDeliveries
 from router.amqp.proton.link import LINK_NUMBER, Link
 
 MIN_MAX_FRAME: Final = 512  # AMQP 1.0 2.4.1; also what holds before the peer's open
-_MESSAGE_FORMAT = 3  # its place in a transfer
+_MESSAGE_FORMAT, _MORE = 3, 5  # their places in a transfer
 
 
 class Additions:
@@ -37,6 +37,7 @@ class Additions:
         self._number = 0
         self._resumed: dict[LinkDeliveries, dict[bytes, bool]] = {}  # by tag, of deliveries: whether to abort
         self._envelopes: dict[LinkDeliveries, dict[bytes, list[bytes]]] = {}  # by tag: of deliveries to be written
+        self._going_on: set[LinkDeliveries] = set()  # what was in an envelope: its rest is to be written
         self._wires: dict[Wire, Link] = {}  # of our ends
 
     @property
@@ -67,12 +68,13 @@ class Additions:
         self._announced.pop(link.number, None)
         self._resumed.pop(link, None)
         self._envelopes.pop(link, None)
+        self._going_on.discard(link)
         if self._wires.get(link.wire) is link:
             del self._wires[link.wire]
 
     def rewrite(self, data: bytes) -> bytes:
         """Whole frames, as they are to be sent."""
-        transfers = self._resumed or self._envelopes
+        transfers = bool(self._resumed or self._envelopes or self._going_on)
         if not self._announced and not transfers:
             return data
         parts: list[bytes] = []
@@ -96,6 +98,7 @@ class Additions:
         assert decode(properties[0])[0] == LINK_NUMBER
         link = self._announced.pop(decode(properties[1])[0])
         fields[13] = performative.join_map(properties[2:]) if len(properties) > 2 else NULL
+        fields[0] = encode(link.name)  # not its alias
         link.wire = frame[6:8], fields[1]
         self._wires[link.wire] = link
         if link.is_sender and link.answered and fields[5] != NULL:
@@ -142,10 +145,18 @@ class Additions:
 
     def _taken_out(self, link: Link, tag: bytes, fields: list[bytes], payload: bytes) -> bytes:
         """The payload without its envelope, whose message-format goes where AMQP has it."""
+        more = len(fields) > _MORE and fields[_MORE] in TRUES
+        if link in self._going_on:
+            fields[_MESSAGE_FORMAT] = NULL  # as said before; proton says 0
+            if not more:
+                self._going_on.remove(link)
+            return payload
         envelopes = self._envelopes.get(link, {}).get(tag)
         if not envelopes or not payload.startswith(envelopes[0]):
             return payload
         fields[_MESSAGE_FORMAT] = uint(format_of(envelopes.pop(0))).encoded
+        if more:
+            self._going_on.add(link)
         if not envelopes:
             del self._envelopes[link][tag]
             if not self._envelopes[link]:

@@ -97,7 +97,9 @@ class Echoes:
         receivers: dict[Wire, list[tuple[Link, bool]]] = {}
         senders: dict[Wire, list[tuple[Link, bool]]] = {}
         for link, asks in to_send:
-            if link.is_sender and not link.ended and link.wire[0]:
+            if not link.ended and not link.wire[0]:
+                self._to_send[link, asks] = None  # its attach is to be written first
+            elif link.is_sender and not link.ended and link.wire[0]:
                 senders.setdefault((link.wire[0], NULL), []).append((link, asks))
                 sessions[link.session] = None
             elif not link.ended and link.wire[0]:

@@ -35,11 +35,17 @@ def is_transactional(state: bytes) -> bool:
     return isinstance(value, Described) and value.descriptor in (TRANSACTIONAL, "amqp:transactional-state:list")
 
 
-def check_name(encoded: bytes, what: str) -> None:
-    """Proton would cut it off at a NUL, and take it for another one."""
-    name = decode(encoded)[0]
-    if isinstance(name, str) and "\0" in name:
+def check_name(encoded: bytes, what: str) -> str:
+    """Proton would cut it off at a NUL, and take it for another one. Null is an empty one."""
+    name = decode(encoded)[0] or ""
+    if "\0" in name:
         raise AmqpError(INVALID_FIELD, f"{what} with a NUL")
+    return str(name)
+
+
+def alias_of(name: str, number: int) -> str:
+    """As proton is to know a link if it knows another one of this name: it tells nobody what is behind a NUL."""
+    return f"{name}\0{number}"
 
 
 def with_outcomes(source: bytes) -> bytes:

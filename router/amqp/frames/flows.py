@@ -131,7 +131,9 @@ class Flows:
         *_, ours = (each for each in performative.frames_of(written) if performative.code_of(each) == FLOW)
         fields = performative.padded(performative.parse(frame).fields, PROPERTIES + 1)
         sent = _checked(performative.parse(ours).fields[NEXT_OUTGOING])
-        _take_off(fields, NEXT_INCOMING, WINDOW, sent)
+        room = _take_off(fields, NEXT_INCOMING, WINDOW, sent)
+        if self._rooms[note.wire[0]] is not None:
+            self._rooms[note.wire[0]] = room  # so the next one is compared with what proton reckons with
         link = self._usual.get(note.wire)
         if link is not None and link.is_sender:
             left = lib.pn_link_credit(link.pointer) + lib.pn_link_queued(link.pointer)

@@ -8,7 +8,7 @@ the socket, SASL done, and proton's:
   sees (`notes`). Those come one by one with a note, so that the event they cause is known to be theirs.
 - To outgoing frames, what was asked for is added (`additions`).
 
-What is damaged passes: proton judges it. Only damaged maps and names are refused here.
+What is damaged, or of another type than it has to be (`forms`), is refused here.
 
 Never here: what maps and resumed deliveries mean, and flow (`echo`).
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, Final
 
 from router.amqp.format import performative
-from router.amqp.format.codec import uint
+from router.amqp.format.codec import encode, uint
 from router.amqp.format.errors import (
     FRAMING_ERROR,
     HANDLE_IN_USE,
@@ -44,8 +44,9 @@ from router.amqp.format.performative import (
 from router.amqp.format.unsettled import decode_map
 from router.amqp.frames.additions import MIN_MAX_FRAME, Additions
 from router.amqp.frames.bounds import bounded
-from router.amqp.frames.fields import check_name, first_of, is_transactional, number_of
+from router.amqp.frames.fields import alias_of, check_name, first_of, is_transactional, number_of
 from router.amqp.frames.flows import Flows
+from router.amqp.frames.forms import usual
 from router.amqp.frames.settlements import Settlements
 from router.amqp.frames.walk import HEAD, Walk
 from router.amqp.proton.link import Link
@@ -70,6 +71,8 @@ class Tap:
         self.additions = Additions(self._walk, self.settlements)
         self.flows = Flows()
         self._most_unsettled = most_unsettled
+        self._places: dict[tuple[bytes, str, bool], tuple[bytes, int]] = {}  # channel and handle, as attached last
+        self._stolen = 0
         self._held = b""  # the begin of a frame that has to be seen whole
         self._skip = len(AMQP_HEADER)  # so many bytes to come belong to what proton has in part already
         self._broken = False  # no frames any more: proton ends it
@@ -77,7 +80,7 @@ class Tap:
     # -- incoming
 
     def split(self, data: bytes) -> Iterator[Piece]:
-        """The pieces of an input, in order. Raises AmqpError at names that proton would cut off, and damaged maps."""
+        """The pieces of an input, in order. Raises AmqpError at what is damaged, and at names with a NUL."""
         data, self._held = self._held + data if self._held else data, b""
         self._walk.begin()
         start, end = 0, len(data)
@@ -116,7 +119,7 @@ class Tap:
     def _goes_on(self, begin: bytes) -> bool:
         """Whether a frame need not be held until it is whole: it may be large, and proton takes what it is given for
         the peer's sign of life."""
-        if len(begin) <= HEAD or performative.code_of(begin) != TRANSFER:
+        if len(begin) <= HEAD or not performative.is_usual(begin) or begin[10] != TRANSFER:
             return False
         try:
             fields = performative.parse(begin).fields
@@ -136,21 +139,18 @@ class Tap:
             if code == END:
                 self._walk.ended.remove(channel)
             return None, NOTHING
-        try:
-            fields = performative.parse(frame).fields
-        except AmqpError:
-            if code == OPEN:  # proton leaves it out, and waits for another
-                raise
-            return None, frame
+        found, end = performative.parse(frame)
+        fields = usual(code, found)
         bound = bounded(code, fields)
+        if bound is not found or not performative.is_usual(frame):
+            frame = performative.build(channel, code, bound, frame[end:])
         if code == OPEN:
             return None, self._look_at_open(frame, fields)
         if code == FLOW:
             return self._look_at_flow(frame, fields)
-        if bound is not fields:
-            frame = performative.build(channel, code, bound)
-        look = self._look_at.get(code)
-        return look(self, channel, fields) if look is not None else None, frame
+        if code == ATTACH:
+            return self._look_at_attach(frame, fields)
+        return self._look_at[code](self, channel, fields), frame
 
     def _look_at_open(self, frame: bytes, fields: list[bytes]) -> bytes:
         """The peer's, less in its max-frame-size what will be added to transfers."""
@@ -180,29 +180,39 @@ class Tap:
 
     def _forget_session(self, channel: bytes) -> None:
         self._walk.end(channel)
+        self._places = {place: end for place, end in self._places.items() if place[0] != channel}
         self.flows.end(channel)
         self.settlements.end(channel)
 
-    def _look_at_attach(self, channel: bytes, fields: list[bytes]) -> Note:
-        check_name(fields[0] if fields else NULL, "a link name")
+    def _look_at_attach(self, frame: bytes, fields: list[bytes]) -> tuple[Note, bytes]:
+        name, channel = check_name(fields[0], "a link name"), frame[6:8]
         for terminus in fields[5:7]:
             check_name(first_of(terminus), "an address")
         handle = number_of(fields, 1) or 0
         if (channel, handle) in self._walk.attached:
-            return SessionError(channel, HANDLE_IN_USE, f"an attach on handle {handle}")
-        self._walk.attached.add((channel, handle))
+            return SessionError(channel, HANDLE_IN_USE, f"an attach on handle {handle}"), frame
+        place = channel, name, fields[2] not in TRUES
+        steals = place in self._places
+        if steals:
+            self._stolen += 1
+            fields[0] = encode(alias_of(name, self._stolen))
+            frame = performative.build(channel, ATTACH, fields)
+        self._places[place] = channel, handle
+        self._walk.attached[channel, handle] = place
         self._walk.forget()
         unsettled = decode_map(fields[7], self._most_unsettled) if len(fields) > 7 else None
         incomplete = len(fields) > 8 and fields[8] in TRUES
         if unsettled is not None or incomplete:
             self._walk.expect_resumed()
-        return AttachFrame(channel, handle, unsettled, incomplete)
+        return AttachFrame(channel, handle, unsettled, incomplete, steals), frame
 
     def _look_at_detach(self, channel: bytes, fields: list[bytes]) -> Note | None:
         handle = number_of(fields, 0) or 0
         if (channel, handle) not in self._walk.attached:
             return SessionError(channel, UNATTACHED_HANDLE, f"a detach on handle {handle}")
-        self._walk.attached.discard((channel, handle))
+        place = self._walk.attached.pop((channel, handle))
+        if self._places.get(place) == (channel, handle):
+            del self._places[place]
         self._walk.forget()
         self.flows.detached(channel, handle)
         return None
@@ -224,14 +234,17 @@ class Tap:
         note = TransferFrame(resumed, message_format, transactional)
         return note if any(note) else None
 
+    def _look_at_close(self, channel: bytes, fields: list[bytes]) -> None:
+        """It is the connection's."""
+
     def _look_at_disposition(self, channel: bytes, fields: list[bytes]) -> None:
         self.settlements.take(channel, fields)
 
     _look_at: ClassVar[Mapping[int, Callable[["Tap", bytes, list[bytes]], Note | None]]] = {
         BEGIN: _look_at_begin,
-        ATTACH: _look_at_attach,
         TRANSFER: _look_at_transfer,
         DISPOSITION: _look_at_disposition,
         DETACH: _look_at_detach,
         END: _look_at_end,
+        CLOSE: _look_at_close,
     }

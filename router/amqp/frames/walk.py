@@ -86,7 +86,8 @@ class Walk:
     def __init__(self, max_frame: int, told: Callable[[bytes], list[int] | None]) -> None:
         """`told`: where the settlements of a channel are noted, as the first and the last delivery-id; None if they are
         not to be."""
-        self.attached: set[tuple[bytes, int]] = set()  # channel and handle of the peer's ends
+        self.attached: dict[tuple[bytes, int], tuple[bytes, str, bool]] = {}
+        """By channel and handle of the peer's ends: channel, name, and whether it sends."""
         self.ended: set[bytes] = set()  # channels of sessions that we have ended, and the peer has not
         self.fields = 255  # transfers of more fields need a look
         self.max_frame = max_frame
@@ -106,7 +107,8 @@ class Walk:
 
     def end(self, channel: bytes) -> None:
         """Of a session."""
-        self.attached -= {end for end in self.attached if end[0] == channel}
+        for end in [end for end in self.attached if end[0] == channel]:
+            del self.attached[end]
         self.forget()
 
     def begin(self) -> None:

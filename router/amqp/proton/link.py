@@ -305,7 +305,8 @@ class Link(LinkDeliveries):
     def read_attach(self, frame: AttachFrame | None) -> None:
         """The engine's: take over what the peer's attach says."""
         if frame is not None:
-            self.remote_channel, self.remote_handle, self.remote_unsettled, self.remote_incomplete_unsettled = frame
+            self.remote_channel, self.remote_handle = frame.channel, frame.handle
+            self.remote_unsettled, self.remote_incomplete_unsettled = frame.unsettled, frame.incomplete
         pointer = self.pointer
         self.remote_source = read_terminus(lib.pn_link_remote_source(pointer))
         self.remote_target = read_terminus(lib.pn_link_remote_target(pointer))

@@ -14,6 +14,10 @@ SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 MECHANISMS, INIT, CHALLENGE, RESPONSE, OUTCOME = range(0x40, 0x45)
 OK, DENIED = 0, 1
+_NAMES: Final = {
+    f"amqp:sasl-{name}:list": MECHANISMS + place
+    for place, name in enumerate(("mechanisms", "init", "challenge", "response", "outcome"))
+}
 MAX_FRAME: Final = 512  # AMQP 1.0 5.3.1
 
 
@@ -75,7 +79,7 @@ class SaslLayer:
         value, _ = decode(frame, 4 * frame[4])
         if frame[5] != 1 or not isinstance(value, Described) or not isinstance(value.value, list):
             raise AmqpError(FRAMING_ERROR, "not a SASL frame")
-        return value
+        return Described(_NAMES.get(value.descriptor, value.descriptor), value.value)
 
     def _handle(self, frame: Described) -> None:
         raise NotImplementedError

@@ -68,13 +68,7 @@ FEATURES: Final = {
     "steal": "a link is attached once more, on the same session or on another",
 }
 HELD_BACK: Final[dict[str, str]] = {
-    "symbolic_performatives": "an unknown frame ends the connection",
-    "symbolic_inner": "an outcome with a symbol for its descriptor counts as released",
-    "steal": "a second attach on the same session ends the connection",
-    "hasty_end": "a begin that was ended already is answered without a remote-channel",
-    "less_window": "proton takes a negative window for an endless one",
-    "echo_at_once": "it is not answered",
-    "formats": "continuation transfers have the message-format 0",
+    "steal": "a detach waits for room, and is written behind the attach that took its place",
 }
 """Features that are not drawn, and why."""
 

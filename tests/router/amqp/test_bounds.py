@@ -166,8 +166,11 @@ def test_a_connection_a_session_or_a_link_is_told_no_more_values_than_there_is_r
 def test_the_values_of_all_fields_of_an_open_count(place: int) -> None:
     """Locales, capabilities, and properties: half of what there is room for in each of two is enough."""
     half = MOST_VALUES[OPEN] // 2
+    symbols = Raw(b"\xf0" + (half + 5).to_bytes(4, "big") + half.to_bytes(4, "big") + b"\xa3" + bytes(half))
     fields: list[Any] = 10 * [None]
-    fields[0], fields[5 + (place - 4) % 5], fields[place] = "x", half * [None], half * [None]
+    for at in (5 + (place - 4) % 5, place):
+        fields[at] = symbols if at < 9 else dict.fromkeys(map(str, range(half // 2)))
+    fields[0] = "x"
     assert condition_of(server(), HEADER + frame(OPEN, *fields)) == RESOURCE_LIMIT
 
 

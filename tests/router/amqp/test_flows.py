@@ -89,6 +89,8 @@ def test_credit_that_is_taken_back_is_not_used(lowered: int) -> None:
     assert peer.sends(b"1", b"2", b"3", b"4", b"5") == 2
     peer.hears(flow(lowered, count=0, room=(0, 2)), flow(lowered, count=0, room=(0, 100)))
     assert peer.sends() == max(0, lowered - 2)
+    peer.hears(flow(lowered, count=0, room=(0, 100)))
+    assert peer.sends() == 0
     assert peer.link.credit == 0
     peer.hears(flow(10, count=2, room=(2, 100)))
     assert peer.sends() == 3 - max(0, lowered - 2)
@@ -104,6 +106,8 @@ def test_room_that_is_taken_back_is_not_used(window: int, lowered: int) -> None:
     assert peer.sends(b"1", b"2", b"3") == 3
     peer.hears(flow(100, room=(0, lowered)))
     assert peer.sends(b"4", b"5", b"6") == max(0, lowered - 3)
+    peer.hears(flow(100, room=(0, lowered)))
+    assert peer.sends() == 0
     peer.hears(flow(100, room=(3, MOST)))
     assert peer.sends() == 3 - max(0, lowered - 3)
     peer.connection.release()

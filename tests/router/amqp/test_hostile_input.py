@@ -48,10 +48,18 @@ def test_a_frame_larger_than_announced() -> None:
     assert condition_of(connection, opening(), (5000).to_bytes(4, "big") + b"\x02\x00\x00\x00") == FRAMING_ERROR
 
 
-@pytest.mark.parametrize("body", [b"\x00\x53\x1f\x45", b"\x00\x53\x14\x40", b"nonsense"])
-def test_a_frame_of_no_known_kind(body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("body", "condition"),
+    [
+        (b"\x00\x53\x1f\x45", FRAMING_ERROR),
+        (b"\x00\xa3\x0eamqp:else:list\x45", FRAMING_ERROR),
+        (b"\x00\x53\x14\x40", DECODE_ERROR),
+        (b"nonsense", FRAMING_ERROR),
+    ],
+)
+def test_a_frame_of_no_known_kind(body: bytes, condition: str) -> None:
     data = (8 + len(body)).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body
-    assert condition_of(server(), opening(), data) == FRAMING_ERROR
+    assert condition_of(server(), opening(), data) == condition
 
 
 def test_begin_before_open() -> None:

@@ -42,7 +42,7 @@ def walked(data: bytes, *, notes: bool) -> tuple[int, list[int]]:
     """How far it comes, and the delivery-ids that it notes as settled."""
     told: list[int] = []
     walk = Walk(65536, lambda channel: told if notes else None)
-    walk.attached.add((b"\0\0", 0))
+    walk.attached[b"\0\0", 0] = b"\0\0", "link", True
     walk.begin()
     stop = walk.past(data, 0)
     ranges = zip(told[::2], told[1::2], strict=True)

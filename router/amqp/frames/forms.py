@@ -1,0 +1,148 @@
+"""What a peer writes in another form than most, as proton reads it; and refused, what has no form of its type.
+
+AMQP lets a descriptor be a symbol or a number of any width, and a frame have an extended header (1.0 1.5, 2.3.1).
+Proton takes a symbol for none, where it decides what a state or a target is, and a field of another type for one that
+was left out.
+
+Pure. Never here: what the fields mean.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from router.amqp.format.codec import decode
+from router.amqp.format.errors import DECODE_ERROR, INVALID_FIELD, NOT_IMPLEMENTED, AmqpError
+from router.amqp.format.performative import (
+    ATTACH,
+    BEGIN,
+    CLOSE,
+    DETACH,
+    DISPOSITION,
+    END,
+    FLOW,
+    NULL,
+    OPEN,
+    TRANSFER,
+    split_list,
+)
+
+
+class Kind(NamedTuple):
+    """Of a field: in words, and the constructors of its values."""
+
+    expected: str
+    constructors: bytes
+
+
+_STRING: Final = Kind("a string", b"\xa1\xb1")
+_SYMBOL: Final = Kind("a symbol", b"\xa3\xb3")
+_SYMBOLS: Final = Kind("symbols", b"\xa3\xb3\xe0\xf0")
+_BINARY: Final = Kind("binary", b"\xa0\xb0")
+_UINT: Final = Kind("a uint", b"\x43\x52\x70")
+_USHORT: Final = Kind("a ushort", b"\x60")
+_UBYTE: Final = Kind("a ubyte", b"\x50")
+_ULONG: Final = Kind("a ulong", b"\x44\x53\x80")
+_BOOLEAN: Final = Kind("a boolean", b"\x41\x42\x56")
+_MAP: Final = Kind("a map", b"\xc1\xd1")
+_DESCRIBED: Final = Kind("a described value", b"\0")
+
+Fields = Mapping[str, Kind]
+
+_PERFORMATIVES: Final[Mapping[int, tuple[str, Fields, int]]] = {
+    OPEN: ("an open", {
+        "container-id": _STRING, "hostname": _STRING, "max-frame-size": _UINT, "channel-max": _USHORT,
+        "idle-time-out": _UINT, "outgoing-locales": _SYMBOLS, "incoming-locales": _SYMBOLS,
+        "offered-capabilities": _SYMBOLS, "desired-capabilities": _SYMBOLS, "properties": _MAP,
+    }, 0),
+    BEGIN: ("a begin", {
+        "remote-channel": _USHORT, "next-outgoing-id": _UINT, "incoming-window": _UINT, "outgoing-window": _UINT,
+        "handle-max": _UINT, "offered-capabilities": _SYMBOLS, "desired-capabilities": _SYMBOLS, "properties": _MAP,
+    }, 0),
+    ATTACH: ("an attach", {
+        "name": _STRING, "handle": _UINT, "role": _BOOLEAN, "snd-settle-mode": _UBYTE, "rcv-settle-mode": _UBYTE,
+        "source": _DESCRIBED, "target": _DESCRIBED, "unsettled": _MAP, "incomplete-unsettled": _BOOLEAN,
+        "initial-delivery-count": _UINT, "max-message-size": _ULONG, "offered-capabilities": _SYMBOLS,
+        "desired-capabilities": _SYMBOLS, "properties": _MAP,
+    }, 3),
+    FLOW: ("a flow", {
+        "next-incoming-id": _UINT, "incoming-window": _UINT, "next-outgoing-id": _UINT, "outgoing-window": _UINT,
+        "handle": _UINT, "delivery-count": _UINT, "link-credit": _UINT, "available": _UINT, "drain": _BOOLEAN,
+        "echo": _BOOLEAN, "properties": _MAP,
+    }, 0),
+    TRANSFER: ("a transfer", {
+        "handle": _UINT, "delivery-id": _UINT, "delivery-tag": _BINARY, "message-format": _UINT, "settled": _BOOLEAN,
+        "more": _BOOLEAN, "rcv-settle-mode": _UBYTE, "state": _DESCRIBED, "resume": _BOOLEAN, "aborted": _BOOLEAN,
+        "batchable": _BOOLEAN,
+    }, 1),
+    DISPOSITION: ("a disposition", {
+        "role": _BOOLEAN, "first": _UINT, "last": _UINT, "settled": _BOOLEAN, "state": _DESCRIBED,
+        "batchable": _BOOLEAN,
+    }, 2),
+    DETACH: ("a detach", {"handle": _UINT, "closed": _BOOLEAN, "error": _DESCRIBED}, 1),
+    END: ("an end", {"error": _DESCRIBED}, 0),
+    CLOSE: ("a close", {"error": _DESCRIBED}, 0),
+}  # fmt: skip
+"""Their fields in order, and how many of the first must be there; a link without a name is attached to nothing."""
+_TERMINUS: Final[Fields] = {
+    "address": _STRING, "durable": _UINT, "expiry-policy": _SYMBOL, "timeout": _UINT, "dynamic": _BOOLEAN,
+    "dynamic-node-properties": _MAP,
+}  # fmt: skip
+_SOURCE: Final[Fields] = {
+    **_TERMINUS, "distribution-mode": _SYMBOL, "filter": _MAP, "default-outcome": _DESCRIBED, "outcomes": _SYMBOLS,
+    "capabilities": _SYMBOLS,
+}  # fmt: skip
+_TARGET: Final[Fields] = {**_TERMINUS, "capabilities": _SYMBOLS}
+_TERMINI: Final[Mapping[int, tuple[str, Fields]]] = {
+    0x28: ("a source", _SOURCE), 0x29: ("a target", _TARGET), 0x30: ("a coordinator", {"capabilities": _SYMBOLS}),
+}  # fmt: skip
+_NAMES: Final = {
+    "amqp:received:list": 0x23, "amqp:accepted:list": 0x24, "amqp:rejected:list": 0x25, "amqp:released:list": 0x26,
+    "amqp:modified:list": 0x27, "amqp:source:list": 0x28, "amqp:target:list": 0x29, "amqp:coordinator:list": 0x30,
+    "amqp:declared:list": 0x33, "amqp:transactional-state:list": 0x34, "amqp:error:list": 0x1D,
+}  # fmt: skip
+_PLACES: Final = {ATTACH: (5, 6), TRANSFER: (7,), DISPOSITION: (4,), DETACH: (2,), END: (0,), CLOSE: (0,)}
+"""By performative: of described values."""
+
+
+def usual(code: int, fields: list[bytes]) -> list[bytes]:
+    """The fields of a performative in the forms that proton reads; the same list if they are. Raises AmqpError."""
+    what, kinds, needed = _PERFORMATIVES[code]
+    _check(what, fields, kinds, needed)
+    made = fields
+    for place in _PLACES.get(code, ()):
+        if place < len(fields) and fields[place] != NULL:
+            name, field = list(kinds)[place], fields[place]
+            found = _described(f"the {name} of {what}", field)
+            if code == ATTACH:
+                _check_terminus(found)
+            if found is not field:
+                made = [*made[:place], found, *made[place + 1 :]]
+    return made
+
+
+def _check(what: str, fields: list[bytes], kinds: Fields, needed: int = 0) -> None:
+    if len(fields) < needed:
+        raise AmqpError(INVALID_FIELD, f"{what} without its {list(kinds)[len(fields)]}")
+    for place, (field, (name, kind)) in enumerate(zip(fields, kinds.items(), strict=False)):
+        if field[0] in kind.constructors or (field == NULL and place >= needed):
+            continue
+        raise AmqpError(DECODE_ERROR, f"the {name} of {what} is not {kind.expected}")
+
+
+def _described(what: str, field: bytes) -> bytes:
+    """With a number of one byte for its descriptor."""
+    if field.startswith(b"\0\x53"):
+        return field
+    descriptor, at = decode(field, 1)
+    code = _NAMES.get(descriptor) if isinstance(descriptor, str) else descriptor
+    if type(code) is not int or not 0 <= code < 256:
+        raise AmqpError(NOT_IMPLEMENTED, f"{what} is described as {descriptor!r}")
+    return b"\0\x53" + bytes((code,)) + field[at:]
+
+
+def _check_terminus(terminus: bytes) -> None:
+    found = _TERMINI.get(terminus[2])
+    if found is None:
+        raise AmqpError(INVALID_FIELD, f"what has the code {terminus[2]:#x} is no terminus")
+    what, kinds = found
+    _check(what, split_list(terminus, 3)[0], kinds)
