@@ -93,6 +93,9 @@ class Additions:
     def _attach(self, frame: bytes) -> bytes:
         fields = performative.padded(performative.parse(frame).fields, 14)
         if fields[13] == NULL:  # proton writes no properties at a coordinator
+            number = self._number_of(decode(fields[0])[0], is_sender=fields[2] not in TRUES)
+            link = self._announced.pop(number)
+            link.wire = frame[6:8], fields[1]
             return frame
         properties, _ = performative.split_list(fields[13], 0)
         assert decode(properties[0])[0] == LINK_NUMBER
@@ -110,6 +113,11 @@ class Additions:
             self._fit_map(link, frame[6:8], fields)
         fields[8] = TRUE if link.incomplete_unsettled or link.omitted else NULL
         return performative.build(frame[6:8], ATTACH, fields)
+
+    def _number_of(self, name: str, *, is_sender: bool) -> int:
+        """Of the first link of this name that is announced."""
+        found = (link for link in self._announced.values() if link.name == name.partition("\0")[0])
+        return next(link.number for link in found if link.is_sender == is_sender)
 
     def _fit_map(self, link: Link, channel: bytes, fields: list[bytes]) -> None:
         """As much of our map as fits the peer's frames; in the order in which it was given."""

@@ -6,9 +6,10 @@ import trio
 from router.amqp import transport
 from router.amqp.connection import Connection
 from router.amqp.format.errors import INTERNAL_ERROR, AmqpError
+from router.amqp.proton.library import lib
 from router.amqp.proton.link import Link
 from tests.router.amqp.frames import BEGIN, CLOSE, HEADER, OPEN, Raw, attach, frame
-from tests.router.amqp.pair import Recorder
+from tests.router.amqp.pair import Pair, Recorder
 from tests.router.amqp.server import server
 from tests.router.amqp.test_sessions import written
 from tests.router.amqp.test_transport import sockets
@@ -54,3 +55,14 @@ async def test_its_socket_is_closed_and_the_log_says_why(caplog: pytest.LogCaptu
     assert handler.events[-1] == ("close", INTERNAL_ERROR)
     (said,) = caplog.messages
     assert said.startswith("connection of 'crowded'") and INTERNAL_ERROR in said
+
+
+def test_a_coordinator_is_attached_to_without_a_failure() -> None:
+    """Proton says no properties in such an attach, and so not whose it is."""
+    pair = Pair()
+    links = [pair.client.sender(name, "topic/x") for name in ("plain", "transactions")]
+    lib.pn_terminus_set_type(lib.pn_link_target(links[1].pointer), lib.PN_COORDINATOR)
+    pair.pump()
+    assert not pair.client.has_failed and pair.errors == []
+    assert sorted(link.name for link in pair.there.attached) == ["plain", "transactions"]
+    assert all(link.wire[0] for link in links)
