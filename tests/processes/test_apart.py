@@ -245,6 +245,9 @@ async def test_plain_clients_outlive_short_cuts_of_each_router(tmp_path: Path, n
             routes = [route for report in reports for route in report["routes"] if route["router"] == router]
             return not any(route["contact"] for route in routes)
 
+        def has_all(reader: End) -> bool:
+            return len(reader.bodies) == len(sent)
+
         for router in "abc":
             sent.append(p.send(b"before the cut of %s" % router.encode()))
             stage.cut_off(router)
@@ -254,7 +257,7 @@ async def test_plain_clients_outlive_short_cuts_of_each_router(tmp_path: Path, n
             p.connection.wake()
             await stage.heal()
             for reader in readers:
-                await stage.said(reader, lambda reader=reader: len(reader.bodies) == len(sent))
+                await stage.said(reader, partial(has_all, reader))
                 for delivery in reader.deliveries[-2:]:
                     reader.link.update(delivery, ACCEPTED)
                 reader.connection.wake()
