@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from subprocess import PIPE
+from typing import Any
 
 import pytest
 import trio
@@ -238,7 +239,7 @@ async def test_plain_clients_outlive_short_cuts_of_each_router(tmp_path: Path, n
     async with severable_triangle(tmp_path, nursery, grace=3600.0) as stage:
         readers = [await stage.subscriber(at, None, credit=100, timeout=0, container=f"S at {at}") for at in "abc"]
         p = await stage.publisher("b", None)
-        sent = []
+        sent: list[Any] = []
 
         async def is_alone(router: str) -> bool:
             reports = [await stage.status(other) for other in "abc" if other != router]
