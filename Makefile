@@ -31,7 +31,7 @@ setup: $(READY) $(INTEROP_READY)
 	@:
 
 $(READY): pyproject.toml router/amqp/proton/loops.c router/amqp/proton/loops_build.py
-	@echo "setting up $(VENV), once: pip downloads some 650 MB, 456 MB of it pyspark, which the audit judges with."
+	@echo "setting up $(VENV), once: pip downloads some 670 MB, 456 MB of it pyspark, which the audit judges with."
 	@echo "It takes some minutes, and 1.3 GiB of disk."
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/python -m pip install --disable-pip-version-check --editable '.[dev]'
