@@ -106,7 +106,7 @@ class LinkDeliveries:
         """The engine's: forget it."""
         if self.partial:
             self.connection.account.add(-len(self.partial))
-            self.partial = bytearray()
+            self.partial.clear()
 
     def expect(self, *, resumed: bool, message_format: int) -> None:
         """The engine's: the delivery that comes, or goes on, does not take the quick way."""
