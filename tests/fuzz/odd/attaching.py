@@ -271,8 +271,8 @@ class Attaching(OddConnection):
         """Attach it once more, here or on another session: the former attach is over (2.6.1)."""
         session = self.rng.choice(list(self.sessions.values()))
         handle = self._free_handle(session)
-        if self.draw.has("small_windows"):
-            return  # a detach of the router's waits for room behind what it has sent: two would be attached
+        if self.draw.has("small_windows") and not self.draw.has("steal_unread"):
+            return
         if (
             handle is None
             or link.stolen
@@ -327,7 +327,7 @@ class Attaching(OddConnection):
         rng, link.asked = self.rng, False
         credits = (0, 1, 2, 5, 100, *((2**31 - 1, 2**31, 2**32 - 1) if self.draw.has("much_credit") else ()))
         credit = 1000 if most else rng.choice(credits)
-        drain = not most and self.draw.has("drain") and rng.random() < 0.3
+        drain = not most and self.draw.has("drain") and credit < 2**31 and rng.random() < 0.3  # else nobody can compare
         count = link.count
         stated = link.initial if count is None else count
         if not self.draw.has("less_credit"):

@@ -66,9 +66,10 @@ FEATURES: Final = {
     "resume": "detach, end, close or lose the connection, and come back with a map",
     "deaf": "what the router says last is not read before the connection is lost",
     "steal": "a link is attached once more, on the same session or on another",
+    "steal_unread": "the same while the session's window is closed",
 }
 HELD_BACK: Final[dict[str, str]] = {
-    "steal": "a detach waits for room, and is written behind the attach that took its place",
+    "steal_unread": "a detach waits for room, and is written behind the attach that took its place",
 }
 """Features that are not drawn, and why."""
 

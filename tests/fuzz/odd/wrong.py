@@ -90,13 +90,8 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "another header": Mistake("close", BROKEN, raw=HEADER),
 }
 HELD_BACK: Final[dict[str, str]] = {
-    "flow of no handle": "ends the connection",
-    "detach of no handle": "the same",
-    "a gap between delivery-ids": "amqp:session:invalid-field is no condition of AMQP",
-    "no delivery-id": "is taken for the next one",
-    "no delivery-tag": "is taken for an empty one",
-    "begin on a channel in use": "nothing is said",
-    "no name of a link": "is answered without a name",
+    "no delivery-id": "proton takes it for the next one",
+    "no delivery-tag": "proton takes it for an empty one",
 }
 """Mistakes that are not drawn, and why."""
 
