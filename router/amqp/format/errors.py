@@ -6,6 +6,7 @@ escapes from the engine is a fault of ours. The names are AMQP's error condition
 
 from typing import Final
 
+FRAME_SIZE_TOO_SMALL: Final = "amqp:frame-size-too-small"
 FRAMING_ERROR: Final = "amqp:connection:framing-error"
 INTERNAL_ERROR: Final = "amqp:internal-error"
 DECODE_ERROR: Final = "amqp:decode-error"

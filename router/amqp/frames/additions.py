@@ -10,12 +10,14 @@ from typing import Final
 
 from router.amqp.format import performative
 from router.amqp.format.codec import decode, encode, uint
+from router.amqp.format.errors import AmqpError
 from router.amqp.format.message import ENVELOPE_SIZE, format_of
 from router.amqp.format.notes import Wire
-from router.amqp.format.performative import AMQP_HEADER, ATTACH, NULL, TRANSFER, TRUE, TRUES
+from router.amqp.format.performative import AMQP_HEADER, ATTACH, NULL, OPEN, TRANSFER, TRUE, TRUES
 from router.amqp.format.unsettled import encode_entries
 from router.amqp.format.values import RCV_SECOND
 from router.amqp.frames.fields import with_outcomes
+from router.amqp.frames.room import SMALL, fitted
 from router.amqp.frames.settlements import Settlements
 from router.amqp.frames.walk import HEAD, Walk
 from router.amqp.proton.deliveries import LinkDeliveries
@@ -31,6 +33,11 @@ class Additions:
     def __init__(self, walk: Walk, settlements: Settlements) -> None:
         self.max_frame = MIN_MAX_FRAME
         """The peer's."""
+        self.is_known = False
+        """By the peer's open."""
+        self.misfit: AmqpError | None = None
+        """What must be said has no room in a frame of the peer's."""
+        self._opens = True  # our open is to be written
         self._walk = walk
         self._settlements = settlements
         self._announced: dict[int, Link] = {}  # by number: opened, attach not written yet
@@ -75,7 +82,8 @@ class Additions:
     def rewrite(self, data: bytes) -> bytes:
         """Whole frames, as they are to be sent."""
         transfers = bool(self._resumed or self._envelopes or self._going_on)
-        if not self._announced and not transfers:
+        is_small = self.is_known and self.max_frame < SMALL
+        if not self._announced and not transfers and not self._opens and not is_small:
             return data
         parts: list[bytes] = []
         start = 0
@@ -87,8 +95,22 @@ class Additions:
                 frame = data[at : at + size]
                 parts += data[start:at], self._attach(frame) if code == ATTACH else self._transfer(frame)
                 start = at + size
+            elif code == OPEN or (is_small and size > self.max_frame):
+                parts += data[start:at], self._fitted(data[at : at + size])
+                start = at + size
+                self._opens = self._opens and code != OPEN
             at += size
         return b"".join((*parts, data[start:]))
+
+    def _fitted(self, frame: bytes) -> bytes:
+        """As the peer's frames have room for it; nothing if they have not, and then that is told."""
+        if not self.is_known:
+            return frame
+        try:
+            return fitted(frame, self.max_frame)
+        except AmqpError as error:
+            self.misfit = error
+            return b""
 
     def _attach(self, frame: bytes) -> bytes:
         fields = performative.padded(performative.parse(frame).fields, 14)
@@ -112,7 +134,7 @@ class Additions:
         if link.unsettled is not None:
             self._fit_map(link, frame[6:8], fields)
         fields[8] = TRUE if link.incomplete_unsettled or link.omitted else NULL
-        return performative.build(frame[6:8], ATTACH, fields)
+        return self._fitted(performative.build(frame[6:8], ATTACH, fields))
 
     def _number_of(self, name: str, *, is_sender: bool) -> int:
         """Of the first link of this name that is announced."""

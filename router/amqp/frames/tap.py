@@ -157,6 +157,7 @@ class Tap:
         check_name(fields[0] if fields else NULL, "a container-id")
         limit = number_of(fields, 2)
         most = self.additions.max_frame = max(limit, MIN_MAX_FRAME) if limit else UNLIMITED
+        self.additions.is_known = True
         if most == UNLIMITED or most - RESERVE < MIN_MAX_FRAME:
             return frame
         fields[2] = uint(most - RESERVE).encoded

@@ -75,6 +75,8 @@ _tag_view: Final = memoryview(ffi.buffer(_tag_memory, MAX_TAG))
 _tag: Final = ffi.new("pn_bytes_t *")
 _tag.start = _tag_memory
 
+MOST_TOLD: Final = 1024  # bytes of a description: who takes small frames must have room for it
+
 _POLICY_NAMES: Final = {
     lib.PN_EXPIRE_WITH_LINK: EXPIRE_LINK,
     lib.PN_EXPIRE_WITH_SESSION: EXPIRE_SESSION,
@@ -163,7 +165,8 @@ def read_condition(condition: Any) -> ErrorCondition | None:
 def write_condition(condition: Any, name: str | None, description: str, info: Mapping[str, Any] | None = None) -> None:
     if name is not None:
         lib.pn_condition_set_name(condition, name.encode())
-        lib.pn_condition_set_description(condition, description.encode())
+        told = description.encode()[:MOST_TOLD].decode(errors="ignore")
+        lib.pn_condition_set_description(condition, told.encode())
         write_map(info, lib.pn_condition_info(condition))
 
 

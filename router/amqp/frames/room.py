@@ -1,0 +1,83 @@
+"""Frames of ours that are larger than the peer takes: what may be left unsaid goes, the rest is refused by name.
+
+An open or an attach says less of its properties, from the largest on; an error less of its description; a modified
+outcome no annotations (AMQP 1.0 2.4.1, 2.8.15). Transfers are cut by proton, and unsettled maps as they are written.
+
+Pure. Never here: what is said.
+"""
+
+from typing import Final
+
+from router.amqp.format.codec import decode, encode
+from router.amqp.format.errors import FRAME_SIZE_TOO_SMALL, AmqpError
+from router.amqp.format.performative import (
+    ATTACH,
+    DETACH,
+    DISPOSITION,
+    END,
+    NULL,
+    OPEN,
+    build,
+    join_list,
+    join_map,
+    parse,
+    split_list,
+)
+
+SMALL: Final = 4096
+"""Bytes: no frame of ours is larger but opens, attaches and transfers."""
+_PROPERTIES: Final = {OPEN: 9, ATTACH: 13}
+_ERRORS: Final = {DETACH: 2, END: 0}
+_STATE: Final = 4
+_SLACK: Final = 16  # bytes by which the same may be longer as it is written anew
+_DESCRIPTOR: Final = 3  # bytes of those that proton and we write
+_REJECTED: Final = b"\x00\x53\x25"
+_MODIFIED: Final = b"\x00\x53\x27"
+
+
+def fitted(frame: bytes, most: int) -> bytes:
+    """A frame of no more bytes than that. Raises AmqpError if what must be said takes more."""
+    if len(frame) <= most:
+        return frame
+    excess, code = len(frame) - most + _SLACK, frame[10]
+    fields = parse(frame).fields
+    if (place := _PROPERTIES.get(code, len(fields))) < len(fields):
+        fields[place] = _fewer(fields[place], excess)
+    elif (place := _ERRORS.get(code, len(fields))) < len(fields):
+        fields[place] = _shorter(fields[place], excess)
+    elif code == DISPOSITION and len(fields) > _STATE:
+        fields[_STATE] = _without_details(fields[_STATE], excess)
+    less = build(frame[6:8], code, fields)
+    if len(less) > most:
+        raise AmqpError(FRAME_SIZE_TOO_SMALL, f"an answer of {len(less)} bytes where a frame may have {most}")
+    return less
+
+
+def _fewer(properties: bytes, excess: int) -> bytes:
+    elements, _ = split_list(properties, 0, len(properties))
+    entries = list(zip(elements[::2], elements[1::2], strict=True))
+    for entry in sorted(entries, key=lambda each: -len(each[1])):
+        if excess > 0:
+            entries.remove(entry)
+            excess -= len(entry[0]) + len(entry[1])
+    return join_map([element for entry in entries for element in entry]) if entries else NULL
+
+
+def _shorter(error: bytes, excess: int) -> bytes:
+    """With its condition, and as much of its description as there is room for, if that is less than before."""
+    if error == NULL:
+        return error
+    condition, description, *info = [*split_list(error, _DESCRIPTOR, 3)[0], NULL, NULL][:3]
+    told = decode(description)[0]
+    if isinstance(told, str):
+        left = max(0, len(told.encode()) - max(0, excess - sum(map(len, info))))
+        description = encode(told.encode()[:left].decode(errors="ignore"))
+    return error[:_DESCRIPTOR] + join_list([condition, description])
+
+
+def _without_details(state: bytes, excess: int) -> bytes:
+    if state.startswith(_MODIFIED):
+        return _MODIFIED + join_list(split_list(state, _DESCRIPTOR, 2)[0])
+    if state.startswith(_REJECTED):
+        return _REJECTED + join_list([_shorter(error, excess) for error in split_list(state, _DESCRIPTOR, 1)[0]])
+    return state
