@@ -5,8 +5,8 @@ import pytest
 from failover.audit import Verdict
 from tests.failover.audit.in_process import judge_files
 from tests.mutants.mutant import MUTANTS
-from tests.simulation.cuts import accused, cuts
-from tests.simulation.evidence import CALMER
+from tests.simulation.cuts import KINDS, accused, cut, cuts
+from tests.simulation.evidence import CALMER, LoggedWorld
 from tests.simulation.test_evidence import Unjudged
 
 
@@ -16,6 +16,24 @@ def test_it_accuses_nobody_for_what_a_log_lacks_that_is_cut(kind: str) -> None:
     assert whole.verdict is not Verdict.VIOLATED, whole.sentence
     for path, left, report in torn:
         assert report.verdict is not Verdict.VIOLATED, f"{path} after {left} entries: {report.sentence}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed", "router", "entries"),
+    [
+        ("filters strangers", 4, "d", 15),  # it had attached at d, and left, and its next home knew it as it was before
+        ("ttl", 3, "c", 1),  # only its own log tells that it was attached at c
+        ("wildcards", 3, "c", 22),
+    ],
+)
+def test_nobody_is_accused_for_attaches_that_a_log_lacks(kind: str, seed: int, router: str, entries: int) -> None:
+    knobs, logged = KINDS[kind]
+    world = LoggedWorld(seed, knobs=knobs)
+    world.run()
+    files = world.files(logged)
+    first = min(path for path in files if path.startswith(f"file:/run/{router}/"))
+    report = judge_files({**files, first: cut(files[first], entries)})
+    assert report.verdict is Verdict.UNDECIDED, report.sentence
 
 
 @pytest.mark.parametrize(("name", "seed"), [("backlog_not_waited_for", 1), ("no_placeholder", 2)])

@@ -110,16 +110,18 @@ class Testimony:
         return major, taken(self.facts.rows.place, index)
 
     def _joined(self) -> Flags:
-        """Whether the home that accepted it says that it had joined the subscriber by then."""
+        """Whether the home that accepted it says that it had joined the subscriber by then, as it was attached then."""
         found = np.zeros(len(self.at), np.bool_)
         acceptor = taken(self.facts.home, self.deliveries.accepted[self.at])
-        for code, _ in self.clients if self.case.open_spans else ():
+        for code, client in self.clients if self.case.open_spans else ():
             pairs = self.pairs_of(code)
-            for term in self.case.terms.get(self.pairs.names[code], ()) if len(pairs) else ():
-                if term.home:
-                    there = acceptor[pairs] == self.facts.home_code(term.home)
-                    hlc = self.accepted_hlc[pairs]
-                    found[pairs] |= there & (term.since < hlc) & (hlc < term.ended)
+            if client is None or not len(pairs):
+                continue
+            hlc, opened = self.accepted_hlc[pairs], np.array([0, *sorted(at for _, at, _ in client.lives)], np.int64)
+            current = opened[np.searchsorted(opened, hlc, side="right") - 1]
+            for term in (term for term in self.case.terms.get(client.name, ()) if term.home):
+                there = acceptor[pairs] == self.facts.home_code(term.home)
+                found[pairs] |= there & (current <= term.since) & (term.since < hlc) & (hlc < term.ended)
         return found
 
     def _flag(self, of: Callable[[Client], bool]) -> Flags:

@@ -181,6 +181,12 @@ def _clients(
         if own and own not in client.logs:
             client.logs.append(own)
         _note_life(client, row, hybrid)
+    for row in rows:  # where no router's log tells of an attach that its client was told of
+        if row.role == role and row.event == Event.ATTACHED and row.epoch_hlc is not None and row.home is not None:
+            client, life = clients[_named(role, row) or ""], life_of(row)
+            if life not in client.opened:
+                client.lives.append((life, life, row.home))
+                client.opened[life] = row.time or wall_us(life)
     writers: dict[str, list[Client]] = {}
     for client in clients.values():
         for source in {log.source for log in client.logs}:
