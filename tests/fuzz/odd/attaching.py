@@ -30,6 +30,8 @@ class Attaching(OddConnection):
         if link.former is not None and (link.answered or link.continues):
             left = {tag: row for tag, row in left.items() if tag in link.former.named}
         rows = {**left, **(self._take_sent(link) if isinstance(link, Sender) else self._take_received(link))}
+        if isinstance(link, Sender):  # in their old order
+            rows = dict(sorted(rows.items(), key=lambda item: item[1].message.number))
         if isinstance(link, Receiver) and link.subscription is not None:
             link.subscription.until = min(until, link.subscription.until or until)
             link.subscription.loose = link.subscription.loose or link.modes[1] == 0

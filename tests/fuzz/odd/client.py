@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
-from tests.fuzz.odd.attaching import ADDRESSES, Attaching
+from tests.fuzz.odd.attaching import ADDRESSES, WORK, Attaching
 from tests.fuzz.odd.ledger import Message
 from tests.fuzz.odd.links import MOD, Received, Sender, Sent
 from tests.fuzz.odd.messages import annotations, message
@@ -31,15 +31,17 @@ class OddClient(Attaching):
         rng, session = self.rng, link.session
         self.container.marks += 1
         mark = f"{self.name} {self.container.marks}".encode()
-        address = link.address or rng.choice(ADDRESSES)
+        address = link.address or rng.choice((*ADDRESSES, *((WORK,) if self.draw.has("balanced") else ())))
         to = None if link.address else address
+        ttl = rng.choice((1, 100, 2000)) if self.draw.has("ttl") and rng.random() < 0.3 else None
         message_format, payload = message(rng, self.writer, mark, rich=self.draw.has("sections"),
-                                          foreign=self.draw.has("formats"), to=to)  # fmt: skip
+                                          foreign=self.draw.has("formats"), to=to, ttl=ttl)  # fmt: skip
         if len(payload) > (link.max_message or 9000):
-            message_format, payload = message(rng, self.writer, mark, rich=False, foreign=False, to=to)
+            message_format, payload = message(rng, self.writer, mark, rich=False, foreign=False, to=to, ttl=ttl)
         presettled = link.modes[0] == 1 or (link.modes[0] == 2 and rng.random() < 0.15)
         one = Message(link.first, link.number, address, message_format, payload, presettled, len(payload),
                       self.ledger.now())  # fmt: skip
+        one.hurries = ttl is not None
         self.ledger.publish(one)
         tag = str(link.number).encode().ljust(rng.choice((1, 4, 32)) if self.draw.has("tags") else 4, b".")
         mode = rng.choice((None, 0, 1)) if self.draw.has("transfer_modes") and not presettled else None

@@ -48,6 +48,7 @@ FEATURES: Final = {
     "null_termini": "no terminus at the client's end",
     "max_message_size": "that of a receiver, from 2^63 on, or 0",
     "sections": "every section, every type",
+    "ttl": "a time to live that may pass",
     "formats": "messages of other formats",
     "tags": "of 1 and of 32 bytes",
     "many_frames": "messages in many frames, some of them empty",

@@ -43,6 +43,8 @@ class Message:
     """By its publisher or by the router: nothing is owed to its publisher any more."""
     loose: bool = False
     """Its publisher settles second to nobody, and has been away: it may be given twice."""
+    hurries: bool = False
+    """It is over after a time that may pass: then nobody gets it."""
     refused: bool = False
     """A subscriber has rejected it, or given it back for good."""
 
@@ -125,7 +127,8 @@ class Ledger:
             self._check_one(message, subscription)
         elif answer is None:
             before = subscription.last.get((message.link, message.address), -1)
-            assert message.number > before or subscription.loose, f"{subscription} was given {message} after {before}"
+            is_loose = subscription.loose or message.loose
+            assert message.number > before or is_loose, f"{subscription} was given {message} after {before}"
             subscription.last[message.link, message.address] = message.number
         else:
             again = given or answer in AGAIN or subscription.loose or message.loose
@@ -160,7 +163,8 @@ class Ledger:
         assert message.outcome in ("", outcome), f"{message} is {outcome} after {message.outcome}"
         message.outcome = outcome
         if outcome == "rejected":
-            may = message.refused or self._is_large(message) or message.address.startswith(DYNAMIC)
+            expired = message.hurries and not any(message in one.holds for one in self.subscriptions)
+            may = expired or message.refused or self._is_large(message) or message.address.startswith(DYNAMIC)
             assert may, f"{message} is rejected, and nobody has refused it"
             return
         if is_for_one(message.address):

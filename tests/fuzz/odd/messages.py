@@ -59,12 +59,12 @@ def annotations(rng: Random) -> dict[Any, Any]:
     return {symbol(f"x-opt-{i}"): value(rng) for i in range(rng.randrange(3))}
 
 
-def _header(rng: Random, writer: Writer) -> Any:
+def _header(rng: Random, writer: Writer, ttl: int | None) -> Any:
     return writer.composite(
         "header",
         durable=rng.choice((None, True, False)),
         priority=rng.choice((None, 0, 4, 255)),
-        ttl=rng.choice((None, None, 2**31, 2**32 - 1)),
+        ttl=ttl or rng.choice((None, None, 2**31, 2**32 - 1)),
         first_acquirer=rng.choice((None, True)),
         delivery_count=rng.choice((None, 0, 7, 2**32 - 1)),
     )
@@ -100,16 +100,25 @@ def _body(rng: Random, writer: Writer, mark: bytes) -> list[Any]:
 
 
 def message(
-    rng: Random, writer: Writer, mark: bytes, *, rich: bool, foreign: bool, to: str | None = None
+    rng: Random,
+    writer: Writer,
+    mark: bytes,
+    *,
+    rich: bool,
+    foreign: bool,
+    to: str | None = None,
+    ttl: int | None = None,
 ) -> tuple[int, bytes]:
-    """Message-format and payload; `rich`: with any sections; `foreign`: of any format; `to`: where the message goes."""
-    if foreign and to is None and rng.random() < 0.2:
+    """Message-format and payload; `rich`: with any sections; `foreign`: of any format; `to`: where the message goes;
+    `ttl`: milliseconds."""
+    if foreign and to is None and ttl is None and rng.random() < 0.2:
         return rng.choice(FOREIGN), rng.randbytes(rng.choice((0, 10, 500))) + mark
     if not rich:
         properties = [writer.composite("properties", to=to)] if to is not None else []
-        return 0, b"".join(map(writer.encode, (*properties, writer.described("data", mark))))
+        header = [_header(rng, writer, ttl)] if ttl is not None else []
+        return 0, b"".join(map(writer.encode, (*header, *properties, writer.described("data", mark))))
     sections = [
-        (0.4, _header(rng, writer)),
+        (0.4 if ttl is None else 1.0, _header(rng, writer, ttl)),
         (0.3, writer.described("delivery-annotations", annotations(rng))),
         (0.3, writer.described("message-annotations", annotations(rng))),
         (0.4 if to is None else 1.0, _properties(rng, writer, to)),
