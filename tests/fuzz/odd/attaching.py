@@ -28,7 +28,8 @@ class Attaching(OddConnection):
         until = self.ledger.time() + link.timeout
         left = link.former.unsettled if link.former is not None else {}
         if link.former is not None and (link.answered or link.continues):
-            left = {tag: row for tag, row in left.items() if tag in link.former.named}
+            named = link.former.named if link.receives else ()  # a sender has what is left in `resuming`
+            left = {tag: row for tag, row in left.items() if tag in named}
         rows = {**left, **(self._take_sent(link) if isinstance(link, Sender) else self._take_received(link))}
         if isinstance(link, Sender):  # in their old order
             rows = dict(sorted(rows.items(), key=lambda item: item[1].message.number))
@@ -171,10 +172,16 @@ class Attaching(OddConnection):
             limit = None
             link = Sender(session, name, False, handle, address, modes, count=initial, initial=initial)
         link.dynamic, link.refusable = dynamic, address.startswith(DYNAMIC)
+        is_settled = receives and modes[0] == 1 and not self.draw.has("resume_settled")
         lasts = self.draw.has("resume") or self.draw.has("reattach")
         link.timeout = (
             LONGEST_S
-            if lasts and address and not link.refusable and not self.draw.has("small_frames") and rng.random() < 0.7
+            if lasts
+            and not is_settled
+            and address
+            and not link.refusable
+            and not self.draw.has("small_frames")
+            and rng.random() < 0.7
             else 0
         )
         session.mine[handle] = link

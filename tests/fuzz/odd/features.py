@@ -65,11 +65,13 @@ FEATURES: Final = {
     "hasty_end": "end and close right behind what is said on a session, the begin too",
     "reattach": "detach and attach again on the same session, with a null map",
     "resume": "detach, end, close or lose the connection, and come back with a map",
+    "resume_settled": "the same of subscribers in sender settle mode settled",
     "deaf": "what the router says last is not read before the connection is lost",
     "steal": "a link is attached once more, on the same session or on another",
     "steal_unread": "the same while the session's window is closed",
 }
 HELD_BACK: Final[dict[str, str]] = {
+    "resume_settled": "what was sent settled before may come again where it attaches next",
     "steal_unread": "a detach waits for room, and is written behind the attach that took its place",
 }
 """Features that are not drawn, and why."""
