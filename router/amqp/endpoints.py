@@ -7,9 +7,10 @@ Never here: what passes on a link (`inbox`), and when memory is freed (`sessions
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from router.amqp.format.codec import uint
 from router.amqp.format.errors import NOT_ALLOWED, RESOURCE_LIMIT, STOLEN, AmqpError
 from router.amqp.format.notes import AttachFrame, BeginFrame, EndFrame, Note
-from router.amqp.format.performative import END, build
+from router.amqp.format.performative import DETACH, END, build
 from router.amqp.format.values import RELEASED, Attach, ErrorCondition
 from router.amqp.frames.tap import Tap
 from router.amqp.proton.library import lib, read_condition, text, write_condition, write_lifetime, write_map
@@ -204,6 +205,13 @@ class Endpoints:
                 what = "attached once more, in the same session"
                 other.leave(STOLEN, what, closed=True)
                 self._owner.on_detach(other, False, ErrorCondition(STOLEN, what))
+                if other.is_sender and lib.pn_link_queued(other.pointer):
+                    self._let_go(other)
+
+    def _let_go(self, link: Link) -> None:
+        """Proton would write our detach behind what there is no room for: it is told that the peer has detached."""
+        self._tap.let_go(link)
+        self._push(build(link.remote_channel, DETACH, [uint(link.remote_handle).encoded]))
 
     def expel(self, link: Link, condition: str, description: str, limit: str = "") -> None:
         """The engine's: detach a link whose peer broke a `limit`, and tell the owner. It may be resumed: to break a

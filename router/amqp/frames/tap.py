@@ -73,6 +73,7 @@ class Tap:
         self._most_unsettled = most_unsettled
         self._places: dict[tuple[bytes, str, bool], tuple[bytes, int]] = {}  # channel and handle, as attached last
         self._stolen = 0
+        self._let_gone: set[tuple[bytes, int]] = set()
         self._held = b""  # the begin of a frame that has to be seen whole
         self._skip = len(AMQP_HEADER)  # so many bytes to come belong to what proton has in part already
         self._broken = False  # no frames any more: proton ends it
@@ -148,6 +149,10 @@ class Tap:
             return None, self._look_at_open(frame, fields)
         if code == FLOW:
             return self._look_at_flow(frame, fields)
+        if code == DETACH and (channel, number_of(fields, 0)) in self._let_gone:
+            self._let_gone.remove((channel, number_of(fields, 0) or 0))
+            self._look_at_detach(channel, fields)
+            return None, NOTHING
         if code == ATTACH:
             return self._look_at_attach(frame, fields)
         return self._look_at[code](self, channel, fields), frame
@@ -182,6 +187,7 @@ class Tap:
     def _forget_session(self, channel: bytes) -> None:
         self._walk.end(channel)
         self._places = {place: end for place, end in self._places.items() if place[0] != channel}
+        self._let_gone = {end for end in self._let_gone if end[0] != channel}
         self.flows.end(channel)
         self.settlements.end(channel)
 
@@ -218,7 +224,15 @@ class Tap:
         self.flows.detached(channel, handle)
         return None
 
+    def let_go(self, link: Link) -> None:
+        """For proton the peer has detached it: what it says of it until it has is for nobody."""
+        self._let_gone.add((link.remote_channel, link.remote_handle))
+        self.flows.detached(link.remote_channel, link.remote_handle)
+
     def _look_at_flow(self, frame: bytes, fields: list[bytes]) -> tuple[Note | None, bytes]:
+        if self._let_gone and (frame[6:8], number_of(fields, 4)) in self._let_gone:
+            fields = fields[:4]  # what it says of the session
+            frame = performative.build(frame[6:8], FLOW, fields)
         note, frame = self.flows.look(frame, fields, self._walk.attached)
         if isinstance(note, SessionError) or note.is_odd:
             return note, frame

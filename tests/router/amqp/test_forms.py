@@ -185,6 +185,28 @@ def test_a_link_keeps_its_name_where_another_of_that_name_was_stolen() -> None:
     connection.release()
 
 
+class Crowded(Answering):
+    """Has more to send than there is room for."""
+
+    def on_credit(self, link: Link) -> None:
+        link.send(b"1", b"message")
+
+
+def test_what_was_stolen_is_detached_although_it_waits_for_room() -> None:
+    handler = Crowded()
+    connection = server(handler)
+    connection.receive(HEADER + frame(OPEN, "odd") + frame(BEGIN, None, 0, 0, 1000), 0.0)
+    connection.receive(attach("s", 0, receiver=True) + frame(FLOW, 0, 0, 0, 1000, 0, 0, 5), 0.0)
+    connection.data_to_send()
+    connection.receive(attach("s", 1, receiver=True), 0.0)
+    assert [code_of(each) for each in frames_of(connection.data_to_send())] == [DETACH, ATTACH]
+    connection.receive(frame(FLOW, 0, 5, 0, 1000, 0, 0, 5) + frame(DETACH, 0, True), 0.0)
+    assert connection.data_to_send() == b""
+    connection.receive(frame(FLOW, 0, 5, 0, 1000, 1, 0, 1) + attach("t", 0, receiver=True), 0.0)
+    assert sorted(code_of(each) for each in frames_of(connection.data_to_send())) == [ATTACH, TRANSFER]
+    connection.release()
+
+
 class OfAFormat(Answering):
     """Sends one message of a format, which takes several frames."""
 
