@@ -197,6 +197,8 @@ class Session:
     def _take_senders_flow(self, link: Receiver, fields: dict[str, Any]) -> None:
         assert fields["delivery_count"] is not None and link.count is not None, f"{link}: a flow without delivery-count"
         advance = (fields["delivery_count"] - link.count) % MOD
+        if link.partial is not None and advance == MOD - 1:  # the one that is half written may count or not
+            return
         assert advance <= max(link.room, link.lenient, 0), f"{link}: delivery-count goes {advance} ahead"
         assert not advance or link.may_drain, (
             f"{link}: delivery-count {fields['delivery_count']}, expected {link.count}"
