@@ -166,6 +166,7 @@ class Attaching(OddConnection):
             limit = rng.choice((0, 2**63, 2**64 - 1)) if self.draw.has("max_message_size") else None
             if self.draw.has("small_messages"):
                 limit = rng.choice((20, 300, 1000))
+                self.ledger.least = min(self.ledger.least, limit)
             link = Receiver(session, name, True, handle, address, modes, max_message=limit or 0)
         else:
             initial = rng.choice(EDGES) if self.draw.has("wrap") else 0

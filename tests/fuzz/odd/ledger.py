@@ -57,8 +57,6 @@ class Subscription:
     name: str
     address: str
     presettled: bool
-    limit: int
-    """Bytes of a message, at most; 0: any."""
     since: int
     over: bool = False
     until: float | None = None
@@ -96,6 +94,8 @@ class Ledger:
         self._clock = count(1)
         self._known: dict[tuple[int, bytes], Message] = {}
         self.subscriptions: list[Subscription] = []
+        self.least = 2**64
+        """Bytes of a message that every subscriber takes: those that are about to attach, too."""
         self.settles: set[str] = set()
         """Where somebody has attached, or is about to, who is sent what is settled."""
         self.dynamic: list[str] = []
@@ -106,8 +106,8 @@ class Ledger:
     def now(self) -> int:
         return next(self._clock)
 
-    def begin(self, name: str, address: str, *, presettled: bool, limit: int) -> Subscription:
-        subscription = Subscription(name, address, presettled, limit, self.now())
+    def begin(self, name: str, address: str, *, presettled: bool) -> Subscription:
+        subscription = Subscription(name, address, presettled, self.now())
         self.subscriptions.append(subscription)
         return subscription
 
@@ -177,7 +177,7 @@ class Ledger:
 
     def _is_large(self, message: Message) -> bool:
         """For a subscriber, with what it has had added, or the router."""
-        return any(one.limit and message.size + ADDED > one.limit for one in self.subscriptions)
+        return message.size + ADDED > self.least
 
     def _owed(self, message: Message) -> Iterator[Subscription]:
         """Subscribers that have been there all the time."""

@@ -131,8 +131,7 @@ class Session:
             self._resumed(link, link.former, fields, properties)
         if isinstance(link, Receiver):
             if link.subscription is None:
-                limit = link.max_message if link.max_message < 2**63 else 0
-                link.subscription = self.ledger.begin(repr(link), link.address, presettled=sender == 1, limit=limit)
+                link.subscription = self.ledger.begin(repr(link), link.address, presettled=sender == 1)
             if link.detached or self.ended:
                 link.subscription.over = link.former is None
             else:
