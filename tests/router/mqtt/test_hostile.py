@@ -183,7 +183,7 @@ def test_a_packet_that_carries_no_message_is_not_waited_for_if_it_is_large(kind:
 
 
 def test_the_properties_of_a_message_are_not_read_if_they_are_large() -> None:
-    bench = MqttBench("a", "b", "c")
+    bench = MqttBench("a", "b", "c", limits=Limits(max_message=2 * MOST_PROPERTIES))
     for size in (MOST_PROPERTIES, MOST_PROPERTIES + 5):
         guest = bench.client("a", f"guest {size}")
         empty = b"\x26\0\0\0\0" * (size // 5)
