@@ -93,9 +93,11 @@ class Output:
         """Whatever was begun or attached is written at once, or never."""
         if self._endpoints.begun:
             self._endpoints.begun -= sum(code_of(frame) == BEGIN for frame in frames_of(data))
-        self.failure = self.failure or self._tap.additions.misfit
-        is_over = self._host.closing or self._host.closed
-        if not is_over and self._engine.has_opened and (self._endpoints.begun or self._tap.additions.owes):
+        additions = self._tap.additions
+        self.failure = self.failure or additions.misfit
+        if not (self._endpoints.begun or additions.owes):
+            return
+        if self._engine.has_opened and not self._host.closing and not self._host.closed:
             self.failure = AmqpError(INTERNAL_ERROR, "a session or a link of ours cannot be written")
 
     def farewell(self, condition: str | None, description: str) -> None:
