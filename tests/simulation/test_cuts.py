@@ -24,6 +24,7 @@ def test_it_accuses_nobody_for_what_a_log_lacks_that_is_cut(kind: str) -> None:
         ("filters strangers", 4, "d", 15),  # it had attached at d, and left, and its next home knew it as it was before
         ("ttl", 3, "c", 1),  # only its own log tells that it was attached at c
         ("wildcards", 3, "c", 22),
+        ("strangers", 10, "d", 27),  # its next life began with a clock that was not set yet
     ],
 )
 def test_nobody_is_accused_for_attaches_that_a_log_lacks(kind: str, seed: int, router: str, entries: int) -> None:

@@ -199,7 +199,7 @@ def _kept(segments: Sequence[ControlRow], kept: Kept) -> list[ControlRow]:
 def _log(segments: Sequence[ControlRow], gap: Gap | None, kept: Kept) -> Log:
     last = segments[-1]
     times = [row.details[name] for row in segments for name in ("first_time", "last_time")]
-    known = [time for time in times if time is not None]
+    known = [time or last.incarnation * 1000 for time in times if time is not None]  # 0: its clock was not set yet
     role = next((row.role for row in segments if row.details["blocks"]), last.role)
     first_time, last_time = (min(known), max(known)) if known else (last.incarnation * 1000,) * 2
     back = max(row.details["set_back"] for row in segments)
