@@ -131,6 +131,8 @@ def read_map(data: Any) -> dict[str, Any]:
 
 
 def write_map(values: Mapping[str, Any] | None, data: Any) -> None:
+    """In place of what is there: proton would append a second map, as to an outcome that is told once more."""
+    lib.pn_data_clear(data)
     if values:
         encoded = encode({Symbol(key): value for key, value in values.items()})
         assert lib.pn_data_decode(data, encoded, len(encoded)) == len(encoded)

@@ -112,6 +112,17 @@ def test_outcomes_with_details() -> None:
     assert (outcome.failed, outcome.undeliverable, outcome.condition) == (True, True, None)
 
 
+def test_an_outcome_that_is_told_again_has_its_details_once() -> None:
+    pair = Pair()
+    sender, receiver = pair.sending()
+    rejected = sender.send(b"1", b"message")
+    pair.pump()
+    for count in ("1 of 2", "2 of 2"):
+        receiver.reject(pair.there.deliveries[0], "amqp:precondition-failed", count, info={"counts": count})
+        pair.pump()
+    assert sender.remote_outcome(rejected).info == {"counts": "2 of 2"}
+
+
 @pytest.mark.parametrize("size", [0, 1, 4000, 65_535, 65_536, 65_537, 1_000_000])
 @pytest.mark.parametrize("max_frame", [4096, 64 * 1024, 1024 * 1024])
 def test_messages_of_any_size_over_any_frame(size: int, max_frame: int) -> None:
