@@ -188,7 +188,7 @@ FRAMES = {
     "a map of more entries than agreed": bad(
         LIMIT, opening() + attach("link", 0, receiver=False, unsettled=MAP), limit="unsettled"
     ),
-    "a handle twice": behind(SENDER, INVALID, frame(DETACH, 0, True) + frame(DETACH, 0, True)),
+    "a handle twice": behind(SENDER, UNATTACHED, frame(DETACH, 0, True) + frame(DETACH, 0, True)),
     "a transfer on no link": bad(UNATTACHED, opening() + transfer(7, 0)),
     "a transfer in no session": bad(NOT_ALLOWED, HEADER + frame(OPEN, "x") + transfer(0, 0)),
     "a transfer without credit": behind(
@@ -196,7 +196,7 @@ FRAMES = {
         TRANSFER_LIMIT,
         b"".join(transfer(0, n, b"%d" % n) for n in range(2000)),
     ),
-    "a delivery-id out of order": behind(SENDER, "amqp:session:invalid-field", transfer(0, 0) + transfer(0, 5)),
+    "a delivery-id out of order": behind(SENDER, INVALID, transfer(0, 0) + transfer(0, 5)),
     "a transfer towards a sender": behind(RECEIVER, NOT_ALLOWED, transfer(0, 0)),
     "a tag of 33 bytes": behind(SENDER, INVALID, transfer(0, 0, bytes(33))),
     "a transfer within a transaction": behind(
@@ -212,7 +212,7 @@ FRAMES = {
         frame(DISPOSITION, True, 0, 9, False, Described(0x27, False, False, {Symbol("x"): "y" * 5000})),
     ),
     "a flow in no session": bad(NOT_ALLOWED, HEADER + frame(OPEN, "x") + frame(FLOW, 0, 1000, 0, 1000)),
-    "a detach of no link": bad(INVALID, opening() + frame(DETACH, 7, True)),
+    "a detach of no link": bad(UNATTACHED, opening() + frame(DETACH, 7, True)),
     "an end of no session": bad(NOT_ALLOWED, HEADER + frame(OPEN, "x") + frame(END, channel=5)),
     "an array without end": bad(
         DECODE,

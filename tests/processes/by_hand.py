@@ -5,7 +5,7 @@ import trio.testing
 
 from router.amqp.format.performative import code_of
 from router.amqp.format.values import EXPIRE_CONNECTION
-from tests.router.amqp.frames import ATTACH, HEADER, SOURCE, TARGET, Described, Symbol, frame, ubyte
+from tests.router.amqp.frames import ATTACH, HEADER, SOURCE, TARGET, Described, Raw, Symbol, frame, ubyte
 from topic.properties import GENERATION
 
 
@@ -15,7 +15,7 @@ def lasting_attach(handle: int, *, receiver: bool, address: str, of_life: bytes 
     unsettled = None if of_life is None else {b"1": None}
     properties = None if of_life is None else {Symbol(GENERATION): of_life}
     return frame(
-        ATTACH, "link", handle, receiver, None, ubyte(1), *ends, unsettled, None, 0, None, None, None, properties
+        ATTACH, "link", handle, receiver, None, Raw(ubyte(1)), *ends, unsettled, None, 0, None, None, None, properties
     )
 
 
