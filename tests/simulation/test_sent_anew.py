@@ -23,7 +23,7 @@ OTHER: Any = SimpleNamespace(state=State.SETTLED, name="other")
 def judge(has_left: bool) -> Judge:
     """The publisher sends the message again, as it did not hear the answer in which it was settled, or had left."""
     schedule: Any = SimpleNamespace(now=0.0)
-    knobs: Any = SimpleNamespace(redeliveries=0)
+    knobs: Any = SimpleNamespace(redeliveries=0, grace=0.0)
     holder: Any = SimpleNamespace(alive=True, topic=SimpleNamespace(records=SimpleNamespace(by_key={KEY: HELD})))
     judge = Judge(schedule, {"c": holder}, knobs, lambda who, what: None)
     sent_on: Any = SimpleNamespace(
