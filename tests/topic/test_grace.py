@@ -211,3 +211,22 @@ def test_what_its_publisher_gives_up_in_a_grace_is_forgotten() -> None:
     slow.accept(b"1")
     meet_again(bench)
     assert bench.records() == {}
+
+
+def test_a_router_that_was_lost_twice_is_counted_on_by_its_contact_alone() -> None:
+    bench = meshed("a", "b")
+    bench.subscriber("b", "former")
+    bench.part("a", "b")
+    bench.hold("b", "a")
+    bench.meet("a", "b")
+    bench.tick("a").grace.ended(("b", 1))
+    bench.part("a", "b")
+    bench.let_go()
+    meet_again(bench, restarted="b")
+    leaving, pen = bench.subscriber("b", "leaving"), bench.publisher("a")
+    staying = reader_at(bench, "b", "staying")
+    pen.send(b"1")
+    leaving.close()
+    assert not pen.outcomes
+    staying.accept(b"1")
+    assert pen.outcomes == {b"1": ACCEPTED}

@@ -202,8 +202,7 @@ class Audiences:
     def lose(self, router: str, *, waits: bool) -> None:
         """The router is out of contact: its subscribers are awaited as orphans. If it `waits` for plain ones, what is
         in doubt goes on to wait for the router itself, until `returned` or `give_up` (protocol 8, Lost router)."""
-        if waits:
-            self._counts_on.add(router)
+        (self._counts_on.add if waits else self._counts_on.discard)(router)
         for stream in list(self._streams.values()):
             for askers in stream.askers.values():
                 askers.discard(router)
