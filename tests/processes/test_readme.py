@@ -1,4 +1,4 @@
-"""README, typed as it is printed: every block of it is run in one shell, in a folder that has what a fresh clone has.
+"""README and docs/commands.md, typed as printed: one shell runs every block, in a folder with the files of a fresh clone.
 Programs are files there, under the names that their first lines say.
 
 A block that is not run says why in a comment above it: `<!-- not run by the tests: it takes an hour -->`. What README
@@ -72,7 +72,8 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
-README = blocks((ROOT / "README.md").read_text())
+PLAYED = ("README.md", "docs/commands.md")
+README = [block for name in PLAYED for block in blocks((ROOT / name).read_text())]
 
 
 @pytest.fixture
