@@ -15,9 +15,9 @@ MAY_IMPORT = {
     "linkstate": ("linkstate",),
     "topic": ("topic", "linkstate"),
     "failover": ("failover", "topic", "linkstate"),
-    "failover/audit": ("failover.audit", "failover.fitting", "failover.printable", "topic"),
+    "failover/audit": ("failover.audit", "router.text", "topic"),
     "failover/audit/read": ("failover.audit.read", "topic"),
-    "failover/audit/mesh": (*(f"failover.audit.{room}" for room in ("mesh", "read")), "failover.printable", "topic"),
+    "failover/audit/mesh": (*(f"failover.audit.{room}" for room in ("mesh", "read")), "router.text", "topic"),
     "failover/audit/judge": (*(f"failover.audit.{room}" for room in ("judge", "mesh", "read")), "topic"),
     "failover/audit/tables": (
         *(f"failover.audit.{room}" for room in ("tables", "bucket", "judge", "mesh", "read")),
@@ -51,17 +51,17 @@ MAY_IMPORT = {
         "router.room",
         "router.amqp",
         "topic",
-        "failover.fitting",
-        "failover.printable",
+        "router.text",
     ),
     "router/events": ("router.events",),
+    "router/text": ("router.text",),
     "router/security": ("router.security", "router.amqp", "router.events", "router.mesh"),
     "router/management": (
         *(
             f"router.{what}"
             for what in ("management", "amqp", "edge", "events", "mesh", "neighbours", "security.operator")
         ),
-        "failover.printable",
+        "router.text",
         "topic",
         "linkstate",
     ),
@@ -89,7 +89,7 @@ MAY_IMPORT = {
         "router.amqp",
         "topic",
         "linkstate",
-        "failover.printable",
+        "router.text",
     ),
 }
 

@@ -18,7 +18,7 @@ from rich.text import Text
 from failover.chaos.clients import Member, RunningClients
 from failover.chaos.mesh import Life
 from failover.chaos.nemesis import Nemesis
-from failover.fitting import Fitting
+from router.text.fitting import Fitting
 
 REFRESH_S: Final = 0.5
 LINE_S: Final = 5.0

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from failover.printable import printable_json
 from router.cli.base import INTERRUPTED, console, needs_audit, nobody_reads_on
 from router.mesh.quantities import format_size
+from router.text.printable import printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console

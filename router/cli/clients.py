@@ -17,7 +17,6 @@ import attrs
 import click
 from rich.console import Console
 
-from failover.printable import printable
 from router.amqp.sasl.credentials import NOBODY, Credentials
 from router.cli.access.login import login_options
 from router.cli.base import run, run_dir_option
@@ -26,6 +25,7 @@ from router.mesh.quantities import Address, parse_size
 from router.mesh.reading import expected
 from router.mesh.rundir import RunDirectory, RunError, find_run_dir
 from router.security.operator import operator_of
+from router.text.printable import printable
 from topic.identity import LinkIdentity
 
 if TYPE_CHECKING:

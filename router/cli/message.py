@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from failover.printable import printable
 from router.amqp.format.codec import Described, Timestamp
 from router.amqp.format.sections import BODIES, FIELDS, NAMES, not_text, read_message
+from router.text.printable import printable
 
 EXAMPLE: Final = '{"body": "text"}'
 TEXTS: Final = ("body", "base64")

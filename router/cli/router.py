@@ -15,7 +15,6 @@ from pathlib import Path
 
 import click
 
-from failover.printable import printable
 from router.cli.base import run
 from router.mesh.config import AMQP, HTTP, INTER, MQTT, Topology
 from router.mesh.listeners import ListenError, Listeners, bound_address, listen
@@ -23,6 +22,7 @@ from router.mesh.quantities import Address
 from router.mesh.reading import expected
 from router.mesh.rundir import RunDirectory, RunError
 from router.mesh.topology import TopologyError, load
+from router.text.printable import printable
 
 
 @click.command()

@@ -7,7 +7,6 @@ from typing import Final
 import click
 import trio
 
-from failover.printable import printable
 from router.amqp.format.errors import AmqpError
 from router.amqp.sasl.credentials import Credentials
 from router.cli.base import console, standard_output, until_signal
@@ -25,6 +24,7 @@ from router.cli.clients import (
 from router.cli.message import Show, as_json, as_lines, as_raw, as_text
 from router.mesh.quantities import format_duration
 from router.mesh.rundir import RunError
+from router.text.printable import printable
 
 TOGETHER: Final = 100
 """Messages that are accepted in one commit of the state, at most: what is there then."""

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import trio
 
-from failover.printable import printable
 from router.mesh.shown.waits import away
 from router.mesh.status import FetchStatus, status_at
+from router.text.printable import printable
 
 SILENCE_S: Final = 3.0
 """Without an outcome, before anybody is asked: who waits less does not ask for whom."""

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Final
 
-from failover.printable import printable
 from router.events.kind import EVENT, EventKind
 from router.management.bounds import bounded
+from router.text.printable import printable
 from topic.directory.entry import LinkEntry
 from topic.identity import LinkIdentity
 from topic.journal import Event

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Final
 
-from failover.printable import printable
 from router.management.bounds import bounded
+from router.text.printable import printable
 
 MOST_LINES: Final = 500
 

@@ -17,9 +17,9 @@ import attrs
 from cattrs import BaseConverter, ClassValidationError, Converter, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
-from failover.printable import visible
 from router.mesh.marked import Malformed, MarkedList, MarkedMap, MarkedText, Value, read
 from router.mesh.quantities import format_size, parse_size
+from router.text.printable import visible
 
 Part = TypeVar("Part")
 Hook = Callable[[Value, Any], Any]

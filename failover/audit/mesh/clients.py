@@ -12,7 +12,7 @@ import attrs
 
 from failover.audit.mesh.clocks import SKEW_US, HybridTimeline, wall_us
 from failover.audit.read.inventory import ControlRow, Log
-from failover.printable import printable
+from router.text.printable import printable
 from topic.identity import LinkIdentity, link_name
 from topic.journal import Event
 

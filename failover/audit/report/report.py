@@ -17,7 +17,7 @@ from failover.audit.measure.crossings import Crossing, RouterRow
 from failover.audit.measure.figures import Measures
 from failover.audit.read.inventory import Log, Problem
 from failover.audit.report.story import DeliveryStory
-from failover.fitting import Fitting
+from router.text.fitting import Fitting
 
 ROWS_SHOWN = 40
 LOGS_NAMED = 5

@@ -11,7 +11,6 @@ from attrs import asdict
 from rich.console import Console
 from rich.text import Text
 
-from failover.printable import printable
 from router.cli.base import console, fetcher, run, run_dir_option
 from router.cli.doctor.checks import Diagnosis, Level, examine
 from router.cli.doctor.symptoms import Clock, Symptoms, note_clock, symptoms
@@ -25,6 +24,7 @@ from router.mesh.shown.waits import awaits
 from router.mesh.status import PATIENCE_S, FetchStatus, RouterView, contacts_of, look
 from router.mesh.topology import load
 from router.security.operator import operator_of
+from router.text.printable import printable
 
 STYLES = {Level.PASS: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 

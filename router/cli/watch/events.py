@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import trio
 
-from failover.printable import printable, printable_json
 from router.amqp.sasl.credentials import Credentials
 from router.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, planned, read_duration
 from router.events.sentence import sentence
+from router.text.printable import printable, printable_json
 from topic.settings import is_dynamic
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from failover.printable import printable
 from router.amqp.sasl.credentials import Credentials
 from router.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, planned
 from router.mesh.rundir import RunError
+from router.text.printable import printable
 
 if TYPE_CHECKING:
     from failover.client.management import Management

@@ -13,13 +13,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from failover.fitting import Fitting
-from failover.printable import printable
 from router.amqp.sasl.credentials import Credentials
 from router.cli.base import console
 from router.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, planned, read_duration
 from router.cli.watch.rates import OF_NEIGHBOUR, MeshRates, rates
 from router.mesh.quantities import format_size
+from router.text.fitting import Fitting
+from router.text.printable import printable
 
 if TYPE_CHECKING:
     from failover.client.management import Management

@@ -1,6 +1,6 @@
 // What all views share: elements, rows that stay what they are from picture to picture, and how figures read.
 // Text from outside becomes text, never markup: nothing here or elsewhere in the console takes HTML. What would turn the
-// text around it, or cannot be seen, is shown as code, as on a terminal (`failover/printable.py`).
+// text around it, or cannot be seen, is shown as code, as on a terminal (`router/text/printable.py`).
 
 const SVG = "http://www.w3.org/2000/svg";
 

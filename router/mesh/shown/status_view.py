@@ -14,11 +14,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from failover.fitting import Fitting
-from failover.printable import printable
 from router.mesh.quantities import format_duration, format_size
 from router.mesh.shown.waits import counted, link_name, waits
 from router.mesh.status import RouterView, contacts_of, unseen_by
+from router.text.fitting import Fitting
+from router.text.printable import printable
 
 # Links shown in one table; programs get all of them.
 MOST_ROWS = 25

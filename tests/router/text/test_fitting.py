@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from failover.fitting import Fitting
+from router.text.fitting import Fitting
 
 
 def shown(width: int, *least: str) -> list[str]:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from failover.printable import printable, printable_json
+from router.text.printable import printable, printable_json
 
 
 @pytest.mark.parametrize(
