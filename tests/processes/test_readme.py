@@ -1,4 +1,4 @@
-"""README and docs/commands.md, typed as printed: one shell runs every block, in a folder with the files of a fresh clone.
+"""README and docs/commands.md, typed as printed: one shell runs every block, in a folder with what a fresh clone has.
 Programs are files there, under the names that their first lines say.
 
 A block that is not run says why in a comment above it: `<!-- not run by the tests: it takes an hour -->`. What README
