@@ -7,7 +7,7 @@ put_off()
 
 import sys
 
-from router.cli.base import Commands
+from router.cli.commands import Commands
 from router.cli.router import router
 
 if __name__ == "__main__":

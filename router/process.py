@@ -35,10 +35,10 @@ from router.management.entity import ManagedRouter
 from router.management.node import management_of
 from router.management.recent_events import RecentEvents
 from router.mesh.config import GO_ON, HTTP, MQTT, Topology
+from router.mesh.errors import RunError
 from router.mesh.listeners import Listeners
 from router.mesh.planned import planned, settings_of
 from router.mesh.quantities import Address, format_duration
-from router.mesh.rundir import RunError
 from router.mesh.signals import taken
 from router.mesh.stopping import APPLY
 from router.neighbours import LANES, Neighbours, keep_dialling

@@ -26,7 +26,7 @@ import msgpack
 
 from linkstate.clock import AHEAD
 from linkstate.plan.plan import Plan, kept_plan_of
-from router.mesh.rundir import RunError
+from router.mesh.errors import RunError
 from router.room import check_room
 from topic.directory.entry import LinkEntry, unpack_entry
 from topic.errors import UnkeptError

@@ -14,7 +14,8 @@ OURS = ("failover", "linkstate", "router", "topic")
 MAY_IMPORT = {
     "linkstate": ("linkstate",),
     "topic": ("topic", "linkstate"),
-    "failover": ("failover", "topic", "linkstate"),
+    "failover": ("failover",),
+    "failover/cli": OURS,
     "failover/audit": ("failover.audit", "router.text", "topic"),
     "failover/audit/read": ("failover.audit.read", "topic"),
     "failover/audit/mesh": (*(f"failover.audit.{room}" for room in ("mesh", "read")), "router.text", "topic"),
@@ -35,9 +36,9 @@ MAY_IMPORT = {
         "router.amqp",
     ),
     "failover/client/state": ("failover.client.state", "failover.client.errors", "topic", "router.amqp"),
-    "failover/chaos": OURS,
+    "failover/chaos": ("failover.chaos", "failover.client", "router", "topic", "linkstate"),
     "failover/chaos/script": ("failover.chaos.script", "router.mesh"),
-    "router": ("router", "failover", "topic", "linkstate"),
+    "router": ("router", "topic", "linkstate"),
     "router/amqp": ("router.amqp", "router.events.kind"),
     "router/amqp/format": ("router.amqp.format",),
     "router/amqp/proton": tuple(f"router.amqp.{room}" for room in ("proton", "format")),
@@ -93,12 +94,9 @@ MAY_IMPORT = {
     ),
 }
 
-# Applications on top: nothing but the command line imports them.
-APPLICATIONS = ("failover.audit", "failover.chaos", "failover.client")
-
 # Third party -> the only folders that may know it.
 CONFINED = {
-    "trio": ("router", "failover/client", "failover/chaos"),
+    "trio": ("router", "failover/client", "failover/chaos", "failover/cli"),
     "cproton": ("router/amqp", "failover/client"),
     "cproton_ffi": ("router/amqp", "failover/client"),
     "proton": ("router/amqp", "failover/client"),
@@ -158,17 +156,7 @@ def allowance(path: str) -> tuple[str, ...]:
 
 
 def is_core(path: str) -> bool:
-    shells = ("router", "failover/audit", "failover/chaos", "failover/client")
-    return not in_folder(path, shells)
-
-
-def is_command_line(path: str) -> bool:
-    return in_folder(path, ("router/cli",))
-
-
-def may_use_applications(path: str, name: str) -> bool:
-    own_folder = "/".join(name.split(".")[:2])
-    return is_command_line(path) or in_folder(path, (own_folder, "failover/chaos"))
+    return in_folder(path, ("linkstate", "topic"))
 
 
 def offences(path: str) -> Iterator[str]:
@@ -176,8 +164,6 @@ def offences(path: str) -> Iterator[str]:
         where = f"{path}:{line}"
         if within(name, OURS) and not within(name, allowance(path)):
             yield f"{where} imports {name}, allowed are {', '.join(allowance(path))}"
-        if within(name, APPLICATIONS) and not may_use_applications(path, name):
-            yield f"{where} imports {name}, which only the command line may"
         for library, folders in CONFINED.items():
             if within(name, (library,)) and not in_folder(path, folders):
                 yield f"{where} imports {library}, which only {', '.join(folders)} may"
@@ -191,19 +177,17 @@ def test_imports_point_one_way(path: str) -> None:
 
 
 def loaded_at_once(path: str) -> Iterator[str]:
-    """Applications that are imported as soon as the module at `path` is."""
+    """What the module at `path` imports as soon as it is imported itself."""
     for node in ast.parse((ROOT / path).read_text(), path).body:
-        names: list[str] = []
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        yield from (f"{path}:{node.lineno} imports {name}" for name in names if within(name, APPLICATIONS))
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize("path", [path for path in modules() if is_command_line(path)])
-def test_the_command_line_loads_applications_only_when_a_command_needs_them(path: str) -> None:
-    assert list(loaded_at_once(path)) == []
+@pytest.mark.parametrize("path", [path for path in modules() if in_folder(path, ("failover/cli",))])
+def test_commands_load_the_audit_only_when_they_have_found_what_it_needs(path: str) -> None:
+    assert [name for name in loaded_at_once(path) if within(name, ("failover.audit",))] == []
 
 
 def graph() -> dict[str, set[str]]:
@@ -235,6 +219,14 @@ def reachable(graph: Mapping[str, set[str]], module: str) -> set[str]:
 
 def test_no_module_imports_itself_in_a_circle() -> None:
     assert sorted(map(sorted, circles(graph()))) == []
+
+
+def test_no_top_folder_imports_itself_in_a_circle() -> None:
+    folders: dict[str, set[str]] = {folder: set() for folder in OURS}
+    for module, imports in graph().items():
+        top = module.partition(".")[0]
+        folders[top] |= {name.partition(".")[0] for name in imports} - {top}
+    assert circles(folders) == [], folders
 
 
 def test_no_room_has_more_than_fifteen_files() -> None:

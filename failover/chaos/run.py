@@ -23,9 +23,10 @@ from failover.chaos.record import RunRecord
 from failover.chaos.script.planner import plan
 from failover.chaos.script.script import Role, Script
 from failover.chaos.view import Board, View
+from router.mesh.errors import RunError
 from router.mesh.launcher import ROUTER_COMMAND
 from router.mesh.quantities import format_duration
-from router.mesh.rundir import RunDirectory, RunError
+from router.mesh.rundir import RunDirectory
 from router.mesh.shown.waits import waits
 from router.mesh.status import unfinished
 

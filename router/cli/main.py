@@ -1,7 +1,8 @@
-"""The command `oncemesh`, all its commands in the order in which one meets them."""
+"""The command `oncemesh`, all its commands in the order in which one meets them.
 
-# ruff: noqa: E402
-import signal
+It names commands of this package and of `failover`, and imports none: the one that is asked for is loaded then.
+"""
+
 import sys
 
 if sys.argv[1:2] == ["router"]:
@@ -9,33 +10,12 @@ if sys.argv[1:2] == ["router"]:
 
     put_off()
 
-# Ctrl-C while the rest is loaded has nothing to undo yet: it ends the command without a traceback.
-_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-if _interruptible:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+from router.cli.loading import interruptible
 
-import click
-from click.shell_completion import BashComplete, FishComplete, ZshComplete
+with interruptible():
+    import click
 
-from router.cli import audit as cli_audit
-from router.cli import chaos as cli_chaos
-from router.cli import demo as cli_demo
-from router.cli import mesh as cli_mesh
-from router.cli import publish as cli_publish
-from router.cli import subscribe as cli_subscribe
-from router.cli.access.certs import certs
-from router.cli.access.user import user
-from router.cli.base import Commands
-from router.cli.bench.command import bench
-from router.cli.doctor.command import doctor
-from router.cli.hosts.render import render
-from router.cli.plan import apply as cli_apply
-from router.cli.plan.join import join
-from router.cli.router import router
-from router.cli.watch.events import events
-from router.cli.watch.forget import forget
-from router.cli.watch.status import status
-from router.cli.watch.top import top
+    from router.cli.commands import Commands, Listed
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -51,48 +31,56 @@ def main() -> None:
     """
 
 
-SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
-
-
-@click.command()
-@click.argument("shell", type=click.Choice(list(SHELLS)))
-def completion(shell: str) -> None:
-    """Print what a shell reads for Tab to complete commands and options.
-
-    \b
-    Examples:
-      oncemesh completion bash >> ~/.bashrc
-      oncemesh completion zsh >> ~/.zshrc
-      oncemesh completion fish > ~/.config/fish/completions/oncemesh.fish
-    """
-    click.echo(SHELLS[shell](main, {}, "oncemesh", "_ONCEMESH_COMPLETE").source())
-
-
-for _command in (
-    cli_mesh.up,
-    status,
-    top,
-    events,
-    doctor,
-    *cli_mesh.COMMANDS,
-    *cli_apply.COMMANDS,
-    join,
-    router,
-    render,
-    cli_publish.publish,
-    cli_subscribe.subscribe,
-    cli_subscribe.unsubscribe,
-    forget,
-    bench,
-    cli_chaos.chaos,
-    cli_audit.audit,
-    cli_audit.story,
-    cli_demo.demo,
-    user,
-    certs,
-    completion,
+for _name, _place, _help in (
+    ("up", "failover.cli.mesh:up", "Start the mesh of a topology file."),
+    ("status", "failover.cli.watch.status:status", "Show routers, links, clients and who is being waited for."),
+    (
+        "top",
+        "failover.cli.watch.top:top",
+        "Show the rates of routers and of links between routers and of clients, the busiest first, until Ctrl-C.",
+    ),
+    (
+        "events",
+        "failover.cli.watch.events:events",
+        "Tell what has happened: clients that attach, move, and expire, routers that come and go, what was refused.",
+    ),
+    (
+        "doctor",
+        "failover.cli.doctor.command:doctor",
+        "Tell what is wrong with this host, a topology, and the mesh that runs here; and what to do.",
+    ),
+    ("start", "failover.cli.mesh:start", "Start stopped routers of a mesh; all of them if none is named."),
+    ("stop", "failover.cli.mesh:stop", "Stop routers of a running mesh; all if none is named."),
+    ("drain", "failover.cli.mesh:drain", "Send a router's clients to other routers, then stop it."),
+    ("down", "failover.cli.mesh:down", "Stop a mesh."),
+    ("apply", "failover.cli.plan.apply:apply", "Make a running mesh what a topology file says."),
+    ("remove", "failover.cli.plan.apply:remove", "Take a router out of a running mesh, for good."),
+    ("join", "failover.cli.plan.join:join", "Start a router here that joins a mesh which runs on other hosts."),
+    ("router", "router.cli.router:router", "Run one router in the foreground, for meshes of several hosts."),
+    ("render", "router.cli.hosts.render:render", "Write files that run a mesh on its hosts."),
+    ("publish", "failover.cli.publish:publish", "Publish messages; exit status 0 only if all were accepted."),
+    ("subscribe", "failover.cli.subscribe:subscribe", "Print messages as they come, and accept each."),
+    (
+        "unsubscribe",
+        "failover.cli.subscribe:unsubscribe",
+        "End a subscription that `subscribe --state` has left, for good: publishers wait for it no more.",
+    ),
+    (
+        "forget",
+        "failover.cli.watch.forget:forget",
+        "End a link whose client is gone for good: nobody waits for it any more.",
+    ),
+    ("bench", "failover.cli.bench.command:bench", "Load a mesh that runs, and tell how long messages take."),
+    ("chaos", "failover.cli.chaos:chaos", "Break a mesh under load, by a script; ends with the verdict."),
+    ("audit", "failover.cli.audit:audit", "Judge by the delivery logs of a run whether exactly once holds."),
+    ("story", "failover.cli.audit:story", "Tell one delivery's life across routers and clients."),
+    ("demo", "failover.cli.demo:demo", "Watch the main job once: a mesh, killed routers, the verdict."),
+    ("user", "router.cli.access.user:user", "Who may come in by a password: `security.users` of a topology."),
+    ("certs", "router.cli.access.certs:certs", "Certificates for trying TLS out."),
+    (
+        "completion",
+        "router.cli.completion:completion",
+        "Print what a shell reads for Tab to complete commands and options.",
+    ),
 ):
-    main.add_command(_command)
-
-if _interruptible:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    main.add_command(Listed(_name, _place, _help))

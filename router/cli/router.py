@@ -17,10 +17,11 @@ import click
 
 from router.cli.base import run
 from router.mesh.config import AMQP, HTTP, INTER, MQTT, Topology
+from router.mesh.errors import RunError
 from router.mesh.listeners import ListenError, Listeners, bound_address, listen
 from router.mesh.quantities import Address
 from router.mesh.reading import expected
-from router.mesh.rundir import RunDirectory, RunError
+from router.mesh.rundir import RunDirectory
 from router.mesh.topology import TopologyError, load
 from router.text.printable import printable
 

@@ -24,10 +24,11 @@ import psutil
 import trio
 
 from router.mesh.config import Topology
+from router.mesh.errors import RunError
 from router.mesh.listeners import ListenError, Listeners, bound_address, listen
 from router.mesh.quantities import format_duration
 from router.mesh.reading import expected
-from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
+from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
 from router.mesh.status import FetchStatus, look, planned, rest, unapplied, unfinished
 from router.mesh.stopping import APPLY, DRAIN, DRAIN_S, STOP, STOP_S
 

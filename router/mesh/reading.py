@@ -17,25 +17,15 @@ import attrs
 from cattrs import BaseConverter, ClassValidationError, Converter, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
+from router.mesh.errors import FileError
 from router.mesh.marked import Malformed, MarkedList, MarkedMap, MarkedText, Value, read
 from router.mesh.quantities import format_size, parse_size
-from router.text.printable import visible
 
 Part = TypeVar("Part")
 Hook = Callable[[Value, Any], Any]
 
 # A mesh of a thousand routers takes a tenth of this.
 _MOST_BYTES = 1 << 20
-
-
-class FileError(Exception):
-    """What is wrong with a file, one line each; what it quotes may be anybody's."""
-
-    def __init__(self, path: str | Path, messages: list[str]):
-        assert messages
-        lines = messages if len(messages) == 1 else [f"{len(messages)} problems in {path}:", *messages]
-        super().__init__("\n  ".join(map(visible, lines)))
-        self.messages = messages
 
 
 def shown(value: Value) -> str:

@@ -28,16 +28,13 @@ import cattrs
 import psutil
 
 from router.mesh.config import Topology
+from router.mesh.errors import RunError
 from router.mesh.quantities import Address
 from router.mesh.topology import load
 from router.room import check_room
 
 MARKS: Final = ("mesh.json", "topology.yaml", "up.lock")
 """What is in a run directory beside the folders of routers; mesh.json may be lost."""
-
-
-class RunError(Exception):
-    """What a command asked of a run directory cannot be done, with the reason."""
 
 
 @attrs.define

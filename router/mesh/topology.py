@@ -26,9 +26,10 @@ from router.mesh.config import (
     Topology,
     is_loopback,
 )
+from router.mesh.errors import FileError
 from router.mesh.marked import MarkedList, MarkedMap, MarkedText, Value
 from router.mesh.quantities import Address, format_duration
-from router.mesh.reading import FileError, Reader, document, expected, given, shown
+from router.mesh.reading import Reader, document, expected, given, shown
 from router.mesh.topology_parts import CONVERTER, LinkPart, RouterPart
 
 PARTS = ("mesh", "routers", "links", "addresses", "timing", "limits", "log", "security")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from linkstate.mesh import Mesh
 from linkstate.plan.plan import PlanError
+from router.mesh.errors import FileError, RunError
 from router.mesh.planned import planned
-from router.mesh.reading import FileError
-from router.mesh.rundir import RunDirectory, RunError
+from router.mesh.rundir import RunDirectory
 from topic.node import Node
 
 log = logging.getLogger("oncemesh")

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from router.mesh.config import Topology
-from router.mesh.reading import FileError
+from router.mesh.errors import FileError
 
 Loaded = TypeVar("Loaded")
 

@@ -30,7 +30,7 @@ from router.amqp.sasl.server import (
 from router.amqp.tls import LeftError, TlsError, TlsStream
 from router.events.kind import EventKind, event
 from router.mesh.config import AMQP, IN_CLEAR, Topology
-from router.mesh.reading import FileError
+from router.mesh.errors import FileError
 from router.mesh.signals import taken
 from router.security.attempts import Attempts, Checks, Guesses
 from router.security.files import Files

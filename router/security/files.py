@@ -14,7 +14,7 @@ from router.amqp.sasl.credentials import Credentials, no_password
 from router.amqp.sasl.scram import LONGEST
 from router.amqp.tls import meet, reason_of
 from router.mesh.config import Topology
-from router.mesh.reading import FileError
+from router.mesh.errors import FileError
 
 LEAST_SECRET: Final = 16
 """Characters: whoever saw a neighbour prove the secret can try others at home."""

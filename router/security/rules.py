@@ -14,8 +14,9 @@ from typing import Any, Final
 import attrs
 
 from router.mesh.config import Limits
+from router.mesh.errors import FileError
 from router.mesh.marked import MarkedList, MarkedText, Value
-from router.mesh.reading import FileError, Reader, converter, document, expected, shown, text, whole
+from router.mesh.reading import Reader, converter, document, expected, shown, text, whole
 from router.security.operator import OPERATOR
 from router.security.users import EXPECTED, USER
 

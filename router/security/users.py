@@ -23,8 +23,9 @@ from typing import Final
 import attrs
 
 from router.amqp.sasl.scram import LEAST_ITERATIONS, SCRAM, Verifier
+from router.mesh.errors import FileError
 from router.mesh.marked import Malformed
-from router.mesh.reading import FileError, contents
+from router.mesh.reading import contents
 
 log = logging.getLogger("oncemesh.security")
 

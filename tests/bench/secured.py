@@ -19,7 +19,7 @@ from typing import Final
 
 import trio
 
-from router.cli.base import Commands
+from router.cli.commands import Commands
 from router.cli.router import router
 from router.mesh.topology import load
 from router.security.attempts import Attempts, Checks, Guesses

@@ -19,7 +19,7 @@ import pytest
 import trio
 import yaml
 
-from router.cli.base import fetcher
+from failover.cli.fetch import fetcher
 from router.mesh.launcher import ROUTER_COMMAND, Launcher
 from router.mesh.quantities import Address
 from router.mesh.rundir import RunDirectory

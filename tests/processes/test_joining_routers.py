@@ -21,13 +21,14 @@ import yaml
 from click.testing import CliRunner
 
 from failover.chaos.loopback import free_ports
+from failover.cli.plan.join import _ask, _said
 from failover.client import Publisher, Subscriber
 from failover.client.management import Management
 from router.amqp.sasl.scram import Verifier
 from router.cli.main import main
-from router.cli.plan.join import _ask, _said
+from router.mesh.errors import RunError
 from router.mesh.quantities import Address
-from router.mesh.rundir import RunDirectory, RunError
+from router.mesh.rundir import RunDirectory
 from router.mesh.topology import load
 from router.security.certs import Authority, issue_all
 from router.security.users import UserFile, write_users

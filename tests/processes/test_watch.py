@@ -13,15 +13,15 @@ from typing import Any
 import trio
 from click.testing import CliRunner
 
+from failover.cli.doctor.command import ask_others
+from failover.cli.doctor.symptoms import Clock
+from failover.cli.watch.events import news
+from failover.cli.watch.mesh_client import of_each
+from failover.cli.watch.rates import OF_NEIGHBOUR
+from failover.cli.watch.status import look_from_afar
 from failover.client import Subscriber
 from failover.client.management import Management, RefusedError
-from router.cli.doctor.command import ask_others
-from router.cli.doctor.symptoms import Clock
 from router.cli.main import main
-from router.cli.watch.events import news
-from router.cli.watch.mesh_client import of_each
-from router.cli.watch.rates import OF_NEIGHBOUR
-from router.cli.watch.status import look_from_afar
 from router.mesh.status import look
 from tests.processes.clients import fetch_status
 from tests.processes.mesh import RunningMesh, eventually

@@ -4,11 +4,13 @@ import itertools
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner, Result
 
+from router.cli.commands import Listed
 from router.cli.main import main
 
 
@@ -21,6 +23,24 @@ def test_the_list_of_commands_cuts_nothing_off(width: int) -> None:
     text = CliRunner().invoke(main, ["--help"], terminal_width=width).output
     listed = " ".join(text.partition("Commands:")[2].split())
     assert "..." not in listed and "start Start stopped routers of a mesh; all of them if none is named." in listed
+
+
+@pytest.mark.parametrize("name", main.commands)
+def test_the_list_says_of_a_command_what_its_own_help_begins_with(name: str) -> None:
+    command = main.commands[name]
+    assert isinstance(command, Listed)
+    loaded = command.loaded()
+    assert (loaded.name, loaded.get_short_help_str(limit=1000)) == (name, command.short_help)
+
+
+def test_the_list_of_commands_loads_none_of_them() -> None:
+    code = """if True:
+        import sys
+        from router.cli.main import main
+        main(["--help"], standalone_mode=False)
+        assert not {"failover", "trio", "rich", "yaml", "router.cli.base"} & sys.modules.keys()
+        """
+    assert subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, timeout=60).stderr == b""
 
 
 @pytest.mark.parametrize("width", [80, 45])
@@ -48,7 +68,9 @@ def test_every_command_has_help_with_examples_that_can_be_typed(name: str) -> No
     found = [command for line in lines for command in commands_in(line)]
     assert len(found) >= len(lines) and (not name or any(command == name for command, *_ in found))
     for command, *words in found:
-        main.commands[command].make_context(command, words)
+        named = main.commands[command]
+        assert isinstance(named, Listed)
+        named.loaded().make_context(command, words)
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,9 @@ from failover.chaos.loopback import free_ports
 from failover.client.status import fetch_status
 from router.cli.main import main
 from router.cli.router import LineFormatter
+from router.mesh.errors import RunError
 from router.mesh.quantities import Address
-from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory, RunError
+from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
 from router.mesh.topology import load
 from router.neighbours import keep_dialling
 from tests.processes.clients import Clients

@@ -16,7 +16,7 @@ import pytest
 
 from linkstate.clock import AHEAD, COUNTER_BITS
 from linkstate.plan.plan import Plan
-from router.mesh.rundir import RunError
+from router.mesh.errors import RunError
 from router.store import MERGE, StateStore, StoreError
 from tests.disk import full_disk
 from tests.plans import file

@@ -15,7 +15,7 @@ from pathlib import Path
 from shutil import which
 from typing import Final
 
-from router.mesh.rundir import RunError
+from router.mesh.errors import RunError
 
 NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET of linux/sched.h; Python 3.11 has neither the number nor the calls
 OURS: Final = "/proc/thread-self/ns/net"

@@ -22,8 +22,9 @@ from failover.chaos.script.parts import CONVERTER, PublisherPart, SubscriberPart
 from failover.chaos.script.script import Crashes, Role, Script, ScriptClient
 from failover.chaos.script.times import parse_length
 from router.mesh.config import Timing, Topology
+from router.mesh.errors import FileError
 from router.mesh.marked import MarkedMap, MarkedText, Value
-from router.mesh.reading import FileError, document, either, expected, given, shown, text
+from router.mesh.reading import document, either, expected, given, shown, text
 from router.mesh.topology import load as load_topology
 
 PARTS = ("topology", "timing", "duration", "publishers", "subscribers", "sets", "faults")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from router.mesh.rundir import RunError
+from router.mesh.errors import RunError
 from router.mesh.topology import load
 from router.security.operator import OPERATOR
 from router.security.users import EXPECTED, USER

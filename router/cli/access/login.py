@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from router.amqp.sasl.credentials import Credentials
-from router.mesh.rundir import RunError
+from router.mesh.errors import RunError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -9,7 +9,7 @@ from router.cli.router import check_addresses
 from router.deploy.compose import FILE, compose
 from router.deploy.systemd import unit
 from router.mesh.config import Topology
-from router.mesh.rundir import RunError
+from router.mesh.errors import RunError
 from router.mesh.topology import load
 
 MARK: Final = "# Written by oncemesh render"

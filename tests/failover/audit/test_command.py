@@ -20,7 +20,7 @@ from rich.console import Console
 from failover import audit as auditing
 from failover.audit import Verdict
 from failover.audit.read.files import beside
-from router.cli.audit import show_progress, tell_progress
+from failover.cli.audit import show_progress, tell_progress
 from router.cli.main import main
 from tests.failover.audit.runs import Run
 
@@ -239,7 +239,7 @@ def test_a_short_run_is_judged_without_loading_spark(tmp_path: Path) -> None:
 import sys
 from router.cli.main import main
 from failover.audit.read.files import beside
-from router.cli.audit import show_progress, tell_progress
+from failover.cli.audit import show_progress, tell_progress
 code = main(["audit", {directory!r}], standalone_mode=False)
 print(code, sorted({{"pandas", "pyarrow", "pyspark"}} & {{*sys.modules}}))
 """

@@ -2,7 +2,7 @@
 
 import sys
 
-from router.cli.base import Commands
+from router.cli.commands import Commands
 from router.cli.router import router
 from tests.mutants import breaks_audience
 from tests.mutants.mutant import MUTANTS

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from failover.chaos import run as running
 from failover.chaos.run import Ending
-from router.cli import chaos as cli_chaos
-from router.cli import demo as cli_demo
+from failover.cli import chaos as cli_chaos
+from failover.cli import demo as cli_demo
 from router.cli.main import main
 from router.mesh.rundir import RunDirectory
 from tests.failover.chaos.scripts import write

@@ -22,7 +22,8 @@ from failover.chaos.script.reader import load
 from failover.chaos.script.script import Script
 from failover.chaos.view import PlainView
 from router.cli.base import console
-from router.mesh.rundir import RunDirectory, RunError
+from router.mesh.errors import RunError
+from router.mesh.rundir import RunDirectory
 from tests.failover.chaos.scripts import script, write
 from tests.left import assert_none_left, processes_of
 from topic.blocks import read_blocks

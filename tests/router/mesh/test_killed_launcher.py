@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from router.cli.base import fetcher
+from failover.cli.fetch import fetcher
 from router.mesh.launcher import ROUTER_COMMAND, Launcher
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
 from router.mesh.topology import load

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from router.mesh.errors import RunError
 from router.mesh.launcher import Launcher
-from router.mesh.rundir import RunDirectory, RunError, find_run_dir
+from router.mesh.rundir import RunDirectory, find_run_dir
 from router.mesh.topology import load
 from tests.router.mesh.launching import STUB, fetch, write
 

@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from router.mesh import launcher as launcher_module
+from router.mesh.errors import RunError
 from router.mesh.launcher import Launcher, LaunchError
-from router.mesh.rundir import RunError
 from router.mesh.topology import load
 from tests.router.mesh.launching import LINE, misbehave, write
 

@@ -11,10 +11,11 @@ import psutil
 import pytest
 import trio
 
+from router.mesh.errors import RunError
 from router.mesh.launcher import HalfUpError, Launcher, LaunchError
 from router.mesh.listeners import listen
 from router.mesh.quantities import Address
-from router.mesh.rundir import RunDirectory, RunError
+from router.mesh.rundir import RunDirectory
 from router.mesh.status import look
 from router.mesh.topology import load
 from tests.disk import full_disk

@@ -6,7 +6,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from router.mesh.reading import FileError
+from router.mesh.errors import FileError
 from router.mesh.topology import load
 from router.security.certs import CA, Authority, issue_all
 from router.security.doors import Doors, check

@@ -1,0 +1,134 @@
+"""What `publish` tells: how far it is, and what became of its messages."""
+
+import sys
+from collections import Counter
+from typing import Final, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from failover.client import Handle
+from router.mesh.errors import RunError
+
+WIDE: Final = 60
+"""Columns. A narrower terminal, such as a phone's, has room for words and numbers only."""
+
+
+class Account:
+    """What became of the messages so far."""
+
+    def __init__(self, address: str, count: int | None, *, keeps: bool = False) -> None:
+        self._address = address
+        self._keeps = keeps
+        self.count = count  # how many there are to be, if that is known
+        self.begun = 0
+        self.outcomes: Counter[str] = Counter()
+        self.open: dict[Handle, None] = {}  # without an outcome
+        self.alone = 0  # accepted by nobody
+        self.error: RunError | None = None  # of what was to be sent next
+        self.interrupted = False
+
+    @property
+    def is_well(self) -> bool:
+        done = self.outcomes["accepted"] == self.outcomes.total() == self.begun
+        return done and self.error is None and not self.interrupted
+
+    @property
+    def progress(self) -> int | None:
+        """How many have an outcome; None while all that have begun do."""
+        return self.outcomes.total() if self.open else None
+
+    def expect(self, more: int) -> None:
+        self.count = self.count + more if self.count is not None else None
+
+    def begin(self, delivery: Handle) -> None:
+        self.begun += 1
+        self.open[delivery] = None
+
+    def end(self, delivery: Handle) -> None:
+        del self.open[delivery]
+        assert delivery.result is not None
+        self.outcomes[delivery.result] += 1
+
+    @property
+    def kept(self) -> int:
+        """How many a later run with the same state goes on with."""
+        return sum(delivery.stored for delivery in self.open) if self._keeps else 0
+
+    def as_json(self) -> dict[str, object]:
+        """When all is over."""
+        sent = sum(delivery.transferred for delivery in self.open)
+        return {
+            "address": self._address,
+            "begun": self.begun,
+            "outcomes": dict(self.outcomes),
+            "sent_but_not_answered": sent,
+            "accepted_by_nobody": self.alone,
+            "kept": self.kept,
+            "error": str(self.error) if self.error is not None else None,
+        }
+
+    def tally(self) -> str:
+        """In words. What was sent may have been delivered, what was not cannot; if it is kept, it will be."""
+        for delivery in [delivery for delivery in self.open if delivery.told]:
+            self.end(delivery)
+        sent = sum(delivery.transferred for delivery in self.open)
+        waiting = self._keeps * sum(delivery.stored and not delivery.transferred for delivery in self.open)
+        unsent = len(self.open) - sent - waiting + (self.count - self.begun if self.count is not None else 0)
+        parts = [f"{number} {outcome}" for outcome, number in self.outcomes.items() if outcome != "accepted"]
+        parts += [f"{sent} sent but not answered"] if sent else []
+        parts += [f"{waiting} still to be sent"] if waiting else []
+        parts += [f"{unsent} never sent"] if unsent else []
+        if accepted := self.outcomes["accepted"]:
+            parts.insert(len(parts) if self.alone else 0, f"{accepted} accepted{self._by_nobody(accepted)}")
+        return ", ".join(parts) or ("nothing sent" if self.interrupted or self.error else "nothing to publish")
+
+    def _by_nobody(self, accepted: int) -> str:
+        if not self.alone:
+            return ""
+        which = f"{self.alone} of them " if self.alone < accepted else ""
+        return f", {which}by nobody: no subscriber at {self._address}"
+
+
+class Bar:
+    """How far it is, on a terminal that is not typed on."""
+
+    def __init__(self, out: Console, address: str, count: int | None) -> None:
+        typed_on = count is None and sys.stdin is not None and sys.stdin.isatty()
+        self.shown = out.is_terminal and not typed_on
+        self._address = address
+        self._out = out
+        words = TextColumn("{task.description}", markup=False)
+        columns = (words, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        narrow = (words, MofNCompleteColumn())
+        self._bars = Progress(*(columns if out.width >= WIDE else narrow), console=out, disable=not self.shown)
+        self._task = self._bars.add_task(address, total=count)
+        if typed_on:
+            out.print("one message a line, Ctrl-D ends")
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def start(self, count: int | None) -> None:
+        self._bars.update(self._task, total=count)
+
+    def advance(self) -> None:
+        self._bars.advance(self._task)
+
+    def tell(self, what: str) -> None:
+        """A line above it."""
+        self._out.print(what, soft_wrap=True)
+
+    def say(self, what: str) -> None:
+        """What it waits for, if anything."""
+        if self.shown:
+            self._bars.update(self._task, description=what or self._address)
+        elif what:
+            self._out.print(f"{what} at {self._address}", soft_wrap=True)
+
+    def stop(self) -> None:
+        self._bars.stop()

@@ -1,0 +1,302 @@
+"""The commands that read delivery logs: audit, which judges, and story, which tells the life of one delivery.
+
+The exit status of audit is the verdict (see failover/audit/report/report.py).
+"""
+
+import json
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from failover.cli.judging import needs_audit
+from router.cli.base import console
+from router.cli.commands import INTERRUPTED, nobody_reads_on
+from router.mesh.quantities import format_size
+from router.text.printable import printable_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from failover.audit.follow import FollowStatus
+    from failover.audit.report.report import Report
+
+DOING = ("reading", "judging")
+TELL_S = 10.0
+"""Between two lines of progress where there is no terminal."""
+NO_VERDICT = 2
+
+CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
+"""Keys may begin with a hyphen; no option of this command has a short form they could be taken for."""
+
+
+@click.command()
+@click.argument("run_dirs", nargs=-1, required=True, metavar="RUN_DIR...")
+@click.option("--spark", is_flag=True, help="Use Spark for short runs, too: by default for those of 100 MiB and more.")
+@click.option("--master", metavar="URL", help="A Spark master. Default: this machine's cores.")
+@click.option("--tables", metavar="DIR", help="Write what was found there, too, as Parquet: docs/tables.md.")
+@click.option("--follow", "follows", is_flag=True, help="Go on with what is written, until Ctrl-C or SIGTERM.")
+@click.option(
+    "--checkpoint",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="With --follow: where it stopped, and goes on.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With --follow: a JSON object in a line, each time.")
+@needs_audit
+def audit(
+    run_dirs: tuple[str, ...],
+    spark: bool,
+    master: str | None,
+    tables: str | None,
+    follows: bool,
+    checkpoint: Path | None,
+    as_json: bool,
+) -> None:
+    """Judge by the delivery logs of a run whether exactly once holds.
+
+    Did every subscriber get all that it was owed, once and in order? A run directory may be any path that Hadoop reads;
+    several belong to one mesh. Writes audit.html and audit.json next to the first one's logs, or here if that is no
+    directory of this machine; where they cannot be written the verdict stands.
+
+    Exit status: 0 exactly once holds, 1 it was violated, 2 a log is missing or damaged in its middle,
+    or the audit itself failed, 3 undecided, 4 it holds, but deliveries were accepted without a subscriber that was
+    there, or a link was ended in use.
+
+    With --tables, every delivery, event and link is a row to be asked about in SQL. DIR is any path that Hadoop writes
+    to, new or of an earlier audit; Spark does all the work then.
+
+    With --follow, what holds so far is told every few seconds, while the mesh runs. The last verdict is about all
+    that was read.
+
+    \b
+    Examples:
+      oncemesh audit run/triangle
+      oncemesh audit run/triangle --tables run/triangle/tables
+      oncemesh audit run/triangle --follow --json --checkpoint run/triangle/followed
+    """
+    if follows:
+        if spark or master is not None or tables is not None:
+            raise click.UsageError(
+                "--follow reads directories of this machine by itself: no --spark, --master, --tables"
+            )
+        raise click.exceptions.Exit(_guarded(lambda: _follow(run_dirs, checkpoint, as_json)))
+    if checkpoint is not None or as_json:
+        raise click.UsageError("--checkpoint and --json are for --follow: audit.json has the verdict of an audit")
+    raise click.exceptions.Exit(judge(run_dirs, master, spark=spark, tables=tables))
+
+
+def judge(
+    run_dirs: tuple[str, ...], master: str | None = None, *, spark: bool = False, tables: str | None = None
+) -> int:
+    """Audits, shows and writes the verdict; returns the exit status."""
+    return _guarded(lambda: _judge(run_dirs, master, spark, tables))
+
+
+def _guarded(auditing: Callable[[], int]) -> int:
+    """Its exit status. Whatever goes wrong, it is never that of a violation: who relies on the status must not take a
+    failure of the audit for one of the mesh. SIGTERM is told like Ctrl-C."""
+    interrupted = False
+
+    def interrupt(*_: Any) -> NoReturn:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return auditing()
+    except SystemExit:  # by rich: nobody reads on
+        return NO_VERDICT
+    except (KeyboardInterrupt, Exception) as error:
+        if interrupted or isinstance(error, KeyboardInterrupt):  # what is still closed then may fail at Spark
+            click.echo("Error: the audit was interrupted: no verdict", err=True)
+            return INTERRUPTED
+        click.echo(f"Error: the audit failed, so there is no verdict: {_last_line(error)}", err=True)
+        return NO_VERDICT
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _last_line(error: Exception) -> str:
+    """What a traceback would end with, without the page that Java adds; which file it was is no matter of Python."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    lines = "".join(traceback.format_exception_only(error)).splitlines()
+    return next((line for line in lines if line.strip()), type(error).__name__)
+
+
+def _follow(run_dirs: tuple[str, ...], checkpoint: Path | None, as_json: bool) -> int:
+    """Until a signal comes; what is being judged then is judged first."""
+    from failover.audit import AuditError
+    from failover.audit.follow import follow
+
+    stop, out = threading.Event(), console()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+
+    def tell(status: "FollowStatus", report: "Report") -> None:
+        if as_json:
+            click.echo(json.dumps(_so_far(status, report)))
+        else:
+            out.print(_said(status, report), soft_wrap=True)
+
+    try:
+        report = follow(run_dirs, stop.wait, tell, checkpoint)
+    except AuditError as error:
+        click.echo(f"Error: {error}", err=True)
+        return NO_VERDICT
+    except BrokenPipeError:
+        nobody_reads_on()
+        return NO_VERDICT
+    if as_json:
+        click.echo(json.dumps({"final": True, **_verdict(report)}))
+    else:
+        report.render(out)
+    _written(Path(run_dirs[0]) / "audit.json", report.write)
+    return report.exit_code
+
+
+def _verdict(report: "Report") -> dict[str, Any]:
+    counts = {name: sum(getattr(row, name) for row in report.publishers) for name in ("published", "accepted")}
+    counts |= {name: sum(getattr(row, name) for row in report.pairs) for name in ("owed", "processed")}
+    told = {"violations": report.violations, "doubts": len(report.doubts), "problems": len(report.problems)}
+    return {"verdict": report.verdict.name.lower(), "sentence": report.sentence, **counts, **told}
+
+
+def _so_far(status: "FollowStatus", report: "Report") -> dict[str, Any]:
+    oldest_s = None if status.oldest is None else round((status.until - status.oldest) / 1e6, 1)
+    return {
+        "until": datetime.fromtimestamp(status.until / 1e6, UTC).isoformat(),
+        "trails_s": round(time.time() - status.until / 1e6, 1),
+        **_verdict(report),
+        "undecided": status.undecided,
+        "oldest_undecided_s": oldest_s,
+        "events": status.events,
+        "held": status.held,
+        "links": status.links,
+        "behind_bytes": status.behind,
+    }
+
+
+def _said(status: "FollowStatus", report: "Report") -> str:
+    waiting = f"; {status.undecided} undecided" if status.undecided else ""
+    if status.oldest is not None:
+        waiting += f", the oldest for {(status.until - status.oldest) / 1e6:.0f} s"
+    until = datetime.fromtimestamp(status.until // 1_000_000)
+    return f"until {until:%H:%M:%S}, {time.time() - until.timestamp():.0f} s ago: {report.sentence}{waiting}"
+
+
+def _judge(run_dirs: tuple[str, ...], master: str | None, spark: bool, tables: str | None) -> int:
+    from failover.audit import AuditError, run, write_page
+    from failover.audit.read.files import beside
+
+    out = console()
+    try:
+        with show_progress(out) if out.is_terminal else tell_progress(console(stderr=True)) as progress:
+            report = run(run_dirs, master, spark=spark, tables=tables, progress=progress)
+    except AuditError as error:
+        click.echo(f"Error: {error}", err=True)
+        return NO_VERDICT
+    report.render(out)
+    folder = beside(run_dirs[0])
+    told = _written(folder / "audit.json", report.write)
+    shown = _written(folder / "audit.html", lambda path: write_page(report, path))
+    if told and shown:
+        out.print(f"all of it in {folder / 'audit.html'} and audit.json", soft_wrap=True)
+    return report.exit_code
+
+
+def _written(path: Path, write: Callable[[Path], None]) -> bool:
+    """Whether it could be: the logs have been judged, and the verdict stands, wherever it is kept."""
+    try:
+        write(path)
+    except OSError as error:
+        click.echo(f"Warning: {path} could not be written: {error.strerror}", err=True)
+        return False
+    return True
+
+
+@contextmanager
+def show_progress(out: "Console") -> Iterator[Callable[[int, int], None]]:
+    """A bar that shows how many bytes of logs are read; all that comes before and after takes as long as it does."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TimeElapsedColumn()
+    with Progress(*columns, console=out, transient=True) as shown:
+        task = shown.add_task("auditing", total=None)
+
+        def show(read: int, size: int) -> None:
+            ended = read >= size
+            shown.update(task, completed=read, total=None if ended else size, description=DOING[ended])
+
+        yield show
+
+
+@contextmanager
+def tell_progress(out: "Console", every_s: float = TELL_S) -> Iterator[Callable[[int, int], None]]:
+    """The same where there is no terminal: a line now and then, none of a short audit."""
+    said, done, began = "auditing", threading.Event(), time.monotonic()
+
+    def show(read: int, size: int) -> None:
+        nonlocal said
+        ended = read >= size
+        said = DOING[ended] if ended else f"{DOING[ended]} {format_size(read)} of {format_size(size)}"
+
+    def tell() -> None:
+        while not done.wait(every_s):
+            out.print(f"{said}, for {time.monotonic() - began:.0f} s", soft_wrap=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield show
+    finally:
+        done.set()
+        teller.join()
+
+
+class Story(click.Command):
+    """Alone, -h is no key."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(context, ["--help"] if args == ["-h"] else args)
+
+
+@click.command(cls=Story, context_settings=CONTEXT)
+@click.argument("run_dirs", nargs=-1, metavar="RUN_DIR...")
+@click.argument("key", metavar="KEY")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--master", metavar="URL", help="A Spark master, for run directories that are not local.")
+@needs_audit
+def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None) -> None:
+    """Tell one delivery's life across routers and clients.
+
+    KEY is the delivery's key, as a finding of the audit or `subscribe --format json` tells it, or a start of it that no
+    other key has. Several run directories belong to one mesh; those that are not local are named with their scheme,
+    such as hdfs://.
+
+    \b
+    Example: oncemesh story run/triangle iOqXyO9LeQEY5ypLWcgN
+    """
+    from failover.audit import AuditError, tell_story
+
+    if not run_dirs:  # of one argument click takes the key to be there
+        raise click.UsageError(f"RUN_DIR or KEY is missing beside {key!r}")
+    try:
+        told = tell_story(run_dirs, key, master)
+    except AuditError as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        click.echo(printable_json(told.as_json(), indent=1))
+    else:
+        told.render(console())

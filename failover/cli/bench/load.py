@@ -1,0 +1,165 @@
+"""The load: publishers and subscribers of `failover.client` in one process, and what they measure.
+
+A message says when it was due. So with a rate, a message that was held up by those before it has waited, too; without
+one it is due when it is sent. What is due in the warm-up is not counted.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import trio
+from attrs import Factory, define, frozen
+
+from failover.cli.bench.histogram import QUANTILES, Histogram
+from failover.client import Event, Handle, Publisher, Subscriber
+from router.amqp.sasl.credentials import Credentials
+
+STAMP: Final = 8
+"""Bytes of a body that say when it was due."""
+BUSY: Final = 0.9
+"""Of a processor: who takes more measures itself."""
+MS: Final = 1e6
+
+
+@frozen
+class BenchPlan:
+    """`rate` is of all publishers together, in messages a second; None: as fast as it goes."""
+
+    address: str
+    publishers: int
+    subscribers: int
+    size: int
+    rate: float | None
+    warm_up_s: float
+    duration_s: float
+
+
+@define
+class Measured:
+    plan: BenchPlan
+    sent: int = 0
+    outcomes: dict[str, int] = Factory(dict)
+    delivered: int = 0
+    acceptance: Histogram = Factory(Histogram)
+    """From when a message was due to its outcome, in ns."""
+    delivery: Histogram = Factory(Histogram)
+    """To when a subscriber had it."""
+    seconds: float = 0.0
+    """From the end of the warm-up to the last outcome."""
+    processor_s: float = 0.0
+    """That this process took meanwhile."""
+
+    @property
+    def is_busy(self) -> bool:
+        return self.processor_s > BUSY * self.seconds
+
+    def as_json(self) -> dict[str, Any]:
+        """Latencies in ms."""
+        seconds = self.seconds or 1.0
+        return {
+            "address": self.plan.address,
+            "publishers": self.plan.publishers,
+            "subscribers": self.plan.subscribers,
+            "size": self.plan.size,
+            "rate_wanted": self.plan.rate,
+            "seconds": round(self.seconds, 3),
+            "sent": self.sent,
+            "outcomes": self.outcomes,
+            "delivered": self.delivered,
+            "accepted_per_s": round(self.outcomes.get("accepted", 0) / seconds, 1),
+            "delivered_per_s": round(self.delivered / seconds, 1),
+            "acceptance_ms": figures(self.acceptance),
+            "delivery_ms": figures(self.delivery),
+            "client_processor": round(self.processor_s / seconds, 3),
+            "client_is_the_limit": self.is_busy,
+        }
+
+
+def figures(histogram: Histogram) -> dict[str, float]:
+    quantiles = {name: histogram.quantile(part) for name, part in QUANTILES.items()}
+    return {name: round(value / MS, 3) for name, value in (quantiles | {"max": histogram.most}).items()}
+
+
+def body_of(due_ns: int, size: int) -> bytes:
+    return due_ns.to_bytes(STAMP, "big").ljust(size, b".")
+
+
+class Load:
+    def __init__(
+        self, plan: BenchPlan, urls: Sequence[str], credentials: Credentials, events: Callable[[Event], None]
+    ) -> None:
+        """Clients begin at one router after the other."""
+        self.measured = Measured(plan)
+        self._plan = plan
+        self._urls = urls
+        self._credentials = credentials
+        self._events = events
+        self._from_ns = 0
+        self._until_ns = 0
+
+    async def run(self) -> Measured:
+        """Raises what clients raise."""
+
+        plan, name = self._plan, f"bench-{time.time_ns():x}"
+        async with trio.open_nursery() as readers:
+            for number in range(plan.subscribers):
+                await readers.start(self._subscribe, self._client(Subscriber, f"{name}-s{number}", number))
+            writers = [self._client(Publisher, f"{name}-p{number}", number) for number in range(plan.publishers)]
+            begin = time.monotonic_ns()
+            self._from_ns = begin + round(plan.warm_up_s * 1e9)
+            self._until_ns = self._from_ns + round(plan.duration_s * 1e9)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch_processor)
+                for number, writer in enumerate(writers):
+                    nursery.start_soon(self._publish, writer, number, begin)
+            self.measured.seconds = (time.monotonic_ns() - self._from_ns) / 1e9
+            self.measured.processor_s += time.process_time()
+            readers.cancel_scope.cancel()
+        return self.measured
+
+    def _client(self, kind: Any, name: str, number: int) -> Any:
+        urls = [*self._urls[number % len(self._urls) :], *self._urls[: number % len(self._urls)]]
+        options = {"credentials": self._credentials, "events": self._events, "moves": False}  # a move would be measured
+        return kind(urls, self._plan.address, container=name, link="bench", **options)
+
+    async def _watch_processor(self) -> None:
+        await trio.sleep((self._from_ns - time.monotonic_ns()) / 1e9)
+        self.measured.processor_s = -time.process_time()
+
+    async def _subscribe(self, subscriber: Subscriber, task_status: trio.TaskStatus[None]) -> None:
+        async with subscriber:
+            task_status.started()
+            async for delivery in subscriber:
+                due = int.from_bytes(delivery.body[:STAMP], "big")
+                now = time.monotonic_ns()
+                if self._from_ns <= due <= now:  # else it is of the warm-up, or of somebody else
+                    self.measured.delivered += 1
+                    self.measured.delivery.add(now - due)
+                await delivery.accept()
+
+    async def _publish(self, publisher: Publisher, number: int, begin: int) -> None:
+        """All outcomes are awaited. Publishers take turns in a rate."""
+        plan = self._plan
+        step = round(plan.publishers / plan.rate * 1e9) if plan.rate is not None else 0
+        due = begin + round(number / plan.rate * 1e9) if plan.rate is not None else time.monotonic_ns()
+        sending, sent = trio.open_memory_channel["tuple[Handle, int]"](math.inf)  # `send` bounds it
+        async with publisher, trio.open_nursery() as nursery:
+            nursery.start_soon(self._await_outcomes, sent)
+            async with sending:
+                while due < self._until_ns:
+                    if step:
+                        await trio.sleep((due - time.monotonic_ns()) / 1e9 if due > time.monotonic_ns() else 0)
+                    handle = await publisher.send(body_of(due, plan.size))
+                    self.measured.sent += due >= self._from_ns
+                    sending.send_nowait((handle, due))
+                    due = due + step if step else time.monotonic_ns()
+
+    async def _await_outcomes(self, sent: "trio.MemoryReceiveChannel[tuple[Handle, int]]") -> None:
+        outcomes = self.measured.outcomes
+        async for handle, due in sent:
+            outcome = str(await handle.outcome())
+            if due >= self._from_ns:
+                outcomes[outcome] = outcomes.get(outcome, 0) + 1
+                self.measured.acceptance.add(time.monotonic_ns() - due)

@@ -1,0 +1,139 @@
+"""The command that breaks a mesh on purpose: chaos. Its exit status is the audit's (`failover.cli.audit`)."""
+
+import json
+import logging
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from failover.cli.audit import NO_VERDICT, judge
+from failover.cli.judging import needs_audit
+from router.cli.base import console, run, until_signal
+from router.cli.commands import INTERRUPTED
+from router.mesh.errors import FileError, RunError
+from router.mesh.rundir import RunDirectory
+
+if TYPE_CHECKING:
+    from failover.chaos.run import Ending
+    from failover.chaos.script.script import Script
+
+HOLDS, UNDECIDED, QUALIFIED = 0, 3, 4
+MOST_SEED = 1 << 32
+
+
+@click.command()
+@click.argument("script", type=click.Path(path_type=Path))
+@click.option(
+    "--run-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where logs and state go; made anew if it holds an earlier run. Default: ./run/chaos-<script>.",
+)
+@click.option("--seed", type=click.IntRange(0, MOST_SEED), help="Of everything random. Default: a new one, told.")
+@click.option("--namespaces", is_flag=True, help="Each router on a host of its own, as far as networks tell; root.")
+@needs_audit
+def chaos(script: Path, run_dir: Path | None, seed: int | None, namespaces: bool) -> None:
+    """Break a mesh under load, by a script; ends with the verdict.
+
+    Starts the script's mesh on free ports and its clients, strikes with its faults, heals everything, waits until
+    all is delivered, and audits the run. Scripts are in topologies/chaos.
+
+    With --namespaces every router has its own network namespace, and links are real interfaces: so packets may be lost,
+    and cables pulled. That takes root; nothing is left of it at the end, whatever the end is.
+
+    Exit status: the audit's. 0 exactly once holds, 1 it was violated, 2 no verdict, 3 undecided, or the run did not
+    come to its end, or a process of it ended by itself, or a subscriber misses what the audit does not explain,
+    4 it holds, but not for everybody.
+
+    \b
+    Examples:
+      oncemesh chaos topologies/chaos/kill-home.yaml --seed 7
+      oncemesh chaos topologies/chaos/namespaces/mayhem.yaml --namespaces
+    """
+    raise click.exceptions.Exit(play(script, run_dir, seed, namespaces))
+
+
+def play(path: Path, run_dir: Path | None, seed: int | None, namespaces: bool = False) -> int:
+    """A run and its verdict; returns the exit status. What goes wrong before is never that of a violation."""
+    from failover.chaos.hosts.namespace import lacking
+    from failover.chaos.run import prepare
+    from failover.chaos.script.reader import load
+
+    seed = secrets.randbelow(MOST_SEED) if seed is None else seed
+    try:
+        script = load(path)
+        if not namespaces and (words := sorted({line.verb.name for line in script.faults if line.verb.packets})):
+            raise RunError(f"{path}: {words[0]} is done to packets, expected --namespaces")
+        if namespaces and (reason := lacking()):
+            raise RunError(f"no namespaces can be made here: {reason}")
+        directory = prepare(run_dir or Path("run") / f"chaos-{script.name}", script)
+        ending = run(_play, script, seed, directory, namespaces)
+        if ending is not None:
+            _sum_up(console(), script, ending)
+    except (RunError, FileError) as error:
+        click.echo(f"Error: {error}", err=True)
+        return NO_VERDICT
+    except SystemExit:  # by rich: nobody reads on
+        return NO_VERDICT
+    if ending is None:
+        click.echo("Error: interrupted, everything is stopped: no verdict", err=True)
+        return INTERRUPTED
+    verdict = judge((str(directory.path),))
+    if verdict not in (HOLDS, QUALIFIED):
+        return verdict
+    disputed = _disputed(directory)
+    for line in disputed:
+        console().print(f"not explained: {line}", style="bold yellow", markup=False)
+    return verdict if ending.clean and not disputed else UNDECIDED
+
+
+def _disputed(directory: RunDirectory) -> list[str]:
+    """What the clients' own accounts miss and the audit does not explain."""
+    from failover.chaos.accounts import unexplained
+    from failover.chaos.record import FILE
+
+    try:
+        record, report = (json.loads((directory.path / name).read_text()) for name in (FILE, "audit.json"))
+    except (OSError, ValueError):  # the audit has warned of it
+        return [f"{directory.path}: {FILE} and audit.json are not both there, and whole, to be compared"]
+    return list(unexplained(record["clients"], report["pairs"], report["violations"]))
+
+
+async def _play(script: "Script", seed: int, directory: RunDirectory, namespaces: bool) -> "Ending | None":
+    from failover.chaos.hosts.hosts import Hosts
+    from failover.chaos.run import perform
+    from failover.chaos.view import LiveView, PlainView
+
+    logging.getLogger("oncemesh").addHandler(logging.NullHandler())  # what connections suffer is meant to happen
+    out = console()
+    out.print(f"script {script.name}, seed {seed}, run directory {directory.path}", style="bold", soft_wrap=True)
+    ending = None
+    async with until_signal():
+        view = LiveView(out) if out.is_terminal else PlainView(out)
+        ending = await perform(script, seed, directory, view, ground=Hosts() if namespaces else None)
+    return ending
+
+
+def _sum_up(out: Console, script: "Script", ending: "Ending") -> None:
+    sums = ending.counts
+    out.print(
+        f"offered {script.count} messages ({script.offered:g}/s), sent {sums['sent']}, accepted {sums['accepted']}, "
+        f"received by subscribers {sums['received']}"
+    )
+    if (unsent := script.count - sums["sent"]) > 0:
+        out.print(
+            f"{unsent} were offered and never sent, so none of them is lost: a publisher that cannot keep its rate, as"
+            " its router is gone, its subscribers wait or this machine is slow, makes up for the last second only",
+            soft_wrap=True,
+        )
+    out.print(
+        f"by the clients' own accounts {sums['missing']} missing, {sums['doubled']} doubled, "
+        f"{sums['overtaken']} out of order",
+        style="yellow" if sums["missing"] or sums["doubled"] or sums["overtaken"] else "",
+    )
+    for line in ending.unfinished:
+        out.print(f"not at its end: {line}", style="red")
+    if ending.crashes:
+        out.print(f"{ending.crashes} routers or clients ended by themselves, see above", style="red")

@@ -1,0 +1,211 @@
+"""What the commands that are clients share, publish and subscribe.
+
+Both attach to a mesh by its run directory, or to any router by `--url`. With a run directory they keep a
+delivery log there, so that the audit judges the mesh by what its clients saw. When their router is lost they go on at
+another; with a state file they also go on where an earlier run of theirs ended, however it did.
+"""
+
+import math
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import click
+from rich.console import Console
+
+from failover.client import Abandoned, Connected, Event, Lost, Searching, SqliteStore
+from failover.client.attachment.routers import parse_url
+from failover.client.state.store import Role
+from failover.client.status import fetch_status
+from router.amqp.sasl.credentials import NOBODY, Credentials
+from router.cli.access.login import login_options
+from router.cli.base import run, run_dir_option
+from router.mesh.config import is_loopback
+from router.mesh.errors import RunError
+from router.mesh.quantities import Address, parse_size
+from router.mesh.reading import expected
+from router.mesh.rundir import RunDirectory, find_run_dir
+from router.security.operator import operator_of
+from router.text.printable import printable
+from topic.identity import LinkIdentity
+
+Result = TypeVar("Result")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+LONGEST_NAME = 128
+# A client's name becomes the name of its folder.
+NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
+
+
+@attrs.frozen
+class Target:
+    """Where a client attaches: routers in the order in which they are tried; where it logs and keeps its state."""
+
+    urls: tuple[str, ...]
+    log: Path | None
+    state: Path | None = None
+    credentials: Credentials = NOBODY
+
+    @property
+    def routers(self) -> list[str]:
+        """The same, as host:port."""
+
+        return [str(Address(at.host, at.port)) for at in map(parse_url, self.urls)]
+
+    async def status(self, host: str, port: int, timeout: float) -> dict[str, Any]:
+        """Of a router, asked by who this client is."""
+
+        return await fetch_status(host, port, timeout, self.credentials, parse_url(self.urls[0]).scheme)
+
+
+def read_size(context: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    try:
+        return parse_size(value) if value is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def read_text(context: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A name in AMQP."""
+    if value is not None and (not value or not value.isprintable()):
+        raise click.BadParameter(f"{value!r} is no name, expected at least one character, and printable ones only")
+    return value
+
+
+def read_rate(context: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not (value > 0 and math.isfinite(value)):
+        raise click.BadParameter(f"{value} is not a rate, expected a number above 0")
+    return value
+
+
+def read_urls(context: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+
+    try:
+        for url in value:
+            parse_url(url)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
+
+
+address_argument = click.argument("address", callback=read_text)
+
+
+def target_options(command: Command) -> Command:
+    """What tells a client where to attach and who it is."""
+    command = login_options(command)
+    for option in (
+        click.option(
+            "--state",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Keep what is unsettled in this file, and resume what an earlier run left in it; needs --id.",
+        ),
+        click.option("--id", "name", callback=read_text, help="The client's container-id. Default: a new one."),
+        run_dir_option,
+        click.option("--router", help="The router to attach to first. Default: the first that runs."),
+        click.option(
+            "--url",
+            "urls",
+            multiple=True,
+            callback=read_urls,
+            help="A router to try, amqp://host:port, or amqps:// for TLS; may be repeated.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def named(name: str | None, role: str, state: Path | None) -> str:
+    if name is None and state is not None:
+        raise click.UsageError("--state needs --id: a link is resumed by the same client only")
+    return name or f"{role}-{secrets.token_hex(4)}"
+
+
+def find_target(
+    run_dir: Path | None,
+    urls: Sequence[str],
+    router: str | None,
+    name: str,
+    state: Path | None = None,
+    credentials: Credentials = NOBODY,
+) -> Target:
+    """In a run directory who shows nothing is who runs the mesh."""
+    if urls:
+        for option, value in (("--run-dir", run_dir), ("--router", router)):
+            if value is not None:
+                raise click.UsageError(f"--url and {option} exclude each other: a mesh is found by one of them")
+        return Target(tuple(urls), None, state, credentials)
+    directory = find_run_dir(run_dir)
+    entries = directory.read().routers
+    if router is not None and router not in entries:
+        raise RunError(f'there is no router "{router}" in this mesh, {expected(router, entries)}')
+    running = directory.running()
+    if not running and all(is_loopback(Address.parse(entry.amqp).host) for entry in entries.values()):
+        raise RunError(f"{directory.path}: no router of this mesh is running; `oncemesh start` starts them again")
+    first = [router] if router is not None else [entry for entry in entries if entry in running]
+    order = dict.fromkeys([*first, *entries])
+    scheme, credentials = operator_of(directory, credentials)
+    urls = tuple(f"{scheme}://{Address.parse(entries[entry].amqp).here}" for entry in order)
+    return Target(urls, client_log(directory, name), state, credentials)
+
+
+def client_log(directory: RunDirectory, name: str) -> Path:
+    if not NAME.fullmatch(name):
+        shown = name if len(name) <= LONGEST_NAME else f"{name[:32]}…"
+        which = f"expected letters, digits, dots, - and _, at most {LONGEST_NAME}"
+        raise RunError(f'"{shown}" cannot name a client, {which}')
+    return directory.path / "clients" / name / "log"
+
+
+@contextmanager
+def kept(target: Target) -> Iterator[SqliteStore | None]:
+    """The client's state file, if it has one."""
+
+    if target.state is None:
+        yield None
+        return
+    with SqliteStore(target.state) as store:
+        yield store
+
+
+def tell_of_others(out: Console, store: SqliteStore | None, role: Role, identity: LinkIdentity) -> None:
+    """A state file may keep many links. Who has mistyped its --id, or the address, goes on with none of them."""
+    for other, link, unsettled in store.others(role, identity) if store is not None else ():
+        whose = f" of user {link.user}" if link.user != identity.user else ""
+        kept_too = f"{other} {printable(f'{link}{whose}')}, {unsettled} unsettled"
+        out.print(f"not gone on with, in the same state file: {kept_too}", soft_wrap=True)
+
+
+def teller(out: Console, name: str, *, first: bool = True) -> Callable[[Event], None]:
+    """Tells of routers found and lost; of the first one only if asked to."""
+
+    told = first
+
+    def tell(event: Event) -> None:
+        nonlocal told
+        match event:
+            case Lost(reason):
+                told = True
+                out.print(f"{name} attaches again: {printable(reason)}", soft_wrap=True)
+            case Searching(reason, left):
+                out.print(f"{printable(reason)}; {name} tries for {left:.0f} s more", soft_wrap=True)
+            case Connected(url, router) if told:
+                out.print(f"attached to {printable(router or url)} as {name}", soft_wrap=True)
+            case Abandoned(in_doubt):
+                out.print(f"{in_doubt} in doubt: this router does not know the link's former life")
+
+    return tell
+
+
+def attached(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
+    """Runs a client; that its router is not there or refuses it is no bug."""
+    try:
+        return run(main, *arguments)
+    except BrokenPipeError:
+        raise  # nobody reads our output any more: click ends us quietly
+    except (ConnectionError, ValueError) as error:
+        raise RunError(printable(str(error))) from None

@@ -1,0 +1,299 @@
+"""The checks: each is a function that yields what is wrong, with what to do about it; nothing means that all is well.
+
+What is listed in `CHECKS` is what there is to look at. A check applies where what it looks at is there.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Final
+
+from attrs import frozen
+
+from failover.cli.doctor.symptoms import Symptoms
+from router.mesh.quantities import format_duration, format_size
+from router.mesh.shown.waits import waits
+from router.mesh.status import contacts_of, unseen_by
+from router.mesh.topology import reachable
+
+DESCRIPTORS: Final = 4096
+LEAST_DESCRIPTORS: Final = 256
+MEMORY_EACH: Final = 128 << 20
+DISK_SOON: Final = 2 << 30
+DISK_LEAST: Final = 200 << 20
+DAY_S: Final = 86_400
+EXPIRES_SOON_S: Final = 30 * DAY_S
+CLOCK_S: Final = 1.0
+"""By which clocks may differ; a wrong one costs true times in logs and audit."""
+CLOCK_MOST_S: Final = 3600.0
+"""Routers do not believe a clock that is further ahead (protocol 2)."""
+
+
+class Level(StrEnum):
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@frozen
+class Diagnosis:
+    level: Level
+    check: str
+    what: str
+    todo: str = ""
+
+
+@frozen
+class Check:
+    name: str
+    asks: str
+    """What is said if all is well."""
+    applies: Callable[[Symptoms], object]
+    find: Callable[[Symptoms], Iterator[tuple[Level, str, str]]]
+
+
+Found = Iterator[tuple[Level, str, str]]
+"""Level, what is wrong, what to do."""
+
+
+def always(seen: Symptoms) -> bool:
+    return True
+
+
+def descriptors(seen: Symptoms) -> Found:
+    if (have := seen.host.descriptors) < DESCRIPTORS:
+        level = Level.FAIL if have < LEAST_DESCRIPTORS else Level.WARN
+        what = f"a process may have {have} descriptors, and every client of a router takes one"
+        yield level, what, f"ulimit -n {DESCRIPTORS} or more; LimitNOFILE= in a service"
+
+
+def memory(seen: Symptoms) -> Found:
+    need = MEMORY_EACH * max(1, len(seen.here))
+    if seen.host.memory_bytes < need:
+        what = f"{format_size(seen.host.memory_bytes)} of memory are left, under load the routers here take up to"
+        yield Level.WARN, f"{what} {format_size(need)}", "end something else, or give routers hosts of their own"
+
+
+def time_is_kept(seen: Symptoms) -> Found:
+    if seen.host.keeps_time is False:
+        todo = "run chrony, ntpd or systemd-timesyncd"
+        yield Level.WARN, "nobody keeps this host's clock right: times in logs and audit drift", todo
+
+
+def audit(seen: Symptoms) -> Found:
+    if seen.host.lacks_audit:
+        lacks = ", ".join(seen.host.lacks_audit)
+        todo = "pip install '.[audit]' in a clone, if it is to"
+        yield Level.WARN, f"the audit cannot run here, it lacks {lacks}", todo
+
+
+def loops(seen: Symptoms) -> Found:
+    if not seen.host.is_compiled:
+        what = "routers here are slower than they could be: what they do most often was not compiled"
+        yield Level.WARN, what, "install once more where there is a C compiler, without ONCEMESH_INTERPRETED"
+
+
+def topology(seen: Symptoms) -> Found:
+    if seen.unreadable:
+        yield Level.FAIL, seen.unreadable, "mend the file: each line says what is expected"
+
+
+def alternatives(seen: Symptoms) -> Found:
+    """Whose loss leaves others without a way to each other."""
+    assert seen.topology is not None
+    names = list(seen.topology.routers)
+    if len(names) == 1:
+        yield Level.WARN, f"{names[0]} is the only router: nobody takes over when it dies", "have two, better three"
+    for lost in names if len(names) > 2 else ():
+        links = [(link.a, link.b) for link in seen.topology.links if lost not in (link.a, link.b)]
+        first, *others = (name for name in names if name != lost)
+        if cut := [name for name in others if name not in reachable(first, links)]:
+            what = f"without {lost} there is no way from {first} to {', '.join(cut)}"
+            yield Level.WARN, what, "add a link between the two sides, if a router's death is not to part them"
+
+
+def openings(seen: Symptoms) -> Found:
+    assert seen.topology is not None
+    for opening in seen.topology.openings(*seen.topology.routers):
+        yield Level.WARN, opening, "docs/security.md: users and certificates"
+
+
+def listeners(seen: Symptoms) -> Found:
+    for listener, why in seen.taken.items():
+        yield (
+            Level.FAIL,
+            f"{listener} cannot listen on {why}",
+            "end who has it, or choose another; --router NAME looks at this host's only; without a file it looks at"
+            " the mesh that runs",
+        )
+
+
+def security_files(seen: Symptoms) -> Found:
+    if os.strerror(errno.EACCES) in seen.security:
+        yield Level.FAIL, seen.security, "look as the user who runs the routers: they have to read these files, too"
+    elif seen.security:
+        made = "oncemesh certs init makes certificates to try things out, oncemesh user add a file of users"
+        yield Level.FAIL, seen.security, f"docs/security.md says what each file has; {made}"
+
+
+def certificates(seen: Symptoms) -> Found:
+    todo = "a new one, then SIGHUP to the router: it reads it anew"
+    for router, validity in seen.certificates.items():
+        left = validity.ends - seen.now
+        if left <= 0:
+            yield Level.FAIL, f"{validity.path} of router {router} is out of date for {_days(-left)}", todo
+        elif validity.begins > seen.now:
+            yield Level.FAIL, f"{validity.path} of router {router} begins in {_days(validity.begins - seen.now)}", todo
+        elif left < EXPIRES_SOON_S:
+            yield Level.WARN, f"{validity.path} of router {router} is out of date in {_days(left)}", todo
+
+
+def _days(seconds: float) -> str:
+    return f"{seconds / DAY_S:.0f} days" if seconds >= 2 * DAY_S else format_duration(seconds)
+
+
+def disk(seen: Symptoms) -> Found:
+    assert seen.disk is not None
+    if seen.disk.why_not:
+        yield (
+            Level.FAIL,
+            f"the run directory cannot be written: {seen.disk.why_not}",
+            "give it to who runs the routers",
+        )
+    elif seen.disk.free_bytes < DISK_SOON:
+        level = Level.FAIL if seen.disk.free_bytes < DISK_LEAST else Level.WARN
+        what = f"{format_size(seen.disk.free_bytes)} are left on the disk of the run directory"
+        yield level, what, "make room; `log: {keep, size}` in the topology keeps less of the delivery logs"
+
+
+def crashes(seen: Symptoms) -> Found:
+    for router, line in seen.ended.items():
+        yield (
+            Level.WARN,
+            f"router {router} has met an error of its own: {line}",
+            "its router.log has all; please tell us",
+        )
+
+
+def running(seen: Symptoms) -> Found:
+    where = "" if any(view.running for view in seen.views.values()) else ", with the --run-dir of this mesh"
+    for name, view in seen.views.items():
+        if not view.running:
+            yield Level.WARN, f"router {name} does not run", f"oncemesh start {name}{where}"
+        elif view.status is None:
+            yield (
+                Level.FAIL,
+                f"router {name} runs at {view.amqp}, and does not answer",
+                "its router.log, or oncemesh stop",
+            )
+        elif view.status["state"] != "ready":
+            yield Level.WARN, f"router {name} is {view.status['state']}", "wait, or start those that it waits for"
+
+
+def contacts(seen: Symptoms) -> Found:
+    up = {name for name, view in seen.views.items() if view.status is not None}
+    for name in sorted(up):
+        if unseen := sorted(up - {name} - contacts_of(seen.views[name])):
+            what = f"router {name} does not see {', '.join(unseen)}, which run"
+            yield Level.FAIL, what, "are they linked, their `inter` addresses reached, and no firewall between?"
+        if unseen := sorted(unseen_by(seen.views[name]) - {*seen.views}):
+            what = f"router {name} does not see {', '.join(unseen)} of other hosts"
+            yield Level.WARN, what, "do they run there, and is no firewall between? Its router.log has the reason"
+    digests = {view.status["plan"]["digest"] for view in seen.views.values() if view.status is not None}
+    if len(digests) > 1:
+        yield Level.WARN, "the routers have different plans of the mesh", "wait; else oncemesh apply it anew"
+
+
+def clocks(seen: Symptoms) -> Found:
+    for name, clock in sorted(seen.clocks.items()):
+        if abs(clock.ahead_s) > CLOCK_S:
+            level = Level.FAIL if abs(clock.ahead_s) > CLOCK_MOST_S else Level.WARN
+            which = "ahead of" if clock.ahead_s > 0 else "behind"
+            what = f"the clock of router {name} is {format_duration(abs(clock.ahead_s))} {which} ours"
+            yield level, what, "keep both by NTP"
+        if abs(clock.moved_s) > CLOCK_S:
+            way = "on" if clock.moved_s > 0 else "back"
+            what = f"the clock of router {name} was set {way} by {format_duration(abs(clock.moved_s))} since it began"
+            yield (
+                Level.WARN,
+                what,
+                "have NTP set it before routers begin, and keep it without steps from then on",
+            )
+        if clock.refused:
+            what = f"router {name} has heard {clock.refused} times of a clock more than an hour ahead of its own"
+            yield Level.FAIL, what, "keep all by NTP"
+    fastest = max(clock.ahead_s for clock in seen.clocks.values())
+    beyond_s = max(clock.ahead_s + clock.behind_s for clock in seen.clocks.values()) - fastest
+    if beyond_s > CLOCK_S:
+        what = f"a clock in the mesh is, or was, {format_duration(beyond_s)} ahead of all that are told here"
+        yield Level.WARN, what, "keep all by NTP"
+
+
+def waiting(seen: Symptoms) -> Found:
+    for wait in waits(seen.views.values()):
+        yield (
+            Level.WARN,
+            wait,
+            "who is waited for has to come back, or its timeout to pass; if it is gone for good: oncemesh forget",
+        )
+
+
+def troubles(seen: Symptoms) -> Found:
+    """That routers tell of themselves."""
+    for name, view in seen.views.items():
+        status = view.status or {}
+        for what, why in status.get("disk", {}).items():
+            if why:
+                yield Level.FAIL, f"router {name}, {what}: {why}", "docs/operations.md, disks"
+        if beyond := {limit: count for limit, count in status.get("exceeded", {}).items() if count}:
+            said = ", ".join(f"{limit} {count} times" for limit, count in beyond.items())
+            yield (
+                Level.WARN,
+                f"router {name} had to refuse: {said}",
+                "oncemesh events tells whom; docs/security.md, limits",
+            )
+
+
+def _has_topology(seen: Symptoms) -> object:
+    return seen.topology is not None
+
+
+def _has_views(seen: Symptoms) -> object:
+    return seen.views
+
+
+def _any_answers(seen: Symptoms) -> object:
+    return any(view.status is not None for view in seen.views.values())
+
+
+CHECKS: Final = (
+    Check("descriptors", "descriptors enough for clients", always, descriptors),
+    Check("memory", "memory enough for the routers", always, memory),
+    Check("time", "this host's clock is kept right", lambda seen: seen.host.keeps_time is not None, time_is_kept),
+    Check("audit", "the audit can run here", always, audit),
+    Check("loops", "what routers do most often is compiled", always, loops),
+    Check("topology", "the topology can be read", lambda f: f.topology is not None or f.unreadable, topology),
+    Check("alternatives", "whichever router dies, the others reach each other", _has_topology, alternatives),
+    Check("openings", "nobody is let in unasked from other hosts", _has_topology, openings),
+    Check("listeners", "the addresses of routers that do not run are free", _has_topology, listeners),
+    Check("security", "certificates, secret and users fit together", _has_topology, security_files),
+    Check("certificates", "certificates are valid for a month", lambda seen: seen.certificates, certificates),
+    Check("disk", "the run directory can be written, and has room", lambda seen: seen.disk is not None, disk),
+    Check("crashes", "no router has met an error of its own", _has_views, crashes),
+    Check("running", "all routers run, answer and are ready", _has_views, running),
+    Check("contacts", "all that run see each other and other hosts, and have one plan", _any_answers, contacts),
+    Check("clocks", "the routers' clocks are ours", lambda seen: seen.clocks, clocks),
+    Check("waiting", "nobody has been waited for long", _any_answers, waiting),
+    Check("troubles", "no full disk, no limit exceeded", _any_answers, troubles),
+)
+
+
+def examine(seen: Symptoms) -> list[Diagnosis]:
+    """At least one for each check that applies."""
+    findings: list[Diagnosis] = []
+    for check in CHECKS:
+        if check.applies(seen):
+            found = [Diagnosis(level, check.name, what, todo) for level, what, todo in check.find(seen)]
+            findings += found or [Diagnosis(Level.PASS, check.name, check.asks)]
+    return findings

@@ -1,0 +1,158 @@
+"""The command `oncemesh doctor`."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+from attrs import asdict
+from rich.console import Console
+from rich.text import Text
+
+from failover.cli.doctor.checks import Diagnosis, Level, examine
+from failover.cli.doctor.symptoms import Clock, Symptoms, note_clock, symptoms
+from failover.cli.fetch import fetcher
+from failover.cli.watch.mesh_client import of_each
+from failover.cli.watch.status import AGAIN_S
+from failover.client.management import Management
+from router.cli.base import console, run, run_dir_option
+from router.mesh.config import Topology
+from router.mesh.errors import FileError, RunError
+from router.mesh.quantities import Address
+from router.mesh.reading import expected
+from router.mesh.rundir import RunDirectory, find_run_dir
+from router.mesh.shown.waits import awaits
+from router.mesh.status import PATIENCE_S, FetchStatus, RouterView, contacts_of, look
+from router.mesh.topology import load
+from router.security.operator import operator_of
+from router.text.printable import printable
+
+STYLES = {Level.PASS: "green", Level.WARN: "yellow", Level.FAIL: "red"}
+
+
+@click.command()
+@click.argument("topology", required=False, type=click.Path(path_type=Path))
+@run_dir_option
+@click.option("--router", "routers", multiple=True, help="Only this router is of this host; may be repeated.")
+@click.option("--json", "machine", is_flag=True, help="As one JSON list.")
+def doctor(topology: Path | None, run_dir: Path | None, routers: tuple[str, ...], machine: bool) -> None:
+    """Tell what is wrong with this host, a topology, and the mesh that runs here; and what to do.
+
+    With a topology it looks whether that could be started here: all of it, or the routers named by --router. Else it
+    looks at the mesh of the run directory, if there is one, and the routers that were started there. It changes
+    nothing. Exit status: 0 if nothing failed, warnings or not; else 1.
+
+    \b
+    Examples:
+      oncemesh doctor topologies/triangle.yaml
+      oncemesh doctor /etc/oncemesh/news.yaml --router a
+      oncemesh doctor --json | jq '.[] | select(.level != "pass")'
+    """
+    findings = examine(run(_look, _directory(topology, run_dir), topology, routers))
+    if machine:
+        click.echo(json.dumps([asdict(finding) for finding in findings]))
+    else:
+        show(console(), findings)
+    if any(finding.level is Level.FAIL for finding in findings):
+        raise click.exceptions.Exit(1)
+
+
+def _directory(topology: Path | None, run_dir: Path | None) -> RunDirectory | None:
+    """None if there is no mesh to look at, and none was asked for. If none runs, it is the one that was killed."""
+    if topology is not None and run_dir is None:
+        return None
+    try:
+        return find_run_dir(run_dir)
+    except RunError:
+        if run_dir is not None:
+            raise
+        killed = [path.parent for path in Path("run").glob("*/mesh.json") if _is_killed(RunDirectory(path.parent))]
+        return RunDirectory(killed[0]) if len(killed) == 1 else None
+
+
+def _is_killed(directory: RunDirectory) -> bool:
+    """Whether no router of it runs, and some were not stopped."""
+    try:
+        return not directory.running() and any(entry.pid for entry in directory.read().routers.values())
+    except RunError:
+        return False
+
+
+def _here(plan: Topology, directory: RunDirectory | None, path: Path | None, named: Collection[str]) -> list[str]:
+    """The routers that are this host's."""
+    for name in named:
+        if name not in plan.routers:
+            raise RunError(f'there is no router "{name}" in this mesh, {expected(name, plan.routers)}')
+    recorded = directory.read().routers if directory is not None and path is None else plan.routers
+    return [name for name in plan.routers if name in (named or recorded)]
+
+
+async def _look(directory: RunDirectory | None, path: Path | None, named: Collection[str]) -> Symptoms:
+    plan, unreadable = None, ""
+    try:
+        plan = load(path) if path is not None else directory.topology() if directory is not None else None
+    except FileError as error:
+        unreadable = str(error)
+    clocks: dict[str, Clock] = {}
+    views: dict[str, RouterView] = {}
+    if directory is not None and plan is not None:
+        views = await _look_twice(directory, _noting(clocks, fetcher(directory)))
+        await ask_others(directory, views, clocks)
+    here = _here(plan, directory, path, named) if plan is not None else []
+    return symptoms(plan, here, unreadable, directory, views, clocks)
+
+
+def _noting(clocks: dict[str, Clock], fetch: FetchStatus) -> FetchStatus:
+    """Each clock is compared when it is told."""
+
+    async def fetch_and_note(host: str, port: int, timeout: float) -> dict[str, Any]:
+        status = await fetch(host, port, timeout)
+        note_clock(clocks, status)
+        return status
+
+    return fetch_and_note
+
+
+async def _look_twice(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterView]:
+    """Routers tell for how long looks have shown a wait. None is asked without the files that are to be shown to it:
+    that they are missing is found by another check."""
+    views: dict[str, RouterView] = {}
+    try:
+        views = await look(directory, fetch)
+        if awaits(views.values()):
+            await trio.sleep(AGAIN_S)
+            views = await look(directory, fetch)
+    except* FileError:
+        pass
+    return views
+
+
+async def ask_others(directory: RunDirectory, views: Mapping[str, RouterView], clocks: dict[str, Clock]) -> None:
+    """Routers of other hosts tell their clocks by way of one of this host."""
+
+    seen = [view for view in views.values() if view.status is not None]
+    others = {name for view in seen for name in contacts_of(view)} - {*views}
+    if not others:
+        return
+    scheme, credentials = operator_of(directory)
+    urls = [f"{scheme}://{Address.parse(view.amqp).here}" for view in seen]
+    try:
+        with trio.move_on_after(PATIENCE_S):
+            async with Management(urls, credentials) as management:
+
+                async def ask(router: str) -> None:
+                    note_clock(clocks, await management.status(router))
+
+                await of_each(management, sorted(others), ask)
+    except* OSError:  # no router has us, or not any more
+        pass
+
+
+def show(out: Console, findings: Iterable[Diagnosis]) -> None:
+    for finding in findings:
+        mark = Text(f"{finding.level.value}  ", style=STYLES[finding.level])
+        out.print(mark + Text(printable(f"{finding.check}: {finding.what}"), style=""), soft_wrap=True)
+        if finding.todo:
+            out.print(Text(f"      {finding.todo}", style="dim"), soft_wrap=True)

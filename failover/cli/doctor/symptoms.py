@@ -1,0 +1,196 @@
+"""What there is to be judged, looked up once. Whatever cannot be seen is a fact, too; nothing is changed."""
+
+import ctypes
+import resource
+import socket
+import time
+from collections.abc import Collection, Iterable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import psutil
+from attrs import Factory, frozen
+
+from failover.cli.judging import AUDIT
+from router.amqp.proton.loops import LOOPS
+from router.mesh.config import Topology
+from router.mesh.errors import FileError
+from router.mesh.listeners import ListenError, listen
+from router.mesh.rundir import RunDirectory
+from router.mesh.status import RouterView
+from router.security.doors import check
+from router.security.validity import Validity, validity_of
+
+END_OF_LOG = 64 * 1024
+"""Bytes of a router's log that are looked through."""
+TIME_ERROR = 5
+"""What adjtimex says of a clock that nobody keeps."""
+
+
+@frozen
+class Machine:
+    name: str
+    descriptors: int
+    """That a process may have."""
+    memory_bytes: int
+    """That are available."""
+    keeps_time: bool | None
+    """Whether the kernel says that its clock is synchronised; None if it does not say."""
+    lacks_audit: list[str] = Factory(list)
+    """Modules that the audit needs."""
+    is_compiled: bool = True
+    """What routers do most often."""
+
+
+@frozen
+class Disk:
+    free_bytes: int
+    why_not: str = ""
+    """It cannot be written."""
+
+
+@frozen
+class Clock:
+    """A router's."""
+
+    ahead_s: float
+    """Of ours, when it told."""
+    moved_s: float
+    """These are as docs/status.md has them."""
+    behind_s: float
+    refused: int
+
+
+def note_clock(clocks: dict[str, Clock], status: Mapping[str, Any]) -> None:
+    """Of what a router has just told; those of earlier versions tell of no clock."""
+    if (told := status.get("clock")) is not None:
+        others = (told[name] for name in ("moved_s", "behind_s", "refused"))
+        clocks[status["router"]] = Clock(told["time"] - time.time(), *others)
+
+
+@frozen
+class Symptoms:
+    """Without a topology or a run directory there is less."""
+
+    now: float
+    """Seconds since 1970."""
+    host: Machine
+    topology: Topology | None = None
+    here: Collection[str] = ()
+    """Routers of the topology that are this host's: of others it has no files, and no addresses."""
+    unreadable: str = ""
+    """What is wrong with the topology."""
+    security: str = ""
+    """What is wrong with the files that it names."""
+    certificates: Mapping[str, Validity] = Factory(dict)
+    """By router."""
+    taken: Mapping[str, str] = Factory(dict)
+    """Listener -> why it cannot be one, of routers of this host that do not run."""
+    disk: Disk | None = None
+    """Of the run directory."""
+    views: Mapping[str, RouterView] = Factory(dict)
+    clocks: Mapping[str, "Clock"] = Factory(dict)
+    """Of routers that answer, wherever they run."""
+    ended: Mapping[str, str] = Factory(dict)
+    """Router -> the last line of a traceback in its log."""
+
+
+def host() -> Machine:
+    return Machine(
+        socket.gethostname(),
+        resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        psutil.virtual_memory().available,
+        keeps_time(),
+        [name for name in AUDIT if find_spec(name) is None],
+        LOOPS.is_compiled,
+    )
+
+
+def keeps_time() -> bool | None:
+    try:
+        adjust = ctypes.CDLL(None, use_errno=True).adjtimex
+    except (OSError, AttributeError):
+        return None
+    state = adjust(ctypes.create_string_buffer(512))  # struct timex, of zeros: it asks, and sets nothing
+    return None if state < 0 else bool(state != TIME_ERROR)
+
+
+def disk(path: Path) -> Disk:
+    try:
+        usage = psutil.disk_usage(str(path))
+        with TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        return Disk(0, error.strerror or str(error))
+    return Disk(usage.free)
+
+
+def security(topology: Topology, routers: Collection[str]) -> tuple[str, dict[str, Validity]]:
+    """What is wrong with the files of these routers, and their certificates."""
+    found: dict[str, Validity] = {}
+    try:
+        check(topology, routers)
+        why = ""
+    except FileError as error:
+        why = str(error)
+    if (certificate := topology.security.certificate) is not None:
+        for router in routers:
+            if (validity := validity_of(topology.file(certificate, router))) is not None:
+                found[router] = validity
+    return why, found
+
+
+def taken(topology: Topology, routers: Collection[str]) -> dict[str, str]:
+    """Listeners of these routers that are not free."""
+    found = {}
+    for router, role, address in topology.listeners():
+        if router not in routers or not address.port:
+            continue
+        try:
+            listen(address).close()
+        except ListenError as error:
+            found[f"{role} of router {router}"] = str(error)
+    return found
+
+
+def ended(directory: RunDirectory, routers: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for router in routers:
+        try:
+            with directory.log_path(router).open("rb") as log:
+                log.seek(max(0, log.seek(0, 2) - END_OF_LOG))
+                lines = log.read().decode(errors="replace").splitlines()
+        except OSError:
+            continue
+        begins = max((at for at, line in enumerate(lines) if line.startswith("Traceback ")), default=None)
+        if begins is not None:
+            found[router] = next((line for line in lines[begins + 1 :] if line and not line[0].isspace()), "")
+    return found
+
+
+def symptoms(
+    topology: Topology | None,
+    here: Collection[str],
+    unreadable: str,
+    directory: RunDirectory | None,
+    views: Mapping[str, RouterView],
+    clocks: Mapping[str, Clock],
+) -> Symptoms:
+    why, certificates = security(topology, here) if topology is not None else ("", {})
+    idle = [name for name in here if name not in views or not views[name].running]
+    return Symptoms(
+        time.time(),
+        host(),
+        topology,
+        here,
+        unreadable,
+        why,
+        certificates,
+        taken(topology, idle) if topology is not None else {},
+        disk(directory.path) if directory is not None else None,
+        views,
+        clocks,
+        ended(directory, views) if directory is not None else {},
+    )

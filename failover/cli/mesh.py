@@ -1,0 +1,214 @@
+"""The commands that start and stop a mesh: up, start, stop, drain, down."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+import click
+import trio
+from rich.console import Console
+from rich.live import Live
+
+from failover.cli.fetch import fetcher
+from router.cli.base import console, run, run_dir_option, until_signal
+from router.mesh.config import Topology
+from router.mesh.errors import RunError
+from router.mesh.launcher import HalfUpError, Launcher
+from router.mesh.rundir import MARKS, RunDirectory, find_run_dir
+from router.mesh.shown.status_view import headline, render, routers_table, shown_at, state_of
+from router.mesh.status import RouterView, contacts_of, look
+from router.mesh.topology import load
+from router.security.doors import check
+
+REFRESH_S = 1.0
+HALF_UP = 3
+"""The exit status of `up` and `start` if all routers run, but not all are connected."""
+
+topology_argument = click.argument("topology", type=click.Path(path_type=Path))
+routers_argument = click.argument("routers", nargs=-1, metavar="[ROUTER]...")
+
+
+@click.command()
+@topology_argument
+@click.option(
+    "--run-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where logs and state go. Default: ./run/<mesh name>.",
+)
+@click.option("--detach", is_flag=True, help="Return as soon as all routers see each other.")
+def up(topology: Path, run_dir: Path | None, detach: bool) -> None:
+    """Start the mesh of a topology file.
+
+    Returns, or settles into a live status, when all routers see each other. If after 30 s they do not, it says who
+    lacks whom, and leaves them running; with --detach its exit status is 3 then. Ctrl-C stops the mesh.
+
+    \b
+    Example: oncemesh up topologies/triangle.yaml --detach
+    """
+    plan = load(topology)
+    check(plan, plan.routers)
+    directory = RunDirectory(run_dir or Path("run") / plan.mesh)
+    directory.check_ours("a mesh", [*MARKS, *plan.routers])
+    raise click.exceptions.Exit(run(_up, plan, directory, detach))
+
+
+async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> int:
+    """Returns the exit status."""
+    out = console()
+    launcher = Launcher(directory, fetcher(directory))
+    up = False
+    async with until_signal() as scope:
+        with out.status(f"starting {', '.join(plan.routers)}"):
+            lack = await _lacks(launcher.up(plan))
+        up = True
+        _show_started(out, plan.mesh, await look(directory, fetcher(directory)), lack)
+        for opening in plan.openings(*plan.routers):
+            out.print(opening, style="yellow", soft_wrap=True)
+        out.print(f"run directory {directory.path}", soft_wrap=True)
+        if not detach:
+            await _watch(out, launcher, plan.mesh)
+    if scope.cancelled_caught and not up:
+        raise RunError("interrupted while starting; everything that was started is stopped")
+    if scope.cancelled_caught:
+        _show_stopped(out, await launcher.stop(list(plan.routers)))
+        return 0
+    return HALF_UP if lack else 0
+
+
+async def _lacks(starting: Awaitable[None]) -> str:
+    """What is not up though it runs, for people; empty if all is."""
+    try:
+        await starting
+    except HalfUpError as error:
+        return str(error)
+    return ""
+
+
+async def _watch(out: Console, launcher: Launcher, mesh: str) -> None:
+    if not out.is_terminal:
+        await _follow(out, launcher, ChangeLines(out).show)
+        return
+    with Live(console=out, auto_refresh=False, transient=True) as live:
+        await _follow(out, launcher, lambda views: live.update(render(mesh, views), refresh=True))
+
+
+async def _follow(out: Console, launcher: Launcher, show: Callable[[dict[str, RouterView]], None]) -> None:
+    """Shows the mesh again and again, until cancelled or until no router is left."""
+    while True:
+        for name, reason in launcher.endings():
+            out.print(f"router {name} ended: {reason}", style="red")
+        if not launcher.directory.running():
+            raise RunError("no router is left running")
+        show(await look(launcher.directory, launcher.fetch))
+        await trio.sleep(REFRESH_S)
+
+
+class ChangeLines:
+    """Status where there is no terminal: one line whenever what a router sees has changed."""
+
+    def __init__(self, out: Console):
+        self._out = out
+        self._last: dict[str, str] = {}
+
+    def show(self, views: dict[str, RouterView]) -> None:
+        for name, view in views.items():
+            line = f"router {name}: {state_of(view)}"
+            if contacts_of(view):
+                line += f", sees {', '.join(sorted(contacts_of(view)))}"
+            if self._last.get(name) != line:
+                self._out.print(line)
+                self._last[name] = line
+
+
+@click.command()
+@routers_argument
+@run_dir_option
+def start(routers: tuple[str, ...], run_dir: Path | None) -> None:
+    """Start stopped routers of a mesh; all of them if none is named.
+
+    If after 30 s they are not all connected it says who lacks whom, leaves them running, and its exit status is 3.
+
+    \b
+    Example: oncemesh start b --run-dir run/triangle
+    """
+    directory = find_run_dir(run_dir)
+    running = directory.running()
+    names = routers or [name for name in directory.read().routers if name not in running]
+    raise click.exceptions.Exit(run(show_start, directory, names, lambda launcher: launcher.start(names)))
+
+
+async def show_start(
+    directory: RunDirectory, names: Sequence[str], start: Callable[[Launcher], Awaitable[None]]
+) -> int:
+    """Returns the exit status."""
+    out = console()
+    started = False
+    async with until_signal() as scope:
+        with out.status(f"starting {', '.join(names)}"):
+            lack = await _lacks(start(Launcher(directory, fetcher(directory))))
+        started = True
+        _show_started(out, directory.read().mesh, await look(directory, fetcher(directory)), lack)
+    if scope.cancelled_caught and started:
+        raise RunError("interrupted, but what was to be started runs: see oncemesh status")
+    if scope.cancelled_caught:
+        raise RunError("interrupted while starting; what was started is stopped")
+    return HALF_UP if lack else 0
+
+
+@click.command()
+@routers_argument
+@run_dir_option
+def stop(routers: tuple[str, ...], run_dir: Path | None) -> None:
+    """Stop routers of a running mesh; all if none is named.
+
+    \b
+    Example: oncemesh stop b
+    """
+    directory = find_run_dir(run_dir)
+    _stop(directory, routers or list(directory.read().routers))
+
+
+@click.command()
+@click.argument("router")
+@run_dir_option
+def drain(router: str, run_dir: Path | None) -> None:
+    """Send a router's clients to other routers, then stop it.
+
+    It stops when they are attached there. Clients that resume do so at once, with nothing lost or doubled. To restart a
+    whole mesh without an interruption, drain and start one router after the other.
+
+    \b
+    Example: oncemesh drain b && oncemesh start b
+    """
+    found = find_run_dir(run_dir)
+    launcher = Launcher(found, fetcher(found))
+    _show_stopped(console(), {router: run(launcher.drain, router)})
+
+
+@click.command()
+@run_dir_option
+def down(run_dir: Path | None) -> None:
+    """Stop a mesh.
+
+    \b
+    Example: oncemesh down --run-dir run/triangle
+    """
+    directory = find_run_dir(run_dir)
+    _stop(directory, list(directory.read().routers))
+
+
+def _stop(directory: RunDirectory, names: Sequence[str]) -> None:
+    _show_stopped(console(), run(Launcher(directory, fetcher(directory)).stop, names))
+
+
+def _show_started(out: Console, mesh: str, views: dict[str, RouterView], lack: str) -> None:
+    out.print(headline(mesh, views.values()), style="bold")
+    out.print(routers_table(views))
+    if where := shown_at(views.values()):
+        out.print(where, soft_wrap=True)
+    if lack:
+        out.print(lack, style="yellow", soft_wrap=True)
+
+
+def _show_stopped(out: Console, outcome: Mapping[str, str]) -> None:
+    for name, became in outcome.items():
+        out.print(f"router {name}: {became}")

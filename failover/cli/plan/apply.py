@@ -1,0 +1,138 @@
+"""The commands that change which routers and links a mesh has while it runs: apply, remove (protocol 11)."""
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import attrs
+import click
+import yaml
+
+from failover.cli.fetch import fetcher
+from failover.cli.mesh import HALF_UP
+from router.cli.base import console, run, run_dir_option, until_signal
+from router.mesh.config import AMQP, HTTP, INTER, MQTT, RouterConfig, Topology
+from router.mesh.errors import FileError, RunError
+from router.mesh.launcher import HalfUpError, Launcher
+from router.mesh.reading import expected
+from router.mesh.rundir import RouterEntry, RunDirectory, find_run_dir
+from router.mesh.shown.status_view import headline, routers_table
+from router.mesh.status import contacts_of, look, planned
+from router.mesh.topology import load
+from router.security.doors import check
+
+SAME = ("addresses", "timing", "limits", "log", "security")
+"""What routers read when they start only."""
+
+
+@click.command()
+@click.argument("topology", type=click.Path(path_type=Path))
+@run_dir_option
+def apply(topology: Path, run_dir: Path | None) -> None:
+    """Make a running mesh what a topology file says.
+
+    Routers that are new in the file are started, and take clients when the mesh has taken them in; clients that resume
+    are asked to go there, a few at a time, until all routers have about as many links. Routers that it lacks send
+    their clients to others and end. Links and their costs become those of the file. The rest of it must be as it was,
+    and so must the listeners of routers that run: routers read that when they start.
+
+    \b
+    Example: oncemesh apply bigger.yaml
+    """
+    directory, wanted = find_run_dir(run_dir), load(topology)
+    former = load(directory.topology_path)
+    differing = [name for name in SAME if getattr(wanted, name) != getattr(former, name)]
+    if differing:
+        raise RunError(
+            f"{topology}: {', '.join(differing)} cannot change while the mesh runs, expected them as they were"
+        )
+    _check_listeners(wanted, former, directory)
+    check(wanted, wanted.routers)
+    raise click.exceptions.Exit(run(_apply, wanted, directory, ()))
+
+
+@click.command()
+@click.argument("router")
+@run_dir_option
+@click.option("--force", is_flag=True, help="Also if it does not run, and what only it knows is lost.")
+def remove(router: str, run_dir: Path | None, force: bool) -> None:
+    """Take a router out of a running mesh, for good.
+
+    Its clients are sent to others first. One that does not run may know durable links that nobody else does: it goes
+    with --force only. Until then the others keep what it may come back for.
+
+    \b
+    Examples:
+      oncemesh remove d
+      oncemesh remove d --force
+    """
+    directory = find_run_dir(run_dir)
+    former = load(directory.topology_path)
+    views = run(look, directory, fetcher(directory))
+    known = {*former.routers, *directory.read().routers, *planned(views)}
+    if router not in known and not force:  # else the plan has one that another file named
+        raise RunError(f'there is no router "{router}" in this mesh, {expected(router, sorted(known))}')
+    there = {*directory.running()}.union(*map(contacts_of, views.values()))
+    if router not in there and not force:
+        raise RunError(f"router {router} does not run: start it, or use --force, and what only it knows is lost")
+    members = {name for name, standing in planned(views).items() if standing == "member"}
+    if joined := sorted(members - former.routers.keys() - {router}):
+        raise RunError(f"{', '.join(joined)} joined later, expected oncemesh apply with a file that has them")
+    raise click.exceptions.Exit(run(_apply, _without(former, router, directory), directory, (router,) if force else ()))
+
+
+def _without(topology: Topology, router: str, directory: RunDirectory) -> Topology:
+    """The same without that router and its links, in a file of the run directory, which is checked as any other."""
+    said = yaml.safe_load(topology.path.read_text())
+    said["routers"].pop(router, None)
+    said["links"] = [link for link in said.get("links") or [] if router not in _ends(link)]
+    path = directory.path / "topology.removed.yaml"
+    path.write_text(yaml.safe_dump(said, sort_keys=False))
+    try:
+        return attrs.evolve(load(path), base=Path(directory.read().base))
+    except FileError as error:
+        whys = "; ".join(message.removeprefix(f"{path}:").lstrip("0123456789: ") for message in error.messages)
+        raise RunError(f"without router {router} the topology does not hold: {whys}; see oncemesh apply") from None
+
+
+def _ends(link: object) -> Collection[str]:
+    return link["between"] if isinstance(link, dict) else link  # type: ignore[return-value]  # as it was read
+
+
+def _check_listeners(wanted: Topology, former: Topology, directory: RunDirectory) -> None:
+    """Routers that run listen where they did: at what a file says now they would only when they start again."""
+    entries, running = directory.read().routers, directory.running()
+    for name, router in wanted.routers.items():
+        if name in running and name in former.routers:
+            for kind, was, said in _moved(router, former.routers[name], entries[name]):
+                raise RunError(
+                    f"{wanted.path}: {kind} of router {name} cannot change while it runs, expected {was}, not {said}"
+                )
+
+
+def _moved(wanted: RouterConfig, former: RouterConfig, entry: RouterEntry) -> Iterator[tuple[str, str, str]]:
+    """What a router listens at, or is found at, by one file and by the other. A free port has a number by now, which a
+    file may say as well."""
+    for kind in (AMQP, INTER, HTTP, MQTT, "advertise"):
+        was, said = getattr(former, kind), getattr(wanted, kind)
+        if said != was and str(said) != getattr(entry, kind, None):
+            yield kind, str(was or "none"), str(said or "none")
+
+
+async def _apply(wanted: Topology, directory: RunDirectory, forced: Collection[str]) -> int:
+    """Returns the exit status."""
+    out, lack = console(), ""
+    launcher = Launcher(directory, fetcher(directory))
+    async with until_signal() as scope:
+        with out.status(f"applying {wanted.path.name}"):
+            try:
+                await launcher.apply(wanted, forced)
+            except HalfUpError as error:
+                lack = str(error)
+        views = await look(directory, fetcher(directory))
+        out.print(headline(wanted.mesh, views.values()), style="bold")
+        out.print(routers_table(views))
+        if lack:
+            out.print(lack, style="yellow", soft_wrap=True)
+    if scope.cancelled_caught:
+        raise RunError("interrupted: the mesh follows all the same, see oncemesh status")
+    return HALF_UP if lack else 0

@@ -1,0 +1,173 @@
+"""What `publish` publishes: given bodies, numbered ones, or the lines of its input."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import IO, Any, Final
+
+import attrs
+import click
+import trio
+
+from failover.cli.message import parse_json
+from router.amqp.format.message import data_message
+from router.amqp.format.sections import write_message
+from router.mesh.errors import RunError
+from router.mesh.rundir import RunDirectory
+from router.mesh.topology_parts import MOST_MESSAGE
+
+SIZE: Final = 100
+READ_SIZE: Final = 1 << 16
+LONGER: Final = 6
+"""A line of JSON may be so many times as long as its message."""
+
+
+@attrs.frozen
+class Source:
+    """Messages, encoded, and how many they are if that is known. The iterator raises RunError at a line that cannot be
+    read: those before it are well."""
+
+    messages: AsyncIterator[bytes]
+    count: int | None
+
+
+@attrs.frozen
+class Limit:
+    """No message is made that the mesh, as far as it is known, would refuse."""
+
+    most: int
+    said: str
+
+    @classmethod
+    def of(cls, directory: RunDirectory | None) -> "Limit":
+        most = directory.topology().limits.max_message if directory is not None else MOST_MESSAGE
+        return cls(most, f"limits.max_message of this mesh, {most} bytes" if directory is not None else f"{most} bytes")
+
+    def check(self, what: str, size: int) -> None:
+        """`size` is that of the whole message."""
+        if size > self.most:
+            raise RunError(f"{what} too large, expected at most {self.said}, with their header")
+
+
+def source_of(
+    given: Mapping[str, Mapping[str, Any]],
+    limit: Limit,
+    *,
+    body: str | None = None,
+    body_file: IO[bytes] | None = None,
+    lines: IO[bytes] | None = None,
+    form: str | None = None,
+    count: int | None = None,
+    size: int | None = None,
+) -> Source:
+    """As the command's options say; `given` are the sections that all messages have."""
+    options = {"--body": body, "--body-file": body_file, "--size": size, "--format": form or lines}
+    said = [name for name, value in options.items() if value is not None]
+    said += ["--count"] if (form or lines) is not None and count is not None else []
+    if lines is not None:
+        said = [name if name != "--format" else "--from" for name in said]
+    if len(said) > 1:
+        raise click.UsageError(f"{said[0]} and {said[1]} exclude each other: messages come from one source")
+    try:
+        head = write_message(given)
+    except ValueError as error:
+        raise RunError(str(error)) from None
+    times = 1 if count is None else count
+    if body is not None:
+        return same(os.fsencode(body), times, head, limit)
+    if body_file is not None:
+        return same(body_file.read(limit.most + 1), times, head, limit)
+    if count is not None or size is not None:
+        return numbered(SIZE if size is None else size, times, head, limit)
+    read = json_reader(given) if form == "json" else raw_reader(head)
+    return from_lines(read, limit, lines.fileno() if lines is not None else None)
+
+
+async def repeated(make: Callable[[int], bytes], count: int) -> AsyncIterator[bytes]:
+    for number in range(count):
+        yield make(number)
+
+
+def same(body: bytes, count: int, head: bytes, limit: Limit) -> Source:
+    """One body, so many times; `head` has the sections before it."""
+    message = head + data_message(body)
+    limit.check(f"a message of {len(body)} bytes is", len(message))
+    return Source(repeated(lambda number: message, count), count)
+
+
+def numbered(size: int, count: int, head: bytes, limit: Limit) -> Source:
+    """Bodies that start with their number, as far as that fits."""
+    limit.check(f"messages of {size} bytes are", size + len(head + data_message(b"")))
+    return Source(repeated(lambda number: head + data_message(numbered_body(number, size)), count), count)
+
+
+def numbered_body(number: int, size: int) -> bytes:
+    return (b"%d " % number).ljust(size, b".")[:size]
+
+
+def from_lines(read: Callable[[bytes], bytes | None], limit: Limit, fd: int | None = None) -> Source:
+    """A message for each line of a file descriptor, by default that of standard input; None for none."""
+    return Source(_messages(_input() if fd is None else fd, read, limit), None)
+
+
+def raw_reader(head: bytes) -> Callable[[bytes], bytes]:
+    return lambda line: head + data_message(line)
+
+
+def json_reader(given: Mapping[str, Mapping[str, Any]]) -> Callable[[bytes], bytes | None]:
+    """Lines as `failover.cli.message` reads them; what a line lacks is as given. An empty line is no message."""
+
+    def read(line: bytes) -> bytes | None:
+        if not line.strip():
+            return None
+        sections: dict[str, Any] = {**given, **parse_json(line)}
+        for name, fields in given.items():
+            if isinstance(sections[name], dict):
+                sections[name] = {**fields, **sections[name]}
+        return write_message(sections)
+
+    return read
+
+
+def _input() -> int:
+    try:
+        return sys.stdin.fileno()
+    except (AttributeError, ValueError, OSError):
+        raise RunError("there is no standard input to read messages from, expected --body or --count") from None
+
+
+async def _messages(fd: int, read: Callable[[bytes], bytes | None], limit: Limit) -> AsyncIterator[bytes]:
+    number = 0
+    async for line in _lines(fd, LONGER * limit.most):
+        number += 1
+        try:
+            message = read(line)
+        except ValueError as error:
+            raise RunError(f"line {number}: {error}") from None
+        if message is not None:
+            limit.check(f"line {number} is", len(message))
+            yield message
+
+
+async def _lines(fd: int, longest: int) -> AsyncIterator[bytes]:
+    held = bytearray()
+    while data := await _read(fd):
+        held += data
+        if b"\n" in data:
+            *lines, rest = held.split(b"\n")
+            for line in lines:
+                yield bytes(line)
+            held = rest
+        if len(held) > longest:
+            raise RunError(f"a line is longer than {longest} bytes, expected one message a line")
+    if held:
+        yield bytes(held)
+
+
+async def _read(fd: int) -> bytes:
+    """Without a thread: one that waits for a terminal could not be left by ctrl-C."""
+    try:
+        await trio.lowlevel.wait_readable(fd)
+    except PermissionError:  # a file: always readable
+        await trio.lowlevel.checkpoint()
+    return os.read(fd, READ_SIZE)

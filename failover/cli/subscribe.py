@@ -1,0 +1,191 @@
+"""The commands that are a subscriber: one that takes messages, and one that takes no more."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+import trio
+
+from failover.cli.clients import (
+    Target,
+    address_argument,
+    attached,
+    find_target,
+    kept,
+    named,
+    target_options,
+    tell_of_others,
+    teller,
+)
+from failover.cli.message import Show, as_json, as_lines, as_raw, as_text
+from failover.client import Subscriber
+from router.amqp.format.errors import AmqpError
+from router.amqp.sasl.credentials import Credentials
+from router.cli.base import console, standard_output, until_signal
+from router.mesh.errors import RunError
+from router.mesh.quantities import format_duration
+from router.text.printable import printable
+
+TOGETHER: Final = 100
+"""Messages that are accepted in one commit of the state, at most: what is there then."""
+TOGETHER_S: Final = 0.05
+"""Seconds for which they are printed, at most: who reads slowly keeps the client from all else."""
+FORMATS: Final[Mapping[str, Show]] = {"raw": as_raw, "pretty": as_text, "json": as_json}
+
+
+@click.command()
+@address_argument
+@click.option("--count", type=click.IntRange(1), help="End after so many messages. Default: go on until Ctrl-C.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    default="raw",
+    show_default=True,
+    help="raw: the body and a line's end; on a terminal, without what that would obey. pretty: the key and all"
+    " sections, for reading. json: the same, a message a line, for programs.",
+)
+@click.option(
+    "--filter",
+    "selector",
+    metavar="SELECTOR",
+    help="Only messages for which this holds: a condition on their properties, as JMS has it. Nobody waits for this"
+    " subscriber with the others.",
+)
+@target_options
+def subscribe(
+    address: str,
+    count: int | None,
+    form: str,
+    selector: str | None,
+    urls: tuple[str, ...],
+    router: str | None,
+    run_dir: Path | None,
+    name: str | None,
+    state: Path | None,
+    credentials: Credentials,
+) -> None:
+    """Print messages as they come, and accept each.
+
+    When its router is lost it goes on at another, and looks for one for up to a minute: nothing is lost or comes twice.
+    With --state, the subscription stays when the command ends, for a minute, and the next run takes it up. Publishers
+    wait for it that long, and also for a command that was killed without --state. Messages are accepted after they
+    were printed: what a command that was killed has printed last, a hundred messages at most, may come again in the
+    next run.
+
+    \b
+    Examples:
+      oncemesh subscribe topic/news --count 1000 --router c
+      oncemesh subscribe topic/news --format json | jq .body
+      oncemesh subscribe topic/news --filter "colour = 'red' AND size > 3"
+    """
+    name = named(name, "subscriber", state)
+    show: Show = FORMATS[form]
+    out = standard_output()
+    if form == "raw" and out.isatty():
+        show = as_lines
+    target = find_target(run_dir, urls, router, name, state, credentials)
+    taken = attached(_subscribe, target, name, address, count, show, selector)
+    if count is not None and taken < count:
+        raise click.exceptions.Exit(1)
+
+
+async def _subscribe(
+    target: Target, name: str, address: str, count: int | None, show: Show, selector: str | None = None
+) -> int:
+
+    taken, out = 0, console(stderr=True)
+    with kept(target) as store:
+        subscriber = Subscriber(
+            target.urls,
+            address,
+            container=name,
+            link="subscribe",
+            log=target.log,
+            store=store,
+            credentials=target.credentials,
+            events=teller(out, name),
+            filter=selector,
+        )
+        tell_of_others(out, store, "subscriber", subscriber.identity)
+        try:
+            async with until_signal(), subscriber:
+                async for first in subscriber:
+                    most = TOGETHER if count is None else min(TOGETHER, count - taken)
+                    deliveries, until = [first], trio.current_time() + TOGETHER_S
+                    write(show, first.key, first.message)
+                    while len(deliveries) < most and trio.current_time() < until and (more := subscriber.here(1)):
+                        write(show, more[0].key, more[0].message)
+                        deliveries += more
+                    await subscriber.accept_all(deliveries)
+                    taken += len(deliveries)
+                    if taken == count:
+                        break
+        finally:
+            if store is not None and (timeout_s := subscriber.granted_timeout):
+                again = f"{address} --id {name} --state {target.state}"
+                waits = f"publishers to {address} wait for it until it is back, {format_duration(timeout_s)} at most"
+                out.print(f"{name} stays subscribed: {waits}; to end it: oncemesh unsubscribe {again}", soft_wrap=True)
+    return taken
+
+
+@click.command()
+@address_argument
+@target_options
+def unsubscribe(
+    address: str,
+    urls: tuple[str, ...],
+    router: str | None,
+    run_dir: Path | None,
+    name: str | None,
+    state: Path | None,
+    credentials: Credentials,
+) -> None:
+    """End a subscription that `subscribe --state` has left, for good: publishers wait for it no more.
+
+    It is named as it was there, by --id and --state. What was processed is told to the routers; what has come meanwhile
+    is lost to it. Who has lost the state file waits until the timeout is over, or has it ended by oncemesh forget.
+
+    \b
+    Example: oncemesh unsubscribe topic/news --id reader --state reader.db
+    """
+    if name is None or state is None:
+        raise click.UsageError("expected --id and --state of the subscription that is to end")
+    if not state.exists():
+        raise RunError(f"{state}: there is no such file; without it, oncemesh forget ends a subscription that is away")
+    target = find_target(run_dir, urls, router, name, state, credentials)
+    attached(_unsubscribe, target, name, address)
+    click.echo(f"{printable(name)} is no longer subscribed to {printable(address)}", err=True)
+
+
+async def _unsubscribe(target: Target, name: str, address: str) -> None:
+
+    with kept(target) as store:
+        assert store is not None
+        subscriber = Subscriber(
+            target.urls,
+            address,
+            container=name,
+            link="subscribe",
+            log=target.log,
+            store=store,
+            credentials=target.credentials,
+        )
+        if not store.load("subscriber", subscriber.identity).attached:
+            tell_of_others(console(stderr=True), store, "subscriber", subscriber.identity)
+            raise RunError(f"{target.state} keeps no subscription of {name} to {address}")
+        subscriber.end()
+        async with subscriber:
+            pass
+
+
+def write(show: Show, key: bytes, message: bytes) -> None:
+    """Who publishes what is no message must not stop us."""
+    try:
+        shown = show(key, message)
+    except AmqpError as error:
+        unread = f"{printable(key.decode(errors='backslashreplace'))} cannot be read as an AMQP message: {error}"
+        click.echo(unread, err=True)
+    else:
+        click.echo(shown)

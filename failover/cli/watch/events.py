@@ -1,0 +1,78 @@
+"""`oncemesh events`: what happens at all routers of a mesh, a line each (docs/management.md, Events)."""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+
+from failover.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, planned, read_duration
+from failover.client.management import Management
+from router.amqp.sasl.credentials import Credentials
+from router.events.sentence import sentence
+from router.text.printable import printable, printable_json
+from topic.settings import is_dynamic
+
+PERIOD_S = 0.5
+
+
+@click.command()
+@click.option("--follow", "-f", is_flag=True, help="Go on with what happens, until Ctrl-C.")
+@click.option("--since", "ago", callback=read_duration, help="Of the last 30s, 10m, 2h, … only.")
+@click.option("--json", "machine", is_flag=True, help="Each as a line of JSON, with all that is known of it.")
+@mesh_options
+def events(
+    follow: bool, ago: float | None, machine: bool, run_dir: Path | None, urls: tuple[str, ...],
+    routers: tuple[str, ...], credentials: Credentials,
+) -> None:  # fmt: skip
+    """Tell what has happened: clients that attach, move, and expire, routers that come and go, what was refused.
+
+    A line for each event: when it happened by the clock of its router, which router that is, and what happened. They
+    are in the order of those clocks. docs/management.md has the kinds and fields that --json tells. A router keeps its
+    last 4,096. Those of a router that cannot be reached are told when it can be again. Links for answers, such as those
+    of the commands that ask a mesh, are told by --json only.
+
+    \b
+    Examples:
+      oncemesh events --since 10m
+      oncemesh events --follow --router b
+      oncemesh events -f --json --url amqp://10.0.0.7:5672 | jq -c 'select(.kind == "contact-lost")'
+    """
+    oldest = time.time() - ago if ago is not None else 0.0
+
+    async def tell(management: Management) -> None:
+        known: dict[str, int] = {}
+        while True:
+            for event in await news(management, routers, known):
+                if event["time"] >= oldest and (machine or not is_dynamic(event.get("address", ""))):
+                    click.echo(printable_json(event) if machine else line_of(event))
+            if not follow:
+                return
+            await trio.sleep(PERIOD_S)
+
+    ask_mesh(tell, run_dir, urls, credentials)
+
+
+def line_of(event: Mapping[str, Any]) -> str:
+    """For people, in the time of this machine."""
+    when = datetime.fromtimestamp(event["time"])
+    return f"{when:%Y-%m-%d %H:%M:%S}.{when.microsecond // 1000:03}  {event['router']}  {printable(sentence(event))}"
+
+
+async def news(management: Management, routers: Sequence[str], known: dict[str, int]) -> list[dict[str, Any]]:
+    """All events later than those that are `known`, which is told of them."""
+
+    async def ask(router: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        since = known.get(router, 0)
+        while page := await management.ask("GET-EVENTS", router, since=since):
+            found += page
+            since = page[-1]["sequence"]
+        known[router] = since
+        return found
+
+    reached = await of_each(management, await planned(management, routers), ask)
+    return sorted((event for found in reached.values() for event in found), key=lambda event: event["time"])

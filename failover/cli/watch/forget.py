@@ -1,0 +1,95 @@
+"""`oncemesh forget`: a link whose client is gone for good is ended, by its router (`router.management.forgetting`)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from failover.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, planned
+from failover.client.management import Management
+from router.amqp.sasl.credentials import Credentials
+from router.mesh.errors import RunError
+from router.text.printable import printable
+
+KINDS: Final = ("publisher", "subscriber", "orphan")
+ASKED: Final = ("identity", "name", "user", "role", "status")
+"""Of these attributes only orphans have a role, and only they have no status."""
+AWAY: Final = ("orphan", "suspended")
+"""Statuses of links without a client."""
+MOST_NAMED: Final = 10
+"""Links, in an error."""
+
+Row = dict[str, Any]
+
+
+@click.command()
+@click.argument("link")
+@click.option("--role", type=click.Choice(["publisher", "subscriber"]), help="Of two links of one name.")
+@mesh_options
+def forget(
+    link: str, role: str | None, run_dir: Path | None, urls: tuple[str, ...], routers: tuple[str, ...],
+    credentials: Credentials,
+) -> None:  # fmt: skip
+    """End a link whose client is gone for good: nobody waits for it any more.
+
+    LINK is its name as `oncemesh status` tells it: its container, and as much as is needed behind that of its link and
+    its address, such as reader, reader/subscribe or "reader/subscribe on topic/news". A link that has a client is
+    refused. What publishers have in doubt for a subscriber is accepted without it. What a publisher had in doubt stays
+    so.
+
+    A client that is attached behind a partition, where nobody sees it, loses its link when the partition is over. Where
+    clients prove who they are, only who runs the mesh may ask for this.
+
+    \b
+    Examples:
+      oncemesh forget reader
+      oncemesh forget "reader/subscribe on topic/news" --url amqp://10.0.0.7:5672
+    """
+
+    async def ask(management: Management) -> None:
+        found = one_of(await candidates(management, routers), link, role)
+        kind = f"io.oncemesh.{found['kind']}"
+        await management.ask("DELETE", found["router"], type=kind, identity=found["identity"])
+        click.echo(f"{_said(found)} has ended: nobody waits for it")
+
+    ask_mesh(ask, run_dir, urls, credentials)
+
+
+async def candidates(management: Management, routers: Sequence[str]) -> list[Row]:
+    """Links by `role`, `name` and `router` that is to be asked; `status` says whether it has a client."""
+
+    async def of(router: str) -> list[Row]:
+        rows: list[Row] = []
+        for kind in KINDS:
+            for row in await management.query(f"io.oncemesh.{kind}", ASKED, router):
+                rows.append({"role": kind, "status": AWAY[0], **row, "kind": kind, "router": router})
+        return rows
+
+    answers = await of_each(management, await planned(management, routers), of)
+    return [row for rows in answers.values() for row in rows]
+
+
+def one_of(rows: Sequence[Row], link: str, role: str | None) -> Row:
+    """The one that is named and has no client. All routers that see it know an orphan. Raises RunError."""
+    named = {_said(row): row for row in rows if role in (None, row["role"]) and _is_called(row, link)}
+    if not named:
+        away = dict.fromkeys(_said(row) for row in rows if row["status"] in AWAY)
+        known = f"without a client are {', '.join([*away][:MOST_NAMED])}" if away else "every link has its client"
+        raise RunError(f"no router that answers knows a link {printable(link)}; {known}")
+    if len(named) > 1:
+        which = "expected its address behind it, --role, or its identity ($management)"
+        raise RunError(f"{len(named)} links are called {printable(link)}: {', '.join([*named][:MOST_NAMED])}; {which}")
+    [(said, found)] = named.items()
+    if found["status"] not in AWAY:
+        raise RunError(f"{said} has a client, at router {found['router']}: that ends its link itself")
+    return found
+
+
+def _is_called(row: Row, link: str) -> bool:
+    return link in (row["name"], row["identity"]) or str(row["name"]).startswith((f"{link} on ", f"{link}/"))
+
+
+def _said(row: Row) -> str:
+    user = f" of user {row['user']}" if row["user"] else ""
+    return printable(f"{row['role']} {row['name']}{user}")

@@ -1,0 +1,102 @@
+"""How a command that looks at a mesh finds it: by its run directory, or by the URL of any router."""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import trio
+
+from failover.cli.clients import attached, find_target, read_urls
+from failover.client.errors import ClientError
+from failover.client.management import Management, RefusedError
+from router.amqp.format.errors import NOT_FOUND
+from router.amqp.sasl.credentials import Credentials
+from router.cli.access.login import login_options
+from router.cli.base import run_dir_option, until_signal
+from router.mesh.errors import RunError
+from router.mesh.quantities import parse_duration
+from router.mesh.reading import expected
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Main = Callable[[Management], Awaitable[None]]
+
+PATIENCE_S = 60
+"""For which a command looks for a router when it has lost the one that it asked."""
+AWAY = (503, 504)
+"""Statuses of routers that are not in contact, or do not answer."""
+
+
+def read_duration(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    try:
+        return parse_duration(value) if value is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def mesh_options(command: Command) -> Command:
+    """What tells where the mesh is, and who looks."""
+    command = login_options(command)
+    for option in (
+        run_dir_option,
+        click.option("--router", "routers", multiple=True, help="Of this router only; may be repeated."),
+        click.option(
+            "--url",
+            "urls",
+            multiple=True,
+            callback=read_urls,
+            help="A router to ask for all, amqp://host:port, or amqps:// for TLS; may be repeated.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def ask_mesh(main: Main, run_dir: Path | None, urls: Sequence[str], credentials: Credentials) -> None:
+    """Runs what asks, over the loss of its router, until it ends, or until Ctrl-C."""
+    target = find_target(run_dir, urls, None, "look", credentials=credentials)
+
+    async def asking() -> None:
+
+        management = Management(target.urls, target.credentials, timeout=PATIENCE_S)
+        async with until_signal(), management:
+            await main(management)
+
+    attached(asking)
+
+
+def those_of(routers: Sequence[str], known: Collection[str]) -> list[str]:
+    """Those asked for, or all; raises RunError if one is not known."""
+    for router in routers:
+        if router not in known:
+            raise RunError(f'there is no router "{router}" in this mesh, {expected(router, known)}')
+    return list(routers) or sorted(known)
+
+
+async def planned(management: Management, routers: Sequence[str]) -> list[str]:
+    """The same, of the plan of the mesh."""
+    plan = await management.query("io.oncemesh.planRouter", ["name"])
+    return those_of(routers, [row["name"] for row in plan])
+
+
+async def of_each(
+    management: Management, routers: Sequence[str], ask: Callable[[str], Awaitable[Any]]
+) -> dict[str, Any]:
+    """What each answers, asked at the same time; without those that do not, or not any more."""
+
+    answers: dict[str, Any] = {}
+
+    async def ask_one(router: str) -> None:
+        try:
+            answers[router] = await ask(router)
+        except RefusedError as error:
+            if error.status not in AWAY:
+                raise
+        except ClientError as error:
+            if error.condition != NOT_FOUND:  # the mesh has removed it meanwhile
+                raise
+
+    async with trio.open_nursery() as nursery:
+        for router in routers:
+            nursery.start_soon(ask_one, router)
+    return {router: answers[router] for router in routers if router in answers}

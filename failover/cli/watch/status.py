@@ -1,0 +1,129 @@
+"""`oncemesh status`: what routers say of themselves (docs/status.md), gathered and shown (`router.mesh.shown`).
+
+With a run directory each router is asked itself, by the address that is there: so those that do not see each other are
+seen. With a URL one router is asked for all, by `$management`: so it is of any host.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+import click
+import trio
+from attrs import frozen
+from rich.live import Live
+
+from failover.cli.fetch import fetcher
+from failover.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, those_of
+from failover.client.management import Management
+from router.amqp.sasl.credentials import Credentials
+from router.cli.base import console, run, until_signal
+from router.mesh.rundir import RunDirectory, find_run_dir
+from router.mesh.shown.status_view import as_json, render
+from router.mesh.shown.waits import LASTING_S, awaits
+from router.mesh.status import RouterView, look
+
+REFRESH_S = 1.0
+AGAIN_S = LASTING_S + 0.1
+
+
+@frozen
+class Seen:
+    """A mesh at one look."""
+
+    mesh: str
+    run_dir: Path | None
+    views: Mapping[str, RouterView]
+
+
+Look = Callable[[], Awaitable[Seen]]
+
+
+@click.command()
+@click.option("--json", "machine", is_flag=True, help="One JSON document instead of tables.")
+@click.option("--watch", is_flag=True, help="Every second anew, until Ctrl-C; in a pipe one after the other.")
+@mesh_options
+def status(
+    machine: bool, watch: bool, run_dir: Path | None, urls: tuple[str, ...], routers: tuple[str, ...],
+    credentials: Credentials,
+) -> None:  # fmt: skip
+    """Show routers, links, clients and who is being waited for.
+
+    Whom a healthy mesh waits for under load it waits for milliseconds: only waits of a second or more are named. --json
+    has them all. With --url any router of any host tells of all that it reaches.
+
+    \b
+    Examples:
+      oncemesh status
+      oncemesh status --watch
+      oncemesh status --url amqps://10.0.0.7:5671 --ca ca.pem --user ops --password-file pw
+      oncemesh status --json | jq .routers.a.status.waits
+    """
+    if urls:
+
+        async def remote(management: Management) -> None:
+            await _show(lambda: look_from_afar(management, routers), machine=machine, watch=watch)
+
+        ask_mesh(remote, run_dir, urls, credentials)
+        return
+    directory = find_run_dir(run_dir)
+    names = those_of(routers, directory.read().routers)
+
+    async def local() -> None:
+        async with until_signal():
+            await _show(lambda: look_around(directory, names), machine=machine, watch=watch)
+
+    run(local)
+
+
+async def look_around(directory: RunDirectory, routers: Sequence[str]) -> Seen:
+    views = await look(directory, fetcher(directory))
+    return Seen(directory.read().mesh, directory.path, {name: views[name] for name in routers if name in views})
+
+
+async def look_from_afar(management: Management, routers: Sequence[str]) -> Seen:
+    """All routers of the plan, those not reached too."""
+    plan = await management.query("io.oncemesh.planRouter", ["name", "amqp"])
+    amqp = {row["name"]: row["amqp"] or "" for row in plan}
+    names = those_of(routers, amqp)
+    reports = await of_each(management, names, management.status)
+    views = {}
+    for name in names:
+        report = reports.get(name)
+        pid = report["pid"] if report is not None else None
+        views[name] = RouterView(name, pid, amqp[name], "", report, is_elsewhere=True)
+    mesh = next((str(report["mesh"]) for report in reports.values()), "")
+    return Seen(mesh, None, views)
+
+
+async def _show(look: Look, *, machine: bool, watch: bool) -> None:
+    out = console()
+    if not watch:
+        _print(await look() if machine else await _look_twice(look), machine=machine)
+    elif machine or not out.is_terminal:
+        await _again(look, lambda seen: _print(seen, machine=machine))
+    else:
+        with Live(console=out, auto_refresh=False) as live:
+            await _again(look, lambda seen: live.update(render(seen.mesh, seen.views), refresh=True))
+
+
+def _print(seen: Seen, *, machine: bool) -> None:
+    if machine:
+        click.echo(json.dumps(as_json(seen.mesh, seen.run_dir, seen.views)))
+    else:
+        console().print(render(seen.mesh, seen.views))
+
+
+async def _look_twice(look: Look) -> Seen:
+    """Routers tell for how long statuses have shown a wait: a first look does not tell a moment from an hour."""
+    seen = await look()
+    if awaits(seen.views.values()):
+        await trio.sleep(AGAIN_S)
+        seen = await look()
+    return seen
+
+
+async def _again(look: Look, show: Callable[[Seen], None]) -> None:
+    while True:
+        show(await look())
+        await trio.sleep(REFRESH_S)

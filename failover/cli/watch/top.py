@@ -1,0 +1,136 @@
+"""`oncemesh top`: who is how busy, as rates between two looks (`failover.cli.watch.rates`)."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import trio
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from failover.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, planned, read_duration
+from failover.cli.watch.rates import OF_NEIGHBOUR, MeshRates, rates
+from failover.client.management import Management
+from router.amqp.sasl.credentials import Credentials
+from router.cli.base import console
+from router.mesh.quantities import format_size
+from router.text.fitting import Fitting
+from router.text.printable import printable
+
+HEADINGS: Final = 16
+"""Lines of a screen that are none of a router or link."""
+MOST_LINKS: Final = 40
+"""Where there is no screen."""
+
+
+@click.command()
+@click.option("--interval", callback=read_duration, default="2s", show_default=True, help="Between two looks.")
+@click.option("--once", is_flag=True, help="Two looks, and no more.")
+@click.option("--json", "machine", is_flag=True, help="A line of JSON a look instead of tables.")
+@mesh_options
+def top(
+    interval: float, once: bool, machine: bool, run_dir: Path | None, urls: tuple[str, ...],
+    routers: tuple[str, ...], credentials: Credentials,
+) -> None:  # fmt: skip
+    """Show the rates of routers and of links between routers and of clients, the busiest first, until Ctrl-C.
+
+    Of a publisher it is what its router receives, of a subscriber what is transferred to it and what it accepts:
+    messages a second, between two looks. Routers tell each other of many deliveries in one message, and pass on what
+    they do not read: so messages between them are those of AMQP. Bytes are those of the connection, whatever is on it.
+    As many links are shown as the terminal has lines; --json has all.
+
+    \b
+    Examples:
+      oncemesh top
+      oncemesh top --router b --interval 500ms
+      oncemesh top --once --json | jq '.links[0]'
+    """
+
+    async def tell(management: Management) -> None:
+        out = console()
+        if machine or once or not out.is_terminal:
+            await _look(management, lambda seen: _print(out, seen, machine=machine))
+            return
+        with Live(console=out, auto_refresh=False, screen=True) as live:
+            await _look(management, lambda seen: live.update(render(seen, out.height), refresh=True))
+
+    async def _look(management: Management, show: Any) -> None:
+        before = await reports(management)
+        while True:
+            await trio.sleep(interval)
+            after = await reports(management)
+            show(rates(before, after))
+            if once:
+                return
+            before = after
+
+    async def reports(management: Management) -> Mapping[str, Mapping[str, Any]]:
+        async def report(router: str) -> Mapping[str, Any]:
+            neighbours = await management.query("io.oncemesh.neighbour", OF_NEIGHBOUR, router)
+            return await management.status(router) | {"neighbours": neighbours}
+
+        return await of_each(management, await planned(management, routers), report)
+
+    ask_mesh(tell, run_dir, urls, credentials)
+
+
+def _print(out: Console, seen: MeshRates, *, machine: bool) -> None:
+    if machine:
+        click.echo(json.dumps(seen.as_json()))
+    else:
+        out.print(render(seen, HEADINGS + len(seen.routers) + MOST_LINKS))
+
+
+def render(seen: MeshRates, lines: int) -> RenderableType:
+    """As many links as fit into so many lines."""
+    routers = _table("Router", "In/s", "Out/s", "Accepted/s", "Links", "Records", "Memory")
+    for router in seen.routers:
+        flows = (router.received, router.delivered, router.accepted)
+        counts = (str(router.links), str(router.records), format_size(router.memory))
+        routers.add_row(Text(printable(router.router), style="bold"), *map(_rate, flows), *counts)
+    parts: list[RenderableType] = [Fitting(routers, "Memory", "Records", "Links")]
+    room = max(2, lines - HEADINGS - len(seen.routers))
+    between = seen.neighbours[: room // 2]
+    if between:
+        neighbours = _table("Between routers", "Messages/s", "Bytes/s")
+        for way in between:
+            neighbours.add_row(f"{way.router} → {way.neighbour}", _rate(way.messages), _size(way.bytes))
+        parts += "", Fitting(neighbours), *_left_out(len(seen.neighbours) - len(between), "between routers")
+    if seen.links:
+        links = _table("Link", "Rate/s", "Accepted/s", "Bytes/s", "Waiting", "Role", "Address", "Router")
+        for link in seen.links[: room - len(between)]:
+            name = f"{link.container}/{link.link}"
+            accepted = _rate(link.accepted) if link.accepted is not None else ""
+            words = (link.role if link.status == "attached" else f"{link.role}, {link.status}", link.address)
+            cells = (name, _rate(link.rate), accepted, _size(link.bytes), str(link.waiting), *words, link.router)
+            links.add_row(*(Text(printable(cell)) for cell in cells))
+        fitting = Fitting(links, "Role", "Bytes/s", "Waiting", "Accepted/s")
+        parts += "", fitting, *_left_out(len(seen.links) - room + len(between), "links")
+    return Group(*parts)
+
+
+def _left_out(number: int, what: str) -> list[RenderableType]:
+    return [Text(f"and {number} more {what} (--json has all)", style="dim")] if number > 0 else []
+
+
+def _table(name: str, *headings: str) -> Table:
+    table = Table(name, box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in ("Role", "Address", "Router") else "right")
+    for column in table.columns:
+        if column.header in ("Link", "Address"):
+            column.overflow = "fold"
+    return table
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 10 or not rate else f"{rate:.1f}"
+
+
+def _size(rate: float | None) -> str:
+    return format_size(round(rate)) if rate is not None else ""

@@ -1,0 +1,21 @@
+"""The command that prints what a shell reads to complete the others."""
+
+import click
+from click.shell_completion import BashComplete, FishComplete, ZshComplete
+
+SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(list(SHELLS)))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what a shell reads for Tab to complete commands and options.
+
+    \b
+    Examples:
+      oncemesh completion bash >> ~/.bashrc
+      oncemesh completion zsh >> ~/.zshrc
+      oncemesh completion fish > ~/.config/fish/completions/oncemesh.fish
+    """
+    click.echo(SHELLS[shell](context.find_root().command, {}, "oncemesh", "_ONCEMESH_COMPLETE").source())

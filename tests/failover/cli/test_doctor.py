@@ -1,0 +1,247 @@
+"""What `oncemesh doctor` finds: each check with nothing wrong, and with what it is there for."""
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from click.testing import CliRunner
+
+from failover.cli.doctor.checks import CHECKS, Level, examine
+from failover.cli.doctor.symptoms import Clock, Disk, Machine, Symptoms, ended, security, taken
+from router.cli.main import main
+from router.mesh.config import Topology
+from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
+from router.mesh.status import RouterView
+from router.mesh.topology import load
+from router.security.certs import issue_all
+from router.security.validity import Validity, validity_of
+
+NOW = 1_800_000_000.0
+DAY_S = 86_400
+TRIANGLE = """\
+mesh: triangle
+routers: {a: {amqp: 127.0.0.1:0}, b: {amqp: 127.0.0.1:0}, c: {amqp: 127.0.0.1:0}}
+links: [[a, b], [b, c], [a, c]]
+"""
+PLAN = {"digest": "1", "routers": dict.fromkeys("abc", "member")}
+HOST = Machine("here", 1 << 20, 16 << 30, True, [])
+
+
+def plan(folder: Path, text: str = TRIANGLE) -> Topology:
+    path = folder / "mesh.yaml"
+    path.write_text(text)
+    return load(path)
+
+
+def view(name: str, pid: int | None = 1, **status: Any) -> RouterView:
+    said: dict[str, Any] = {
+        "router": name, "state": "ready", "waiting_for": [], "incarnation": int(NOW - 60) * 1000, "uptime_s": 60.0,
+        "plan": PLAN, "routes": [{"router": r, "contact": True} for r in "abc" if r != name],
+        "attaches": {"for": [], "waiting": 0, "since_s": 0.0}, "waits": [], "publishers": [], "lapsed": [],
+        "exceeded": {"links": 0}, "disk": {"log": "", "missing": 0, "store": ""},
+    }  # fmt: skip
+    return RouterView(name, pid, "127.0.0.1:1", "log", said | status if status != {"status": None} else None)
+
+
+def views(**changed: RouterView) -> dict[str, RouterView]:
+    return {name: changed.get(name, view(name)) for name in "abc"}
+
+
+def clock(ahead_s: float = 0.2, moved_s: float = 0.0, behind_s: float = 0.1, refused: int = 0) -> Clock:
+    return Clock(ahead_s, moved_s, behind_s, refused)
+
+
+@pytest.fixture
+def well(tmp_path: Path) -> Symptoms:
+    valid = {"a": Validity(Path("a.pem"), NOW - DAY_S, NOW + 300 * DAY_S)}
+    disk, told = Disk(100 << 30), {name: clock() for name in "abc"}
+    return Symptoms(NOW, HOST, plan(tmp_path), certificates=valid, disk=disk, views=views(), clocks=told)
+
+
+def test_where_all_is_well_every_check_passes(well: Symptoms) -> None:
+    found = examine(well)
+    assert [(finding.check, finding.level) for finding in found] == [(check.name, Level.PASS) for check in CHECKS]
+    assert all(finding.what and not finding.todo for finding in found)
+
+
+WAITS = [{"for": "subscriber s/l on topic/x", "records": 3, "publishers": ["p/l on topic/x"], "since_s": 40.0}]
+ILL: list[tuple[str, dict[str, Any], Level, str]] = [
+    ("descriptors", {"host": attrs.evolve(HOST, descriptors=1024)}, Level.WARN, "1024 descriptors"),
+    ("descriptors", {"host": attrs.evolve(HOST, descriptors=64)}, Level.FAIL, "64 descriptors"),
+    ("memory", {"host": attrs.evolve(HOST, memory_bytes=64 << 20)}, Level.WARN, "64.0 MiB of memory are left"),
+    ("time", {"host": attrs.evolve(HOST, keeps_time=False)}, Level.WARN, "nobody keeps"),
+    ("audit", {"host": attrs.evolve(HOST, lacks_audit=["pyspark"])}, Level.WARN, "lacks pyspark"),
+    ("loops", {"host": attrs.evolve(HOST, is_compiled=False)}, Level.WARN, "was not compiled"),
+    ("topology", {"topology": None, "unreadable": "mesh.yaml:1: what"}, Level.FAIL, "mesh.yaml:1: what"),
+    ("listeners", {"taken": {"amqp of router a": "127.0.0.1:1: in use"}}, Level.FAIL, "amqp of router a cannot"),
+    ("security", {"security": "a.pem: expected one of 'a'"}, Level.FAIL, "a.pem: expected"),
+    ("certificates", {"certificates": {"a": Validity(Path("a.pem"), 0, NOW - 3 * DAY_S)}}, Level.FAIL, "for 3 days"),
+    ("certificates", {"certificates": {"a": Validity(Path("a.pem"), NOW + 3600, NOW * 2)}}, Level.FAIL, "begins in 1h"),
+    ("certificates", {"certificates": {"a": Validity(Path("a.pem"), 0, NOW + 9 * DAY_S)}}, Level.WARN, "in 9 days"),
+    ("disk", {"disk": Disk(1 << 30)}, Level.WARN, "1.0 GiB are left"),
+    ("disk", {"disk": Disk(1 << 20)}, Level.FAIL, "1.0 MiB are left"),
+    ("disk", {"disk": Disk(0, "Permission denied")}, Level.FAIL, "Permission denied"),
+    ("crashes", {"ended": {"b": "AssertionError"}}, Level.WARN, "router b has met an error of its own: AssertionError"),
+    ("running", {"views": views(b=view("b", None, status=None))}, Level.WARN, "router b does not run"),
+    ("running", {"views": views(b=view("b", status=None))}, Level.FAIL, "does not answer"),
+    ("running", {"views": views(b=view("b", state="booting"))}, Level.WARN, "router b is booting"),
+    ("contacts", {"views": views(b=view("b", routes=[]))}, Level.FAIL, "router b does not see a, c"),
+    ("contacts", {"views": {"a": view("a", routes=[])}}, Level.WARN, "router a does not see b, c of other hosts"),
+    ("contacts", {"views": views(b=view("b", plan=PLAN | {"digest": "2"}))}, Level.WARN, "different plans"),
+    ("clocks", {"clocks": {"a": clock(), "d": clock(15.0)}}, Level.WARN, "router d is 15.0s ahead of ours"),
+    ("clocks", {"clocks": {"a": clock(-9e3)}}, Level.FAIL, "router a is 2h 30m behind ours"),
+    ("clocks", {"clocks": {"a": clock(moved_s=-3.0)}}, Level.WARN, "router a was set back by 3.0s since it began"),
+    ("clocks", {"clocks": {"a": clock(moved_s=90.0)}}, Level.WARN, "router a was set on by 1m 30s since it began"),
+    ("clocks", {"clocks": {"a": clock(refused=2)}}, Level.FAIL, "a has heard 2 times of a clock more than an hour"),
+    ("clocks", {"clocks": {"a": clock(behind_s=7.0)}}, Level.WARN, "a clock in the mesh is, or was, 7.0s ahead of all"),
+    ("waiting", {"views": views(a=view("a", waits=WAITS))}, Level.WARN, "a waits for subscriber s/l"),
+    ("troubles", {"views": views(a=view("a", disk={"log": "full"}))}, Level.FAIL, "router a, log: full"),
+    ("troubles", {"views": views(a=view("a", exceeded={"links": 7}))}, Level.WARN, "links 7 times"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("check", "changes", "level", "what"), ILL)
+def test_what_is_wrong_is_found_by_its_check_with_what_to_do(
+    check: str, changes: dict[str, Any], level: Level, what: str, well: Symptoms
+) -> None:
+    findings = [one for one in examine(attrs.evolve(well, **changes)) if one.level is not Level.PASS]
+    assert {one.check for one in findings} == {check}
+    assert findings[0].level is level and what in findings[0].what and findings[0].todo
+
+
+@pytest.mark.parametrize(
+    ("check", "text", "what"),
+    [
+        ("alternatives", TRIANGLE.replace(", [a, c]", ""), "without b there is no way from a to c"),
+        ("alternatives", "mesh: one\nrouters: {a: {amqp: 127.0.0.1:0}}\n", "a is the only router"),
+        (
+            "openings",
+            TRIANGLE.replace("127.0.0.1:0}, b", "10.0.0.1:5672}, b") + "security: {open: [amqp, inter]}\n",
+            "strangers",
+        ),
+    ],
+)
+def test_what_a_topology_is_weak_in_is_found(check: str, text: str, what: str, well: Symptoms, tmp_path: Path) -> None:
+    found = examine(attrs.evolve(well, topology=plan(tmp_path, text)))
+    assert any(one.check == check and one.level is Level.WARN and what in one.what for one in found)
+
+
+def test_a_clock_that_another_one_is_ahead_of_is_told_once(well: Symptoms) -> None:
+    """By the one that is ahead."""
+    found = examine(attrs.evolve(well, clocks={"a": clock(0.0, behind_s=5.0), "b": clock(5.0, behind_s=0.0)}))
+    assert [one.what for one in found if one.level is not Level.PASS] == ["the clock of router b is 5.0s ahead of ours"]
+
+
+def test_of_what_only_routers_tell_nothing_is_said_where_none_answers(well: Symptoms) -> None:
+    silent = views(**{name: view(name, status=None) for name in "abc"})
+    said = {found.check for found in examine(attrs.evolve(well, views=silent, clocks={}))}
+    assert "running" in said and said.isdisjoint({"contacts", "clocks", "waiting", "troubles"})
+
+
+def test_every_check_is_tested_in_both_states() -> None:
+    assert {check for check, *_ in ILL} | {"alternatives", "openings"} == {check.name for check in CHECKS}
+
+
+def test_a_listener_that_is_taken_is_seen(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        topology = plan(tmp_path, f"mesh: one\nrouters: {{a: {{amqp: 127.0.0.1:{port}}}}}\n")
+        assert "Address already in use" in taken(topology, ["a"])["amqp of router a"]
+        assert taken(topology, []) == {}
+
+
+def test_certificates_are_read_and_met(tmp_path: Path) -> None:
+    files = 'security: {certificate: "certs/{router}.pem", key: "certs/{router}.key", ca: certs/ca.pem}\n'
+    topology = plan(tmp_path, TRIANGLE + files)
+    why, found = security(topology, "abc")
+    assert "a.pem" in why and found == {}
+    issue_all(topology, tmp_path / "certs", ())
+    why, found = security(topology, "abc")
+    assert why == "" and {*found} == {*"abc"} and 300 * DAY_S < found["a"].ends - found["a"].begins < 400 * DAY_S
+    assert validity_of(tmp_path / "mesh.yaml") is None
+
+
+def test_the_last_traceback_of_a_log_is_told_by_its_error(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    died = 'Traceback (most recent call last):\n  File "x"\nKeyError: 3\nmore\n'
+    for name, text in {"a": "all well\n", "b": died}.items():
+        directory.log_path(name).parent.mkdir()
+        directory.log_path(name).write_text(text)
+    assert ended(directory, "abc") == {"b": "KeyError: 3"}
+
+
+def test_the_command_tells_people_and_programs_and_exits_as_it_found(tmp_path: Path) -> None:
+    plan(tmp_path)
+    good = CliRunner().invoke(main, ["doctor", str(tmp_path / "mesh.yaml"), "--json"])
+    levels = {finding["check"]: finding["level"] for finding in json.loads(good.output)}
+    assert (good.exit_code, levels["topology"], levels["listeners"]) == (0, "pass", "pass")
+    (tmp_path / "mesh.yaml").write_text("mesh: x\n")
+    ill = CliRunner().invoke(main, ["doctor", str(tmp_path / "mesh.yaml")])
+    assert ill.exit_code == 1 and "fail  topology: " in ill.output
+
+
+def test_of_meshes_that_do_not_run_the_one_that_was_killed_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    topology, nobody = plan(tmp_path), 2**22  # no process has that number
+    for name, pid in (("stopped", None), ("killed", nobody)):
+        directory = RunDirectory(Path("run", name))
+        directory.make()
+        directory.keep(topology)
+        entry = RouterEntry(pid, amqp="127.0.0.1:0", inter="127.0.0.1:0", log="log")
+        directory.write(MeshRecord(name, str(directory.topology_path), {"a": entry}, str(tmp_path)))
+    looked = CliRunner().invoke(main, ["doctor"])
+    assert "warn  running: router a does not run\n      oncemesh start a, with the --run-dir" in looked.output
+    RunDirectory(Path("run", "killed")).write(
+        MeshRecord("killed", str(directory.topology_path), {"a": attrs.evolve(entry, pid=None)}, str(tmp_path))
+    )
+    assert "router a does not run" not in CliRunner().invoke(main, ["doctor"]).output
+
+
+HOSTS = """\
+mesh: hosts
+routers: {a: {amqp: 127.0.0.1:0, inter: 127.0.0.1:0}, b: {amqp: 192.0.2.1:5671}, c: {amqp: 192.0.2.2:5671}}
+links: [[a, b], [b, c], [a, c]]
+security: {certificate: "{router}.pem", key: "{router}.key", ca: ca.pem}
+"""
+
+
+def test_of_a_mesh_over_several_hosts_what_is_others_is_not_looked_for_here(tmp_path: Path) -> None:
+    topology = plan(tmp_path, HOSTS)
+    issue_all(topology, tmp_path, ())
+    for theirs in ("b.pem", "b.key", "c.pem", "c.key", "ca.key"):
+        (tmp_path / theirs).unlink()
+    directory = RunDirectory(tmp_path / "run")
+    directory.make()
+    directory.keep(topology)
+    entry = RouterEntry(None, amqp="127.0.0.1:0", inter="127.0.0.1:0", log="log")
+    directory.write(MeshRecord("hosts", str(directory.topology_path), {"a": entry}, str(tmp_path)))
+
+    path = str(tmp_path / "mesh.yaml")
+    for arguments in (["--run-dir", str(directory.path)], [path, "--router", "a"]):
+        looked = CliRunner().invoke(main, ["doctor", "--json", *arguments])
+        levels = {finding["check"]: finding["level"] for finding in json.loads(looked.output)}
+        found = looked.exit_code, levels["security"], levels["certificates"], levels["listeners"]
+        assert found == (0, "pass", "pass", "pass")
+    assert CliRunner().invoke(main, ["doctor", path]).exit_code == 1
+    refused = CliRunner().invoke(main, ["doctor", path, "--router", "e"])
+    assert 'there is no router "e" in this mesh, expected a, b or c' in refused.output
+
+
+@pytest.mark.parametrize(
+    ("why", "todo"),
+    [
+        ("users: Permission denied, expected a file of users", "look as the user who runs the routers"),
+        ("users: No such file or directory, expected a file of users", "oncemesh user add a file of users"),
+        ("a.pem: No such file or directory, expected a file in PEM", "oncemesh certs init makes certificates"),
+    ],
+)
+def test_what_to_do_about_a_file_of_security_fits_what_is_wrong_with_it(why: str, todo: str, well: Symptoms) -> None:
+    [found] = [one for one in examine(attrs.evolve(well, security=why)) if one.level is not Level.PASS]
+    assert found.what == why and todo in found.todo and ("certs init" in found.todo) == ("denied" not in why)
