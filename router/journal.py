@@ -15,8 +15,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from router.disk.room import check_room
 from router.retention import Name, Retention
-from router.room import check_room
 from topic.journal import SEGMENT_LIMIT, Block, Event, parse_segment_name, segment_name
 from topic.tail import REGION, Tail
 

@@ -14,29 +14,26 @@ means to begin without.
 """
 
 import contextlib
-import fcntl
 import sqlite3
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, Final, Self
 
 import msgpack
 
 from linkstate.clock import AHEAD
 from linkstate.plan.plan import Plan, kept_plan_of
+from router.disk.room import check_room
+from router.disk.rows import is_whole, summed
+from router.disk.sqlite import FileForm, SqliteFile, UnusableError, primary
 from router.mesh.errors import RunError
-from router.room import check_room
 from topic.directory.entry import LinkEntry, unpack_entry
 from topic.errors import UnkeptError
 from topic.wire.segments import is_entry
 
-APPLICATION: Final = 0x6F6E6365  # "once": tells our files from other people's
-FORMAT: Final = 3
 MERGE: Final = 250
 """Transactions; each takes some pages of 4 KiB in the write-ahead log."""
-PRIMARY: Final = 0xFF
 NO_PLAN: Final = Plan({}, {})
 LATER: Final = (
     *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY),
@@ -44,14 +41,8 @@ LATER: Final = (
 )
 """Primary result codes of SQLite that tell nothing of the file, and may be over later."""
 
-_TABLES: Final = (
-    f"PRAGMA application_id = {APPLICATION}",
-    f"PRAGMA user_version = {FORMAT}",
-    "CREATE TABLE router (mesh TEXT, name TEXT, incarnation INTEGER, clock INTEGER, sum INTEGER)",
-    "CREATE TABLE entry (role INTEGER, name BLOB, packed BLOB, sum INTEGER, PRIMARY KEY (role, name)) WITHOUT ROWID",
-)
 _PLAN: Final = "CREATE TABLE plan (packed BLOB, sum INTEGER)"
-_FIRST_PLAN: Final = "INSERT INTO plan VALUES (?, ?)"
+_FIRST_PLAN: Final = ("INSERT INTO plan VALUES (?, ?)", summed(msgpack.packb(NO_PLAN.changed())))
 _KEEP_PLAN: Final = "UPDATE plan SET (packed, sum) = (?, ?)"
 _WITHOUT_PLAN: Final = 2
 """The format before there were plans."""
@@ -60,6 +51,21 @@ _COUNT: Final = "UPDATE router SET (mesh, name, incarnation, clock, sum) = (?, ?
 _PUT: Final = "REPLACE INTO entry VALUES (?, ?, ?, ?)"
 _CLEAR: Final = "DELETE FROM entry"
 _DELETE: Final = "DELETE FROM entry WHERE (role, name) = (?, ?)"
+FORM: Final = FileForm(
+    name="a router's",
+    application=0x6F6E6365,  # "once"
+    version=3,
+    tables=(
+        "CREATE TABLE router (mesh TEXT, name TEXT, incarnation INTEGER, clock INTEGER, sum INTEGER)",
+        """CREATE TABLE entry (role INTEGER, name BLOB, packed BLOB, sum INTEGER, PRIMARY KEY (role, name))
+        WITHOUT ROWID""",
+        _PLAN,
+    ),
+    settings=("journal_mode = WAL", "synchronous = NORMAL", "wal_autocheckpoint = 0"),
+    held="locked: another process that runs holds it",
+    is_shared=True,
+    grows={_WITHOUT_PLAN: ((_PLAN, ()), _FIRST_PLAN)},
+)
 
 
 class StoreError(RunError):
@@ -75,99 +81,56 @@ class StateStore:
         self._incarnation = 0
         self._unmerged = 0
         self._path = path
-        self._there = f"{path.absolute().as_uri()}?mode=rw"  # SQLite would put an empty file where there is none
         self._owner = mesh, router
-        self.remembered: list[LinkEntry] = []
         self.found = path.exists()
         with self._explained():
-            if not self.found:
-                self._create()
-            elif path.is_file() and path.stat().st_size <= 1:  # either is as good as new to SQLite
-                raise self._refusal("damaged: it is empty")
-            self._lock = self._hold()
-            self._connection = sqlite3.connect(self._there, uri=True, timeout=0, isolation_level=None)
+            self._file = SqliteFile(path, FORM, [(_OWN, self._counters()), _FIRST_PLAN])
+        self._connection = self._file.connection
         try:
-            with self._explained():
-                self._open()
+            with self._explained(), self._file.explained():
+                self._read()
         except BaseException:
             self.close()
             raise
 
-    def _create(self) -> None:
-        """Beside its place, so that a kill leaves no part of it there. A log that is left belongs to another file."""
-        fresh = self._path.with_suffix(".new")
-        for leftover in (fresh, Path(f"{self._path}-wal")):
-            leftover.unlink(missing_ok=True)
-        with contextlib.closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
-            for statement in ("PRAGMA journal_mode = OFF", *_TABLES, _PLAN):
-                connection.execute(statement)
-            connection.execute(_OWN, self._counters())
-            connection.execute(_FIRST_PLAN, _packed(NO_PLAN))
-        fresh.replace(self._path)
-
-    def _hold(self) -> BinaryIO:
-        """The file, for this process alone. Not by SQLite, which would keep our own `merge` out, too."""
-        lock = self._path.open("rb")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
-            raise self._refusal("locked: another process that runs holds it") from None
-        return lock
-
-    def _open(self) -> None:
+    def _read(self) -> None:
         execute = self._connection.execute
-        for setting in ("journal_mode = WAL", "synchronous = NORMAL", "wal_autocheckpoint = 0"):
-            execute(f"PRAGMA {setting}")
-        [damage] = execute("PRAGMA quick_check(1)").fetchone()
-        if damage != "ok":
-            raise self._refusal(f"damaged: {damage}")
-        if execute("PRAGMA application_id").fetchone() != (APPLICATION,):
-            raise self._refusal("a database, but not a router's")
-        [version] = execute("PRAGMA user_version").fetchone()
-        if version == _WITHOUT_PLAN:
-            with self._transaction():
-                execute(_PLAN)
-                execute(_FIRST_PLAN, _packed(NO_PLAN))
-                execute(f"PRAGMA user_version = {FORMAT}")
-        elif version != FORMAT:
-            raise self._refusal(f"of another version of this program, expected format {FORMAT}")
         self._read_counters(execute("SELECT * FROM router").fetchall())
         self.plan = self._read_plan(execute("SELECT * FROM plan").fetchall())
         entries = map(self._read_entry, execute("SELECT * FROM entry ORDER BY role, name"))
-        self.remembered += filter(None, entries)
+        self.remembered = list(filter(None, entries))
 
     def _read_counters(self, rows: list[tuple[Any, ...]]) -> None:
-        if len(rows) != 1 or _sum(rows[0][:-1]) != rows[0][-1]:
-            raise self._refusal("damaged: its owner, incarnation or clock is not as it was written")
+        if len(rows) != 1 or not is_whole(rows[0]):
+            raise UnusableError("damaged: its owner, incarnation or clock is not as it was written")
         mesh, name, self._incarnation, self.reserved, _ = rows[0]
         if (mesh, name) != self._owner:
             expected = "{1} of {0}".format(*self._owner)
-            raise self._refusal(f"it belongs to router {name} of mesh {mesh}, expected {expected}")
+            raise UnusableError(f"it belongs to router {name} of mesh {mesh}, expected {expected}")
 
     def _read_plan(self, rows: list[tuple[Any, ...]]) -> Plan:
-        if len(rows) != 1 or _sum(rows[0][:-1]) != rows[0][-1]:
-            raise self._refusal("damaged: the plan of the mesh is not as it was written")
+        if len(rows) != 1 or not is_whole(rows[0]):
+            raise UnusableError("damaged: the plan of the mesh is not as it was written")
         try:
             return kept_plan_of(msgpack.unpackb(rows[0][0]))
         except ValueError as error:
-            raise self._refusal(f"the plan of the mesh in it cannot be read: {error}") from None
+            raise UnusableError(f"the plan of the mesh in it cannot be read: {error}") from None
 
     def _read_entry(self, row: tuple[Any, ...]) -> LinkEntry | None:
         """None for what another router made up, and a former version of this program has believed: nobody takes it."""
-        if _sum(row[:-1]) != row[-1]:
-            raise self._refusal("damaged: an entry is not as it was written")
+        if not is_whole(row):
+            raise UnusableError("damaged: an entry is not as it was written")
         entry = msgpack.unpackb(row[2])
         return unpack_entry(entry) if is_entry(entry) else None
 
     def _counters(self) -> tuple[Any, ...]:
-        return _summed(*self._owner, self._incarnation, self.reserved)
+        return summed(*self._owner, self._incarnation, self.reserved)
 
     def begin(self, wall_ms: int) -> int:
         """The incarnation of this process: the time of its start, or what comes after the last one."""
         self._incarnation = max(wall_ms, self._incarnation + 1)
         try:
-            with self._transaction():
+            with self._file.transaction():
                 self._connection.execute(_COUNT, self._counters())
         except sqlite3.Error as error:
             raise StoreError(self._unkept(error)) from None
@@ -181,16 +144,16 @@ class StateStore:
         reserved = self.reserved
         try:
             check_room(self._path)
-            with self._transaction():
+            with self._file.transaction():
                 self._save(changed, clock, whole=whole)
                 if plan is not None:
-                    self._connection.execute(_KEEP_PLAN, _packed(plan))
+                    self._connection.execute(_KEEP_PLAN, summed(msgpack.packb(plan.changed())))
             self._unmerged += 1
         except OSError as error:
             raise UnkeptError(self._unkept(str(error.strerror))) from None
         except sqlite3.Error as error:
             self.reserved = reserved
-            if error.sqlite_errorcode & PRIMARY not in LATER:
+            if primary(error) not in LATER:
                 raise StoreError(self._unkept(error)) from None
             raise UnkeptError(self._unkept(error)) from None
 
@@ -199,37 +162,21 @@ class StateStore:
         return self._unmerged >= MERGE
 
     def merge(self) -> None:
-        """Merge the write-ahead log into the file, so that it is written from its beginning again. From any thread;
-        changes may be saved meanwhile. A disk that does not take it does so later, or the log grows."""
+        """As `SqliteFile.merge`: from any thread."""
         self._unmerged = 0
-        with (
-            contextlib.suppress(sqlite3.Error),
-            contextlib.closing(sqlite3.connect(self._there, uri=True)) as connection,
-        ):
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        self._file.merge()
 
     def _save(self, changed: Iterable[LinkEntry], clock: int, *, whole: bool) -> None:
         if whole:
             self._connection.execute(_CLEAR)
         for entry in changed:
             if entry.outlives_router:
-                self._connection.execute(_PUT, _summed(int(entry.role), entry.name, msgpack.packb(entry.pack())))
+                self._connection.execute(_PUT, summed(int(entry.role), entry.name, msgpack.packb(entry.pack())))
             elif not whole:
                 self._connection.execute(_DELETE, (entry.role, entry.name))
         if clock >= self.reserved:
             self.reserved = clock + AHEAD
             self._connection.execute(_COUNT, self._counters())
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except sqlite3.Error:
-            with contextlib.suppress(sqlite3.Error):  # SQLite may have done it
-                self._connection.execute("ROLLBACK")
-            raise
 
     def _unkept(self, error: sqlite3.Error | str) -> str:
         return f"{self._path}: the router's state cannot be kept: {error}"
@@ -238,18 +185,14 @@ class StateStore:
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError, UnicodeError) as error:  # damaged text is told as UnicodeError
-            raise self._refusal(str(error)) from None
-
-    def _refusal(self, reason: str) -> StoreError:
-        return StoreError(
-            f"{self._path}: not to be used as a router's state: {reason}. "
-            "A router that starts without its state forgets its durable links: only if it is to, move the file away"
-        )
+        except UnusableError as error:
+            raise StoreError(
+                f"{self._path}: not to be used as a router's state: {error.reason}. "
+                "A router that starts without its state forgets its durable links: only if it is to, move the file away"
+            ) from None
 
     def close(self) -> None:
-        self._connection.close()
-        self._lock.close()
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -266,16 +209,3 @@ def set_aside(path: Path) -> None:
         left = Path(f"{path}{suffix}")
         if left.exists():
             left.replace(f"{left}.former")
-
-
-def _packed(plan: Plan) -> tuple[Any, ...]:
-    return _summed(msgpack.packb(plan.changed()))
-
-
-def _summed(*columns: Any) -> tuple[Any, ...]:
-    return *columns, _sum(columns)
-
-
-def _sum(columns: tuple[Any, ...]) -> int:
-    """SQLite sees damage of its own structure, but not of what it carries."""
-    return zlib.crc32(msgpack.packb(columns))

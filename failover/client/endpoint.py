@@ -13,14 +13,14 @@ from typing import ClassVar, Final, Self, TypedDict
 import trio
 
 from failover.client.attachment.attachment import Attachment
-from failover.client.errors import ClientError
+from failover.client.errors import ClientError, StateError
 from failover.client.events import Listener
 from failover.client.log import ClientLog
-from failover.client.state.commits import Commits
-from failover.client.state.store import Attached, MemoryStore, Role, Store
+from failover.client.state.store import Attached, Change, LinkStore, MemoryStore, Role, Store
 from router.amqp.format.values import EXPIRE_CONNECTION, AttachOptions
 from router.amqp.sasl.credentials import NOBODY, Credentials
 from router.amqp.transport import GOODBYE_S
+from router.disk.commits import GroupCommit
 from topic.identity import LinkIdentity
 from topic.properties import EPOCH, GENERATION, TOLD
 
@@ -67,7 +67,8 @@ class Endpoint(Attachment):
         super().__init__(urls, identity, timeout, idle, events, logged, credentials, moves=moves)
         self._keeps = store is not None
         self._durable = 0 if not timeout else store.durable if store is not None else MemoryStore.durable
-        self._commits = Commits(store if store is not None else MemoryStore(), self.role, self.identity, self._give_up)
+        self._kept = LinkStore(store if store is not None else MemoryStore(), self.role, self.identity)
+        self._commits = GroupCommit[Change, StateError](self._kept, StateError, self._give_up)
         self._ours: Mapping[bytes, int] | None = None  # the map in our attach
         self._turn_ends = 0.0
         self._scope = trio.CancelScope(shield=True)  # all that goes on in the background
@@ -119,7 +120,7 @@ class Endpoint(Attachment):
         return self
 
     def _load(self) -> None:
-        saved = self._commits.load()
+        saved = self._kept.load()
         self._resumes, self.generation, self.epoch = saved.attached, saved.generation, saved.epoch
 
     async def _run(self) -> None:

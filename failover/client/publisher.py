@@ -135,7 +135,7 @@ class Publisher(Endpoint):
 
     def _load(self) -> None:
         super()._load()
-        saved = self._commits.load()
+        saved = self._kept.load()
         self._next = saved.next_number
         self._name_keys(self.generation)
         for tag, entry in saved.unsettled.items():

@@ -115,7 +115,7 @@ class Subscriber(Endpoint):
         if self._settle == "first":
             return
         kept = []
-        for key, entry in self._commits.load().unsettled.items():
+        for key, entry in self._kept.load().unsettled.items():
             delivery = self._unsettled[key] = Delivery(self._answers, key, b"")
             delivery.answered, delivery.state = True, entry.state
             kept.append((key, entry.state))

@@ -27,11 +27,11 @@ import attrs
 import cattrs
 import psutil
 
+from router.disk.room import check_room
 from router.mesh.config import Topology
 from router.mesh.errors import RunError
 from router.mesh.quantities import Address
 from router.mesh.topology import load
-from router.room import check_room
 
 MARKS: Final = ("mesh.json", "topology.yaml", "up.lock")
 """What is in a run directory beside the folders of routers; mesh.json may be lost."""

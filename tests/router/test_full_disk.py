@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from router.room import SPARE, check_room
+from router.disk.room import SPARE, check_room
 from tests.router.test_journal import Writer
 from topic import tail
 from topic.blocks import LogEntry, read_blocks
@@ -147,7 +147,7 @@ def test_a_log_that_cannot_be_begun_names_file_and_reason(tmp_path: Path, disk: 
 def test_a_file_system_that_is_all_but_full_is_not_even_tried(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     write(writer, 1)
     left = SimpleNamespace(f_blocks=1000, f_frsize=4096, f_bavail=SPARE // 4096 - 1)
-    monkeypatch.setattr("router.room.os.statvfs", lambda path: left)
+    monkeypatch.setattr("router.disk.room.os.statvfs", lambda path: left)
     writer.file.flush()
     assert writer.file.why.endswith("1-000000.oml: No space left on device")
     left.f_bavail += 1

@@ -74,11 +74,11 @@ def test_a_new_one_takes_nothing_from_the_log_of_the_one_that_was_moved_away(pat
 
 
 def test_a_kill_while_it_is_made_leaves_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(self: Path, target: Path) -> Path:
+    def killed(fresh: Path, where: str) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(Path, "replace", killed)
+        patched.setattr(os, "link", killed)
         store(path)
     assert not path.exists()
     with store(path) as new:

@@ -9,7 +9,7 @@ them durable is what keeps exactly-once across its own crash:
 That a delivery was settled may be written at any later time: resuming with a delivery that the mesh has settled does no
 harm, as the router leaves it out of its map.
 
-Never here: when to write (`commits`), or what to do with what was kept.
+Never here: when to write (`router.disk.commits`), or what to do with what was kept.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from attrs import define, field
 
 from failover.client.errors import StateError
 from failover.client.state.comparison import TERMINAL
-from failover.client.state.file import APPLICATION, FORMAT, IN_MEMORY, MARKS, TABLES, UNUSABLE, create
 from router.amqp.format.values import NO_STATE
+from router.disk.sqlite import EMPTY, FileForm, SqliteFile, UnusableError
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 
 Role: TypeAlias = Literal["publisher", "subscriber"]
@@ -35,6 +35,8 @@ TAG_LENGTH: Final = 8
 LARGEST_NUMBER: Final = 2**62
 """No client comes so far; SQLite's integers end at twice that."""
 LONGEST_TAG: Final = 32  # AMQP 1.0 2.8.7
+UNUSABLE: Final = "not to be used as a state file"
+UNKEPT: Final = "the state cannot be kept"
 
 
 def tag_of(number: int) -> bytes:
@@ -153,7 +155,25 @@ _OTHERS: Final = """SELECT role, container, name, address, user,
     WHERE attached = 1 AND (role, container, name, address, user) != (?, ?, ?, ?, ?) ORDER BY id"""
 _MADE: Final = "INSERT INTO oncemesh_link (role, container, name, address, user) VALUES (?, ?, ?, ?, ?)"
 
-UNWRITTEN: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+FORM: Final = FileForm(
+    name="a client's state",
+    application=0x6F6E636C,  # "oncl"
+    version=2,
+    tables=(
+        """CREATE TABLE IF NOT EXISTS oncemesh_link (
+            id INTEGER PRIMARY KEY, role TEXT NOT NULL,
+            container TEXT NOT NULL, name TEXT NOT NULL, address TEXT NOT NULL, user TEXT NOT NULL,
+            attached INTEGER NOT NULL DEFAULT 0, generation BLOB, epoch TEXT, next_number INTEGER NOT NULL DEFAULT 0,
+            UNIQUE (role, container, name, address, user))""",
+        """CREATE TABLE IF NOT EXISTS oncemesh_unsettled (
+            link INTEGER NOT NULL REFERENCES oncemesh_link (id), tag BLOB NOT NULL,
+            state INTEGER NOT NULL, message BLOB,
+            PRIMARY KEY (link, tag))""",
+    ),
+    settings=("journal_mode = WAL", "synchronous = FULL"),
+    held="another client that is running holds it",
+    is_shared=False,
+)
 
 
 def _key(role: Role, identity: LinkIdentity) -> tuple[str, ...]:
@@ -198,70 +218,37 @@ class SqliteStore:
         self._lock = threading.Lock()  # a publisher and a subscriber may share the store
         self._ids: dict[tuple[Role, LinkIdentity], int] = {}
         self._where = "the connection" if isinstance(where, sqlite3.Connection) else os.fsdecode(where)
+        self._file: SqliteFile | None = None
         with self._explained(UNUSABLE):
             if isinstance(where, sqlite3.Connection):
                 self._connection = where
+                self._join()
             else:
-                if self._where != IN_MEMORY:
-                    create(self._where)
-                self._connection = sqlite3.connect(where, timeout=0, isolation_level=None, check_same_thread=False)
-        try:
-            with self._explained(UNUSABLE):
-                self._open()
-        except BaseException:
-            self.close()
-            raise
+                self._file = SqliteFile(self._where, FORM)
+                self._connection = self._file.connection
 
-    def _open(self) -> None:
-        """A file is found to be ours; somebody else's is left as it was."""
-        execute = self._connection.execute
-        if not self.threaded:
-            if getattr(self._connection, "autocommit", None) is True:  # since Python 3.12
-                raise StateError(self._where, f"{UNUSABLE}: it commits every statement by itself (autocommit)")
-            for table in TABLES:
-                execute(table)
-            return
-        execute("PRAGMA locking_mode = EXCLUSIVE")
-        execute("BEGIN IMMEDIATE")
-        if self._where == IN_MEMORY:
-            for statement in (*MARKS, *TABLES):
-                execute(statement)
-        if execute("PRAGMA application_id").fetchone() != (APPLICATION,):
-            raise StateError(self._where, f"{UNUSABLE}: a database, but not a client's state")
-        if execute("PRAGMA user_version").fetchone() != (FORMAT,):
-            raise StateError(self._where, f"{UNUSABLE}: of another version of this program, expected format {FORMAT}")
-        [damage] = execute("PRAGMA quick_check(1)").fetchone()
-        if damage != "ok":
-            raise StateError(self._where, f"{UNUSABLE}: damaged: {damage}")
-        execute("COMMIT")
-        execute("PRAGMA journal_mode = WAL")
-        execute("PRAGMA synchronous = FULL")
+    def _join(self) -> None:
+        """The tables are beside those of the connection's user."""
+        if getattr(self._connection, "autocommit", None) is True:  # since Python 3.12
+            raise UnusableError("it commits every statement by itself (autocommit)")
+        for table in FORM.tables:
+            self._connection.execute(table)
 
     @contextlib.contextmanager
     def _explained(self, what: str) -> Iterator[None]:
         try:
-            yield
+            with self._file.explained() if self._file is not None else contextlib.nullcontext():
+                yield
+        except UnusableError as error:
+            forget = "; only if all is to be forgotten, remove it" if error.reason == EMPTY else ""
+            raise StateError(self._where, f"{what}: {error.reason}{forget}") from error
         except sqlite3.Error as error:
-            raise StateError(self._where, f"{what}: {self._why(error)}") from error
-        except StateError:
-            raise
-        except OSError as error:
-            raise StateError(self._where, f"{what}: {error.strerror}") from error
-
-    def _why(self, error: sqlite3.Error) -> str:
-        if self.threaded and error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-            return "another client that is running holds it"
-        if self.threaded and error.sqlite_errorcode & 0xFF in UNWRITTEN:
-            folder = os.path.dirname(self._where) or "."
-            for path in (self._where, folder):  # SQLite needs both, and tells them apart from a broken disk by chance
-                if os.path.exists(path) and not os.access(path, os.W_OK):
-                    return f"{path} may not be written"
-        return str(error)
+            raise StateError(self._where, f"{what}: {error}") from error
 
     def close(self) -> None:
         """A connection that was given stays open."""
-        if self.threaded:
-            self._connection.close()
+        if self._file is not None:
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -293,18 +280,21 @@ class SqliteStore:
         return [(other, LinkIdentity(*names), unsettled) for other, *names, unsettled in rows]
 
     def write(self, role: Role, identity: LinkIdentity, changes: Sequence[Change]) -> None:
-        with self._lock, self._explained("the state cannot be kept"):
+        with self._lock, self._explained(UNKEPT):
             try:
-                if not self._connection.in_transaction:
-                    self._connection.execute("BEGIN IMMEDIATE")
-                self._apply(self._id(role, identity), changes)
-                self._connection.commit()
+                with self._file.transaction() if self._file is not None else self._their_transaction():
+                    self._apply(self._id(role, identity), changes)
             except BaseException:
                 self._ids.clear()
-                if self.threaded:
-                    with contextlib.suppress(sqlite3.Error):  # what went wrong first is told
-                        self._connection.rollback()
                 raise
+
+    @contextlib.contextmanager
+    def _their_transaction(self) -> Iterator[None]:
+        """With what the connection's user has done before. If it fails, to undo that is the user's business."""
+        if not self._connection.in_transaction:
+            self._connection.execute("BEGIN IMMEDIATE")
+        yield
+        self._connection.commit()
 
     def _id(self, role: Role, identity: LinkIdentity) -> int:
         """Of the link's row, which is there from its first change on."""
@@ -337,3 +327,19 @@ class SqliteStore:
                 case Ended():
                     execute(_ENDED, (link,))
                     execute(_CLEARED, (link,))
+
+
+class LinkStore:
+    """What a store keeps of one link."""
+
+    def __init__(self, store: Store, role: Role, identity: LinkIdentity) -> None:
+        self.threaded = store.threaded
+        self._store = store
+        self._role: Role = role
+        self._identity = identity
+
+    def load(self) -> Saved:
+        return self._store.load(self._role, self._identity)
+
+    def write(self, changes: Sequence[Change]) -> None:
+        self._store.write(self._role, self._identity, changes)

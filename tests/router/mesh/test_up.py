@@ -209,7 +209,7 @@ async def test_nothing_is_started_on_a_disk_that_is_all_but_full(
     mesh: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = SimpleNamespace(f_blocks=1000, f_frsize=4096, f_bavail=1)
-    monkeypatch.setattr("router.room.os.statvfs", lambda path: left)
+    monkeypatch.setattr("router.disk.room.os.statvfs", lambda path: left)
     with pytest.raises(RunError, match=r"run: cannot be written: No space left on device$"):
         await mesh.up(load(write(tmp_path)))
 

@@ -1,37 +1,45 @@
-"""A client's changes on their way into its store: in order, and many in one commit where a commit takes its time.
+"""Changes on their way into a store: in order, and many in one commit where a commit takes its time.
 
-What waits for a change to be durable is given as a function, called when it is. What may be written at any time
-(`lazily`) rides along with the next change that cannot wait; at a crash it is lost, which does no harm.
+A caller that waits for a change to be durable gives a function, which is called when it is. A change that may be
+written at any time (`lazily`) rides along with the next one that cannot wait; a crash loses it, which does no harm.
 
-When the store fails the client ends: nothing is written any more, and what waits is not called, as nobody may act on
-what was not kept.
+When the store fails nothing is written any more, and no function is called: nobody may act on a change that was not
+kept.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
 
 import trio
 
-from failover.client.errors import StateError
-from failover.client.state.store import Change, Role, Saved, Store
-from topic.identity import LinkIdentity
+Change = TypeVar("Change")
+Given = TypeVar("Given", contravariant=True)
+Failure = TypeVar("Failure", bound=Exception)
 
 
-class Commits:
-    """Of one link. `run` must be running for a store with threads, as long as anybody waits."""
+class Kept(Protocol[Given]):
+    """A store, or the part of one that these commits are for."""
 
-    def __init__(self, store: Store, role: Role, identity: LinkIdentity, failed: Callable[[StateError], None]) -> None:
+    threaded: bool
+    """Whether `write` takes its time, and is to be called from a worker thread."""
+
+    def write(self, changes: Sequence[Given]) -> None:
+        """Keep these changes, all or none. Raises what `GroupCommit` is told of."""
+
+
+class GroupCommit(Generic[Change, Failure]):
+    """`run` must be running for a store with threads, as long as anybody waits."""
+
+    def __init__(self, store: Kept[Change], failure: type[Failure], failed: Callable[[Failure], None]) -> None:
+        """`failure` is what the store raises if it cannot keep changes; `failed` is told of the first one."""
         self._store = store
-        self._role: Role = role
-        self._identity = identity
         self._changes: list[Change] = []
         self._waiting: list[Callable[[], None]] = []
         self._woken = trio.Event()
         self._written = trio.lowlevel.ParkingLot()
+        self._failure = failure
         self._failed = failed
-        self._error: StateError | None = None
-
-    def load(self) -> Saved:
-        return self._store.load(self._role, self._identity)
+        self._error: Failure | None = None
 
     def add(self, changes: Iterable[Change], then: Callable[[], None]) -> None:
         """Make changes durable, then go on; at once if the store does not take its time."""
@@ -41,8 +49,8 @@ class Commits:
             self._woken.set()
         elif self._error is None:
             try:
-                self._write(self._take())
-            except StateError as error:
+                self._store.write(self._take())
+            except self._failure as error:
                 self._fail(error)
             else:
                 then()
@@ -57,8 +65,8 @@ class Commits:
             self._woken.set()
 
     async def commit(self, changes: Iterable[Change], then: Callable[[], None]) -> None:
-        """The same, and wait for it; raises StateError if it is not kept. To be cancelled while waiting does not undo
-        it."""
+        """As `add`, and wait for it; raises the store's failure if it is not kept. Who is cancelled meanwhile undoes
+        nothing."""
         if not self._store.threaded:
             self.add(changes, then)
             self._check()
@@ -79,7 +87,7 @@ class Commits:
         if self._error is not None:
             raise self._error
 
-    def _fail(self, error: StateError) -> None:
+    def _fail(self, error: Failure) -> None:
         self._error = error
         self._failed(error)
 
@@ -91,8 +99,8 @@ class Commits:
             changes, waiting = self._take(), self._waiting
             self._waiting = []
             try:
-                await trio.to_thread.run_sync(self._write, changes)
-            except StateError as error:
+                await trio.to_thread.run_sync(self._store.write, changes)
+            except self._failure as error:
                 self._fail(error)
             else:
                 for then in waiting:
@@ -102,6 +110,3 @@ class Commits:
     def _take(self) -> list[Change]:
         changes, self._changes = self._changes, []
         return changes
-
-    def _write(self, changes: list[Change]) -> None:
-        self._store.write(self._role, self._identity, changes)
