@@ -74,6 +74,7 @@ MAY_IMPORT = {
         ),
         "router.amqp.format",
         "topic.directory.entry",
+        "topic.settings",
     ),
     "router/mqtt": (
         *(

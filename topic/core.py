@@ -21,6 +21,7 @@ import attrs
 from linkstate.clock import HybridClock
 from topic.actions import STOLEN, Action, Detach, Doubt
 from topic.delivery.allowance import Allowance
+from topic.delivery.kinds import AddressKinds
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
 from topic.delivery.records import RecordTable
@@ -62,7 +63,8 @@ class Topic:
         self.directory = Directory(Members(router, incarnation, routers, clock), remembered)
         self.outlet = Outlet(router, incarnation, clock, journal, settings.settle_delay)
         self.records = RecordTable()
-        self.home = Home(self.outlet, self.records, self.directory, settings)
+        self.kinds = AddressKinds(settings)
+        self.home = Home(self.outlet, self.records, self.directory, settings, self.kinds)
         self.edge = self.home.edge
         self.out: list[Action] = self.outlet.actions
         self.boot = Boot(self.home, now + settings.boot_wait)
@@ -123,8 +125,8 @@ class Topic:
         name = link_name(identity)
         known = self.directory.publisher(name)
         epoch = self.outlet.new_epoch(self.directory.latest((Role.PUBLISHER, name)), seen.hlc)
-        stream = Stream(name, identity, epoch, generation or new_generation(epoch))
-        stream.balanced = self.settings.is_balanced(identity.address)
+        kind = self.kinds.of(identity.address)
+        stream = Stream(name, identity, epoch, generation or new_generation(epoch), kind)
         stream.window = window_of(self.settings, allowance)
         stream.link = None if self.outlet.refuses(epoch, link) else link
         stream.settles_first = first
@@ -201,16 +203,16 @@ class Topic:
         name = link_name(identity)
         known = self.directory.subscriber(name)
         epoch = self.outlet.new_epoch(self.directory.latest((Role.SUBSCRIBER, name)), seen.hlc)
+        kind = self.kinds.of(identity.address)
         if self.outlet.refuses(epoch, link):
-            return LocalSubscriber(name, identity)
-        subscriber = self.edge.subscribers.get(name) or LocalSubscriber(name, identity)
+            return LocalSubscriber(name, identity, kind)
+        subscriber = self.edge.subscribers.get(name) or LocalSubscriber(name, identity, kind)
         if subscriber.link is not None:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
         told = told or unsettled is None  # that claims nothing from before
         if known is not None and known.ending and not told:
             return self.home.lapses.tell(known, link)
-        subscriber.balanced = self.settings.is_balanced(identity.address)
-        subscriber.begin(link, epoch, unsettled, complete=complete, wants=None if subscriber.balanced else wants)
+        subscriber.begin(link, epoch, unsettled, complete=complete, wants=wants if kind.takes_filters else None)
         subscriber.overtook = overtakes(seen, known)
         subscriber.lifetime = lifetime
         subscriber.settles_first = first

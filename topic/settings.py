@@ -8,6 +8,11 @@ DYNAMIC: Final = "_dynamic/"
 """What the addresses of dynamic nodes begin with: each has one subscriber, and is over with it (protocol 12.8)."""
 
 
+TOPIC, BALANCED = KINDS = ("topic", "balanced")
+"""The kinds of addresses, by the names that a topology file has: each subscriber is given every message; or each
+message goes to one subscriber (protocol 12)."""
+
+
 def is_dynamic(address: str) -> bool:
     return address.startswith(DYNAMIC)
 
@@ -38,9 +43,6 @@ class Settings:
     """Bytes of a message in each of the pieces in which it goes ahead of its Forward, if it has more than two."""
     largest: int = 17 << 20
     """Bytes of a message that is taken from another router, at most."""
-    balanced: tuple[str, ...] = ()
-    """What addresses begin with whose deliveries go to one of their subscribers each (protocol 12); besides dynamic
-    ones."""
-
-    def is_balanced(self, address: str) -> bool:
-        return address.startswith(self.balanced) or is_dynamic(address)
+    kinds: tuple[tuple[str, str], ...] = ()
+    """What addresses begin with, and the kind of these addresses, one of `KINDS`. `topic.delivery.kinds` finds the kind
+    of an address."""

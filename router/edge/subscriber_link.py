@@ -102,7 +102,7 @@ class SubscriberLink(TopicEnd):
         """The core has taken the attach."""
         self.subscriber = subscriber
         self._epoch = subscriber.epoch
-        self.link.moves = subscriber.balanced
+        self.link.moves = not subscriber.kind.is_for_all
 
     def unsettled(self) -> dict[bytes, int]:
         """The map that a re-attaching client would bring. What it has released, it has not got any more."""

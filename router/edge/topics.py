@@ -53,8 +53,9 @@ class Topics:
         now = self._node.now()
         address = new_address(self._node.name) if is_dynamic_source(link) else checked_address(link)
         request = read_request(link, address, self._prefixes, self._longest)
-        if request.filters and self._node.topic.settings.is_balanced(address):
-            raise Refusal(NOT_IMPLEMENTED, f"a filter at {address}, which is balanced")
+        kind = self._node.topic.kinds.of(address)
+        if request.filters and not kind.takes_filters:
+            raise Refusal(NOT_IMPLEMENTED, f"a filter at {address}, which is {kind.name}")
         self._guard.attaches(link.connection, address, receives=link.is_sender)
         if not link.is_sender:
             self._check_there(address)

@@ -5,7 +5,7 @@ topology names, a state, a limit or an event, and never what a client chose: so 
 comes to it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from attrs import frozen
@@ -17,8 +17,8 @@ from router.http.census import Census
 from router.http.watched import WatchedRouter
 from router.management.dispatch_types import PREFIX as DISPATCH
 from router.management.entity import OURS
-from router.mesh.config import KINDS
 from topic.directory.entry import Role
+from topic.settings import KINDS
 
 GAUGE, COUNTER = "gauge", "counter"
 PUBLISHERS: Final = ("attaching", "attached", "suspended")
@@ -92,9 +92,9 @@ def _by(names: Iterable[str], counts: Callable[[], Mapping[str, int]]) -> Callab
     return read
 
 
-def _by_kind(totals: Sequence[int]) -> Values:
-    """Of topics and of balanced addresses."""
-    return [((kind,), float(total)) for kind, total in zip(KINDS, totals, strict=True)]
+def _by_kind(totals: Mapping[str, int]) -> Values:
+    """Of all kinds of addresses."""
+    return [((kind,), float(totals.get(kind, 0))) for kind in KINDS]
 
 
 def readings(at: WatchedRouter, census: Census) -> Readings:

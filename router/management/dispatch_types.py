@@ -27,6 +27,7 @@ from router.mesh.config import HTTP, INTER
 from router.mesh.quantities import Address
 from topic.directory.addresses import is_pattern
 from topic.identity import LinkIdentity
+from topic.settings import BALANCED, TOPIC
 
 log = logging.getLogger("oncemesh.management")
 
@@ -34,6 +35,8 @@ PREFIX: Final = "org.apache.qpid.dispatch."
 AREA: Final = "0"
 MOBILE: Final = "M0"
 """Opens the names of addresses that clients choose; the figure is the phase, of which there is one."""
+DISTRIBUTIONS: Final = {TOPIC: "multicast", BALANCED: "balanced"}
+"""What qpid-dispatch calls the kinds of addresses."""
 Kind = EntityType[Any]
 
 
@@ -77,9 +80,9 @@ def _router(at: ManagedRouter) -> Kind:
             "addrCount": lambda _: len(_addresses(at)),
             "linkCount": lambda _: len(topic.home.streams) + len(topic.edge.subscribers),
             "nodeCount": lambda _: len(at.linkstate.routes) + 1,
-            "deliveriesIngress": lambda _: sum(topic.records.received),
-            "deliveriesEgress": lambda _: sum(topic.records.delivered),
-            "acceptedDeliveries": lambda _: sum(topic.records.accepted),
+            "deliveriesIngress": lambda _: topic.records.received.total(),
+            "deliveriesEgress": lambda _: topic.records.delivered.total(),
+            "acceptedDeliveries": lambda _: topic.records.accepted.total(),
             "linkRouteCount": lambda _: 0,
             "autoLinkCount": lambda _: 0,
             "connectionCount": lambda _: len(at.clients.connections) + len(at.neighbours.connections),
@@ -317,7 +320,7 @@ def _address(at: ManagedRouter) -> Kind:
             "identity": lambda address: MOBILE + address,
             "name": lambda address: MOBILE + address,
             "key": lambda address: MOBILE + address,
-            "distribution": lambda address: "balanced" if topic.settings.is_balanced(address) else "multicast",
+            "distribution": lambda address: DISTRIBUTIONS[topic.kinds.of(address).name],
             "inProcess": lambda _: 0,
             "subscriberCount": lambda address: len(locals_of(address)),
             "remoteCount": lambda address: len(topic.directory.audience(address).routers),

@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 
 from router.mesh.quantities import Address
+from topic.settings import BALANCED, TOPIC
 
 
 @attrs.frozen
@@ -53,10 +54,6 @@ class LinkConfig:
     def other(self, name: str) -> str:
         assert name in (self.a, self.b)
         return self.b if name == self.a else self.a
-
-
-TOPIC, BALANCED = KINDS = ("topic", "balanced")
-"""Of addresses: each subscriber is given every message; or each message goes to one of them (protocol 12)."""
 
 
 @attrs.frozen
@@ -220,12 +217,12 @@ class Topology:
     """The folder from which files are named."""
 
     @property
-    def balanced(self) -> tuple[str, ...]:
-        """What balanced addresses begin with."""
-        return tuple(rule.prefix for rule in self.addresses if rule.kind == BALANCED)
+    def kinds(self) -> tuple[tuple[str, str], ...]:
+        """What addresses begin with, and the name of the kind of these addresses."""
+        return tuple((rule.prefix, rule.kind) for rule in self.addresses)
 
     def is_balanced(self, address: str) -> bool:
-        return address.startswith(self.balanced)
+        return any(address.startswith(rule.prefix) for rule in self.addresses if rule.kind == BALANCED)
 
     def file(self, name: str, router: str) -> Path:
         """One that `security` names, as it is for that router."""

@@ -26,7 +26,7 @@ def settings_of(topology: Topology) -> Settings:
     waits = timing.join, timing.boot_wait, timing.terminus, timing.forget
     return Settings(
         limits.window, limits.window_bytes, limits.max_message, limits.redeliveries, *waits,
-        grace=timing.grace, largest=limits.max_message + BESIDES, balanced=topology.balanced,
+        grace=timing.grace, largest=limits.max_message + BESIDES, kinds=topology.kinds,
     )  # fmt: skip
 
 

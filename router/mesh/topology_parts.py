@@ -14,7 +14,6 @@ from router.mesh.config import (
     HTTP,
     IN_CLEAR,
     INTER,
-    KINDS,
     MQTT,
     TLS_ONLY,
     WHEN_FULL,
@@ -27,7 +26,7 @@ from router.mesh.config import (
 from router.mesh.marked import MarkedList, MarkedText, Value
 from router.mesh.quantities import Address, parse_duration
 from router.mesh.reading import converter, expected, shown, size, text, whole
-from topic.settings import DYNAMIC
+from topic.settings import DYNAMIC, KINDS
 
 MOST_MESSAGE = 1 << 30
 """The largest `limits.max_message`."""

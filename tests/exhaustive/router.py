@@ -42,7 +42,7 @@ GROWN = (1, "operator")
 """Version of the plan of the grown mesh."""
 CREDIT = 1000
 ADDRESS = "topic/x"
-BALANCED = attrs.evolve(SETTINGS, balanced=(ADDRESS,))
+BALANCED = attrs.evolve(SETTINGS, kinds=((ADDRESS, "balanced"),))
 
 
 @attrs.frozen

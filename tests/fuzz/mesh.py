@@ -24,7 +24,7 @@ from router.amqp.proton.link import Link
 from router.edge.clients import ClientEdge
 from router.edge.guard import Guard
 from router.edge.topics import Topics
-from router.mesh.config import BALANCED, AddressRule, Limits
+from router.mesh.config import AddressRule, Limits
 from router.security.rules import Rules
 from tests.contacts import Contacts
 from tests.store import MemoryStore
@@ -113,8 +113,8 @@ class FuzzRouter:
         topic = Topic(name, incarnation, mesh.names, self.clock, self.journal, mesh.settings, mesh.now, known)
         self.node = Node(self.contacts, topic, self.store, self)
         self.guard = Guard(Rules({}, mesh.limits, mesh.names).of, mesh.limits)
-        balanced = (AddressRule(prefix, BALANCED) for prefix in mesh.settings.balanced)
-        topics = Topics(self.node, (AddressRule("topic/"), *balanced), MAX_MESSAGE, LONGEST_S, self.guard)
+        others = (AddressRule(prefix, kind) for prefix, kind in mesh.settings.kinds)
+        topics = Topics(self.node, (AddressRule("topic/"), *others), MAX_MESSAGE, LONGEST_S, self.guard)
         self.clients = ClientEdge(self.node, topics, self.guard)
 
     def now(self) -> float:

@@ -78,7 +78,7 @@ def accepted_unconfirmed(evaluate: Method) -> Method:
     def broken(home: Home, stream: Stream, records: list[Record]) -> None:
         evaluate(home, stream, records)
         unconfirmed = [record for record in records if record.key in stream.unconfirmed and record.message is not None]
-        home._accept(stream, [r for r in unconfirmed if not r.open and r.state is State.IN_DOUBT])
+        home.accept(stream, [r for r in unconfirmed if not r.open and r.state is State.IN_DOUBT])
 
     return broken
 

@@ -5,12 +5,11 @@ from collections.abc import Iterable
 from tests.mutants.mutant import KILLS, MOVING, RESUMING, Method, mutant
 from tests.topic import test_balanced as balanced
 from tests.topic import test_dynamic as dynamic
-from topic.delivery.assignment import NOT_HAD
+from topic.delivery import kinds
+from topic.delivery.kinds import NOT_HAD, BalancedKind
 from topic.delivery.record import AWAITING_HOME, Record, Stream
-from topic.edge import reports
 from topic.edge.consumers import Consumers
 from topic.edge.subscriber import LocalSubscriber
-from topic.home import audiences
 from topic.home.audiences import Audiences
 from topic.home.balancing import Balancing
 
@@ -18,11 +17,11 @@ SHARED = {"balanced": True, "subscribers": 3, "messages": 25}
 BUSY = SHARED | {"think": 2.0}
 
 
-@mutant(Consumers, "holders", by="1", **KILLS | BUSY)
+@mutant(BalancedKind, "holders", by="1", **KILLS | BUSY)
 def holders_not_looked_for(_: Method) -> Method:
     """12.4: what comes again is given to whoever has it."""
 
-    def broken(consumers: Consumers, record: Record, subscribers: list[LocalSubscriber]) -> list[LocalSubscriber]:
+    def broken(kind: BalancedKind, record: Record, subscribers: list[LocalSubscriber]) -> list[LocalSubscriber]:
         for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME]:
             record.let_go(subscriber, has_it=False)
         return []
@@ -40,23 +39,23 @@ def claims_not_heard(_: Method) -> Method:
 
 
 @mutant(
-    Consumers, "owed", by="1", scenario=balanced.test_what_one_was_chosen_for_it_is_given_again_whatever_its_map_says
+    BalancedKind, "owed", by="1", scenario=balanced.test_what_one_was_chosen_for_it_is_given_again_whatever_its_map_says
 )
 def who_moves_believed_by_its_map(_: Method) -> Method:
     """12.5: who moves is given what it was chosen for, also if its map lacks it."""
 
-    def broken(consumers: Consumers, record: Record, subscribers: list[LocalSubscriber]) -> list[LocalSubscriber]:
-        return consumers.offered(record, [s for s in subscribers if s.has(record)])
+    def broken(kind: BalancedKind, record: Record, subscribers: list[LocalSubscriber]) -> list[LocalSubscriber]:
+        return kind.offered(record, [s for s in subscribers if s.has(record)])
 
     return broken
 
 
-@mutant(audiences, "concerns", by="1", **KILLS | BUSY)
+@mutant(BalancedKind, "concerns", by="1", **KILLS | BUSY)
 def nobody_awaited_by_name(_: Method) -> Method:
     """12.4: orphans that may have it are awaited by name."""
 
-    def broken(record: Record, subscriber: bytes) -> bool:
-        return not record.stream.balanced
+    def broken(kind: BalancedKind, record: Record, subscriber: bytes) -> bool:
+        return False
 
     return broken
 
@@ -71,7 +70,7 @@ def asked_twice(_: Method) -> Method:
     return broken
 
 
-@mutant(reports, "verdict", by="1", **MOVING | BUSY)
+@mutant(kinds, "verdict", by="1", **MOVING | BUSY)
 def acceptance_of_who_has_gone_forgotten(_: Method) -> Method:
     """12.3: accepted is accepted, though who did so has gone."""
 

@@ -62,7 +62,7 @@ class Client(GoodClient):
 
 @pytest.fixture
 def mesh() -> FuzzMesh:
-    return FuzzMesh("a", "b", "c", settings=attrs.evolve(SETTINGS, balanced=(WORK,)))
+    return FuzzMesh("a", "b", "c", settings=attrs.evolve(SETTINGS, kinds=((WORK, "balanced"),)))
 
 
 def test_what_is_too_large_for_one_subscriber_of_a_topic_is_rejected_and_others_have_it(mesh: FuzzMesh) -> None:
@@ -137,7 +137,7 @@ def test_what_a_client_has_in_its_map_and_takes_no_more_is_over_for_it(mesh: Fuz
 
 
 def test_a_message_larger_than_one_client_of_mqtt_takes_another_is_given() -> None:
-    bench = MqttBench("a", "b", settings=attrs.evolve(SETTINGS, balanced=(TOPIC,)))
+    bench = MqttBench("a", "b", settings=attrs.evolve(SETTINGS, kinds=((TOPIC, "balanced"),)))
     reader, other, writer = bench.stranger("a"), bench.client("b", "other"), bench.client("a", "writer")
     reader.say(by_hand.connect("reader", found={"maximum-packet-size": 100}))
     for one in (reader, other):

@@ -165,7 +165,7 @@ class Router:
             knobs.redeliveries,
             *waits,
             piece=knobs.piece,
-            balanced=(PREFIX,),
+            kinds=((PREFIX, "balanced"),),
             grace=knobs.grace,
         )
         self.mesh, self.topic = boot(

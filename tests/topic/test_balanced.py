@@ -7,12 +7,13 @@ from tests.topic.bench import LASTING, SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import NEWS, Reader, key_of
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Lifetime
+from topic.settings import BALANCED
 
 ALL = (b"1", b"2", b"3", b"4")
 
 
 def work(*names: str) -> Bench:
-    return Bench(*names, settings=attrs.evolve(SETTINGS, balanced=(NEWS,)))
+    return Bench(*names, settings=attrs.evolve(SETTINGS, kinds=((NEWS, BALANCED),)))
 
 
 def had(*readers: Reader) -> list[bytes]:
@@ -36,7 +37,7 @@ def test_who_is_at_home_and_has_credit_comes_first() -> None:
     far.accept(b"3")
     assert pen.outcomes == dict.fromkeys(ALL[:3], DeliveryOutcome.ACCEPTED)
     counted = bench.cores["a"].records
-    assert (counted.received, counted.delivered, counted.accepted) == ([0, 4], [0, 2], [0, 2])
+    assert (counted.received, counted.delivered, counted.accepted) == ({BALANCED: 4}, {BALANCED: 2}, {BALANCED: 2})
 
 
 def test_what_nobody_has_room_for_waits_for_the_first_who_has() -> None:

@@ -144,7 +144,7 @@ def test_what_waited_goes_on_in_order_whatever_it_is() -> None:
 def test_what_somebody_may_have_does_not_go_on_with_what_is_new() -> None:
     """At a balanced address: that waits for who may have it, who is lost."""
     for sent in (b"2", b"1"), (b"1", b"2"):
-        bench = Bench("a", "b", "c", settings=attrs.evolve(SETTINGS, balanced=(NEWS,)))
+        bench = Bench("a", "b", "c", settings=attrs.evolve(SETTINGS, kinds=((NEWS, "balanced"),)))
         pen, holder = pen_at(bench, "c"), reader_at(bench, "c", "holder", credit=1)
         other = reader_at(bench, "b", "other")
         pen.send(b"1")

@@ -4,6 +4,7 @@ import pytest
 
 from tests.topic.clients import NEWS
 from topic.delivery.gates import UNPROVEN
+from topic.delivery.kinds import EACH_TO_ALL
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import QUEUED, WITHHELD, Record, Stream, name_all, settle
 from topic.edge.delivery import name_fresh
@@ -16,12 +17,12 @@ P = b"publisher123"
 
 @pytest.fixture
 def subscriber() -> LocalSubscriber:
-    return LocalSubscriber(b"subscriber12", LinkIdentity("s", "in", NEWS))
+    return LocalSubscriber(b"subscriber12", LinkIdentity("s", "in", NEWS), EACH_TO_ALL)
 
 
 def records(subscriber: LocalSubscriber, count: int) -> list[Record]:
     """Forwarded for it, n 0 and so on."""
-    stream = Stream(P, LinkIdentity("p", "out", NEWS), Epoch(1, "a", 1), b"12345678")
+    stream = Stream(P, LinkIdentity("p", "out", NEWS), Epoch(1, "a", 1), b"12345678", EACH_TO_ALL)
     made = [Record(stream, b"%032d" % n, b"", b"message") for n in range(count)]
     for n, record in enumerate(made):
         record.n = n

@@ -12,6 +12,7 @@ from linkstate.events import ContactLost
 from tests.topic.bench import Bench, reader_at
 from tests.topic.clients import Pen
 from topic.actions import Detach
+from topic.delivery.kinds import EACH_TO_ALL
 from topic.delivery.record import Record, Stream
 from topic.errors import BreachError
 from topic.identity import Epoch, LinkIdentity
@@ -21,7 +22,7 @@ from topic.wire.segments import Segment, decode
 
 NAME = b"publisher123"
 EPOCH = Epoch(1, "a", 1)
-STREAM = Stream(NAME, LinkIdentity("c", "l", "topic/x"), EPOCH, b"12345678")
+STREAM = Stream(NAME, LinkIdentity("c", "l", "topic/x"), EPOCH, b"12345678", EACH_TO_ALL)
 
 
 def spread(ranges: list[int]) -> list[int]:
@@ -301,7 +302,7 @@ def test_what_is_resolved_under_one_attach_is_so_under_no_other() -> None:
     reader, pen = reader_at(bench, "a"), bench.publisher("b")
     pen.send(b"1")
     stream = pen.stream
-    another = Stream(stream.publisher, stream.identity, stream.epoch, stream.generation)
+    another = Stream(stream.publisher, stream.identity, stream.epoch, stream.generation, stream.kind)
     bench.cores["a"].edge.settlement.resolved(another, [pen.sent[b"1"].key])
     bench.collect("a")
     assert not reader.settled

@@ -25,9 +25,10 @@ Records are the hot path: slotted, compared by identity, and handled in batches.
 """
 
 import enum
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Any, Union
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, Union
 
 from topic.delivery.gates import Gate
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, add_refusals, refusal, take_refusal
@@ -74,10 +75,10 @@ class Record:
         self.n = -1
         """Place in the publisher's order at its home; -1 while withheld (protocol 5) or unconfirmed."""
         self.state, self.presettled = State.IN_DOUBT, False
-        self.chosen: bytes | None = None  # of a balanced address: whom it is for (`assignment.py`); None: who has it
-        self.taken = False  # the same: somebody, who may have gone since, has accepted it, here or elsewhere
-        self.tries = 0  # the same, at home: how often it was given back
-        self.refused_by: tuple[bytes, ...] = ()  # the same, at home: subscribers that have refused it for themselves
+        self.chosen: bytes | None = None  # one of many: whom it is for, or `UNASSIGNED`; None: whoever has it
+        self.taken = False  # one of many: a subscriber, which may have gone since, has accepted it, here or elsewhere
+        self.tries = 0  # one of many, at home: how often it was given back
+        self.refused_by: tuple[bytes, ...] = ()  # one of many, at home: subscribers that refused it for themselves
         self.locals: dict[Any, int] = {}
         """Local subscriber -> QUEUED, SENT, WITHHELD, AWAITING_HOME or its final `DeliveryOutcome`."""
         self.open = 0  # how many locals have no final outcome yet
@@ -135,7 +136,7 @@ class Record:
         for subscriber, state in self.locals.items():
             if state in (QUEUED, WITHHELD):
                 self.locals[subscriber] = AWAITING_HOME
-            elif state not in OPEN and not (self.stream.balanced and state in GIVEN_BACK):  # that was counted
+            elif state not in OPEN and self.stream.kind.counts_again(state):
                 self.refusals = add_refusals(self.refusals, refusal(DeliveryOutcome(state)))
 
     # at its local subscribers
@@ -184,7 +185,7 @@ class Record:
         if known in GIVEN_BACK:
             self.locals[subscriber] = AWAITING_HOME
             self.open += 1
-            if not self.stream.balanced:  # else it was counted, and the count begun anew
+            if self.stream.kind.counts_again(known):
                 self.refusals = take_refusal(self.refusals, DeliveryOutcome(known))
 
     def let_go(self, subscriber: Any, *, has_it: bool) -> None:
@@ -270,19 +271,175 @@ def answer(records: Iterable[Record], subscriber: Any, outcome: DeliveryOutcome)
     return finished
 
 
+class Choosing(Protocol):
+    """Gives each delivery to one subscriber, which it chooses: `topic.home.balancing`."""
+
+    def spread(self, stream: "Stream", records: list[Record]) -> None:
+        """Give transfers their places in the publisher's order, and each to one subscriber."""
+
+    def refused(self, record: Record, router: str) -> None:
+        """No subscriber at the router has the record, and none has refused it."""
+
+    def claimed(self, stream: "Stream", record: Record, router: str) -> None:
+        """A subscriber at the router has the record by its map."""
+
+    def untold(self, stream: "Stream", records: list[Record]) -> Collection[Record]:
+        """Of these records, for which nobody is awaited, those that another subscriber may still have."""
+
+    def choose_again(self, stream: "Stream", records: Iterable[Record]) -> None:
+        """Give these to other subscribers."""
+
+
+class AtHome(Protocol):
+    """What a kind has done at the home of a delivery: `topic.home.home`."""
+
+    @property
+    def balancing(self) -> Choosing: ...
+
+    def spread_to_all(
+        self, stream: "Stream", records: list[Record], take: Callable[["Stream", list[Record]], None]
+    ) -> None:
+        """Give transfers their places in the publisher's order, forward them to all subscribers of the address, and
+        have the edge `take` them for those here."""
+
+    def accept(self, stream: "Stream", records: list[Record]) -> None:
+        """Answer the publisher: *accepted*, or *rejected* if the refusals of the record say so."""
+
+
+class AtEdge(Protocol):
+    """What a kind has done at the edge with what a subscriber gave back: `topic.edge.delivery`."""
+
+    def queue_again(self, subscriber: Any, records: list[Record]) -> list[Record]:
+        """Send the records to the same subscriber again. Returns those that were sent often enough."""
+
+    def give_back(self, subscriber: Any, records: list[Record]) -> None:
+        """Tell home that the subscriber has given these back."""
+
+
+class AddressKind(ABC):
+    """What is special about one kind of address; the kinds are in `topic.delivery.kinds`. A stream and a local
+    subscriber hold the kind of their address, and nothing else asks which kind it is."""
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+    """As a topology file, counters and figures have it."""
+    keeps_order: ClassVar[bool]
+    """A subscriber is given nothing of a publisher while older deliveries that are not its own are unsettled (protocol
+    6.5, Gate)."""
+    takes_filters: ClassVar[bool]
+    goes_in_pieces: ClassVar[bool]
+    """A large message goes to the routers of its audience ahead of its Forward."""
+    is_for_all: ClassVar[bool]
+    """Each delivery is for all subscribers of the address, whom an edge names in a whole batch."""
+    tells_room: ClassVar[bool]
+    """Edges tell homes how many deliveries each subscriber takes (protocol 12.2)."""
+    asks_once: ClassVar[bool]
+    """A router that has not answered a Forward of a delivery is sent no other (protocol 12)."""
+    ends_with_subscribers: ClassVar[bool]
+    """When the last subscriber has gone there will be no other: the rest is rejected (protocol 12.8)."""
+    unfit: ClassVar[DeliveryOutcome]
+    """The outcome by which a router refuses what its subscriber cannot be given (protocol 5, Unfit)."""
+
+    # one delivery
+
+    @abstractmethod
+    def nobody_has(self, records: Iterable[Record]) -> None:
+        """The publisher has transferred these records for the first time."""
+
+    @abstractmethod
+    def concerns(self, record: Record, subscriber: bytes) -> bool:
+        """Whether the record may be for this subscriber of the address, by its name."""
+
+    @abstractmethod
+    def asks_all(self, record: Record) -> bool:
+        """Whether a Forward to the router of a subscriber that was awaited by name is for all there that may have the
+        record, and not for that subscriber alone."""
+
+    @abstractmethod
+    def accepted(self, records: Iterable[Record]) -> None:
+        """A subscriber has accepted these records, or all subscribers at a router have."""
+
+    @abstractmethod
+    def is_over(self, record: Record) -> bool:
+        """Whether no other subscriber need be awaited for the record."""
+
+    @abstractmethod
+    def counts_again(self, state: int) -> bool:
+        """Whether this final outcome of a subscriber counts once more when a home has to ask again for the outcome."""
+
+    @abstractmethod
+    def sum_up(self, records: Iterable[Record]) -> None:
+        """All local subscribers have answered: write what home is told into the refusals of the records."""
+
+    # at home
+
+    @abstractmethod
+    def spread(
+        self, home: AtHome, stream: "Stream", records: list[Record], take: Callable[["Stream", list[Record]], None]
+    ) -> None:
+        """Give transfers their places in the publisher's order, and forward them to their audience."""
+
+    @abstractmethod
+    def decide(self, home: AtHome, stream: "Stream", records: list[Record]) -> None:
+        """Nobody is awaited for these records any more."""
+
+    @abstractmethod
+    def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals) -> None:
+        """The subscribers at the router have answered, and not all have accepted."""
+
+    @abstractmethod
+    def claimed(self, home: AtHome, stream: "Stream", record: Record, router: str) -> None:
+        """The router asks whether the record is settled: the map of a subscriber there names it."""
+
+    # at the edge; subscribers are of `topic.edge.subscriber`
+
+    @abstractmethod
+    def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:
+        """Home has forwarded the record for all. To which of these subscribers it is given."""
+
+    @abstractmethod
+    def owed(self, record: Record, subscribers: list[Any]) -> list[Any]:
+        """Home has forwarded the record for this subscriber, which was awaited by name. Empty if its attach is over."""
+
+    @abstractmethod
+    def found_here(self, record: Record, subscribers: list[Any]) -> list[Any]:
+        """Home is here, and has found here this subscriber, which was awaited by name."""
+
+    @abstractmethod
+    def offered(self, record: Record, subscribers: list[Any]) -> list[Any]:
+        """Home has chosen this subscriber by its room. Empty if its attach is over, or if it has no room."""
+
+    @abstractmethod
+    def claims(self, client_map: Mapping[bytes, int]) -> Iterable[bytes]:
+        """The keys of those deliveries in the map of a subscriber that no other subscriber may have."""
+
+    @abstractmethod
+    def settled(self, records: list[Record], subscribers: Iterable[Any]) -> None:
+        """The records are settled; these are the local subscribers of their address."""
+
+    @abstractmethod
+    def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record]) -> list[Record]:
+        """The subscriber has released or modified these. Returns those of which that is its final outcome."""
+
+
 class Stream:
     """What one publisher sends under one epoch: its records by `n`, in order."""
 
     __slots__ = (
-        "_generation", "abandoned", "ahead", "alone", "answered", "askers", "balanced", "echo_covers", "epoch",
-        "expected", "gates", "here", "home", "identity", "incomplete", "keys", "label", "lifetime", "link", "next_n",
+        "_generation", "abandoned", "ahead", "alone", "answered", "askers", "echo_covers", "epoch", "expected",
+        "gates", "here", "home", "identity", "incomplete", "keys", "kind", "label", "lifetime", "link", "next_n",
         "overtook", "publisher", "questions", "received", "records", "reply", "settled_before", "settles_first",
         "unassigned", "unconfirmed", "until", "window", "withheld", "withheld_at_edge",
     )  # fmt: skip
 
-    def __init__(self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes) -> None:
+    def __init__(
+        self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes, kind: AddressKind
+    ) -> None:
         self.publisher = publisher
         self.identity = identity
+        self.kind = kind
+        """Of its address."""
         self.epoch = epoch
         self.home = epoch.router
         self.label = str(epoch)
@@ -295,7 +452,6 @@ class Stream:
         self.withheld_at_edge: deque[tuple[Record, list[Any]]] = deque()
         """Edge: records whose key an older delivery holds, and all that came after them, in order; with the subscribers
         that each is for. Entered by key only if an unsettled map has named it."""
-        self.balanced = False  # or each of its deliveries is for one subscriber (protocol 12)
         self.here = False
         """Home is this router, in this incarnation."""
         # at home only
@@ -327,7 +483,7 @@ class Stream:
         """What was transferred on this attach and is not settled, and how much more may be."""
         self.withheld: deque[Record] = deque()
         """Home: records that wait for their key, or for room, and all that came after (`topic.home.publishing`)."""
-        self.unassigned: dict[Record, None] = {}  # balanced: what waits for a subscriber that has room, in order
+        self.unassigned: dict[Record, None] = {}  # one of many: what waits for a subscriber that has room, in order
         self.until: dict[Record, float] = {}  # when the time of what nobody can have yet is over (`topic.home.ttl`)
         self.ahead: dict[str, int] = {}  # bytes of the first withheld message that each router was sent already
         self.gates: dict[bytes, Gate] = {}  # by subscriber name

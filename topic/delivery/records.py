@@ -4,6 +4,7 @@ A key belongs to one delivery at a time. What becomes of a record while it is he
 """
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
@@ -23,9 +24,11 @@ class RecordTable:
         """The same by address."""
         self.busy_keys: dict[bytes, Stream] = {}
         """Keys that an older delivery holds, and the stream whose next delivery waits for each."""
-        self.received, self.delivered, self.accepted = [0, 0], [0, 0], [0, 0]
-        """Statistics: transfers from publishers, and to subscribers; and how many of these they have accepted. Each of
-        topics, and of balanced addresses."""
+        self.received: Counter[str] = Counter()
+        self.delivered: Counter[str] = Counter()
+        self.accepted: Counter[str] = Counter()
+        """Statistics, by the name of the kind of the address: transfers from publishers, and to subscribers; and how
+        many of these they have accepted."""
         self.unblocked: list[Stream] = []
         """Streams whose next delivery need not wait any longer."""
         self.settled: list[Record] = []

@@ -1,8 +1,9 @@
 """The streams of one router, as home or as edge: by publisher, and by address. What is in them is
 `topic.delivery.record`'s."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
+from topic.delivery.kinds import AddressKinds
 from topic.delivery.record import Stream
 from topic.directory.addresses import ByAddress
 from topic.directory.entry import LinkEntry
@@ -40,11 +41,10 @@ class Streams(Mapping[bytes, Stream]):
             self._at.discard(stream.address, stream.publisher)
 
 
-def stream_of(publisher: LinkEntry, is_balanced: Callable[[str], bool]) -> Stream:
+def stream_of(publisher: LinkEntry, kinds: AddressKinds) -> Stream:
     """A new one, of the publisher's current epoch."""
-    stream = Stream(publisher.name, publisher.identity, publisher.epoch, publisher.generation)
-    stream.balanced = is_balanced(stream.address)
-    return stream
+    kind = kinds.of(publisher.identity.address)
+    return Stream(publisher.name, publisher.identity, publisher.epoch, publisher.generation, kind)
 
 
 def leave(stream: Stream) -> None:

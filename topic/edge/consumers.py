@@ -1,25 +1,18 @@
-"""The subscribers of balanced addresses at one router (protocol 12): whom a Forward is for, and what homes may send.
+"""What homes are told of the room of subscribers of which they choose one (protocol 12.2): what they may send.
 
-Home chooses one subscriber, by what it was told of its room. Who has none when the delivery comes is not given it: home
-is told so, and chooses anew. What homes do is `topic.home.balancing`'s business.
+Home chooses one subscriber, by what it was told of its room. A subscriber that has none when the delivery comes is not
+given it: home is told so, and chooses anew. What homes do is `topic.home.balancing`'s business.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from topic.delivery.assignment import UNASSIGNED
-from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import AWAITING_HOME, Record
 from topic.edge.subscriber import LocalSubscriber
 from topic.outlet import Outlet
 
-Whom = Callable[[Record, list[LocalSubscriber]], list[LocalSubscriber]]
-"""To which of these subscribers a record is given."""
-REFUSED = (DeliveryOutcome.REJECTED, DeliveryOutcome.MODIFIED)
-
 
 class Consumers:
-    """`LocalSubscriber.balanced` says who is one."""
+    """The subscribers of one router. The kind of their address says whether homes are told of their room."""
 
     def __init__(self, outlet: Outlet, subscribers: Mapping[bytes, LocalSubscriber]) -> None:
         """`subscribers` are all that are here, by name."""
@@ -27,30 +20,6 @@ class Consumers:
         self._subscribers = subscribers
         self.has_room: Callable[[LocalSubscriber], None]
         """Tells the home that is here."""
-
-    def holders(self, record: Record, subscribers: list[LocalSubscriber]) -> list[LocalSubscriber]:
-        """Home asks who has the record. Of these subscribers those who may; it is for nobody else."""
-        record.chosen = None
-        for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME and not s.has(record)]:
-            record.let_go(subscriber, has_it=False)
-        return [subscriber for subscriber in subscribers if subscriber.has(record)]
-
-    def owed(self, record: Record, subscribers: list[LocalSubscriber]) -> list[LocalSubscriber]:
-        """The record has been this subscriber's before, if its attach is not over. It may have it, whatever its map
-        says: that may be late."""
-        record.chosen = subscribers[0].name if subscribers else UNASSIGNED
-        return subscribers
-
-    def offered(self, record: Record, subscribers: list[LocalSubscriber]) -> list[LocalSubscriber]:
-        """The record is offered to this subscriber, if its attach is not over: if it has room."""
-        record.chosen = UNASSIGNED
-        for subscriber in subscribers:
-            refused = record.locals.get(subscriber) in REFUSED
-            takes = not refused and (subscriber.has(record) or subscriber.spare > 0)
-            if takes or refused:
-                record.chosen = subscriber.name
-            return [subscriber] if takes else []
-        return []
 
     def count(self, subscriber: LocalSubscriber, home: str, offers: int, *, refused: bool = False) -> None:
         """The home has offered it so many, whatever became of these. If one was refused, home takes it for full."""
@@ -65,7 +34,7 @@ class Consumers:
 
     def announce(self, subscriber: LocalSubscriber) -> None:
         """Tell homes that the subscriber has room: those that may not send it anything any more."""
-        spare = subscriber.spare if subscriber.balanced else 0
+        spare = subscriber.spare if subscriber.kind.tells_room else 0
         if not spare:
             return
         router = self.outlet.router

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from topic.actions import Deliver, Redeliver, Resume
 from topic.delivery.gates import Gate
-from topic.delivery.outcomes import LOGGED, DeliveryOutcome
+from topic.delivery.outcomes import GIVEN_BACK, LOGGED, DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, Record, State, Stream, answer, name_all, send
 from topic.delivery.records import RecordTable, by_stream, had, sizes
 from topic.directory.addresses import ByAddress
@@ -146,7 +146,7 @@ class EdgeDelivery:
     def _deliver(self, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
         assert subscriber.link is not None
         subscriber.delivered += len(records)
-        self._records.delivered[subscriber.balanced] += len(records)
+        self._records.delivered[subscriber.kind.name] += len(records)
         if stream.until:
             had(stream, records)
         if subscriber.armed:
@@ -188,8 +188,8 @@ class EdgeDelivery:
     def outcomes(
         self, subscriber: LocalSubscriber, records: list[Record], outcome: DeliveryOutcome, *, final: bool = False
     ) -> None:
-        """Take a subscriber's outcome of what was sent to it. Released and modified records are sent again, up to
-        `redeliveries` times, unless the outcome is `final` (undeliverable-here)."""
+        """Take a subscriber's outcome of what was sent to it. Released and modified records are sent again, to it or to
+        another, up to `redeliveries` times, unless the outcome is `final` (undeliverable-here)."""
         if subscriber.marker is not None and subscriber.marker in records:  # before it is another one
             self._receipts.known(subscriber, subscriber.confirmable)
         sent = [record for record in records if record.locals.get(subscriber) == SENT]
@@ -197,26 +197,25 @@ class EdgeDelivery:
             self.outlet.trace_records(Event.OUTCOME, stream, run, subscriber=subscriber.name, outcome=LOGGED[outcome])
         if outcome is DeliveryOutcome.ACCEPTED:
             subscriber.accepted += len(sent)
-            self._records.accepted[subscriber.balanced] += len(sent)
-            if subscriber.balanced:
-                for record in sent:
-                    record.taken = True
-        elif outcome in (DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED) and not final:
-            if subscriber.balanced:
-                self._give_back(subscriber, sent)
-                return
-            sent = [record for record in sent if not self._again(subscriber, record)]
+            self._records.accepted[subscriber.kind.name] += len(sent)
+            subscriber.kind.accepted(sent)
+        elif outcome in GIVEN_BACK and not final:
+            sent = subscriber.kind.given_back(self, subscriber, sent)
         finished = answer(sent, subscriber, outcome)
         if subscriber.attempts:
             for record in sent:
                 subscriber.attempts.pop(record, None)
         self.finished(finished)
 
-    def _give_back(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
+    def give_back(self, subscriber: LocalSubscriber, records: list[Record]) -> None:
         """It may be given these once more, if home does not give them to another (protocol 12)."""
         for record in records:
             subscriber.attempts[record] = subscriber.attempts.get(record, 0) + 1
         self.finished(answer(records, subscriber, DeliveryOutcome.RELEASED))
+
+    def queue_again(self, subscriber: LocalSubscriber, records: list[Record]) -> list[Record]:
+        """Send the records to it again. Returns those that were sent often enough."""
+        return [record for record in records if not self._again(subscriber, record)]
 
     def _again(self, subscriber: LocalSubscriber, record: Record) -> bool:
         """Queue a released record once more, behind what waits already. False if it was offered often enough."""

@@ -6,15 +6,15 @@ What a subscriber is given, and when, is `topic.edge.delivery`'s business. The e
 
 from collections.abc import Callable, Iterator
 
-from topic.delivery.assignment import UNASSIGNED
 from topic.delivery.gates import UNPROVEN
+from topic.delivery.kinds import UNASSIGNED, AddressKinds
 from topic.delivery.record import AWAITING_HOME, OPEN, WITHHELD, Record, State, Stream
 from topic.delivery.records import RecordTable, in_ranges, ranges_without
 from topic.delivery.streams import Streams, stream_of
 from topic.directory.addresses import ByAddress
 from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
-from topic.edge.consumers import Consumers, Whom
+from topic.edge.consumers import Consumers
 from topic.edge.delivery import EdgeDelivery
 from topic.edge.reports import Reports
 from topic.edge.subscriber import LocalSubscriber
@@ -23,6 +23,9 @@ from topic.identity import Epoch
 from topic.journal import Event
 from topic.outlet import Outlet
 from topic.settings import Settings
+
+Whom = Callable[[Record, list[LocalSubscriber]], list[LocalSubscriber]]
+"""To which of these subscribers a record is given."""
 
 
 class Edge:
@@ -34,6 +37,7 @@ class Edge:
         records: RecordTable,
         directory: Directory,
         settings: Settings,
+        kinds: AddressKinds,
         evaluate: Callable[[Stream, list[Record]], None],
     ) -> None:
         self.outlet = outlet
@@ -46,7 +50,7 @@ class Edge:
         self.reports = Reports(outlet, self.subscribers, directory.lapsed)
         self.delivery = EdgeDelivery(outlet, records, self._at, self.reports, settings.redeliveries, evaluate)
         self.consumers = Consumers(outlet, self.subscribers)
-        self.is_balanced = settings.is_balanced
+        self.kinds = kinds
         self.settlement = self.delivery.settlement
         self.receipts = self.settlement.receipts
 
@@ -194,7 +198,7 @@ class Edge:
         """The stream of a publisher's current epoch."""
         stream = self.streams.get(publisher.name)
         if stream is None:
-            stream = stream_of(publisher, self.is_balanced)
+            stream = stream_of(publisher, self.kinds)
             self.streams.add(stream)
         assert stream.epoch == publisher.epoch, "a new epoch abandons or re-homes the old stream first"
         return stream
@@ -203,9 +207,9 @@ class Edge:
         """Take a Forward of the current epoch, for all local subscribers that home has joined."""
         moved = self.directory.departures.since(seen)
         joined = self.delivery.joined_at(stream)
-        if stream.unconfirmed or stream.balanced:
+        if stream.unconfirmed or not stream.kind.is_for_all:
             for n, record in enumerate(records, first):
-                self._forward_one(stream, n, moved, record, joined, self.consumers.holders)
+                self._forward_one(stream, n, moved, record, joined, stream.kind.holders)
             self.release(stream)
             return
         for n, record in enumerate(records, first):
@@ -221,7 +225,7 @@ class Edge:
         name, attach, is_offer = only
         known = self.subscribers.get(name)
         named = [known] if known is not None and known.epoch == attach else []
-        whom = self.consumers.offered if is_offer else self.consumers.owed
+        whom = stream.kind.offered if is_offer else stream.kind.owed
         taken = self._forward_one(stream, n, self.directory.departures.since(seen), record, named, whom)
         self.release(stream)
         if is_offer and named:
@@ -232,8 +236,9 @@ class Edge:
         self, stream: Stream, n: int, moved: tuple[bytes, ...], record: Record, subscribers: list[LocalSubscriber],
         whom: Whom,
     ) -> Record | None:  # fmt: skip
-        """Take one record that may be here already, forwarded before or unconfirmed; at a balanced address for `whom`.
-        What home has settled it does not forward: if it does all the same, that is over here."""
+        """Take one record that may be here already, forwarded before or unconfirmed. `whom` says which of the
+        subscribers are given it. What home has settled it does not forward: if it does all the same, that is over
+        here."""
         known = stream.records.get(n) or self.unconfirmed.take(stream, record.key) or record
         if known.state is State.SETTLED:
             return None
@@ -241,9 +246,7 @@ class Edge:
         known.forward(n, record.message, (*moved, *self._lapsed_without(known, moved)))
         if is_new:
             self.outlet.trace_records(Event.RECEIVED, stream, [known], n=n)
-        if stream.balanced:
-            subscribers = whom(known, subscribers)
-        stream.withheld_at_edge.append((known, self.delivery.name_in(known, subscribers, WITHHELD)))
+        stream.withheld_at_edge.append((known, self.delivery.name_in(known, whom(known, subscribers), WITHHELD)))
         return known
 
     def _lapsed_without(self, record: Record, moved: tuple[bytes, ...]) -> Iterator[bytes]:

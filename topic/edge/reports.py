@@ -11,7 +11,6 @@ from itertools import groupby
 from math import inf
 from operator import attrgetter
 
-from topic.delivery.assignment import verdict
 from topic.delivery.gates import UNPROVEN
 from topic.delivery.record import Record, State, Stream, accept
 from topic.delivery.records import by_stream
@@ -141,9 +140,7 @@ class Reports:
             self.unreported.setdefault(home, []).extend(confirmed)
             return
         accept(confirmed)
-        if stream.balanced:
-            for record in confirmed:
-                record.refusals = verdict(record)
+        stream.kind.sum_up(confirmed)
         for (left, refusals), run in groupby(confirmed, key=attrgetter("moved", "refusals")):
             ns = [record.n for record in run]
             moved = [name for name in left if not self._is_back(name, home)]

@@ -3,7 +3,7 @@
 When the record may be forgotten afterwards is `topic.edge.receipts`'s business.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from topic.actions import SettleSubscriber
 from topic.delivery.record import QUEUED, WITHHELD, Record, State, Stream, settle
@@ -57,10 +57,10 @@ class Settlement:
         """Send the settlement to every subscriber that a record was transferred to. For one that may come back with its
         map, the record stays unread; to one that cannot, written is read."""
         batches: dict[LocalSubscriber, list[Record]] = {}
-        if records and records[0].stream.balanced:
-            for subscriber in self._at.meeting(records[0].stream.address):
-                subscriber.claims.difference_update(record.key for record in records)
-        resuming = self._settle_resuming(records)
+        stream = records[0].stream
+        there = self._at.meeting(stream.address)
+        stream.kind.settled(records, there)
+        resuming = self._settle_resuming(records, there)
         settle(records)
         for record in records:
             for subscriber, state in record.locals.items():
@@ -75,11 +75,10 @@ class Settlement:
         for subscriber in resuming:
             self._pump(subscriber)
 
-    def _settle_resuming(self, records: list[Record]) -> list[LocalSubscriber]:
+    def _settle_resuming(self, records: list[Record], there: Iterable[LocalSubscriber]) -> list[LocalSubscriber]:
         """Note the settlement for subscribers that still wait to be resumed with some of the records: they read of it
         by that. Returns those subscribers."""
-        at_address = self._at.meeting(records[0].stream.address)
-        resuming = [subscriber for subscriber in at_address if subscriber.resuming]
+        resuming = [subscriber for subscriber in there if subscriber.resuming]
         for subscriber in resuming:
             for record in records:
                 if record in subscriber.resuming:

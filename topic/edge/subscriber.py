@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 
 from topic.delivery.gates import UNPROVEN
-from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
-from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, WITHHELD, Record, State
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, WITHHELD, AddressKind, Record, State
 from topic.delivery.records import sizes
 from topic.directory.entry import Lifetime
 from topic.edge.filters import Wants
@@ -42,15 +42,17 @@ class LocalSubscriber:
     """A subscriber whose custodian is this router."""
 
     __slots__ = (
-        "accepted", "answered", "armed", "attempts", "balanced", "claims", "client_map", "confirmable", "credit",
-        "delivered", "echo_covers", "epoch", "exempt", "gated", "identity", "incomplete", "joined", "lifetime", "link",
+        "accepted", "answered", "armed", "attempts", "claims", "client_map", "confirmable", "credit", "delivered",
+        "echo_covers", "epoch", "exempt", "gated", "identity", "incomplete", "joined", "kind", "lifetime", "link",
         "marker", "name", "overtook", "ready", "resuming", "room", "sends_settled", "settles_first", "stale",
         "told", "unanswered", "unread", "wants",
     )  # fmt: skip
 
-    def __init__(self, name: bytes, identity: LinkIdentity) -> None:
+    def __init__(self, name: bytes, identity: LinkIdentity, kind: AddressKind) -> None:
         self.name = name
         self.identity = identity
+        self.kind = kind
+        """Of its address."""
         self.epoch = Epoch(0, "", 0)
         self.link: Any = None
         """The shell's link; None while the subscriber is away."""
@@ -83,10 +85,8 @@ class LocalSubscriber:
         """The map was incomplete: the client may know what it lacks, which waits for the next attach."""
         self.wants: Wants | None = None
         """Its filter (protocol 5, Filters). None also after an incomplete map: then it is given what that names."""
-        self.balanced = False
-        """Its address is: homes choose among its subscribers (protocol 12)."""
         self.claims: set[bytes] = set()
-        """Balanced: keys of what the map of its last attach named, but for what it had given back."""
+        """Keys of what the map of its last attach named, and no other subscriber may have (protocol 12.4)."""
         self.told: dict[str, int] = {}
         """How many deliveries each home may choose it for still."""
         self.exempt: set[Record] = set()
@@ -242,8 +242,7 @@ class LocalSubscriber:
         assert self.client_map is not None
         self.client_map = {record.key: self.client_map[record.key] for record in records}
         self.exempt.update(records if self.wants is not None else ())
-        if self.balanced:
-            self.claims.update(key for key, state in self.client_map.items() if state not in GIVEN_BACK)
+        self.claims.update(self.kind.claims(self.client_map))
 
     def disown(self, record: Record) -> None:
         """Its map named the record, which is no delivery of its address."""

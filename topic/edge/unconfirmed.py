@@ -10,6 +10,7 @@ is `topic.home.resolution`'s business.
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 
+from topic.delivery.kinds import EACH_TO_ALL
 from topic.delivery.outcomes import GIVEN_BACK, LOGGED, DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, Record, State, Stream
 from topic.delivery.records import RecordTable
@@ -171,7 +172,7 @@ def put_off(stream: Stream, key: bytes) -> Record | None:
 
 def nowhere(publisher: bytes, address: str) -> Stream:
     """A stream for placeholders of a publisher that no router in contact knows. They move on when it comes back."""
-    return Stream(publisher, LinkIdentity("", "", address), NOWHERE, UNKNOWN)
+    return Stream(publisher, LinkIdentity("", "", address), NOWHERE, UNKNOWN, EACH_TO_ALL)
 
 
 def _is_meant(subscriber: LocalSubscriber, record: Record, state: int) -> bool:

@@ -11,7 +11,6 @@ from operator import attrgetter
 
 import attrs
 
-from topic.delivery.assignment import concerns, is_over
 from topic.delivery.gates import Gate
 from topic.delivery.record import AWAITING_HOME, Record, State, Stream
 from topic.delivery.records import had
@@ -69,8 +68,7 @@ class Audiences:
         may_be_owed = known and _has_been_elsewhere(subscriber)
         for stream in self._streams.at(subscriber.identity.address) if may_be_owed else self._busy(subscriber):
             unproven = known and self._needs_proof(stream, subscriber)
-            gates = () if known or stream.balanced else UNSETTLED
-            self._gate(stream, subscriber, gates, unproven=unproven)
+            self._gate(stream, subscriber, () if known else UNSETTLED, unproven=unproven)
         self.tell_joined(subscriber)
 
     def _busy(self, subscriber: LinkEntry) -> list[Stream]:
@@ -90,6 +88,8 @@ class Audiences:
         name = subscriber.name
         if not stream.lifetime.timeout:
             gating = tuple(state for state in gating if state is not State.ACCEPTED)
+        if not stream.kind.keeps_order:
+            gating = ()
         records = [r for r in stream.records.values() if r.state in gating and not r.presettled]
         remaining = {record.n for record in records}
         older = stream.gates.get(name)
@@ -293,13 +293,13 @@ class Audiences:
         """The subscriber was learned of from a contact: await it for anything that its publishers have resumed here
         (6.4)."""
         for stream in self._busy(subscriber):
-            self._gate(stream, subscriber, () if stream.balanced else (State.ACCEPTED,), unproven=False)
+            self._gate(stream, subscriber, (State.ACCEPTED,), unproven=False)
             for record in stream.records.values():
                 self._expect(record, subscriber.name)
 
     def _expect(self, record: Record, name: bytes) -> None:
-        is_in_doubt = record.state is State.IN_DOUBT and not record.presettled and not is_over(record)
-        if is_in_doubt and concerns(record, name) and not _is_gating(record, name):
+        is_in_doubt = record.state is State.IN_DOUBT and not record.presettled
+        if is_in_doubt and not record.stream.kind.is_over(record) and _is_for(record, name):
             self.await_by_name(record, name)
 
     def await_by_name(self, record: Record, name: bytes) -> None:
@@ -312,9 +312,10 @@ class Audiences:
 
     def seek(self, record: Record, name: bytes, *, not_at: str) -> None:
         """The subscriber left the router `not_at` without the delivery: await it where the directory has it."""
-        if record.stream.balanced and self._is_asked(record, name):
+        kind = record.stream.kind
+        if kind.asks_once and self._is_asked(record, name):
             return
-        if concerns(record, name) and self._seek(record, name, not_at=not_at):
+        if kind.concerns(record, name) and self._seek(record, name, not_at=not_at):
             self._forward([record], name)
 
     def _is_asked(self, record: Record, name: bytes) -> bool:
@@ -339,10 +340,7 @@ class Audiences:
             self.await_by_name(record, name)
             return False
         if router == directory.router:
-            whom = [self.edge.subscribers[name]]
-            if record.stream.balanced:
-                consumers, is_asked = self.edge.consumers, record.chosen is None
-                whom = consumers.holders(record, whom) if is_asked else consumers.owed(record, whom)
+            whom = record.stream.kind.found_here(record, [self.edge.subscribers[name]])
             self.edge.delivery.take_for(record.stream, record, whom)
             return False
         record.awaited.add(router)
@@ -355,7 +353,7 @@ class Audiences:
         subscriber = self.directory.subscriber(name)
         assert subscriber is not None
         stream, router = records[0].stream, subscriber.router
-        attach = (name, subscriber.epoch) if not stream.balanced or records[0].chosen else None
+        attach = None if stream.kind.asks_all(records[0]) else (name, subscriber.epoch)
         had(stream, records)
         self.outlet.trace_records(Event.FORWARDED, stream, records, peer=router)
         self.outlet.batches.forward((router,), stream, records, self.directory.applied, attach)
@@ -369,18 +367,14 @@ class Audiences:
         self.edge.delivery.finished([record for record in records if not record.open])
 
     def _await_orphans(self, record: Record, orphans: list[bytes], lapsed: dict[bytes, None]) -> None:
-        """Await by name the subscribers that the lost router may have given the record to, but for those that it
-        gates, and those that have lapsed."""
+        """Await by name the subscribers that the lost router may have given the record to: those that it is for, and
+        that have not lapsed."""
         assert record.state is State.IN_DOUBT
         if record.presettled:
             return
-        if record.stream.balanced:
-            record.orphans.update(name for name in orphans if concerns(record, name))
-            record.without = dict.fromkeys((*record.without, *(name for name in lapsed if concerns(record, name))))
-            return
-        record.orphans.update(name for name in orphans if not _is_gating(record, name))
-        if record.without or record.stream.gates:
-            record.without = record.without | {name: None for name in lapsed if not _is_gating(record, name)}
+        record.orphans.update(name for name in orphans if _is_for(record, name))
+        if record.without or record.stream.gates or record.chosen is not None:
+            record.without = record.without | {name: None for name in lapsed if _is_for(record, name)}
         else:
             record.without = lapsed
 
@@ -398,6 +392,11 @@ def _is_gating(record: Record, subscriber: bytes) -> bool:
     """Whether the delivery keeps the subscriber from later ones: it is not for the subscriber itself."""
     gate = record.stream.gates.get(subscriber)
     return gate is not None and record.n in gate.remaining
+
+
+def _is_for(record: Record, subscriber: bytes) -> bool:
+    """Whether the delivery may be for this subscriber of its address."""
+    return record.stream.kind.concerns(record, subscriber) and not _is_gating(record, subscriber)
 
 
 def _is_owed(record: Record, subscriber: bytes) -> bool:

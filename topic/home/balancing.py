@@ -1,4 +1,4 @@
-"""Which one of its subscribers a delivery of a balanced address goes to (protocol 12).
+"""Which one of its subscribers a delivery goes to, where each is for one (protocol 12).
 
 A new delivery is given to one that has room, and waits while none has. What its publisher transfers again somebody may
 have: first whoever has it is asked to go on, and who is out of reach is awaited by name. When all have said that they
@@ -12,7 +12,7 @@ from operator import attrgetter
 
 import attrs
 
-from topic.delivery.assignment import NOT_HAD, UNASSIGNED, verdict
+from topic.delivery.kinds import NOT_HAD, UNASSIGNED, verdict
 from topic.delivery.record import Record, State, Stream, spread
 from topic.delivery.records import had
 from topic.delivery.streams import Streams
@@ -21,14 +21,13 @@ from topic.edge.edge import Edge
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import Epoch
 from topic.journal import ONE_OF_MANY, Event
-from topic.settings import is_dynamic
 from topic.wire.segments import OFFER
 
 NO_AUDIENCE = AddressAudience((), (), NOBODY, 0, ONE_OF_MANY)
 
 
 class Balancing:
-    """The deliveries of balanced addresses whose home is this router."""
+    """The deliveries for one of many whose home is this router."""
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class Balancing:
         if audience.routers:
             self.outlet.batches.forward(audience.routers, stream, records, self.directory.applied, None)
         for record in records:
-            self._give(record, self._edge.consumers.holders(record, self._edge.delivery.joined_at(stream)))
+            self._give(record, stream.kind.holders(record, self._edge.delivery.joined_at(stream)))
         self._evaluate(stream, records)
 
     def _give(self, record: Record, subscribers: list[LocalSubscriber]) -> None:
@@ -178,7 +177,7 @@ class Balancing:
             record.chosen, record.refusals = entry.name, None
         if self.directory.is_mine(entry):
             for record in records:
-                whom = self._edge.consumers.offered(record, [self._edge.subscribers[entry.name]])
+                whom = stream.kind.offered(record, [self._edge.subscribers[entry.name]])
                 if not whom and record.chosen == entry.name:  # it has answered before
                     record.refusals = verdict(record)
                 self._give(record, whom)
@@ -262,9 +261,8 @@ class Balancing:
         return bool(there) and there.issubset(record.refused_by)
 
     def _is_over(self, stream: Stream) -> bool:
-        """Whether the address is that of a dynamic node whose subscriber has gone: there is no other, and never will
-        be."""
-        return is_dynamic(stream.address) and not self._there(stream)
+        """Whether there is no subscriber, and never will be."""
+        return stream.kind.ends_with_subscribers and not self._there(stream)
 
     def _there(self, stream: Stream) -> set[bytes]:
         """The subscribers that may be given something, now or later."""

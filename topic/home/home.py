@@ -5,12 +5,12 @@ nobody of the audience is awaited. Home alone knows what is in doubt. What local
 `topic.edge.delivery`'s business, settlement `topic.home.settlement`'s.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
 from topic.actions import AnswerDeliveries, Cause
-from topic.delivery.assignment import NOT_HAD, is_over
+from topic.delivery.kinds import NOT_HAD, AddressKinds
 from topic.delivery.outcomes import LOGGED, TERMINAL, DeliveryOutcome, Refusals, add_refusals
 from topic.delivery.record import Question, Record, State, Stream, accept, settle
 from topic.delivery.records import RecordTable, given_in, in_ranges
@@ -36,11 +36,13 @@ GONE: Final = "the link that this address was made for has ended"
 class Home:
     """The streams of this router's own publishers."""
 
-    def __init__(self, outlet: Outlet, records: RecordTable, directory: Directory, settings: Settings) -> None:
+    def __init__(
+        self, outlet: Outlet, records: RecordTable, directory: Directory, settings: Settings, kinds: AddressKinds
+    ) -> None:
         self.outlet = outlet
         self.records = records
         self.directory = directory
-        self.edge = Edge(outlet, records, directory, settings, self.evaluate)
+        self.edge = Edge(outlet, records, directory, settings, kinds, self.evaluate)
         self.booted = False
         """Nobody is answered before that (protocol 8, Boot)."""
         self.streams = Streams()
@@ -51,12 +53,10 @@ class Home:
         self.lapses = Lapses(self.edge, self.audiences, self.streams, self.evaluate)
         balancing = self.streams, settings.redeliveries, self.evaluate, self.lapses.accepted
         self.balancing = Balancing(self.edge, *balancing)
-        self.resolution = Resolution(self.edge, self.liveness, self.balancing.claimed)
+        self.resolution = Resolution(self.edge, self.liveness, self)
         self.settlement = HomeSettlement(self.edge, self.audiences, self.resolution)
         decisions = self.evaluate, self._give_up, self._expire
-        self.publishing = Publishing(
-            self.edge, self.settlement, self.balancing, self.streams, *decisions, settings.piece
-        )
+        self.publishing = Publishing(self.edge, self.settlement, self, self.streams, *decisions, settings.piece)
 
     # outcomes: hot
 
@@ -67,11 +67,10 @@ class Home:
 
     def outcome(self, router: str, stream: Stream, ranges: list[int]) -> None:
         """All subscribers at `router` accepted these."""
-        records = in_ranges(stream, ranges)
+        records = [record for record in in_ranges(stream, ranges) if record.state is State.IN_DOUBT]
         for record in records:
-            if record.state is State.IN_DOUBT:
-                record.awaited.discard(router)
-                record.taken = stream.balanced
+            record.awaited.discard(router)
+        stream.kind.accepted(records)
         self.evaluate(stream, records)
 
     def outcome_in_full(
@@ -83,11 +82,11 @@ class Home:
             return
         record.refusals = add_refusals(record.refusals, refusals)
         record.awaited.discard(router)
-        if stream.balanced and refusals is None:
-            record.taken = True
-        elif stream.balanced and refusals == NOT_HAD:
-            self.balancing.refused(record, router)
-        for name in moved if not is_over(record) else ():
+        if refusals is None:
+            stream.kind.accepted([record])
+        else:
+            stream.kind.refused(self, record, router, refusals)
+        for name in moved if not stream.kind.is_over(record) else ():
             self.audiences.seek(record, name, not_at=router)
         self.evaluate(stream, [record])
 
@@ -109,16 +108,13 @@ class Home:
         if presettled:
             self._handed_on(stream, presettled)
         if len(presettled) < len(done):  # last: what is accepted without somebody ends it, and that decides more
-            self._decide(stream, [record for record in done if not record.presettled])
+            stream.kind.decide(self, stream, [record for record in done if not record.presettled])
 
-    def _decide(self, stream: Stream, records: list[Record]) -> None:
-        if stream.balanced:
-            untold = self.balancing.untold(stream, records)
-            records = [record for record in records if record not in untold]
-        if records:
-            self._accept(stream, records)
-        if stream.balanced:
-            self.balancing.choose_again(stream, untold)
+    def spread_to_all(
+        self, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]
+    ) -> None:
+        """Transfers are for all subscribers of the address."""
+        self.publishing.spread_to_all(stream, records, take)
 
     def _handed_on(self, stream: Stream, records: list[Record]) -> None:
         """Every edge has handed these presettled records on, or dropped them."""
@@ -144,7 +140,8 @@ class Home:
         for stream in list(self.streams.values()):
             self.evaluate(stream, list(stream.records.values()))
 
-    def _accept(self, stream: Stream, records: list[Record]) -> None:
+    def accept(self, stream: Stream, records: list[Record]) -> None:
+        """Answer the publisher: *accepted*, or *rejected* if the refusals of the record say so."""
         accept(records)
         leaving_out = [record for record in records if record.without and record.refusals is None]
         if leaving_out:

@@ -93,7 +93,7 @@ class Lapses:
 
     def tell(self, known: LinkEntry, link: Any) -> LocalSubscriber:
         """Tell a client that comes back that its link has ended. It may begin afresh."""
-        subscriber = LocalSubscriber(known.name, known.identity)
+        subscriber = LocalSubscriber(known.name, known.identity, self._edge.kinds.of(known.identity.address))
         subscriber.begin(link, self.outlet.new_epoch(known.epoch.hlc), None, complete=True)
         self.outlet.actions.append(Detach(link, EXPIRED, known.ending))
         subscriber.suspend()  # its client may go before it was told

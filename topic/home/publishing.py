@@ -9,12 +9,10 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from math import inf
 
-from topic.delivery.assignment import UNASSIGNED
-from topic.delivery.record import Record, State, Stream, spread
+from topic.delivery.record import AtHome, Record, State, Stream, spread
 from topic.delivery.records import had
 from topic.delivery.streams import Streams
 from topic.edge.edge import Edge
-from topic.home.balancing import Balancing
 from topic.home.settlement import HomeSettlement
 from topic.home.ttl import TimeToLive
 from topic.wire.outgoing import FLUSH_BYTES
@@ -27,7 +25,7 @@ class Publishing:
         self,
         edge: Edge,
         settlement: HomeSettlement,
-        balancing: Balancing,
+        home: AtHome,
         streams: Streams,
         evaluate: Callable[[Stream, list[Record]], None],
         give_up: Callable[[Stream, bytes, Record | None], None],
@@ -41,7 +39,7 @@ class Publishing:
         self.directory = edge.directory
         self._edge = edge
         self._settlement = settlement
-        self._balancing = balancing
+        self._home = home
         self._streams = streams
         self._piece = piece
         self._evaluate = evaluate
@@ -71,20 +69,19 @@ class Publishing:
         until: Sequence[float] | None, *, presettled: bool, is_expected: bool = False,
     ) -> list[Record]:  # fmt: skip
         records = [Record(stream, *columns) for columns in zip(keys, tags, messages, strict=True)]
-        if stream.balanced and not is_expected and not stream.incomplete:
-            for record in records:
-                record.chosen = UNASSIGNED  # nobody can have it
+        if not is_expected and not stream.incomplete:
+            stream.kind.nobody_has(records)
         stream.received += len(records)
         if stream.settled_before:
             stream.settled_before.difference_update(keys)
-        self.records.received[stream.balanced] += len(records)
+        self.records.received[stream.kind.name] += len(records)
         sizes = list(map(len, messages))
         stream.window.take(sizes)
         if presettled:
             for record in records:
                 record.presettled = True
         asked = stream.questions and any(stream.is_questioned(key) for key in keys)
-        is_large = max(sizes) > 2 * self._piece and not presettled and not stream.balanced
+        is_large = max(sizes) > 2 * self._piece and not presettled and stream.kind.goes_in_pieces
         over = self.ttl.begin(stream, records, until) if until is not None else []
         waits = stream.withheld or asked or is_large or over or self._awaits_room(stream)
         if waits or not (presettled or self.records.enter(records)):
@@ -115,7 +112,7 @@ class Publishing:
     def again(self, stream: Stream, tag: bytes, record: Record) -> Record:
         """A delivery that was unconfirmed here gets an audience in this epoch (7.3)."""
         stream.received += 1
-        self.records.received[stream.balanced] += 1
+        self.records.received[stream.kind.name] += 1
         stream.window.take([record.size])
         record.tag = tag
         if stream.withheld:
@@ -127,9 +124,12 @@ class Publishing:
 
     def _spread(self, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]) -> None:
         assert stream.here and not stream.abandoned
-        if stream.balanced:
-            self._balancing.spread(stream, records)
-            return
+        stream.kind.spread(self._home, stream, records, take)
+
+    def spread_to_all(
+        self, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]
+    ) -> None:
+        """Each is for all subscribers of the address. The edge is to `take` them for those here."""
         audience = self.directory.audience(stream.address)
         first = stream.next_n
         stream.next_n += len(records)
@@ -184,8 +184,8 @@ class Publishing:
         return record.presettled or self.records.enter([record])
 
     def _taken_with(self, stream: Stream, first: Record, room: int) -> list[Record]:
-        """It is withheld no more, nor are those behind it that may go on with it: of the same kind (at a balanced
-        address all of them new, or none), none of them large, in so many bytes."""
+        """It is withheld no more, nor are those behind it that may go on with it: alike (all presettled, or
+        none; all new, or none), none of them large, in so many bytes."""
         withheld, batch = stream.withheld, [first]
         withheld.popleft()
         room -= first.size
@@ -203,7 +203,7 @@ class Publishing:
         """Send a piece of a large message to who lacks it; False if nobody of its audience does. What is said meanwhile
         waits for a piece, not for the message (protocol 5, Large messages)."""
         routers = self.directory.audience(stream.address).routers
-        goes_whole = record.presettled or stream.balanced
+        goes_whole = record.presettled or not stream.kind.goes_in_pieces
         if record.message is None or goes_whole or record.size <= 2 * self._piece or not routers:
             return False
         at = min(stream.ahead.get(router, 0) for router in routers)

@@ -5,9 +5,7 @@ else is settled, or was never a delivery. That is answered by absence, and only 
 `topic.home.liveness` asks for.
 """
 
-from collections.abc import Callable
-
-from topic.delivery.record import Record, State, Stream
+from topic.delivery.record import AtHome, Record, State, Stream
 from topic.edge.edge import Edge
 from topic.home.liveness import Liveness
 
@@ -15,9 +13,9 @@ from topic.home.liveness import Liveness
 class Resolution:
     """The questions that came to one home."""
 
-    def __init__(self, edge: Edge, liveness: Liveness, claimed: Callable[[Stream, Record, str], None]) -> None:
-        """`claimed` is told of who may have a delivery of a balanced address."""
-        self._claimed = claimed
+    def __init__(self, edge: Edge, liveness: Liveness, home: AtHome) -> None:
+        """`home` is told of routers whose subscribers may have a delivery."""
+        self._home = home
         self.outlet = edge.outlet
         self.records = edge.records
         self.edge = edge
@@ -32,8 +30,8 @@ class Resolution:
         for key in keys:
             if key not in stream.settled_before and self._is_doubted(stream, key):
                 record = self.records.by_key.get(key)
-                if stream.balanced and record is not None and record.stream is stream and record.n >= 0:
-                    self._claimed(stream, record, router)
+                if record is not None and record.stream is stream and record.n >= 0:
+                    stream.kind.claimed(self._home, stream, record, router)
                 stream.askers.setdefault(key, set()).add(router)
             else:
                 settled.append(key)

@@ -171,7 +171,7 @@ class Generations:
         if change.new is None or not change.new.live or self._has_ended(change):
             self._retire(name, entry.identity.address, None)
         elif current is None or current.epoch != entry.epoch:
-            stream = stream_of(entry, self._edge.is_balanced)
+            stream = stream_of(entry, self._edge.kinds)
             self._retire(name, stream.address, stream)
             if stream.unconfirmed:
                 self._edge.streams.add(stream)

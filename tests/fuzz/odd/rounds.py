@@ -20,7 +20,7 @@ STEPS: Final = 200
 class Round:
     def __init__(self, rng: Random, draws: list[Draw] | None = None) -> None:
         self.rng = rng
-        self.mesh = FuzzMesh("a", "b", settings=attrs.evolve(SETTINGS, balanced=(BALANCED,)))
+        self.mesh = FuzzMesh("a", "b", settings=attrs.evolve(SETTINGS, kinds=((BALANCED, "balanced"),)))
         self.ledger = Ledger(self.mesh.settings.redeliveries, lambda: self.mesh.now)
         if draws is None:
             draws = [Draw(rng) for _ in range(rng.randint(1, 3))]

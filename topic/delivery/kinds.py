@@ -1,0 +1,233 @@
+"""The kinds of addresses, and which kind an address is of (protocol 5 for topics, 12 for balanced addresses).
+
+What can be asked of a kind is in `AddressKind` (`topic.delivery.record`). A kind has no state: what it decides about is
+in the records, what it has done is done by the rooms for home and edge.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, refusal
+from topic.delivery.record import AWAITING_HOME, AddressKind, AtEdge, AtHome, Record, Stream
+from topic.settings import BALANCED, TOPIC, Settings, is_dynamic
+
+UNASSIGNED: Final = b""
+"""In place of the subscriber that a delivery is for."""
+NOT_HAD: Final[Refusals] = (0, 0, 0)
+"""An edge's word for a delivery that nobody there has, and nobody has refused."""
+REFUSED = (DeliveryOutcome.REJECTED, DeliveryOutcome.MODIFIED)
+
+
+class TopicKind(AddressKind):
+    """Each delivery is for every subscriber of the address, in its publisher's order."""
+
+    __slots__ = ()
+
+    name = TOPIC
+    keeps_order = True
+    takes_filters = True
+    goes_in_pieces = True
+    is_for_all = True
+    tells_room = False
+    asks_once = False
+    ends_with_subscribers = False
+    unfit = DeliveryOutcome.REJECTED
+
+    def nobody_has(self, records: Iterable[Record]) -> None:
+        """A topic asks nobody who has a delivery."""
+
+    def concerns(self, record: Record, subscriber: bytes) -> bool:
+        return True
+
+    def asks_all(self, record: Record) -> bool:
+        return False
+
+    def accepted(self, records: Iterable[Record]) -> None:
+        """The others are awaited."""
+
+    def is_over(self, record: Record) -> bool:
+        return False
+
+    def counts_again(self, state: int) -> bool:
+        return True
+
+    def sum_up(self, records: Iterable[Record]) -> None:
+        """Refusals were counted as they came."""
+
+    def spread(
+        self, home: AtHome, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]
+    ) -> None:
+        home.spread_to_all(stream, records, take)
+
+    def decide(self, home: AtHome, stream: Stream, records: list[Record]) -> None:
+        """All subscribers have accepted or refused, or there are none: the publisher is told (protocol 5, Accept)."""
+        home.accept(stream, records)
+
+    def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals) -> None:
+        """The others are awaited."""
+
+    def claimed(self, home: AtHome, stream: Stream, record: Record, router: str) -> None:
+        """All are to have it anyway."""
+
+    def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:
+        return subscribers
+
+    def owed(self, record: Record, subscribers: list[Any]) -> list[Any]:
+        return subscribers
+
+    def found_here(self, record: Record, subscribers: list[Any]) -> list[Any]:
+        return subscribers
+
+    def offered(self, record: Record, subscribers: list[Any]) -> list[Any]:
+        return subscribers
+
+    def claims(self, client_map: Mapping[bytes, int]) -> Iterable[bytes]:
+        return ()
+
+    def settled(self, records: list[Record], subscribers: Iterable[Any]) -> None:
+        """There are no claims."""
+
+    def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record]) -> list[Record]:
+        """The same subscriber is sent it again (protocol 5, Redelivery)."""
+        return edge.queue_again(subscriber, records)
+
+
+class BalancedKind(AddressKind):
+    """Each delivery is for one subscriber of the address, whom its home chooses (protocol 12)."""
+
+    __slots__ = ()
+
+    name = BALANCED
+    keeps_order = False
+    takes_filters = False
+    goes_in_pieces = False
+    is_for_all = False
+    tells_room = True
+    asks_once = True
+    ends_with_subscribers = False
+    unfit = DeliveryOutcome.MODIFIED  # another subscriber may take it
+
+    def nobody_has(self, records: Iterable[Record]) -> None:
+        for record in records:
+            record.chosen = UNASSIGNED
+
+    def concerns(self, record: Record, subscriber: bytes) -> bool:
+        """It is for that one, or whoever has it is sought."""
+        return record.chosen is None or record.chosen == subscriber
+
+    def asks_all(self, record: Record) -> bool:
+        return not record.chosen
+
+    def accepted(self, records: Iterable[Record]) -> None:
+        for record in records:
+            record.taken = True
+
+    def is_over(self, record: Record) -> bool:
+        return record.taken
+
+    def counts_again(self, state: int) -> bool:
+        """What was given back home has counted, and offered to others since."""
+        return state not in GIVEN_BACK
+
+    def sum_up(self, records: Iterable[Record]) -> None:
+        for record in records:
+            record.refusals = verdict(record)
+
+    def spread(
+        self, home: AtHome, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]
+    ) -> None:
+        home.balancing.spread(stream, records)
+
+    def decide(self, home: AtHome, stream: Stream, records: list[Record]) -> None:
+        """The publisher is told of what one subscriber has accepted, or nobody may have any more. The rest goes to
+        others (12.3)."""
+        untold = home.balancing.untold(stream, records)
+        told = [record for record in records if record not in untold]
+        if told:
+            home.accept(stream, told)
+        home.balancing.choose_again(stream, untold)
+
+    def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals) -> None:
+        if refusals == NOT_HAD:
+            home.balancing.refused(record, router)
+
+    def claimed(self, home: AtHome, stream: Stream, record: Record, router: str) -> None:
+        home.balancing.claimed(stream, record, router)
+
+    def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:
+        """Home asks who has the record. Of these subscribers those who may; it is for nobody else (12.4)."""
+        record.chosen = None
+        for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME and not s.has(record)]:
+            record.let_go(subscriber, has_it=False)
+        return [subscriber for subscriber in subscribers if subscriber.has(record)]
+
+    def owed(self, record: Record, subscribers: list[Any]) -> list[Any]:
+        """The record has been this subscriber's before. It may have it, whatever its map says: that may be late
+        (12.5)."""
+        record.chosen = subscribers[0].name if subscribers else UNASSIGNED
+        return subscribers
+
+    def found_here(self, record: Record, subscribers: list[Any]) -> list[Any]:
+        return self.holders(record, subscribers) if record.chosen is None else self.owed(record, subscribers)
+
+    def offered(self, record: Record, subscribers: list[Any]) -> list[Any]:
+        record.chosen = UNASSIGNED
+        for subscriber in subscribers:
+            refused = record.locals.get(subscriber) in REFUSED
+            takes = not refused and (subscriber.has(record) or subscriber.spare > 0)
+            if takes or refused:
+                record.chosen = subscriber.name
+            return [subscriber] if takes else []
+        return []
+
+    def claims(self, client_map: Mapping[bytes, int]) -> Iterable[bytes]:
+        return (key for key, state in client_map.items() if state not in GIVEN_BACK)
+
+    def settled(self, records: list[Record], subscribers: Iterable[Any]) -> None:
+        keys = [record.key for record in records]
+        for subscriber in subscribers:
+            subscriber.claims.difference_update(keys)
+
+    def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record]) -> list[Record]:
+        """Home may offer it to another (12.3)."""
+        edge.give_back(subscriber, records)
+        return []
+
+
+class DynamicKind(BalancedKind):
+    """The address of a dynamic node: a balanced one, that is over with its one subscriber (protocol 12.8)."""
+
+    __slots__ = ()
+
+    ends_with_subscribers = True
+
+
+EACH_TO_ALL: Final = TopicKind()
+EACH_TO_ONE: Final = BalancedKind()
+OF_DYNAMIC_NODES: Final = DynamicKind()
+NAMED: Final[dict[str, AddressKind]] = {kind.name: kind for kind in (EACH_TO_ALL, EACH_TO_ONE)}
+
+
+class AddressKinds:
+    """Which kind each address is of."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._prefixes = [(prefix, NAMED[name]) for prefix, name in settings.kinds]
+
+    def of(self, address: str) -> AddressKind:
+        """By the beginning of the address; a topic if nothing is said of it."""
+        if is_dynamic(address):
+            return OF_DYNAMIC_NODES
+        return next((kind for prefix, kind in self._prefixes if address.startswith(prefix)), EACH_TO_ALL)
+
+
+def verdict(record: Record) -> Refusals | None:
+    """Of a delivery that is for one of many, and of its subscribers here: None if one has accepted it, else whether one
+    has rejected it, or the one that it was for has given it back, or refused it for itself, which counts as
+    *modified*."""
+    if record.taken:
+        return None
+    if DeliveryOutcome.REJECTED in record.locals.values():
+        return (1, 0, 0)
+    chosen = next((state for subscriber, state in record.locals.items() if subscriber.name == record.chosen), None)
+    return (refusal(DeliveryOutcome(chosen)) if chosen in GIVEN_BACK else None) or NOT_HAD
