@@ -111,8 +111,9 @@ class Memory:
         above = [
             ("all that it echoes", link.echoed_epoch.hlc, TRUST_MS), (f"all that {name} knew", link.latest, ECHO_MS)
         ]  # fmt: skip
+        apart_ms = 2 * max(router.most_skew_us for router in self._judge.routers.values()) / 1000
         for what, stamp, trust_ms in above:
-            if 2000 * link.router.knobs.skew < trust_ms:
+            if apart_ms < trust_ms:
                 check(link.epoch.hlc > stamp, f"2 epoch: {link} is given none above {what}")
         self.epoch_seen(link.router, link.epoch)
         arrived = [(other, other.epoch) for other in link.client.opened if other.epoch is not None]

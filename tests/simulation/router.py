@@ -110,6 +110,8 @@ class Router:
         """When it is gone at last; it sends its clients away until then."""
         self._inbox: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._skew_us = int(random.uniform(-knobs.skew, knobs.skew) * 1e6)
+        self.most_skew_us = abs(self._skew_us)
+        """How far its clock was ever set from the time, in either direction, while it kept its store."""
         self._timer = inf
 
     # life
@@ -242,6 +244,7 @@ class Router:
             return
         if self.knobs.clocks and self.random.random() < self.knobs.clocks:
             self._skew_us += int(self.random.uniform(-MOST_STEP_US, MOST_STEP_US))
+            self.most_skew_us = max(self.most_skew_us, abs(self._skew_us))
             self.note(self.name, f"its clock is set to {self._skew_us / 1e6:+.3f} s")
         if self.knobs.old_store and self.random.random() < 0.02:
             self._copy = self.store.copy()
