@@ -129,6 +129,10 @@ class Session:
         link.epoch, link.generation = properties.get(EPOCH), properties.get(GENERATION) or link.generation
         if link.former is not None and not link.continues:
             self._resumed(link, link.former, fields, properties)
+        elif link.former is not None and isinstance(link, Receiver):
+            theirs = (fields["unsettled"] or {}).keys()
+            assert theirs <= link.former.named, f"{link}: the router's map names what is resumed, or was never named"
+            link.former.named &= theirs  # what it leaves out is settled (protocol 6.8, 6.11)
         if isinstance(link, Receiver):
             if link.subscription is None:
                 link.subscription = self.ledger.begin(repr(link), link.address, presettled=sender == 1)
@@ -226,7 +230,11 @@ class Session:
         assert first["resume"] or not (fields["aborted"] or fields["resume"]), f"{link}: aborted or resumed"
         if fields["aborted"] or not fields["more"]:
             parts, link.parts, link.partial = link.parts, b"", None
-            if first["resume"] and not (link.detached or self.ended):
+            while isinstance(link.heir, Receiver):
+                link = link.heir
+            if link.detached or self.ended:
+                return
+            if first["resume"]:
                 self._again(link, {**first, "aborted": fields["aborted"]}, parts)
             else:
                 self._whole(link, first, parts)
@@ -247,10 +255,6 @@ class Session:
         link.partial = dict(fields)
 
     def _whole(self, link: Receiver, fields: dict[str, Any], payload: bytes) -> None:
-        while isinstance(link.heir, Receiver):
-            link = link.heir
-        if link.detached or self.ended:
-            return
         assert link.subscription is not None, f"{link}: a transfer before attach"
         settled = fields["settled"]
         assert settled or link.modes[0] != 1, f"{link}: not settled in mode settled"
