@@ -240,7 +240,9 @@ class Endpoints:
         self._leaving.clear()
         postponed, self._postponed = self._postponed, []
         for link in postponed:
-            if self._sessions.of(link.session).is_open:
+            if link.place in self._leaving:  # one that waited as well has taken the place, and been stolen meanwhile
+                self._postponed.append(link)
+            elif self._sessions.of(link.session).is_open:
                 link.attach_postponed()
             else:
                 self._tap.additions.forget(link)

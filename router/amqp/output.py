@@ -73,7 +73,7 @@ class Output:
     def _pull(self, asked: Sequence[Any] = ()) -> bytes:
         rewrite = self._tap.additions.rewrite
         data = self._tap.settlements.frames() + rewrite(self._engine.pull())
-        if self._endpoints.attach_postponed():
+        while self._endpoints.attach_postponed():
             data += rewrite(self._engine.pull())
         if asked:
             data += self._engine.pull_session_flows(asked)

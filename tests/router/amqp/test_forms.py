@@ -207,6 +207,18 @@ def test_what_was_stolen_is_detached_although_it_waits_for_room() -> None:
     connection.release()
 
 
+@pytest.mark.parametrize("receiver", [True, False])
+def test_a_link_that_is_stolen_again_and_again_in_one_write_is_attached_once_at_a_time(receiver: bool) -> None:
+    handler = Answering()
+    connection = server(handler)
+    attaches = [attach("s", handle, receiver=receiver) for handle in range(4)]
+    connection.receive(HEADER + OPENING + b"".join(attaches), 0.0)
+    said = [code_of(each) for each in frames_of(connection.data_to_send())]
+    assert [code for code in said if code in (ATTACH, DETACH)] == [ATTACH, DETACH] * 3 + [ATTACH]
+    assert not handler.attached[3].ended
+    connection.release()
+
+
 class OfAFormat(Answering):
     """Sends one message of a format, which takes several frames."""
 
