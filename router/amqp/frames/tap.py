@@ -71,7 +71,7 @@ class Tap:
         self.additions = Additions(self._walk, self.settlements)
         self.flows = Flows()
         self._most_unsettled = most_unsettled
-        self._places: dict[tuple[bytes, str, bool], tuple[bytes, int]] = {}  # channel and handle, as attached last
+        self._places: dict[tuple[bytes, str, bool], int] = {}  # how many links of this name the peer has not detached
         self._stolen = 0
         self._let_gone: set[tuple[bytes, int]] = set()
         self._held = b""  # the begin of a frame that has to be seen whole
@@ -186,7 +186,7 @@ class Tap:
 
     def _forget_session(self, channel: bytes) -> None:
         self._walk.end(channel)
-        self._places = {place: end for place, end in self._places.items() if place[0] != channel}
+        self._places = {place: count for place, count in self._places.items() if place[0] != channel}
         self._let_gone = {end for end in self._let_gone if end[0] != channel}
         self.flows.end(channel)
         self.settlements.end(channel)
@@ -199,12 +199,12 @@ class Tap:
         if (channel, handle) in self._walk.attached:
             return SessionError(channel, HANDLE_IN_USE, f"an attach on handle {handle}"), frame
         place = channel, name, fields[2] not in TRUES
-        steals = place in self._places
+        steals = place in self._places  # or has been stolen itself, and the peer has yet to detach it
         if steals:
             self._stolen += 1
             fields[0] = encode(alias_of(name, self._stolen))
             frame = performative.build(channel, ATTACH, fields)
-        self._places[place] = channel, handle
+        self._places[place] = self._places.get(place, 0) + 1
         self._walk.attached[channel, handle] = place
         self._walk.forget()
         unsettled = decode_map(fields[7], self._most_unsettled) if len(fields) > 7 else None
@@ -218,7 +218,8 @@ class Tap:
         if (channel, handle) not in self._walk.attached:
             return SessionError(channel, UNATTACHED_HANDLE, f"a detach on handle {handle}")
         place = self._walk.attached.pop((channel, handle))
-        if self._places.get(place) == (channel, handle):
+        self._places[place] -= 1
+        if not self._places[place]:
             del self._places[place]
         self._walk.forget()
         self.flows.detached(channel, handle)

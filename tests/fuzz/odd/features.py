@@ -72,7 +72,6 @@ FEATURES: Final = {
 }
 HELD_BACK: Final[dict[str, str]] = {
     "resume_settled": "what was sent settled before may come again where it attaches next",
-    "steal_unread": "a detach waits for room, and is written behind the attach that took its place",
 }
 """Features that are not drawn, and why."""
 

@@ -219,6 +219,20 @@ def test_a_link_that_is_stolen_again_and_again_in_one_write_is_attached_once_at_
     connection.release()
 
 
+def test_a_name_is_taken_until_all_links_that_had_it_are_detached() -> None:
+    handler = Answering()
+    connection = server(handler)
+    first, second = attach("s", 0, receiver=True), attach("s", 1, receiver=True)
+    connection.receive(HEADER + OPENING + first + second + frame(DETACH, 1, True), 0.0)
+    connection.data_to_send()
+    connection.receive(attach("s", 2, receiver=True), 0.0)
+    said = [code_of(each) for each in frames_of(connection.data_to_send())]
+    assert said == [ATTACH] and not handler.attached[2].ended
+    connection.receive(frame(DETACH, 0, True) + frame(DETACH, 2, True) + attach("s", 0, receiver=True), 0.0)
+    assert [code_of(each) for each in frames_of(connection.data_to_send())] == [DETACH, ATTACH]
+    connection.release()
+
+
 class OfAFormat(Answering):
     """Sends one message of a format, which takes several frames."""
 
