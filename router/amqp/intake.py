@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from router.amqp.endpoints import Endpoints
-from router.amqp.format.errors import NO_TRANSACTIONS, NOT_IMPLEMENTED
-from router.amqp.format.notes import AttachFrame, BeginFrame, FlowFrame, Note, SessionError, TransferFrame
+from router.amqp.format.errors import INVALID_FIELD, NO_TRANSACTIONS, NOT_IMPLEMENTED
+from router.amqp.format.notes import AttachFrame, BeginFrame, FlowFrame, Note, SessionError, TransferFrame, UnnamedFrame
 from router.amqp.format.performative import NULL
 from router.amqp.format.values import ErrorCondition
 from router.amqp.frames.echo import Echoes
@@ -73,11 +73,12 @@ class Intake:
             start += at_once
         self._engine.push(piece, start, end)
 
-    def _take_noted(self, frame: bytes, note: Note) -> None:
+    def _take_noted(self, frame: bytes, said: Note) -> None:
+        note = self._named(said) if isinstance(said, UnnamedFrame) else said
         if isinstance(note, FlowFrame | SessionError):
             self._inbox.hand_over()
             self.handle_events()  # what the handler did makes events too, but the flow's must be the next
-        elif self._endpoints.is_behind(note):
+        elif note is not None and self._endpoints.is_behind(note):
             self._inbox.hand_over()
             self._take_output([])
         if isinstance(note, SessionError) and self._sessions.is_begun(note.channel):
@@ -104,6 +105,20 @@ class Intake:
                     link.expect(resumed=note.resumed, message_format=note.format)
         self.handle_events()
         self._noted = None
+
+    def _named(self, note: UnnamedFrame) -> TransferFrame | SessionError | None:
+        """What it means where a delivery goes on; where one begins, it breaks AMQP, and proton would name it. Ids are
+        the session's, tags the link's."""
+        link = self._tap.flows.ends.get((note.channel, note.handle))
+        if link is None or link.is_sender or link.ended or link.is_amid_delivery:
+            return note.transfer
+        what = f"a delivery begins without its {note.lacks}"
+        if note.lacks == "delivery-id":
+            return SessionError(note.channel, INVALID_FIELD, what)
+        self._inbox.hand_over()  # it came before
+        if not link.ended:
+            self._endpoints.expel(link, INVALID_FIELD, what)
+        return note.transfer
 
     def _take_flow(self, note: FlowFrame) -> None:
         session = self._sessions.on_channel(note.wire[0])

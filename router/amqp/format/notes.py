@@ -59,6 +59,16 @@ class TransferFrame(NamedTuple):
     transactional: bool
 
 
+class UnnamedFrame(NamedTuple):
+    """A transfer without its delivery-id or its delivery-tag: one that goes on with a delivery may be (AMQP 1.0
+    2.7.5)."""
+
+    channel: bytes
+    handle: int
+    lacks: str  # which of them
+    transfer: TransferFrame | None  # what else it means
+
+
 class SessionError(NamedTuple):
     """A frame that breaks AMQP in its session: that is over, the connection goes on."""
 
@@ -67,5 +77,5 @@ class SessionError(NamedTuple):
     what: str
 
 
-Note: TypeAlias = BeginFrame | EndFrame | AttachFrame | FlowFrame | TransferFrame | SessionError
+Note: TypeAlias = BeginFrame | EndFrame | AttachFrame | FlowFrame | TransferFrame | UnnamedFrame | SessionError
 Piece: TypeAlias = tuple[bytes, int, int, Note | None]  # bytes, from where to where: plain, as on every hot path

@@ -26,7 +26,17 @@ from router.amqp.format.errors import (
     AmqpError,
     LimitError,
 )
-from router.amqp.format.notes import AttachFrame, BeginFrame, EndFrame, Note, Piece, SessionError, TransferFrame, Wire
+from router.amqp.format.notes import (
+    AttachFrame,
+    BeginFrame,
+    EndFrame,
+    Note,
+    Piece,
+    SessionError,
+    TransferFrame,
+    UnnamedFrame,
+    Wire,
+)
 from router.amqp.format.performative import (
     AMQP_HEADER,
     ATTACH,
@@ -55,6 +65,7 @@ NOTHING: Final = b""
 UNLIMITED: Final = 2**32 - 1
 RESERVE: Final = 8  # what `resume` and `aborted` may add to a transfer
 
+_NAMES: Final = {1: "delivery-id", 2: "delivery-tag"}
 _MESSAGE_FORMAT, _TRANSFER_STATE, _RESUME = 3, 7, 8  # places of these fields in a transfer
 _WINDOW, _HANDLE_MAX = 2, 4  # the same in a begin
 
@@ -248,7 +259,11 @@ class Tap:
         message_format = number_of(fields, _MESSAGE_FORMAT) or 0
         transactional = len(fields) > _TRANSFER_STATE and is_transactional(fields[_TRANSFER_STATE])
         note = TransferFrame(resumed, message_format, transactional)
-        return note if any(note) else None
+        meant = note if any(note) else None
+        for place, name in _NAMES.items():
+            if len(fields) <= place or fields[place] == NULL:
+                return UnnamedFrame(channel, handle, name, meant)
+        return meant
 
     def _look_at_close(self, channel: bytes, fields: list[bytes]) -> None:
         """It is the connection's."""

@@ -1,9 +1,9 @@
 """Over the incoming frames that need no look: the hot half of the tap.
 
 Most frames are like the one before, but for their size and what they carry, so comparing is cheaper than decoding. What
-is compared decides whether a look is needed: the kind of frame, and of a transfer that its handle is attached, its
-message-format is 0 and its state null. Nothing else is read, but for the delivery-ids of settlements that are to be
-answered.
+is compared decides whether a look is needed: the kind of frame, and of a transfer that its handle is attached, that it
+has a delivery-id and a delivery-tag, its message-format is 0 and its state null. Nothing else is read, but for the
+delivery-ids of settlements that are to be answered.
 
 Never here: what the others mean (`tap`).
 """
@@ -224,12 +224,10 @@ class Walk:
         handle_at += at
         id_at = handle_at + _UINTS[data[handle_at]]
         tag_at = id_at + _UINTS[data[id_at]]
-        rest_at = tag_at + 1
-        if data[tag_at] == _BINARY and data[tag_at + 1] <= MAX_TAG:
-            tag_at += 1
-            rest_at = tag_at + 1 + data[tag_at]
-        elif data[tag_at] != NULL[0]:
+        if data[id_at] == NULL[0] or data[tag_at] != _BINARY or data[tag_at + 1] > MAX_TAG:
             return None
+        tag_at += 1
+        rest_at = tag_at + 1 + data[tag_at]
         handle = data[at + 6 : at + 8], int.from_bytes(data[handle_at + 1 : id_at], "big")
         fields = int.from_bytes(data[at + count_at : handle_at], "big")
         if not _MESSAGE_FORMAT < fields <= self.fields or handle not in self.attached:

@@ -108,6 +108,12 @@ class LinkDeliveries:
             self.connection.account.add(-len(self.partial))
             self.partial.clear()
 
+    @property
+    def is_amid_delivery(self) -> bool:
+        """The engine's, while nothing that has come is left in proton: whether a delivery is begun and not whole."""
+        current = lib.pn_link_current(self.pointer)
+        return bool(current) and bool(lib.pn_delivery_partial(current))
+
     def expect(self, *, resumed: bool, message_format: int) -> None:
         """The engine's: the delivery that comes, or goes on, does not take the quick way."""
         self.resumed = self.resumed or resumed

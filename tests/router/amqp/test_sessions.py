@@ -7,6 +7,7 @@ import pytest
 from router.amqp.batches import Transfers
 from router.amqp.format.codec import decode
 from router.amqp.format.errors import INVALID_FIELD, UNATTACHED_HANDLE
+from router.amqp.format.message import in_envelope
 from router.amqp.format.performative import build, code_of, parse
 from router.amqp.format.values import ACCEPTED, RCV_FIRST, RCV_SECOND
 from router.amqp.frames.walk import Walk
@@ -18,6 +19,7 @@ from tests.router.amqp.frames import (
     FLOW,
     HEADER,
     OPEN,
+    TRANSFER,
     attach,
     frame,
     opening,
@@ -74,6 +76,58 @@ def test_a_transfer_on_a_handle_that_is_not_attached_ends_its_session(before: by
     connection.receive(attach("late", 3, receiver=False) + transfer(7, 3) + frame(END), 0.0)
     assert written(connection.data_to_send(), END) == []
     assert ("attach", "late") not in handler.events and not connection.closed
+    connection.release()
+
+
+PARTS = frame(TRANSFER, 0, 0, b"t", 7, False, True, payload=b"m")
+"""The first of a delivery's frames, which is of a format of its own."""
+
+
+def test_a_delivery_that_begins_without_its_delivery_id_ends_its_session() -> None:
+    handler = Answering()
+    connection = server(handler)
+    other = frame(BEGIN, None, 0, 1000, 1000, channel=1)
+    connection.receive(opening() + other + attach("a", 0, receiver=False), 0.0)
+    connection.data_to_send()
+    connection.receive(transfer(0, 0) + frame(TRANSFER, 0, None, b"u", 0, payload=b"m") + transfer(0, 1), 0.0)
+    ((_, error),) = written(connection.data_to_send(), END)
+    assert error.value[0] == INVALID_FIELD
+    assert handler.messages == [b"m"] and not connection.closed
+    assert handler.events[-1] == ("detach", "a", False, INVALID_FIELD)
+    connection.release()
+
+
+@pytest.mark.parametrize("form", [(0, 1, None), (0, 1, None, None, False, True), (0, 1)])
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_delivery_that_begins_without_its_tag_ends_its_link(form: tuple[int | None, ...], apart: bool) -> None:
+    handler = Answering()
+    connection = server(handler)
+    connection.receive(opening() + attach("a", 0, receiver=False) + attach("b", 1, receiver=False), 0.0)
+    connection.data_to_send()
+    connection.receive(transfer(0, 0), 0.0)
+    rest = frame(TRANSFER, *form, payload=b"no"), transfer(1, 2, payload=b"of another link")
+    for data in rest if apart else [b"".join(rest)]:
+        connection.receive(data, 0.0)
+    ((_, handle, closed, error),) = written(connection.data_to_send(), DETACH)
+    assert (handle, closed, error.value[0]) == (0, None, INVALID_FIELD)
+    assert handler.messages == [b"m", b"of another link"] and not connection.closed
+    connection.release()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_goes_on_with_a_delivery_need_not_name_it(apart: bool) -> None:
+    handler = Answering()
+    connection = server(handler)
+    connection.receive(opening() + attach("a", 0, receiver=False), 0.0)
+    connection.data_to_send()
+    goes_on = frame(TRANSFER, 0, None, None, None, None, True, payload=b"-")
+    last, other = frame(TRANSFER, 0, payload=b"n"), transfer(0, 1, b"u")
+    for data in (PARTS, goes_on, goes_on, last, other) if apart else [PARTS + goes_on + goes_on + last + other]:
+        connection.receive(data, 0.0)
+    assert handler.messages == [in_envelope(b"m--n", 7), b"m"]
+    assert written(connection.data_to_send(), DETACH) == []
+    connection.receive(frame(TRANSFER, 0, 2, payload=b"n"), 0.0)
+    assert len(written(connection.data_to_send(), DETACH)) == 1
     connection.release()
 
 
