@@ -6,5 +6,5 @@ router says to the word (`session`, `links`). The `ledger` knows what was publis
 plays a few of them at the routers of a mesh. `wrong` clients make one mistake each. None of it shares code with the
 engine: a mistake that both made would not be seen.
 
-`features` names what is odd. A round draws some of that; what is known to fail is held back there, with the reason.
+`features` names what is odd. A round draws some of that.
 """

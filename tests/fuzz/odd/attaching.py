@@ -35,7 +35,7 @@ class Attaching(OddConnection):
             rows = dict(sorted(rows.items(), key=lambda item: item[1].message.number))
         if isinstance(link, Receiver) and link.subscription is not None:
             link.subscription.until = min(until, link.subscription.until or until)
-            link.subscription.loose = link.subscription.loose or link.modes[1] == 0
+            link.subscription.loose = link.subscription.loose or link.modes[1] == 0 or link.modes[0] == 1
         self.container.kept.append(Kept(link, until, rows))
 
     def _take_received(self, link: Link) -> dict[bytes, Any]:

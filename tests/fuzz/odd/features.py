@@ -70,19 +70,14 @@ FEATURES: Final = {
     "steal": "a link is attached once more, on the same session or on another",
     "steal_unread": "the same while the session's window is closed",
 }
-HELD_BACK: Final[dict[str, str]] = {
-    "resume_settled": "what was sent settled before may come again where it attaches next",
-}
-"""Features that are not drawn, and why."""
 
 
 class Draw:
     """The features of one client."""
 
-    def __init__(self, rng: Random, held_back: frozenset[str] = frozenset(HELD_BACK)) -> None:
+    def __init__(self, rng: Random) -> None:
         share = rng.choice((0.1, 0.3, 0.6))
-        drawn = [name for name in FEATURES if rng.random() < share]
-        self.names = frozenset(drawn) - held_back
+        self.names = frozenset(name for name in FEATURES if rng.random() < share)
 
     def has(self, name: str) -> bool:
         assert name in FEATURES, name

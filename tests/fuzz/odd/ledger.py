@@ -62,7 +62,8 @@ class Subscription:
     until: float | None = None
     """Suspended, and waited for until then; None: attached."""
     loose: bool = False
-    """It settles first, and has been away: what it had may come again."""
+    """It settles first, or is sent settled deliveries, which no map names (protocol 10), and has been away: what it had
+    may come again."""
     holds: dict[Message, str] = field(factory=dict)
     """What it has been given, and how it has answered; empty until then."""
     changed: set[Message] = field(factory=set)
