@@ -2,15 +2,15 @@
 
 AMQP lets a descriptor be a symbol or a number of any width, and a frame have an extended header (1.0 1.5, 2.3.1).
 Proton takes a symbol for none, where it decides what a state or a target is, and a field of another type for one that
-was left out.
+was left out. What follows a described value within a described value, it takes for a part of that.
 
 Pure. Never here: what the fields mean.
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from router.amqp.format.codec import decode
+from router.amqp.format.codec import Described, decode
 from router.amqp.format.errors import DECODE_ERROR, INVALID_FIELD, NOT_IMPLEMENTED, AmqpError
 from router.amqp.format.performative import (
     ATTACH,
@@ -103,6 +103,9 @@ _NAMES: Final = {
 _PLACES: Final = {ATTACH: (5, 6), TRANSFER: (7,), DISPOSITION: (4,), DETACH: (2,), END: (0,), CLOSE: (0,)}
 """By performative: of described values."""
 
+_UNREAD: Final = ((ATTACH, 7), (FLOW, 10))
+"""Maps that proton does not read: the unsettled map, and a flow's properties."""
+
 
 def usual(code: int, fields: list[bytes]) -> list[bytes]:
     """The fields of a performative in the forms that proton reads; the same list if they are. Raises AmqpError."""
@@ -118,6 +121,26 @@ def usual(code: int, fields: list[bytes]) -> list[bytes]:
             if found is not field:
                 made = [*made[:place], found, *made[place + 1 :]]
     return made
+
+
+def check_nesting(code: int, fields: list[bytes]) -> None:
+    """Raises AmqpError at a described value within a described value, where proton reads it."""
+    what, kinds, _ = _PERFORMATIVES[code]
+    for place, (field, (name, kind)) in enumerate(zip(fields, kinds.items(), strict=False)):
+        if kind in (_MAP, _DESCRIBED) and (code, place) not in _UNREAD and field.count(0) > 1:
+            if _is_nested(decode(field)[0]):
+                raise AmqpError(NOT_IMPLEMENTED, f"a described value within one, in the {name} of {what}")
+
+
+def _is_nested(value: Any) -> bool:
+    match value:
+        case Described():
+            return isinstance(value.value, Described) or _is_nested(value.value)
+        case dict():
+            return any(map(_is_nested, (*value, *value.values())))
+        case list() | tuple():
+            return any(map(_is_nested, value))
+    return False
 
 
 def _check(what: str, fields: list[bytes], kinds: Fields, needed: int = 0) -> None:

@@ -56,7 +56,7 @@ from router.amqp.frames.additions import MIN_MAX_FRAME, Additions
 from router.amqp.frames.bounds import bounded
 from router.amqp.frames.fields import alias_of, check_name, first_of, is_transactional, number_of
 from router.amqp.frames.flows import Flows
-from router.amqp.frames.forms import usual
+from router.amqp.frames.forms import check_nesting, usual
 from router.amqp.frames.settlements import Settlements
 from router.amqp.frames.walk import HEAD, Walk
 from router.amqp.proton.link import Link
@@ -154,6 +154,7 @@ class Tap:
         found, end = performative.parse(frame)
         fields = usual(code, found)
         bound = bounded(code, fields)
+        check_nesting(code, bound)
         if bound is not found or not performative.is_usual(frame):
             frame = performative.build(channel, code, bound, frame[end:])
         if code == OPEN:

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from tests.fuzz.mesh import FuzzMesh
 from tests.fuzz.odd.client import OddClient
+from tests.fuzz.odd.codec import Described, symbol, ulong
 from tests.fuzz.odd.connection import HEADER
 from tests.fuzz.odd.features import Draw
 from tests.fuzz.odd.ledger import Ledger
@@ -65,6 +66,11 @@ def _body(data: bytes) -> bytes:
     return (8 + len(data)).to_bytes(4, "big") + bytes((2, 0, 0, SESSION)) + data
 
 
+NESTED: Final = Described(
+    ulong(0x1D), [symbol("x:y"), "d", {symbol("i"): Described(symbol("x:a"), Described(symbol("x:b"), "v"))}]
+)
+
+
 MISTAKES: Final[dict[str, Mistake]] = {
     "transfer on no handle": Mistake("end", UNATTACHED, (_transfer(FREE),)),
     "flow of no handle": Mistake("end", UNATTACHED, (_flow(handle=FREE, link_credit=1),)),
@@ -87,6 +93,9 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "no performative": Mistake("close", BROKEN, raw=_body(b"\x45")),
     "a cut list": Mistake("close", BROKEN, raw=_body(b"\0\x53\x12\xc0\x10\x03")),
     "no name of a link": Mistake("close", INVALID, raw=_body(b"\0\x53\x12\xc0\x05\x03\x40\x52\x03\x41")),
+    "a described value within one": Mistake(
+        "close", ("amqp:not-implemented",), ((SESSION, "detach", {"handle": SENDS, "error": NESTED}),)
+    ),
     "another header": Mistake("close", BROKEN, raw=HEADER),
 }
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from router.amqp.connection import Connection
+from router.amqp.format.codec import Described as Value
 from router.amqp.format.codec import Symbol, decode
 from router.amqp.format.codec import encode as encoded
 from router.amqp.format.errors import DECODE_ERROR, INVALID_FIELD, NOT_IMPLEMENTED
@@ -153,6 +154,41 @@ SECTIONS = {
     "amqp:application-properties:map": {"key": "value"},
     "amqp:data:binary": b"body",
 }
+
+
+APART = Value(Symbol("x:a"), [Value(Symbol("x:b"), 1)])
+WITHIN = Value(Symbol("x:a"), Value(Symbol("x:b"), 1))
+
+
+def holds(value: Value) -> list[bytes]:
+    """Frames that have it in one of their maps."""
+    held = Raw(encoded({Symbol("x"): [value], Symbol("y"): 2}))
+    source = Described(0x28, "topic/x", 0, None, 0, False, None, None, held)
+    return [
+        frame(BEGIN, None, 0, 9, 9, None, None, None, held, channel=1),
+        attach("x", 3, receiver=False, properties=held),
+        frame(ATTACH, "y", 4, True, None, None, source, Described(0x29)),
+        frame(DISPOSITION, True, 0, None, True, Described(MODIFIED, True, False, held)),
+        frame(DETACH, 0, True, Described(0x1D, Symbol("x:y"), "why", held)),
+    ]
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_described_value_within_one_is_refused(number: int) -> None:
+    opened = HEADER + OPENING + attach("s", 0, receiver=True) + frame(FLOW, 0, 1000, 0, 1000, 0, 0, 1)
+    assert condition_of(server(), opened, holds(WITHIN)[number]) == NOT_IMPLEMENTED
+    connection = server()
+    connection.receive(opened + holds(APART)[number], 0.0)
+    assert not connection.closed
+    connection.release()
+
+
+def test_what_has_described_values_otherwise_is_read() -> None:
+    connection = server(handler := Answering())
+    connection.receive(HEADER + OPENING + holds(APART)[1], 0.0)
+    (link,) = handler.attached
+    assert link.remote_properties == {"x": [APART], "y": 2}
+    connection.release()
 
 
 def test_sections_are_read_by_name() -> None:
