@@ -17,6 +17,7 @@ from router.amqp.format.performative import AMQP_HEADER, ATTACH, NULL, OPEN, TRA
 from router.amqp.format.unsettled import encode_entries
 from router.amqp.format.values import RCV_SECOND
 from router.amqp.frames.fields import with_outcomes
+from router.amqp.frames.forms import MESSAGE_FORMAT, MORE
 from router.amqp.frames.room import SMALL, fitted
 from router.amqp.frames.settlements import Settlements
 from router.amqp.frames.walk import HEAD, Walk
@@ -24,7 +25,6 @@ from router.amqp.proton.deliveries import LinkDeliveries
 from router.amqp.proton.link import LINK_NUMBER, Link
 
 MIN_MAX_FRAME: Final = 512  # AMQP 1.0 2.4.1; also what holds before the peer's open
-_MESSAGE_FORMAT, _MORE = 3, 5  # their places in a transfer
 
 
 class Additions:
@@ -175,16 +175,16 @@ class Additions:
 
     def _taken_out(self, link: Link, tag: bytes, fields: list[bytes], payload: bytes) -> bytes:
         """The payload without its envelope, whose message-format goes where AMQP has it."""
-        more = len(fields) > _MORE and fields[_MORE] in TRUES
+        more = len(fields) > MORE and fields[MORE] in TRUES
         if link in self._going_on:
-            fields[_MESSAGE_FORMAT] = NULL  # as said before; proton says 0
+            fields[MESSAGE_FORMAT] = NULL  # as said before; proton says 0
             if not more:
                 self._going_on.remove(link)
             return payload
         envelopes = self._envelopes.get(link, {}).get(tag)
         if not envelopes or not payload.startswith(envelopes[0]):
             return payload
-        fields[_MESSAGE_FORMAT] = uint(format_of(envelopes.pop(0))).encoded
+        fields[MESSAGE_FORMAT] = uint(format_of(envelopes.pop(0))).encoded
         if more:
             self._going_on.add(link)
         if not envelopes:

@@ -25,6 +25,7 @@ from router.amqp.format.performative import (
     join_list,
     split_list,
 )
+from router.amqp.frames.forms import UNSETTLED, name_of, place
 
 LARGE: Final = 1024
 """Bytes of each text of an error, of its info, and of any other state of a disposition."""
@@ -34,9 +35,9 @@ MOST_VALUES: Final = {OPEN: 4096, BEGIN: 1024, ATTACH: 1024}
 """By performative, without an unsettled map, which has a limit of its own and is not proton's. An open names the
 routers that a client may go to (`router.plan.alternates`), with nine values each."""
 
-_NAMES: Final = {OPEN: "an open", BEGIN: "a begin", ATTACH: "an attach"}
-_UNSETTLED: Final = (ATTACH, 7)
-_DETAILS: Final = {DISPOSITION: 4, DETACH: 2, END: 0, CLOSE: 0}
+_DETAILS: Final = {
+    DISPOSITION: place(DISPOSITION, "state"), **{code: place(code, "error") for code in (DETACH, END, CLOSE)},
+}  # fmt: skip
 """By performative: the place of its state, or its error."""
 _REJECTED: Final = b"\x00\x53\x25"
 _ERROR: Final = b"\x00\x53\x1d"
@@ -51,14 +52,14 @@ def bounded(code: int, fields: list[bytes]) -> list[bytes]:
     if code not in (FLOW, TRANSFER):
         _check_arrays(fields)
     if code in MOST_VALUES:
-        counted = [field for place, field in enumerate(fields) if (code, place) != _UNSETTLED]
+        counted = [field for at, field in enumerate(fields) if (code, at) != UNSETTLED]
         if _are_more(counted, MOST_VALUES[code]):
-            raise AmqpError(RESOURCE_LIMIT, f"more than {MOST_VALUES[code]} values in {_NAMES[code]}")
-    place = _DETAILS.get(code, len(fields))
-    if place >= len(fields) or not _is_large(fields[place]):
+            raise AmqpError(RESOURCE_LIMIT, f"more than {MOST_VALUES[code]} values in {name_of(code)}")
+    at = _DETAILS.get(code, len(fields))
+    if at >= len(fields) or not _is_large(fields[at]):
         return fields
-    detail = (_bounded_state if code == DISPOSITION else _bounded_error)(fields[place])
-    return [*fields[:place], detail, *fields[place + 1 :]]
+    detail = (_bounded_state if code == DISPOSITION else _bounded_error)(fields[at])
+    return [*fields[:at], detail, *fields[at + 1 :]]
 
 
 def _check_arrays(fields: list[bytes]) -> None:

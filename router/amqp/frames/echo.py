@@ -24,16 +24,12 @@ from router.amqp.format import performative
 from router.amqp.format.codec import Symbol, decode, encode, uint
 from router.amqp.format.notes import FlowFrame, Wire
 from router.amqp.format.performative import FLOW, NULL, TRUE
+from router.amqp.frames.flows import DELIVERY_COUNT, ECHO, HANDLE, LINK_CREDIT
 from router.amqp.frames.tap import Tap
 from router.amqp.proton.engine import Engine
 from router.amqp.proton.library import lib
 from router.amqp.proton.link import Link
 
-# Places of fields in a flow: before the handle are the session's numbers, before echo comes drain.
-_HANDLE: Final = 4
-_DELIVERY_COUNT: Final = 5
-_LINK_CREDIT: Final = 6
-_ECHO: Final = 9
 _LEAST: Final = 14  # bytes of a flow
 
 
@@ -128,7 +124,7 @@ class Echoes:
         that we send on, which tells that of the session as well, one of the link's for those that we receive on."""
         for frame in performative.frames_of(data):
             fields = _fields_of(frame)
-            links = said.pop((frame[6:8], fields[_HANDLE]), None) if fields is not None else None
+            links = said.pop((frame[6:8], fields[HANDLE]), None) if fields is not None else None
             if fields is None or links is None:
                 yield frame
                 continue
@@ -145,18 +141,18 @@ class Echoes:
     def _sender_fields(link: Link, fields: list[bytes]) -> list[bytes]:
         left = (lib.pn_link_credit(link.pointer) + lib.pn_link_queued(link.pointer)) % 2**32
         numbers = [uint((link.limit - left) % 2**32).encoded, uint(left).encoded]
-        return [*fields[:_HANDLE], link.wire[1], *numbers, NULL, TRUE if lib.pn_link_get_drain(link.pointer) else NULL]
+        return [*fields[:HANDLE], link.wire[1], *numbers, NULL, TRUE if lib.pn_link_get_drain(link.pointer) else NULL]
 
     @staticmethod
     def _receiver_fields(link: Link, fields: list[bytes]) -> list[bytes]:
-        return [*fields[: _ECHO - 1], TRUE if lib.pn_link_get_drain(link.pointer) else NULL]
+        return [*fields[: ECHO - 1], TRUE if lib.pn_link_get_drain(link.pointer) else NULL]
 
 
 def _fields_of(frame: bytes) -> list[bytes] | None:
     """Of a flow; None if it is another frame."""
     if len(frame) < _LEAST or performative.code_of(frame) != FLOW:
         return None
-    return performative.padded(performative.parse(frame).fields, _ECHO)
+    return performative.padded(performative.parse(frame).fields, ECHO)
 
 
 def _properties(link: Link) -> bytes:
@@ -165,7 +161,7 @@ def _properties(link: Link) -> bytes:
 
 def _limit(fields: list[bytes]) -> int:
     """The delivery-count up to which a flow of ours gives credit."""
-    count, credit = (decode(fields[place])[0] for place in (_DELIVERY_COUNT, _LINK_CREDIT))
+    count, credit = (decode(fields[place])[0] for place in (DELIVERY_COUNT, LINK_CREDIT))
     return int(count + credit) % 2**32
 
 

@@ -16,12 +16,16 @@ from router.amqp.format.codec import decode, uint
 from router.amqp.format.errors import INVALID_FIELD, UNATTACHED_HANDLE, AmqpError
 from router.amqp.format.notes import FlowFrame, SessionError
 from router.amqp.format.performative import FLOW, NULL, TRUES
+from router.amqp.frames.forms import place
 from router.amqp.proton.library import lib
 from router.amqp.proton.link import Link
 
-NEXT_INCOMING, WINDOW, NEXT_OUTGOING = 0, 1, 2
-HANDLE, DELIVERY_COUNT, LINK_CREDIT, DRAIN, ECHO, PROPERTIES = 4, 5, 6, 8, 9, 10
-"""Places of these fields."""
+NEXT_INCOMING, WINDOW, NEXT_OUTGOING, HANDLE, DELIVERY_COUNT, LINK_CREDIT, DRAIN, ECHO, PROPERTIES = (
+    place(FLOW, field)
+    for field in ("next-incoming-id", "incoming-window", "next-outgoing-id", "handle", "delivery-count", "link-credit",
+                  "drain", "echo", "properties")
+)  # fmt: skip
+"""Places in a flow: the session's numbers come before the handle."""
 UINTS: Final = 2**32
 HALF: Final = 2**31
 

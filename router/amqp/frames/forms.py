@@ -100,11 +100,30 @@ _NAMES: Final = {
     "amqp:modified:list": 0x27, "amqp:source:list": 0x28, "amqp:target:list": 0x29, "amqp:coordinator:list": 0x30,
     "amqp:declared:list": 0x33, "amqp:transactional-state:list": 0x34, "amqp:error:list": 0x1D,
 }  # fmt: skip
-_PLACES: Final = {ATTACH: (5, 6), TRANSFER: (7,), DISPOSITION: (4,), DETACH: (2,), END: (0,), CLOSE: (0,)}
+_PLACES: Final = {
+    code: tuple(at for at, kind in enumerate(kinds.values()) if kind is _DESCRIBED)
+    for code, (_, kinds, _) in _PERFORMATIVES.items()
+}
 """By performative: of described values."""
 
-_UNREAD: Final = ((ATTACH, 7), (FLOW, 10))
-"""Maps that proton does not read: the unsettled map, and a flow's properties."""
+
+def name_of(code: int) -> str:
+    """A performative in words."""
+    return _PERFORMATIVES[code][0]
+
+
+def place(code: int, field: str) -> int:
+    """Of a field in its performative."""
+    return list(_PERFORMATIVES[code][1]).index(field)
+
+
+DELIVERY_ID, DELIVERY_TAG, MESSAGE_FORMAT, MORE, STATE, RESUME = (
+    place(TRANSFER, field) for field in ("delivery-id", "delivery-tag", "message-format", "more", "state", "resume")
+)
+"""Places in a transfer."""
+UNSETTLED: Final = ATTACH, place(ATTACH, "unsettled")
+_UNREAD: Final = (UNSETTLED, (FLOW, place(FLOW, "properties")))
+"""Maps that proton does not read."""
 
 
 def usual(code: int, fields: list[bytes]) -> list[bytes]:
@@ -112,24 +131,24 @@ def usual(code: int, fields: list[bytes]) -> list[bytes]:
     what, kinds, needed = _PERFORMATIVES[code]
     _check(what, fields, kinds, needed)
     made = fields
-    for place in _PLACES.get(code, ()):
-        if place < len(fields) and fields[place] != NULL:
-            name, field = list(kinds)[place], fields[place]
+    for at in _PLACES[code]:
+        if at < len(fields) and fields[at] != NULL:
+            name, field = list(kinds)[at], fields[at]
             found = _described(f"the {name} of {what}", field)
             if code == ATTACH:
                 _check_terminus(found)
             if found is not field:
-                made = [*made[:place], found, *made[place + 1 :]]
+                made = [*made[:at], found, *made[at + 1 :]]
     return made
 
 
 def check_nesting(code: int, fields: list[bytes]) -> None:
     """Raises AmqpError at a described value within a described value, where proton reads it."""
     what, kinds, _ = _PERFORMATIVES[code]
-    for place, (field, (name, kind)) in enumerate(zip(fields, kinds.items(), strict=False)):
-        if kind in (_MAP, _DESCRIBED) and (code, place) not in _UNREAD and field.count(0) > 1:
-            if _is_nested(decode(field)[0]):
-                raise AmqpError(NOT_IMPLEMENTED, f"a described value within one, in the {name} of {what}")
+    for at, (field, (name, kind)) in enumerate(zip(fields, kinds.items(), strict=False)):
+        is_read = kind in (_MAP, _DESCRIBED) and (code, at) not in _UNREAD
+        if is_read and field.count(0) > 1 and _is_nested(decode(field)[0]):
+            raise AmqpError(NOT_IMPLEMENTED, f"a described value within one, in the {name} of {what}")
 
 
 def _is_nested(value: Any) -> bool:
@@ -146,8 +165,8 @@ def _is_nested(value: Any) -> bool:
 def _check(what: str, fields: list[bytes], kinds: Fields, needed: int = 0) -> None:
     if len(fields) < needed:
         raise AmqpError(INVALID_FIELD, f"{what} without its {list(kinds)[len(fields)]}")
-    for place, (field, (name, kind)) in enumerate(zip(fields, kinds.items(), strict=False)):
-        if field[0] in kind.constructors or (field == NULL and place >= needed):
+    for at, (field, (name, kind)) in enumerate(zip(fields, kinds.items(), strict=False)):
+        if field[0] in kind.constructors or (field == NULL and at >= needed):
             continue
         raise AmqpError(DECODE_ERROR, f"the {name} of {what} is not {kind.expected}")
 

@@ -23,12 +23,13 @@ from router.amqp.format.performative import (
     parse,
     split_list,
 )
+from router.amqp.frames.forms import place
 
 SMALL: Final = 4096
 """Bytes: no frame of ours is larger but opens, attaches and transfers."""
-_PROPERTIES: Final = {OPEN: 9, ATTACH: 13}
-_ERRORS: Final = {DETACH: 2, END: 0}
-_STATE: Final = 4
+_PROPERTIES: Final = {code: place(code, "properties") for code in (OPEN, ATTACH)}
+_ERRORS: Final = {code: place(code, "error") for code in (DETACH, END)}
+_STATE: Final = place(DISPOSITION, "state")
 _SLACK: Final = 16  # bytes by which the same may be longer as it is written anew
 _DESCRIPTOR: Final = 3  # bytes of those that proton and we write
 _REJECTED: Final = b"\x00\x53\x25"
@@ -41,10 +42,10 @@ def fitted(frame: bytes, most: int) -> bytes:
         return frame
     excess, code = len(frame) - most + _SLACK, frame[10]
     fields = parse(frame).fields
-    if (place := _PROPERTIES.get(code, len(fields))) < len(fields):
-        fields[place] = _fewer(fields[place], excess)
-    elif (place := _ERRORS.get(code, len(fields))) < len(fields):
-        fields[place] = _shorter(fields[place], excess)
+    if (at := _PROPERTIES.get(code, len(fields))) < len(fields):
+        fields[at] = _fewer(fields[at], excess)
+    elif (at := _ERRORS.get(code, len(fields))) < len(fields):
+        fields[at] = _shorter(fields[at], excess)
     elif code == DISPOSITION and len(fields) > _STATE:
         fields[_STATE] = _without_details(fields[_STATE], excess)
     less = build(frame[6:8], code, fields)

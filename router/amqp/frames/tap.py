@@ -56,7 +56,16 @@ from router.amqp.frames.additions import MIN_MAX_FRAME, Additions
 from router.amqp.frames.bounds import bounded
 from router.amqp.frames.fields import alias_of, check_name, first_of, is_transactional, number_of
 from router.amqp.frames.flows import Flows
-from router.amqp.frames.forms import check_nesting, usual
+from router.amqp.frames.forms import (
+    DELIVERY_ID,
+    DELIVERY_TAG,
+    MESSAGE_FORMAT,
+    RESUME,
+    STATE,
+    check_nesting,
+    place,
+    usual,
+)
 from router.amqp.frames.settlements import Settlements
 from router.amqp.frames.walk import HEAD, Walk
 from router.amqp.proton.link import Link
@@ -65,9 +74,8 @@ NOTHING: Final = b""
 UNLIMITED: Final = 2**32 - 1
 RESERVE: Final = 8  # what `resume` and `aborted` may add to a transfer
 
-_NAMES: Final = {1: "delivery-id", 2: "delivery-tag"}
-_MESSAGE_FORMAT, _TRANSFER_STATE, _RESUME = 3, 7, 8  # places of these fields in a transfer
-_WINDOW, _HANDLE_MAX = 2, 4  # the same in a begin
+_NAMES: Final = {DELIVERY_ID: "delivery-id", DELIVERY_TAG: "delivery-tag"}
+_WINDOW, _HANDLE_MAX = (place(BEGIN, field) for field in ("incoming-window", "handle-max"))
 
 
 class Tap:
@@ -198,7 +206,7 @@ class Tap:
 
     def _forget_session(self, channel: bytes) -> None:
         self._walk.end(channel)
-        self._places = {place: count for place, count in self._places.items() if place[0] != channel}
+        self._places = {end: count for end, count in self._places.items() if end[0] != channel}
         self._let_gone = {end for end in self._let_gone if end[0] != channel}
         self.flows.end(channel)
         self.settlements.end(channel)
@@ -210,14 +218,14 @@ class Tap:
         handle = number_of(fields, 1) or 0
         if (channel, handle) in self._walk.attached:
             return SessionError(channel, HANDLE_IN_USE, f"an attach on handle {handle}"), frame
-        place = channel, name, fields[2] not in TRUES
-        steals = place in self._places  # or has been stolen itself, and the peer has yet to detach it
+        end = channel, name, fields[2] not in TRUES
+        steals = end in self._places  # or has been stolen itself, and the peer has yet to detach it
         if steals:
             self._stolen += 1
             fields[0] = encode(alias_of(name, self._stolen))
             frame = performative.build(channel, ATTACH, fields)
-        self._places[place] = self._places.get(place, 0) + 1
-        self._walk.attached[channel, handle] = place
+        self._places[end] = self._places.get(end, 0) + 1
+        self._walk.attached[channel, handle] = end
         self._walk.forget()
         unsettled = decode_map(fields[7], self._most_unsettled) if len(fields) > 7 else None
         incomplete = len(fields) > 8 and fields[8] in TRUES
@@ -229,10 +237,10 @@ class Tap:
         handle = number_of(fields, 0) or 0
         if (channel, handle) not in self._walk.attached:
             return SessionError(channel, UNATTACHED_HANDLE, f"a detach on handle {handle}")
-        place = self._walk.attached.pop((channel, handle))
-        self._places[place] -= 1
-        if not self._places[place]:
-            del self._places[place]
+        end = self._walk.attached.pop((channel, handle))
+        self._places[end] -= 1
+        if not self._places[end]:
+            del self._places[end]
         self._walk.forget()
         self.flows.detached(channel, handle)
         return None
@@ -256,13 +264,13 @@ class Tap:
         handle = number_of(fields, 0) or 0
         if (channel, handle) not in self._walk.attached:
             return SessionError(channel, UNATTACHED_HANDLE, f"a transfer on handle {handle}")
-        resumed = self._walk.fields == _RESUME < len(fields) and fields[_RESUME] in TRUES
-        message_format = number_of(fields, _MESSAGE_FORMAT) or 0
-        transactional = len(fields) > _TRANSFER_STATE and is_transactional(fields[_TRANSFER_STATE])
+        resumed = self._walk.fields == RESUME < len(fields) and fields[RESUME] in TRUES
+        message_format = number_of(fields, MESSAGE_FORMAT) or 0
+        transactional = len(fields) > STATE and is_transactional(fields[STATE])
         note = TransferFrame(resumed, message_format, transactional)
         meant = note if any(note) else None
-        for place, name in _NAMES.items():
-            if len(fields) <= place or fields[place] == NULL:
+        for at, name in _NAMES.items():
+            if len(fields) <= at or fields[at] == NULL:
                 return UnnamedFrame(channel, handle, name, meant)
         return meant
 

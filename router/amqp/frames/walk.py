@@ -18,12 +18,12 @@ from router.amqp.format.codec import skip
 from router.amqp.format.errors import AmqpError
 from router.amqp.format.performative import DISPOSITION, NULL, TRANSFER, TRUE
 from router.amqp.format.values import MAX_TAG
+from router.amqp.frames.forms import MESSAGE_FORMAT, RESUME, STATE
 
 HEAD: Final = 14  # bytes of a frame to the field count of a short list
 _FIELDS: Final = {0xC0: (13, HEAD), 0xD0: (16, 20)}  # by a list's constructor: where its field count is, and the first
 _BINARY, _ZERO = 0xA0, b"\x43"  # a tag's constructor, a uint that is 0
 _UINTS: Final = {NULL[0]: 1, _ZERO[0]: 1, 0x52: 2, 0x70: 5}  # the widths of a uint's forms
-_MESSAGE_FORMAT, _STATE, _RESUME = 3, 7, 8  # their places in a transfer
 
 # A frame's size, and what has to be as in the one before: of a disposition to its role, of a transfer as far as needed.
 _begin: Final = struct.Struct(">I11s").unpack_from
@@ -102,7 +102,7 @@ class Walk:
 
     def expect_resumed(self) -> None:
         """Transfers may say that they resume a delivery."""
-        self.fields = _RESUME
+        self.fields = RESUME
         self.forget()
 
     def end(self, channel: bytes) -> None:
@@ -230,13 +230,13 @@ class Walk:
         rest_at = tag_at + 1 + data[tag_at]
         handle = data[at + 6 : at + 8], int.from_bytes(data[handle_at + 1 : id_at], "big")
         fields = int.from_bytes(data[at + count_at : handle_at], "big")
-        if not _MESSAGE_FORMAT < fields <= self.fields or handle not in self.attached:
+        if not MESSAGE_FORMAT < fields <= self.fields or handle not in self.attached:
             return None
         rest_end = rest_at + 1
         if data[rest_at:rest_end] not in (_ZERO, NULL):
             return None
-        if fields > _STATE:
-            for _ in range(_MESSAGE_FORMAT + 1, _STATE):
+        if fields > STATE:
+            for _ in range(MESSAGE_FORMAT + 1, STATE):
                 rest_end = skip(data, rest_end)
             rest_end += 1
             if data[rest_end - 1 : rest_end] != NULL:
