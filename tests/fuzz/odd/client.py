@@ -208,7 +208,9 @@ class OddClient(Attaching):
     def settle_sent(self, session: Session, *, early: bool = False) -> bool:
         """The oldest that have an outcome, `early`: or not. Whether there were any."""
         rows = [
-            one for one in session.sent.values() if one.message.whole and not one.settled and (one.outcome or early)
+            one
+            for one in session.sent.values()
+            if one.message.whole and one.link.under_way is not one and not one.settled and (one.outcome or early)
         ]
         if not rows:
             return False

@@ -137,7 +137,7 @@ class Session:
             if link.subscription is None:
                 link.subscription = self.ledger.begin(repr(link), link.address, presettled=sender == 1)
             if link.detached or self.ended:
-                link.subscription.over = link.former is None
+                link.subscription.over = link.subscription.over or link.former is None
             else:
                 link.subscription.until = None
 
