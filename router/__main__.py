@@ -1,7 +1,7 @@
 """`python -m router NAME TOPOLOGY ...`: one router process, as the launcher starts it."""
 
 # ruff: noqa: E402
-from router.mesh.stopping import put_off
+from router.mesh.signals import put_off
 
 put_off()
 

@@ -6,7 +6,7 @@ It names commands of this package and of `failover`, and imports none: the one t
 import sys
 
 if sys.argv[1:2] == ["router"]:
-    from router.mesh.stopping import put_off
+    from router.mesh.signals import put_off
 
     put_off()
 

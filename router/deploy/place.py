@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from router.mesh.config import Topology
-from router.mesh.stopping import DRAIN, DRAIN_S, STOP_S
+from router.mesh.signals import DRAIN, DRAIN_S, STOP_S
 
 PROGRAM: Final = "/opt/oncemesh/bin/oncemesh"
 CONFIGURATION: Final = PurePosixPath("/etc/oncemesh")

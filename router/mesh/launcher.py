@@ -29,8 +29,8 @@ from router.mesh.listeners import ListenError, Listeners, bound_address, listen
 from router.mesh.quantities import format_duration
 from router.mesh.reading import expected
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
+from router.mesh.signals import APPLY, DRAIN, DRAIN_S, STOP, STOP_S
 from router.mesh.status import FetchStatus, look, planned, rest, unapplied, unfinished
-from router.mesh.stopping import APPLY, DRAIN, DRAIN_S, STOP, STOP_S
 
 # -P: the module `router` must be ours whatever the working directory holds.
 ROUTER_COMMAND = (sys.executable, "-P", "-m", "router")

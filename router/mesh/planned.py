@@ -25,9 +25,15 @@ def settings_of(topology: Topology) -> Settings:
     timing, limits = topology.timing, topology.limits
     waits = timing.join, timing.boot_wait, timing.terminus, timing.forget
     return Settings(
-        limits.window, limits.window_bytes, limits.max_message, limits.redeliveries, *waits,
-        grace=timing.grace, largest=limits.max_message + BESIDES, kinds=topology.kinds,
-    )  # fmt: skip
+        limits.window,
+        limits.window_bytes,
+        limits.max_message,
+        limits.redeliveries,
+        *waits,
+        grace=timing.grace,
+        largest=limits.max_message + BESIDES,
+        kinds=topology.kinds,
+    )
 
 
 def _said(address: Address | None) -> str:

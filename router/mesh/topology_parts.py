@@ -33,9 +33,16 @@ MOST_MESSAGE = 1 << 30
 LEAST_LOG = 64 << 20
 """The smallest `log.size`: two segments."""
 COUNTED = (
-    "connections", "user_connections", "user_durable", "anonymous_durable", "sessions", "links", "attaches",
-    "unsettled", "selectors",
-)  # fmt: skip
+    "connections",
+    "user_connections",
+    "user_durable",
+    "anonymous_durable",
+    "sessions",
+    "links",
+    "attaches",
+    "unsettled",
+    "selectors",
+)
 """Keys of `limits` whose values are numbers of something."""
 LEAST_LINKS = 2
 """The smallest `limits.links`: our clients have one to a topic, and one from `$routers`."""

@@ -12,8 +12,7 @@ from linkstate.mesh import Mesh
 from linkstate.plan.plan import Standing
 from router.events.kind import EventKind, event
 from router.mesh.quantities import format_duration
-from router.mesh.signals import taken
-from router.mesh.stopping import DRAIN, DRAIN_S, STOP
+from router.mesh.signals import DRAIN, DRAIN_S, STOP, taken
 from router.plan.request import leave
 from topic.node import Node
 

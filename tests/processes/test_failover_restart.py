@@ -6,7 +6,7 @@ import trio
 
 from failover.client import MemoryStore, Subscriber
 from router.mesh.quantities import Address
-from router.mesh.stopping import DRAIN
+from router.mesh.signals import DRAIN
 from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually
 
