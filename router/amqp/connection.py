@@ -39,6 +39,7 @@ from router.amqp.frames.tap import Tap
 from router.amqp.inbox import Inbox, Recipient
 from router.amqp.intake import Intake
 from router.amqp.output import Output
+from router.amqp.proton.deliveries import LinkDeliveries
 from router.amqp.proton.engine import Engine
 from router.amqp.proton.library import (
     lib,
@@ -115,25 +116,23 @@ class Connection:
         self._sessions = Sessions(self.tap, bounds)
         self._restated = Restated(self._sessions.senders)
         self.echoes = Echoes(self._engine, self.tap, asked)
-        self.announce = self.tap.additions.announce
-        self.resumes = self.tap.additions.resume
-        self.has_envelope = self.tap.additions.envelope
-        self.ask_echo = self.echoes.ask
-        self.answer_echo = self.echoes.answer
-        self.answer_drain = self.echoes.answer_drain
         self._endpoints = Endpoints(self, handler, self._sessions, self.tap, max_message, self._engine.push_frame)
-        self.continue_former = self._endpoints.continue_former
-        self.expel = self._endpoints.expel
-        self.postpones = self._endpoints.postpones
-        self.leaves = self._endpoints.leaves
         self._inbox = Inbox(handler, self.settling, self._restated)
         self._output = Output(
             self, self._engine, self.tap, self._sessions, self._endpoints, self.echoes, self._restated
         )
         self._intake = Intake(
-            handler, self._engine, self.tap, self._sessions, self._endpoints, self.echoes, self._inbox, self._restated,
-            lambda kind, event: _EVENTS[kind](self, event), self._output.flush,
-        )  # fmt: skip
+            handler,
+            self._engine,
+            self.tap,
+            self._sessions,
+            self._endpoints,
+            self.echoes,
+            self._inbox,
+            self._restated,
+            lambda kind, event: _EVENTS[kind](self, event),
+            self._output.flush,
+        )
 
     @property
     def links(self) -> list[Link]:
@@ -265,6 +264,38 @@ class Connection:
         attach = Attach(**options)
         return self._endpoints.attach(self._engine.connection, lib.pn_receiver, name, source, attach, max_message)
 
+    # -- asked by its links
+
+    def expel(self, link: Link, condition: str, description: str, limit: str = "") -> None:
+        self._endpoints.expel(link, condition, description, limit)
+
+    def postpones(self, link: Link) -> bool:
+        return self._endpoints.postpones(link)
+
+    def leaves(self, link: Link) -> None:
+        self._endpoints.leaves(link)
+
+    def continue_former(self, link: Link, former: Link) -> None:
+        self._endpoints.continue_former(link, former)
+
+    def announce(self, link: Link) -> int:
+        return self.tap.additions.announce(link)
+
+    def resumes(self, link: LinkDeliveries, tag: bytes, aborted: bool) -> None:
+        self.tap.additions.resume(link, tag, aborted)
+
+    def has_envelope(self, link: LinkDeliveries, tag: bytes, message: bytes) -> None:
+        self.tap.additions.envelope(link, tag, message)
+
+    def ask_echo(self, link: Link) -> None:
+        self.echoes.ask(link)
+
+    def answer_echo(self, link: Link) -> None:
+        self.echoes.answer(link)
+
+    def answer_drain(self, link: Link) -> None:
+        self.echoes.answer_drain(link)
+
     # -- events
 
     def _dispatch(self) -> None:
@@ -332,9 +363,7 @@ class Connection:
         self._engine.release()
         self.proofs.clear()
         # They know this connection, or links, which do: all of it would wait for Python's search for cycles.
-        del self.tap, self.announce, self.resumes, self.has_envelope
-        del self.echoes, self.ask_echo, self.answer_echo, self.answer_drain
-        del self._endpoints, self.continue_former, self.expel, self.postpones, self.leaves
+        del self.tap, self.echoes, self._endpoints
         del self._sessions, self._restated, self._inbox, self._output, self._intake
         error: BaseException | None = self.error
         while error is not None:  # its frames would keep what was read last until the collector comes
