@@ -50,9 +50,18 @@ class Budget:
     chunks travel as one message."""
 
     __slots__ = (
-        "_acknowledged", "_filled", "_last", "_measured_at", "_rate", "_round_trip", "_sample",
-        "_sent", "_since", "_usual", "most",
-    )  # fmt: skip
+        "_acknowledged",
+        "_filled",
+        "_last",
+        "_measured_at",
+        "_rate",
+        "_round_trip",
+        "_sample",
+        "_sent",
+        "_since",
+        "_usual",
+        "most",
+    )
 
     def __init__(self, most: int) -> None:
         """`most`: bytes that may queue."""

@@ -39,8 +39,7 @@ from router.mesh.errors import RunError
 from router.mesh.listeners import Listeners
 from router.mesh.planned import planned, settings_of
 from router.mesh.quantities import Address, format_duration
-from router.mesh.signals import taken
-from router.mesh.stopping import APPLY
+from router.mesh.signals import APPLY, taken
 from router.neighbours import LANES, Neighbours, keep_dialling
 from router.plan.alternates import Alternates
 from router.plan.departure import Departure
@@ -87,9 +86,17 @@ class Process:
         settings = settings_of(topology)
         shell = self._shell = Shell(self._pumped)
         mesh, topic = boot(
-            name, incarnation, planned(topology), block, settings, store, shell,
-            hello=timing.hello, dead=timing.dead, max_payload=settings.largest,
-        )  # fmt: skip
+            name,
+            incarnation,
+            planned(topology),
+            block,
+            settings,
+            store,
+            shell,
+            hello=timing.hello,
+            dead=timing.dead,
+            max_payload=settings.largest,
+        )
         self.node = Node(mesh, topic, store, shell)
         self._guard = Guard(lambda user: self._doors.rules.of(user), limits)
         topics = Topics(self.node, topology.addresses, limits.max_message, timing.terminus, self._guard)
@@ -132,9 +139,16 @@ class Process:
     async def _run(self, amqp: socket.socket, inter: socket.socket, **others: socket.socket) -> None:
         async with trio.open_nursery() as nursery:
             tasks = (
-                self._timers, self._write_journal, self._tidy, self._status.run, self._routers.run,
-                self._management.run, limit_logs, self._doors.reload_on_hangup, self._apply_when_told,
-            )  # fmt: skip
+                self._timers,
+                self._write_journal,
+                self._tidy,
+                self._status.run,
+                self._routers.run,
+                self._management.run,
+                limit_logs,
+                self._doors.reload_on_hangup,
+                self._apply_when_told,
+            )
             for task in tasks:
                 nursery.start_soon(task)
             for_clients = {amqp: self._serve_client} | ({others[MQTT]: self._mqtt()} if MQTT in others else {})
@@ -239,9 +253,7 @@ class Process:
         with told(str(visitor), partial(self._guard.exceeded.update, ["opening"])):
             await self._serve_guest(*await self._doors.client(tcp.prompt(below)), visitor)
 
-    async def _serve_guest(
-        self, stream: trio.abc.Stream, sasl: SaslLayer, guesses: Guesses, visitor: Visitor
-    ) -> None:  # fmt: skip
+    async def _serve_guest(self, stream: trio.abc.Stream, sasl: SaslLayer, guesses: Guesses, visitor: Visitor) -> None:
         limits, timing = self.topology.limits, self.topology.timing
         connection = Connection(
             self.clients,
@@ -303,13 +315,24 @@ class Process:
         )
 
     async def _serve(
-        self, stream: trio.abc.Stream, connection: DrivenConnection, after_input: Callable[[], None], peer: str,
-        before_output: Callable[[], None] = lambda: None, turn: Callable[[], Awaitable[None]] = at_once,
-    ) -> None:  # fmt: skip
+        self,
+        stream: trio.abc.Stream,
+        connection: DrivenConnection,
+        after_input: Callable[[], None],
+        peer: str,
+        before_output: Callable[[], None] = lambda: None,
+        turn: Callable[[], Awaitable[None]] = at_once,
+    ) -> None:
         await serve(
-            stream, connection, clock=self.node.now, after_input=after_input, before_output=before_output, turn=turn,
-            outbound=self._outbound, peer=peer,
-        )  # fmt: skip
+            stream,
+            connection,
+            clock=self.node.now,
+            after_input=after_input,
+            before_output=before_output,
+            turn=turn,
+            outbound=self._outbound,
+            peer=peer,
+        )
 
     # the plan
 
@@ -340,7 +363,7 @@ class Process:
 
 async def run_router(
     topology: Topology, name: str, *, run_dir: Path, listeners: Listeners, starts: Start = Start.AGAIN
-) -> None:  # fmt: skip
+) -> None:
     """Run one router on these listeners until it is told to stop."""
     tame()
     return_large_blocks()

@@ -190,9 +190,13 @@ async def _publish(
         try:
             async with until_signal() as scope, publisher, trio.open_nursery() as nursery:
                 nursery.start_soon(
-                    tell_who_is_awaited, str(publisher.identity), target.routers, target.status,
-                    lambda: account.progress, bar.tell,
-                )  # fmt: skip
+                    tell_who_is_awaited,
+                    str(publisher.identity),
+                    target.routers,
+                    target.status,
+                    lambda: account.progress,
+                    bar.tell,
+                )
                 await _send_all(publisher, source, account, bar, rate, wanted)
                 nursery.cancel_scope.cancel()
             account.interrupted = scope.cancelled_caught

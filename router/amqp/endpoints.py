@@ -30,9 +30,14 @@ class Endpoints:
     """One a connection, which is the `host` of its links."""
 
     def __init__(
-        self, host: Host, owner: LinkOwner, sessions: Sessions, tap: Tap, max_message: int,
+        self,
+        host: Host,
+        owner: LinkOwner,
+        sessions: Sessions,
+        tap: Tap,
+        max_message: int,
         push: Callable[[bytes], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`push` gives proton a frame as if the peer had written it."""
         self._push = push
         self._host = host
@@ -104,9 +109,14 @@ class Endpoints:
     # -- links
 
     def attach(
-        self, connection: Any, create: Callable[[Any, bytes], Any], name: str, address: str, attach: Attach,
+        self,
+        connection: Any,
+        create: Callable[[Any, bytes], Any],
+        name: str,
+        address: str,
+        attach: Attach,
         max_message: int,
-    ) -> Link:  # fmt: skip
+    ) -> Link:
         """A link of ours, from or to the peer's node; an empty address asks for a dynamic source. `connection` is
         proton's."""
         assert not self._host.closed and not self._host.closing

@@ -35,10 +35,18 @@ class Intake:
     """One a connection."""
 
     def __init__(
-        self, owner: EchoOwner, engine: Engine, tap: Tap, sessions: Sessions, endpoints: Endpoints, echoes: Echoes,
-        inbox: Inbox, restated: Restated, on_connection: Callable[[int, Any], None],
+        self,
+        owner: EchoOwner,
+        engine: Engine,
+        tap: Tap,
+        sessions: Sessions,
+        endpoints: Endpoints,
+        echoes: Echoes,
+        inbox: Inbox,
+        restated: Restated,
+        on_connection: Callable[[int, Any], None],
         flush: Callable[[Sequence[Any]], bytes],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`on_connection` is given the events of the connection itself: kind, and proton's event. `flush` takes what is
         to be written from proton, with a flow of each of these sessions at its end, and returns it."""
         self._owner = owner
@@ -197,14 +205,16 @@ class Intake:
             self._on_connection(kind, event)
 
 
-_RARE: Final = frozenset({
-    lib.PN_CONNECTION_REMOTE_OPEN,
-    lib.PN_CONNECTION_REMOTE_CLOSE,
-    lib.PN_SESSION_REMOTE_OPEN,
-    lib.PN_SESSION_REMOTE_CLOSE,
-    lib.PN_LINK_REMOTE_OPEN,
-    lib.PN_LINK_REMOTE_DETACH,
-    lib.PN_LINK_REMOTE_CLOSE,
-    lib.PN_TRANSPORT_ERROR,
-    lib.PN_TRANSPORT_TAIL_CLOSED,
-})  # fmt: skip
+_RARE: Final = frozenset(
+    {
+        lib.PN_CONNECTION_REMOTE_OPEN,
+        lib.PN_CONNECTION_REMOTE_CLOSE,
+        lib.PN_SESSION_REMOTE_OPEN,
+        lib.PN_SESSION_REMOTE_CLOSE,
+        lib.PN_LINK_REMOTE_OPEN,
+        lib.PN_LINK_REMOTE_DETACH,
+        lib.PN_LINK_REMOTE_CLOSE,
+        lib.PN_TRANSPORT_ERROR,
+        lib.PN_TRANSPORT_TAIL_CLOSED,
+    }
+)

@@ -35,9 +35,15 @@ class Output:
     """One a connection."""
 
     def __init__(
-        self, host: OutputHost, engine: Engine, tap: Tap, sessions: Sessions, endpoints: Endpoints, echoes: Echoes,
+        self,
+        host: OutputHost,
+        engine: Engine,
+        tap: Tap,
+        sessions: Sessions,
+        endpoints: Endpoints,
+        echoes: Echoes,
         restated: Restated,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._host = host
         self._engine = engine
         self._tap = tap

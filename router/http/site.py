@@ -19,13 +19,16 @@ from router.mesh.config import is_loopback
 log = logging.getLogger("oncemesh.security")
 
 PRUDENCE: Final = (
-    ("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("Cache-Control", "no-store"),
-)  # fmt: skip
+)
 """With every answer: a page runs what comes from here, and nothing else."""
 
 AT_AN_END: Final = ("Connection", "close")
@@ -56,9 +59,15 @@ class Keys(Protocol):
 
 class Site:
     def __init__(
-        self, host: str, keys: Keys, pages: Mapping[str, Page], is_operator: Callable[[str], bool], *,
-        anybody: bool, passwords: bool,
-    ) -> None:  # fmt: skip
+        self,
+        host: str,
+        keys: Keys,
+        pages: Mapping[str, Page],
+        is_operator: Callable[[str], bool],
+        *,
+        anybody: bool,
+        passwords: bool,
+    ) -> None:
         """`host` is where it listens. `anybody` may look; or who says a password, if `passwords` are heard."""
         self._is_operator = is_operator
         self._is_loopback = is_loopback(host)

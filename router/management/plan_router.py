@@ -37,9 +37,13 @@ class Joining:
         """Raises ManagementError."""
         match said:
             case {
-                "mesh": str(mesh), "wire": int(wire), "routers": list(routers),
-                "amqp": str(amqp), "inter": str(inter), "links": dict(links),
-            } if all(isinstance(router, str) for router in routers):  # fmt: skip
+                "mesh": str(mesh),
+                "wire": int(wire),
+                "routers": list(routers),
+                "amqp": str(amqp),
+                "inter": str(inter),
+                "links": dict(links),
+            } if all(isinstance(router, str) for router in routers):
                 planned = PlannedRouter(amqp=_found_at("amqp", amqp), inter=_found_at("inter", inter))
                 return cls(name, mesh, wire, frozenset(routers) - {name}, planned, dict(_links(name, links)))
         raise ManagementError(BAD_REQUEST, "expected mesh, wire, routers, amqp, inter and links in the body")

@@ -27,8 +27,13 @@ class Alternates:
     def __call__(self, first: str = "") -> list[dict[str, object]]:
         """`first`: the router that is to head the list, however many links it has."""
         directory = self._node.topic.directory
-        others, contacts, load, chance = self._others(), directory.contacts, directory.load_of, self._random.random
-        names = sorted(others, key=lambda name: (name != first, name not in contacts, load(name), chance()))
+        others = self._others()
+
+        def rank(name: str) -> tuple[bool, bool, int, float]:
+            is_away = name not in directory.contacts
+            return name != first, is_away, directory.load_of(name), self._random.random()
+
+        names = sorted(others, key=rank)
         return [self._server(Address.parse(others[name])) for name in names[:MOST_NAMED]]
 
     def known(self) -> list[tuple[str, str, bool]]:

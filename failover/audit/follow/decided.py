@@ -91,8 +91,9 @@ def _ended(judged: Judged, case: Case) -> Flags:
     for log in case.logs.values():
         latest[log.source] = max(log.incarnation, latest.get(log.source, 0))
     logs = [case.logs.get(log.name) for log in judged.facts.rows.logs]
-    over = [log is not None and (log.stopped or log.gap is not None or log.incarnation < latest[log.source])
-            for log in logs]  # fmt: skip
+    over = [
+        log is not None and (log.stopped or log.gap is not None or log.incarnation < latest[log.source]) for log in logs
+    ]
     found: Flags = np.array(over, np.bool_)[judged.records.log]
     return found
 

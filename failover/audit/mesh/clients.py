@@ -70,9 +70,15 @@ class Client:
         closed = max((closing for closing in self.closings if not closing[2]), default=None)
         closings = [closed] if closed and closed[0] >= self.last_life else []
         return Client(
-            self.name, self.identity, self.address, self.mode, self.settles_first, self.timeout_s,
-            generation=self.generation, closings=closings,
-        )  # fmt: skip
+            self.name,
+            self.identity,
+            self.address,
+            self.mode,
+            self.settles_first,
+            self.timeout_s,
+            generation=self.generation,
+            closings=closings,
+        )
 
     @property
     def last_life(self) -> int:
@@ -317,8 +323,12 @@ def _without(spans: Iterable[Span], others: Iterable[Span]) -> Iterator[Span]:
     """What of the spans is in none of the others."""
     left = list(spans)
     for since, till in others:
-        left = [part for one in left for part in ((one[0], min(one[1], since)), (max(one[0], till), one[1]))
-                if part[0] < part[1]]  # fmt: skip
+        left = [
+            part
+            for one in left
+            for part in ((one[0], min(one[1], since)), (max(one[0], till), one[1]))
+            if part[0] < part[1]
+        ]
     yield from left
 
 

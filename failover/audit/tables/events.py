@@ -47,10 +47,16 @@ def _of_block(block: BlockView, source: str) -> pa.RecordBatch:
         "event": named(np.array(columns["event"], np.int64)[entry], [event.name for event in Event]),
         "outcome": named(np.array(columns["outcome"], np.int64)[entry], OUTCOMES),
         "key": pa.array(keys, mask=~keyed).cast(pa.string()),
-        "tag": pa.array([tag for listed, wide in zip(columns["tags"], width.tolist(), strict=True)
-                         for tag in (listed or [None] * wide)], pa.binary()),
+        "tag": pa.array(
+            [
+                tag
+                for listed, wide in zip(columns["tags"], width.tolist(), strict=True)
+                for tag in (listed or [None] * wide)
+            ],
+            pa.binary(),
+        ),
         "n": numbers(n, n != NONE),
-    }  # fmt: skip
+    }
     found |= {name: named(np.array(columns[name], np.int64)[entry], block.strings) for name in NAMES}
     schema = arrow_schema(EVENTS)
     return pa.record_batch([found[name] for name in schema.names], schema=schema)

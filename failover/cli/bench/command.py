@@ -32,9 +32,18 @@ WIDTH = 40
 @run_dir_option
 @login_options
 def bench(
-    address: str, publishers: int, subscribers: int, size: int, rate: float | None, warm_up: float, duration: float,
-    machine: bool, urls: tuple[str, ...], run_dir: Path | None, credentials: Credentials,
-) -> None:  # fmt: skip
+    address: str,
+    publishers: int,
+    subscribers: int,
+    size: int,
+    rate: float | None,
+    warm_up: float,
+    duration: float,
+    machine: bool,
+    urls: tuple[str, ...],
+    run_dir: Path | None,
+    credentials: Credentials,
+) -> None:
     """Load a mesh that runs, and tell how long messages take.
 
     Clients begin at one router after the other, and go on at others when these die. Latencies count from when a message

@@ -25,9 +25,14 @@ PERIOD_S = 0.5
 @click.option("--json", "machine", is_flag=True, help="Each as a line of JSON, with all that is known of it.")
 @mesh_options
 def events(
-    follow: bool, ago: float | None, machine: bool, run_dir: Path | None, urls: tuple[str, ...],
-    routers: tuple[str, ...], credentials: Credentials,
-) -> None:  # fmt: skip
+    follow: bool,
+    ago: float | None,
+    machine: bool,
+    run_dir: Path | None,
+    urls: tuple[str, ...],
+    routers: tuple[str, ...],
+    credentials: Credentials,
+) -> None:
     """Tell what has happened: clients that attach, move, and expire, routers that come and go, what was refused.
 
     A line for each event: when it happened by the clock of its router, which router that is, and what happened. They

@@ -28,9 +28,13 @@ Row = dict[str, Any]
 @click.option("--role", type=click.Choice(["publisher", "subscriber"]), help="Of two links of one name.")
 @mesh_options
 def forget(
-    link: str, role: str | None, run_dir: Path | None, urls: tuple[str, ...], routers: tuple[str, ...],
+    link: str,
+    role: str | None,
+    run_dir: Path | None,
+    urls: tuple[str, ...],
+    routers: tuple[str, ...],
     credentials: Credentials,
-) -> None:  # fmt: skip
+) -> None:
     """End a link whose client is gone for good: nobody waits for it any more.
 
     LINK is its name as `oncemesh status` tells it: its container, and as much as is needed behind that of its link and

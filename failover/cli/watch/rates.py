@@ -104,9 +104,15 @@ def _links(old: Report, new: Report) -> Iterable[LinkRate]:
             counts = [_rate(known.get(counter), link[counter], seconds) for counter in counters]
             carried = _known_rate(known.get("connection_bytes"), link["connection_bytes"], seconds)
             yield LinkRate(
-                kind.removesuffix("s"), *_name(link)[:3], new["router"], link["status"], counts[0],
-                counts[1] if len(counts) > 1 else None, carried, link["unsettled"] + link.get("queued", 0),
-            )  # fmt: skip
+                kind.removesuffix("s"),
+                *_name(link)[:3],
+                new["router"],
+                link["status"],
+                counts[0],
+                counts[1] if len(counts) > 1 else None,
+                carried,
+                link["unsettled"] + link.get("queued", 0),
+            )
 
 
 def _name(link: Mapping[str, Any]) -> tuple[str, str, str, str]:

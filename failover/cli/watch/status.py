@@ -44,9 +44,13 @@ Look = Callable[[], Awaitable[Seen]]
 @click.option("--watch", is_flag=True, help="Every second anew, until Ctrl-C; in a pipe one after the other.")
 @mesh_options
 def status(
-    machine: bool, watch: bool, run_dir: Path | None, urls: tuple[str, ...], routers: tuple[str, ...],
+    machine: bool,
+    watch: bool,
+    run_dir: Path | None,
+    urls: tuple[str, ...],
+    routers: tuple[str, ...],
     credentials: Credentials,
-) -> None:  # fmt: skip
+) -> None:
     """Show routers, links, clients and who is being waited for.
 
     Whom a healthy mesh waits for under load it waits for milliseconds: only waits of a second or more are named. --json

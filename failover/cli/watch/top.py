@@ -34,9 +34,14 @@ MOST_LINKS: Final = 40
 @click.option("--json", "machine", is_flag=True, help="A line of JSON a look instead of tables.")
 @mesh_options
 def top(
-    interval: float, once: bool, machine: bool, run_dir: Path | None, urls: tuple[str, ...],
-    routers: tuple[str, ...], credentials: Credentials,
-) -> None:  # fmt: skip
+    interval: float,
+    once: bool,
+    machine: bool,
+    run_dir: Path | None,
+    urls: tuple[str, ...],
+    routers: tuple[str, ...],
+    credentials: Credentials,
+) -> None:
     """Show the rates of routers and of links between routers and of clients, the busiest first, until Ctrl-C.
 
     Of a publisher it is what its router receives, of a subscriber what is transferred to it and what it accepts:

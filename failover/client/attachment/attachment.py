@@ -150,9 +150,14 @@ class Attachment(Handler):
         """Attach on this connection and leave it to its tasks, until the link is lost."""
         self._over = trio.Event()
         connection = self._connection = Connection(
-            self, container=self.identity.container, server=False, hostname=router.host, idle_timeout=self._idle,
-            asked=self._asked, sasl=SaslClient(self._credentials.proofs(tls=router.tls)),
-        )  # fmt: skip
+            self,
+            container=self.identity.container,
+            server=False,
+            hostname=router.host,
+            idle_timeout=self._idle,
+            asked=self._asked,
+            sasl=SaslClient(self._credentials.proofs(tls=router.tls)),
+        )
         connection.open()
         serving = trio.CancelScope()
         save = self._log.save if self._log is not None else _nothing

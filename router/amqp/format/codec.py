@@ -17,13 +17,24 @@ _U8 = struct.Struct(">B")
 _U32 = struct.Struct(">I")
 _EMPTY: Final[Mapping[int, Any]] = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0, 0x45: []}
 _WIDTHS: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
-_NUMBERS: Final = {
-    code: struct.Struct(">" + form)
-    for code, form in {
-        0x50: "B", 0x51: "b", 0x52: "B", 0x53: "B", 0x54: "b", 0x55: "b", 0x56: "?", 0x60: "H", 0x61: "h",
-        0x70: "I", 0x71: "i", 0x72: "f", 0x80: "Q", 0x81: "q", 0x82: "d",
-    }.items()
-}  # fmt: skip
+_FORMS: Final = {
+    0x50: "B",
+    0x51: "b",
+    0x52: "B",
+    0x53: "B",
+    0x54: "b",
+    0x55: "b",
+    0x56: "?",
+    0x60: "H",
+    0x61: "h",
+    0x70: "I",
+    0x71: "i",
+    0x72: "f",
+    0x80: "Q",
+    0x81: "q",
+    0x82: "d",
+}
+_NUMBERS: Final = {code: struct.Struct(">" + form) for code, form in _FORMS.items()}
 
 
 class Symbol(str):

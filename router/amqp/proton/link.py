@@ -264,9 +264,13 @@ class Link(LinkDeliveries):
         self.detach(condition, description)
 
     def detach(
-        self, condition: str | None = None, description: str = "", closed: bool = True,
-        *, answered: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        condition: str | None = None,
+        description: str = "",
+        closed: bool = True,
+        *,
+        answered: Callable[[], None] | None = None,
+    ) -> None:
         """Detach; the link and its handles are over with this call, and no `on_detach` follows. `answered` is called
         when the peer has read it and says so, if ever (AMQP 1.0 2.6.4)."""
         if self.ended:

@@ -126,11 +126,25 @@ class CompiledLoops(Loops):
     JOINED: Final = 4 << 10
     """Bytes of the longest message that is copied, once more, to be sent with others."""
     FUNCTIONS: Final = (
-        "pn_collector_peek", "pn_collector_pop", "pn_event_type", "pn_event_link", "pn_event_delivery",
-        "pn_delivery_readable", "pn_delivery_partial", "pn_delivery_aborted", "pn_delivery_pending", "pn_delivery_tag",
-        "pn_delivery_settled", "pn_delivery_remote_state", "pn_delivery_settle", "pn_delivery_update", "pn_delivery",
-        "pn_link_advance", "pn_link_recv", "pn_link_send",
-    )  # fmt: skip
+        "pn_collector_peek",
+        "pn_collector_pop",
+        "pn_event_type",
+        "pn_event_link",
+        "pn_event_delivery",
+        "pn_delivery_readable",
+        "pn_delivery_partial",
+        "pn_delivery_aborted",
+        "pn_delivery_pending",
+        "pn_delivery_tag",
+        "pn_delivery_settled",
+        "pn_delivery_remote_state",
+        "pn_delivery_settle",
+        "pn_delivery_update",
+        "pn_delivery",
+        "pn_link_advance",
+        "pn_link_recv",
+        "pn_link_send",
+    )
     """As `loops.c` has them."""
 
     def __init__(self, module: Any) -> None:
