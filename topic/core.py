@@ -13,7 +13,6 @@ The contract between core and shell:
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import attrs
@@ -64,11 +63,11 @@ class Topic:
         self.outlet = Outlet(router, incarnation, clock, journal, settings.settle_delay)
         self.records = RecordTable()
         self.kinds = AddressKinds(settings)
-        self.home = Home(self.outlet, self.records, self.directory, settings, self.kinds)
+        self.home = Home(self.outlet, self.records, self.directory, settings, self.kinds, self)
         self.edge = self.home.edge
         self.out: list[Action] = self.outlet.actions
         self.boot = Boot(self.home, now + settings.boot_wait)
-        self.attaches = Attaches(self.outlet, self.records, self.directory, settings.join, self.home.liveness.ask)
+        self.attaches = Attaches(self.outlet, self.records, self.directory, settings.join, self.home.liveness)
         self.generations = Generations(self.home, self.attaches, settings)
         self.changes = Changes(self.home, self.attaches, self.generations)
         self.expiry = Expiry(
@@ -107,6 +106,10 @@ class Topic:
 
     def stop(self) -> None:
         self.outlet.trace(Event.STOPPED)
+
+    def end_apart(self, entry: LinkEntry, ending: str) -> None:
+        """Something was accepted without this subscriber. The text `ending` is for its client (8, Apart)."""
+        self.changes.end_apart(entry, ending)
 
     # publishers
 
@@ -220,8 +223,7 @@ class Topic:
         self.edge.add(subscriber)
         self.edge.receipts.attached_again(subscriber, unsettled)
         self.attaches.subscriber(subscriber, now)
-        stream_named = partial(self.generations.stream_named, subscriber)
-        named = self.edge.unconfirmed.name(subscriber, unsettled or {}, stream_named)
+        named = self.edge.unconfirmed.name(subscriber, unsettled or {}, self.generations)
         if unsettled is not None:
             subscriber.named(named)
         resumed = unsettled is not None or (known is not None and known.live)

@@ -48,7 +48,7 @@ def test_a_broken_rule_is_found_by_a_shortest_path(monkeypatch: pytest.MonkeyPat
         spread(publishing, stream, records, take)
         for record in records:
             record.awaited.clear()
-        publishing._evaluate(stream, records)
+        publishing._home.evaluate(stream, records)
 
     monkeypatch.setattr(Publishing, "_spread", hasty)
     search = Search(attrs.evolve(CALM, messages=1))

@@ -135,7 +135,7 @@ def absence_without_evidence(doubt_: Method) -> Method:
 
     def broken(evidence: Liveness, stream: Stream, doubt: Question) -> None:
         if isinstance(doubt, tuple):
-            evidence._settle(stream, doubt, True)
+            evidence._home.answer_question(stream, doubt, answered=True)
         else:
             doubt_(evidence, stream, doubt)
 

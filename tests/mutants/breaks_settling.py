@@ -30,7 +30,7 @@ def settled_on_outcome(report: Method, init: Method) -> tuple[Method, Method]:
         report(reports, stream, records)
         edge = edges[reports]
         if records:
-            Settlement(edge.outlet, edge.records, ByAddress(), lambda subscriber: None).settle_locals(records)
+            Settlement(edge.outlet, edge.records, ByAddress(), edge.delivery).settle_locals(records)
         edge.records.forget(stream, records)
 
     def built(edge: Edge, *arguments: Any) -> None:
@@ -85,7 +85,7 @@ def key_used_again_at_once(_: Method) -> Method:
     return broken
 
 
-@mutant(Home, "_give_up", by="45", **MOVING | {"early": 0.5})
+@mutant(Home, "give_up", by="45", **MOVING | {"early": 0.5})
 def aborted_not_told(_: Method) -> Method:
     """7.4: who asked about a delivery that its publisher then gives up is told."""
 

@@ -4,9 +4,10 @@ Home chooses one subscriber, by what it was told of its room. A subscriber that 
 given it: home is told so, and chooses anew. What homes do is `topic.home.balancing`'s business.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from topic.edge.here import HomeHere
 from topic.edge.subscriber import LocalSubscriber
 from topic.outlet import Outlet
 
@@ -14,12 +15,11 @@ from topic.outlet import Outlet
 class Consumers:
     """The subscribers of one router. The kind of their address says whether homes are told of their room."""
 
-    def __init__(self, outlet: Outlet, subscribers: Mapping[bytes, LocalSubscriber]) -> None:
+    def __init__(self, outlet: Outlet, subscribers: Mapping[bytes, LocalSubscriber], home: HomeHere) -> None:
         """`subscribers` are all that are here, by name."""
         self.outlet = outlet
         self._subscribers = subscribers
-        self.has_room: Callable[[LocalSubscriber], None]
-        """Tells the home that is here."""
+        self._home = home
 
     def count(self, subscriber: LocalSubscriber, home: str, offers: int, *, refused: bool = False) -> None:
         """The home has offered it so many, whatever became of these. If one was refused, home takes it for full."""
@@ -42,4 +42,4 @@ class Consumers:
         self.outlet.batches.room(sorted(homes), subscriber.name, subscriber.epoch, spare)
         subscriber.told.update(dict.fromkeys(homes, spare))
         if router in subscriber.joined:
-            self.has_room(subscriber)
+            self._home.has_room(subscriber)

@@ -5,7 +5,7 @@ outcome, home is told. When that outcome may leave is `topic.edge.reports`'s bus
 `topic.edge.settlement`'s.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from topic.actions import Deliver, Redeliver, Resume
 from topic.delivery.gates import Gate
@@ -14,6 +14,7 @@ from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, Record, State, St
 from topic.delivery.records import RecordTable, by_stream, had, sizes
 from topic.directory.addresses import ByAddress
 from topic.edge.filters import Asked, wanted
+from topic.edge.here import HomeHere
 from topic.edge.reports import Reports
 from topic.edge.settlement import Settlement
 from topic.edge.subscriber import LocalSubscriber
@@ -34,17 +35,17 @@ class EdgeDelivery:
         at: ByAddress[bytes, LocalSubscriber],
         reports: Reports,
         redeliveries: int,
-        evaluate: Callable[[Stream, list[Record]], None],
+        home: HomeHere,
     ) -> None:
-        """`at` has the local subscribers by address. `evaluate` is told of finished records that are homed here."""
+        """`at` has the local subscribers by address. `home`, of the same router, is told of its finished records."""
         self.outlet = outlet
         self._records = records
-        self.settlement = Settlement(outlet, records, at, self.pump)
+        self.settlement = Settlement(outlet, records, at, self)
         self._receipts = self.settlement.receipts
         self._reports = reports
         self._at = at
         self._redeliveries = redeliveries
-        self._evaluate = evaluate
+        self._home = home
         self.asked = Asked()
 
     def take(self, stream: Stream, records: list[Record]) -> None:
@@ -234,7 +235,7 @@ class EdgeDelivery:
             if stream.abandoned:
                 self.settlement.close(stream, [record for record in run if record.state is not State.SETTLED])
             elif stream.here:
-                self._evaluate(stream, run)
+                self._home.evaluate(stream, run)
             else:
                 in_doubt = [record for record in run if record.state is State.IN_DOUBT]  # not reported, nor settled
                 self._reports.report(stream, in_doubt)

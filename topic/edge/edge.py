@@ -16,6 +16,7 @@ from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
 from topic.edge.consumers import Consumers
 from topic.edge.delivery import EdgeDelivery
+from topic.edge.here import HomeHere
 from topic.edge.reports import Reports
 from topic.edge.subscriber import LocalSubscriber
 from topic.edge.unconfirmed import Unconfirmed
@@ -38,18 +39,19 @@ class Edge:
         directory: Directory,
         settings: Settings,
         kinds: AddressKinds,
-        evaluate: Callable[[Stream, list[Record]], None],
+        home: HomeHere,
     ) -> None:
+        """`home` is that of the same router."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
         self.streams = Streams()
         self.subscribers: dict[bytes, LocalSubscriber] = {}
         self._at: ByAddress[bytes, LocalSubscriber] = ByAddress()
-        self.unconfirmed = Unconfirmed(outlet, records, directory, self._at)
+        self.unconfirmed = Unconfirmed(outlet, records, directory, self._at, home)
         self.reports = Reports(outlet, self.subscribers, directory.lapsed)
-        self.delivery = EdgeDelivery(outlet, records, self._at, self.reports, settings.redeliveries, evaluate)
-        self.consumers = Consumers(outlet, self.subscribers)
+        self.delivery = EdgeDelivery(outlet, records, self._at, self.reports, settings.redeliveries, home)
+        self.consumers = Consumers(outlet, self.subscribers, home)
         self.kinds = kinds
         self.settlement = self.delivery.settlement
         self.receipts = self.settlement.receipts

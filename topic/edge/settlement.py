@@ -3,7 +3,8 @@
 When the record may be forgotten afterwards is `topic.edge.receipts`'s business.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Protocol
 
 from topic.actions import SettleSubscriber
 from topic.delivery.record import QUEUED, WITHHELD, Record, State, Stream, settle
@@ -15,6 +16,13 @@ from topic.journal import Event
 from topic.outlet import Outlet
 
 
+class Transfers(Protocol):
+    """What sends subscribers their deliveries: `topic.edge.delivery`."""
+
+    def pump(self, subscriber: LocalSubscriber) -> None:
+        """Send what the subscriber's credit lets go."""
+
+
 class Settlement:
     """The settlements at one router."""
 
@@ -23,13 +31,13 @@ class Settlement:
         outlet: Outlet,
         records: RecordTable,
         at: ByAddress[bytes, LocalSubscriber],
-        pump: Callable[[LocalSubscriber], None],
+        transfers: Transfers,
     ) -> None:
-        """`at` has the subscribers by address. `pump` sends a subscriber what its credit lets go."""
+        """`at` has the subscribers by address."""
         self.outlet = outlet
         self.receipts = Receipts(outlet, records)
         self._at = at
-        self._pump = pump
+        self._transfers = transfers
 
     def close(self, stream: Stream, records: list[Record]) -> None:
         """Settle these records at the local subscribers, and forget those that all have read of."""
@@ -73,7 +81,7 @@ class Settlement:
         for subscriber, settled in batches.items():
             self._settle_at(subscriber, settled)
         for subscriber in resuming:
-            self._pump(subscriber)
+            self._transfers.pump(subscriber)
 
     def _settle_resuming(self, records: list[Record], there: Iterable[LocalSubscriber]) -> list[LocalSubscriber]:
         """Note the settlement for subscribers that still wait to be resumed with some of the records: they read of it

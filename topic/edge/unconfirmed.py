@@ -7,8 +7,9 @@ answered stays true. A delivery is confirmed when home forwards it again or says
 is `topic.home.resolution`'s business.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
+from typing import Protocol
 
 from topic.delivery.kinds import EACH_TO_ALL
 from topic.delivery.outcomes import GIVEN_BACK, LOGGED, DeliveryOutcome
@@ -16,6 +17,7 @@ from topic.delivery.record import AWAITING_HOME, Record, State, Stream
 from topic.delivery.records import RecordTable
 from topic.directory.addresses import ByAddress, meets
 from topic.directory.directory import Directory
+from topic.edge.here import HomeHere
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, NOWHERE, Epoch, LinkIdentity
 from topic.journal import BY_MAP, Event
@@ -27,6 +29,13 @@ UNKNOWN = bytes(GENERATION_LENGTH)
 """Generation of a stream whose publisher no router in contact knows."""
 
 
+class Publishers(Protocol):
+    """All publishers that a router has heard of: `topic.termini.generations`."""
+
+    def stream_named(self, subscriber: LocalSubscriber, publisher: bytes) -> Stream:
+        """The stream of the publisher of that name, which the subscriber's map names."""
+
+
 class Unconfirmed:
     """The unconfirmed deliveries of one router. Each stream has its own in `Stream.unconfirmed`."""
 
@@ -36,13 +45,13 @@ class Unconfirmed:
         records: RecordTable,
         directory: Directory,
         at: ByAddress[bytes, LocalSubscriber],
+        home: HomeHere,
     ) -> None:
-        """`at` has the local subscribers by address."""
+        """`at` has the local subscribers by address. `home`, of the same router, is asked about its deliveries."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
-        self.ask_here: Callable[[Stream, list[bytes]], None]
-        """Asks the home rules, where home is this router."""
+        self._home = home
         self._at = at
 
     # into this state
@@ -106,7 +115,7 @@ class Unconfirmed:
             record.hold_for(subscriber)
 
     def name(
-        self, subscriber: LocalSubscriber, client_map: Mapping[bytes, int], stream_of: Callable[[bytes], Stream]
+        self, subscriber: LocalSubscriber, client_map: Mapping[bytes, int], publishers: Publishers
     ) -> list[Record]:
         """Take the unsettled map of a subscriber's attach. What the map states is recorded. What is not here gets a
         placeholder, and its home is asked; it may have come, though, and wait behind an older delivery. Returns the
@@ -116,7 +125,7 @@ class Unconfirmed:
         for key, state in client_map.items():
             record = self.records.by_key.get(key)
             if record is None and len(key) == KEY_LENGTH:
-                stream = stream_of(key[:NAME_LENGTH])
+                stream = publishers.stream_named(subscriber, key[:NAME_LENGTH])
                 if not meets(stream.address, subscriber.identity.address):
                     continue
                 record = put_off(stream, key)
@@ -153,7 +162,7 @@ class Unconfirmed:
         if not keys:
             return
         if stream.here:
-            self.ask_here(stream, keys)
+            self._home.resolve_here(stream, keys)
         elif _is_reached(self.directory, stream.epoch):
             self.outlet.batches.resolve(stream.home, stream, keys)
 

@@ -5,7 +5,6 @@ or their backlog is not under way. Gates keep a subscriber from what it may only
 publisher is answered is `topic.home.home`'s business.
 """
 
-from collections.abc import Callable
 from itertools import chain, groupby
 from operator import attrgetter
 
@@ -18,6 +17,7 @@ from topic.delivery.streams import Streams
 from topic.directory.addresses import meets
 from topic.directory.entry import NOBODY, LinkEntry
 from topic.edge.edge import Edge
+from topic.home.decisions import Decisions
 from topic.home.liveness import Liveness
 from topic.journal import Event
 
@@ -42,9 +42,9 @@ class Audiences:
         edge: Edge,
         liveness: Liveness,
         streams: Streams,
-        evaluate: Callable[[Stream, list[Record]], None],
+        home: Decisions,
     ) -> None:
-        """`evaluate` is told of records that fewer are awaited for."""
+        """`home` is told of records that fewer are awaited for."""
         self.outlet = edge.outlet
         self.directory = edge.directory
         self.edge = edge
@@ -52,7 +52,7 @@ class Audiences:
         self._counts_on: set[str] = set()
         """Routers out of contact, for which what is in doubt may wait."""
         self._streams = streams
-        self._evaluate = evaluate
+        self._home = home
 
     def join(self, subscriber: LinkEntry, *, known: bool) -> None:
         """Take the subscriber into the audience of everything published here from now on (6.2, 6.5). One that was known
@@ -151,7 +151,7 @@ class Audiences:
             _runs(list(alike)) for _, alike in groupby(to_be_sent, key=attrgetter("chosen"))
         ):
             self._forward(run, name)
-        self._evaluate(stream, owed)
+        self._home.evaluate(stream, owed)
 
     def _custodian(self, subscriber: LinkEntry) -> str | None:
         return None if self.directory.is_mine(subscriber) else subscriber.router
@@ -197,7 +197,7 @@ class Audiences:
             if not subscriber.lifetime.timeout:  # it is told, or gone: what else it misses matters to nobody
                 for record in stream.records.values():
                     record.without.pop(subscriber.name, None)
-            self._evaluate(stream, awaited)
+            self._home.evaluate(stream, awaited)
 
     def lose(self, router: str, *, waits: bool) -> None:
         """The router is out of contact: its subscribers are awaited as orphans. If it `waits` for plain ones, what is
@@ -219,7 +219,7 @@ class Audiences:
                     record.awaited.discard(router)
                     if not record.awaited and not record.unread:
                         self.edge.receipts.forget([record])
-            self._evaluate(stream, list(stream.records.values()))
+            self._home.evaluate(stream, list(stream.records.values()))
 
     def _left_at(self, router: str, address: str) -> _Left:
         """The subscribers of the address at a router that is lost."""
@@ -260,7 +260,7 @@ class Audiences:
                 record.orphans -= lapsed.keys()
                 self._await_orphans(record, [], lapsed)
             count += len(waiting)
-            self._evaluate(stream, waiting)
+            self._home.evaluate(stream, waiting)
         return count
 
     def left(self, router: str, address: str) -> None:
@@ -271,7 +271,7 @@ class Audiences:
                 waiting = _waiting_for(stream, router)
                 for record in waiting:
                     record.awaited.discard(router)
-                self._evaluate(stream, waiting)
+                self._home.evaluate(stream, waiting)
 
     # who is awaited by name
 

@@ -6,7 +6,7 @@ have not got it, or have gone, it is given to another. Who has refused it for it
 publisher is told *accepted* as soon as one has accepted.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from itertools import groupby, islice
 from operator import attrgetter
 
@@ -19,6 +19,7 @@ from topic.delivery.streams import Streams
 from topic.directory.entry import NOBODY, AddressAudience, LinkEntry
 from topic.edge.edge import Edge
 from topic.edge.subscriber import LocalSubscriber
+from topic.home.decisions import Decisions
 from topic.identity import Epoch
 from topic.journal import ONE_OF_MANY, Event
 from topic.wire.segments import OFFER
@@ -34,23 +35,19 @@ class Balancing:
         edge: Edge,
         streams: Streams,
         redeliveries: int,
-        evaluate: Callable[[Stream, list[Record]], None],
-        leave_out: Callable[[Stream, list[Record]], None],
+        home: Decisions,
     ) -> None:
-        """`evaluate` is told of records that fewer are awaited for, `leave_out` of those that go on without somebody
-        who has lapsed."""
+        """`home` is told of records that fewer are awaited for."""
         self.outlet = edge.outlet
         self.directory = edge.directory
         self._edge = edge
         self._streams = streams
         self._redeliveries = redeliveries
-        self._evaluate = evaluate
-        self._leave_out = leave_out
+        self._home = home
         self._claims: dict[str, dict[Record, None]] = {}
         """By router that has not told its section: what somebody there has by its map."""
         self._room: dict[bytes, tuple[Epoch, int]] = {}
         """By subscriber elsewhere: how many deliveries that attach takes."""
-        edge.consumers.has_room = self._has_room
 
     # what comes from publishers
 
@@ -71,14 +68,14 @@ class Balancing:
             stream.unassigned.update(dict.fromkeys(records))
             self.go_on(stream)
             if stream.unassigned and self._is_over(stream):
-                self._evaluate(stream, list(stream.unassigned))
+                self._home.evaluate(stream, list(stream.unassigned))
             return
         had(stream, records)
         if audience.routers:
             self.outlet.batches.forward(audience.routers, stream, records, self.directory.applied, None)
         for record in records:
             self._give(record, stream.kind.holders(record, self._edge.delivery.joined_at(stream)))
-        self._evaluate(stream, records)
+        self._home.evaluate(stream, records)
 
     def _give(self, record: Record, subscribers: list[LocalSubscriber]) -> None:
         self._edge.delivery.take_for(record.stream, record, subscribers)
@@ -96,7 +93,7 @@ class Balancing:
                 self._edge.delivery.hand_on(stream, theirs, [self._edge.subscribers[entry.name]])
             else:
                 self._forward(stream, theirs, entry)
-        self._evaluate(stream, records)
+        self._home.evaluate(stream, records)
 
     # choosing
 
@@ -181,7 +178,7 @@ class Balancing:
                 if not whom and record.chosen == entry.name:  # it has answered before
                     record.refusals = verdict(record)
                 self._give(record, whom)
-            self._evaluate(stream, records)
+            self._home.evaluate(stream, records)
             return
         self._forward(stream, records, entry)
 
@@ -207,12 +204,10 @@ class Balancing:
         if entry is None or not entry.live or entry.epoch != epoch:
             return
         self._room[name] = epoch, count
-        self._go_on_at(entry.identity.address)
+        self.go_on_at(entry.identity.address)
 
-    def _has_room(self, subscriber: LocalSubscriber) -> None:
-        self._go_on_at(subscriber.identity.address)
-
-    def _go_on_at(self, address: str) -> None:
+    def go_on_at(self, address: str) -> None:
+        """A subscriber of the address has room: give it what waits."""
         for stream in list(self._streams.at(address)):
             self.go_on(stream)
 
@@ -281,7 +276,7 @@ class Balancing:
         stream.unassigned = dict.fromkeys(waiting)
         without = [record for record in records if record.without]
         if without:
-            self._leave_out(stream, without)
+            self._home.leave_out(stream, without)
             for record in without:
                 record.without = NOBODY
         self.go_on(stream)

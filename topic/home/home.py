@@ -17,9 +17,10 @@ from topic.delivery.records import RecordTable, given_in, in_ranges
 from topic.delivery.streams import Streams, leave
 from topic.directory.directory import Directory
 from topic.edge.edge import Edge
+from topic.edge.subscriber import LocalSubscriber
 from topic.home.audiences import Audiences
 from topic.home.balancing import Balancing
-from topic.home.lapses import Lapses
+from topic.home.lapses import Endings, Lapses
 from topic.home.liveness import Liveness
 from topic.home.publishing import Publishing
 from topic.home.resolution import Resolution
@@ -37,26 +38,26 @@ class Home:
     """The streams of this router's own publishers."""
 
     def __init__(
-        self, outlet: Outlet, records: RecordTable, directory: Directory, settings: Settings, kinds: AddressKinds
-    ) -> None:
+        self, outlet: Outlet, records: RecordTable, directory: Directory, settings: Settings, kinds: AddressKinds,
+        links: Endings,
+    ) -> None:  # fmt: skip
+        """`links` ends those that something is accepted without."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
-        self.edge = Edge(outlet, records, directory, settings, kinds, self.evaluate)
+        self.edge = Edge(outlet, records, directory, settings, kinds, self)
         self.booted = False
         """Nobody is answered before that (protocol 8, Boot)."""
         self.streams = Streams()
         self._undecided: dict[Stream, None] | None = None
         """Streams to evaluate at the end of the event; None if they are evaluated at once."""
-        self.liveness = Liveness(outlet, records, self._answer_question)
-        self.audiences = Audiences(self.edge, self.liveness, self.streams, self.evaluate)
-        self.lapses = Lapses(self.edge, self.audiences, self.streams, self.evaluate)
-        balancing = self.streams, settings.redeliveries, self.evaluate, self.lapses.accepted
-        self.balancing = Balancing(self.edge, *balancing)
+        self.liveness = Liveness(outlet, records, self)
+        self.audiences = Audiences(self.edge, self.liveness, self.streams, self)
+        self.lapses = Lapses(self.edge, self.audiences, self.streams, self, links)
+        self.balancing = Balancing(self.edge, self.streams, settings.redeliveries, self)
         self.resolution = Resolution(self.edge, self.liveness, self)
         self.settlement = HomeSettlement(self.edge, self.audiences, self.resolution)
-        decisions = self.evaluate, self._give_up, self._expire
-        self.publishing = Publishing(self.edge, self.settlement, self, self.streams, *decisions, settings.piece)
+        self.publishing = Publishing(self.edge, self.settlement, self, self.streams, settings.piece)
 
     # outcomes: hot
 
@@ -164,7 +165,7 @@ class Home:
         if stream.settles_first:
             self.settlement.settle(stream, records)
 
-    def _expire(self, stream: Stream, records: list[Record]) -> None:
+    def expire(self, stream: Stream, records: list[Record]) -> None:
         """The time of these is over, and nobody has any of them (protocol 5, Time to live)."""
         self._handed_on(stream, [record for record in records if record.presettled])
         ended = [record for record in records if not record.presettled]
@@ -263,20 +264,33 @@ class Home:
         self.edge.unconfirmed.take(stream, key)
         if not aborted:
             return self.publishing.again(stream, tag, record)
-        self._give_up(stream, key, record)
+        self.give_up(stream, key, record)
         stream.window.aborted()
         self.settlement.grant(stream)
         return record
 
-    def _give_up(self, stream: Stream, key: bytes, record: Record | None) -> None:
+    def give_up(self, stream: Stream, key: bytes, record: Record | None) -> None:
         """The publisher wants to know no more of the delivery, whether it is here or not."""
         self.resolution.tell_askers(stream, [key])
         if record is not None:
             self.edge.settlement.close(stream, [record])
 
-    # evidence
+    # what its parts and the edge say
 
-    def _answer_question(self, stream: Stream, question: Question, answered: bool) -> None:
+    def leave_out(self, stream: Stream, records: list[Record]) -> None:
+        """These records go on without subscribers that have lapsed."""
+        self.lapses.accepted(stream, records)
+
+    def resolve_here(self, stream: Stream, keys: list[bytes]) -> None:
+        """The edge asks which of these keys are settled."""
+        self.resolution.resolve(self.outlet.router, stream, keys)
+
+    def has_room(self, subscriber: LocalSubscriber) -> None:
+        """A subscriber here takes deliveries."""
+        self.balancing.go_on_at(subscriber.identity.address)
+
+    def answer_question(self, stream: Stream, question: Question, *, answered: bool) -> None:
+        """The publisher was there after the question came up. It has `answered` itself, or its machine has."""
         if isinstance(question, bytes):
             self.audiences.proven(stream, question)
             if stream.unassigned:

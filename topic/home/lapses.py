@@ -6,9 +6,8 @@ client is told by whom, and after how long. That it lapses is agreed in `topic.t
 timeout, lapses at once for each router that loses its own.
 """
 
-from collections.abc import Callable
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
@@ -19,7 +18,15 @@ from topic.directory.entry import LinkEntry, Status
 from topic.edge.edge import Edge
 from topic.edge.subscriber import LocalSubscriber
 from topic.home.audiences import Audiences
+from topic.home.decisions import Decisions
 from topic.journal import Event
+
+
+class Endings(Protocol):
+    """What ends links: `topic.core`, which has `topic.termini.changes` do it."""
+
+    def end_apart(self, entry: LinkEntry, ending: str) -> None:
+        """Something was accepted without this subscriber. The text `ending` is for its client."""
 
 
 class Lapses:
@@ -30,17 +37,17 @@ class Lapses:
         edge: Edge,
         audiences: Audiences,
         streams: Streams,
-        evaluate: Callable[[Stream, list[Record]], None],
+        home: Decisions,
+        links: Endings,
     ) -> None:
-        """`evaluate` is told of records that fewer are awaited for."""
+        """`home` is told of records that fewer are awaited for."""
         self.outlet = edge.outlet
         self.directory = edge.directory
-        self.end: Callable[[LinkEntry, str], None]
-        """Ends the link of a subscriber. The text is for its client."""
         self._edge = edge
         self._audiences = audiences
         self._streams = streams
-        self._evaluate = evaluate
+        self._home = home
+        self._links = links
 
     def lapse(self, entry: LinkEntry, away_s: float) -> None:
         """All in contact agree that nobody waits for the subscriber any more."""
@@ -57,7 +64,7 @@ class Lapses:
             for record in awaited:
                 record.orphans.discard(name)
                 self._audiences.await_by_name(record, name)
-            self._evaluate(stream, awaited)
+            self._home.evaluate(stream, awaited)
 
     def accepted(self, stream: Stream, records: list[Record]) -> None:
         """These records are accepted without some that were awaited: the end of their links."""
@@ -77,7 +84,7 @@ class Lapses:
                 )
                 if timeout:  # of plain ones there may be thousands at a router that has died
                     self.outlet.actions.append(Note(f"subscriber {entry.identity} has ended: {ending}"))
-                self.end(entry, ending)
+                self._links.end_apart(entry, ending)
 
     @staticmethod
     def is_to_be_told(known: LinkEntry, entry: LinkEntry) -> bool:

@@ -9,22 +9,21 @@ The same answer says that the publisher has read what it was told before (6.5, G
 not. What is done with an answer is not decided here.
 """
 
-from collections.abc import Callable
-
 from topic.actions import Echo
 from topic.delivery.record import Question, Stream
 from topic.delivery.records import RecordTable
+from topic.home.decisions import Decisions
 from topic.outlet import Outlet
 
 
 class Liveness:
     """The questions of one router to its publishers; per stream in `Stream.questions`."""
 
-    def __init__(self, outlet: Outlet, records: RecordTable, settle: Callable[[Stream, Question, bool], None]) -> None:
-        """`settle` is called with each question that is answered, and whether the publisher itself has answered."""
+    def __init__(self, outlet: Outlet, records: RecordTable, home: Decisions) -> None:
+        """`home` is told of each question that is answered."""
         self.outlet = outlet
         self.records = records
-        self._settle = settle
+        self._home = home
 
     def question(self, stream: Stream, question: Question) -> None:
         """Ask for a sign of life. If the same was asked before, only a sign from now on counts."""
@@ -50,7 +49,7 @@ class Liveness:
         assert count <= len(stream.questions)
         proven, stream.questions = stream.questions[:count], stream.questions[count:]
         for question in proven:
-            self._settle(stream, question, answered)
+            self._home.answer_question(stream, question, answered=answered)
         if stream.withheld:
             self.records.unblocked.append(stream)
         self.ask(stream)

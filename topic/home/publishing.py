@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from math import inf
 
-from topic.delivery.record import AtHome, Record, State, Stream, spread
+from topic.delivery.record import Record, State, Stream, spread
 from topic.delivery.records import had
 from topic.delivery.streams import Streams
 from topic.edge.edge import Edge
+from topic.home.decisions import Decisions
 from topic.home.settlement import HomeSettlement
 from topic.home.ttl import TimeToLive
 from topic.wire.outgoing import FLUSH_BYTES
@@ -25,14 +26,11 @@ class Publishing:
         self,
         edge: Edge,
         settlement: HomeSettlement,
-        home: AtHome,
+        home: Decisions,
         streams: Streams,
-        evaluate: Callable[[Stream, list[Record]], None],
-        give_up: Callable[[Stream, bytes, Record | None], None],
-        end: Callable[[Stream, list[Record]], None],
         piece: int,
     ) -> None:
-        """`end` ends deliveries whose time is over. A message of more than two pieces goes ahead, each of so many
+        """A message of more than two pieces goes ahead, each of so many
         bytes."""
         self.outlet = edge.outlet
         self.records = edge.records
@@ -42,10 +40,7 @@ class Publishing:
         self._home = home
         self._streams = streams
         self._piece = piece
-        self._evaluate = evaluate
-        self._give_up = give_up
-        self._end = end
-        self.ttl = TimeToLive(streams, end)
+        self.ttl = TimeToLive(streams, home)
         self._full: set[str] = set()
         """Routers to which too much is under way."""
         self._queue: dict[Stream, None] = {}
@@ -87,7 +82,7 @@ class Publishing:
         if waits or not (presettled or self.records.enter(records)):
             stream.withheld.extend(records)
             if over:
-                self._end(stream, over)
+                self._home.expire(stream, over)
             self._release(stream)
         else:
             self._spread(stream, records, self._edge.delivery.take)
@@ -101,7 +96,7 @@ class Publishing:
         is_expected = stream.expected.pop(key, None) is not None
         record = self._edge.unconfirmed.take(stream, key) if is_expected else None
         if is_expected and presettled:
-            self._give_up(stream, key, record)
+            self._home.give_up(stream, key, record)
         if record is None or presettled:
             alone = [key], [tag], [message], None if is_expected else [until]
             (record,) = self._publish_new(stream, *alone, presettled=presettled, is_expected=is_expected)
@@ -145,7 +140,7 @@ class Publishing:
         if routers:
             self.outlet.batches.forward(routers, stream, records, self.directory.applied, None, ahead=ahead)
         take(stream, records)
-        self._evaluate(stream, records)
+        self._home.evaluate(stream, records)
 
     # what is withheld
 

@@ -5,22 +5,22 @@ else is settled, or was never a delivery. That is answered by absence, and only 
 `topic.home.liveness` asks for.
 """
 
-from topic.delivery.record import AtHome, Record, State, Stream
+from topic.delivery.record import Record, State, Stream
 from topic.edge.edge import Edge
+from topic.home.decisions import Decisions
 from topic.home.liveness import Liveness
 
 
 class Resolution:
     """The questions that came to one home."""
 
-    def __init__(self, edge: Edge, liveness: Liveness, home: AtHome) -> None:
+    def __init__(self, edge: Edge, liveness: Liveness, home: Decisions) -> None:
         """`home` is told of routers whose subscribers may have a delivery."""
         self._home = home
         self.outlet = edge.outlet
         self.records = edge.records
         self.edge = edge
         self._liveness = liveness
-        edge.unconfirmed.ask_here = self._resolve_here
 
     def resolve(self, router: str, stream: Stream, keys: list[bytes]) -> None:
         """Answer which of these keys are settled: those neither held in doubt nor in doubt by the publisher's map, or
@@ -79,9 +79,6 @@ class Resolution:
         elif keys:
             self.edge.settlement.resolved(stream, keys)
             self.tell_askers(stream, keys)
-
-    def _resolve_here(self, stream: Stream, keys: list[bytes]) -> None:
-        self.resolve(self.outlet.router, stream, keys)
 
     def answer(self, router: str, stream: Stream, keys: list[bytes]) -> None:
         """Tell the asker that these are settled."""

@@ -5,13 +5,14 @@ subscriber here. `Stream.until` has what that is true of, as far as a time was g
 the shell's to read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Final
 
 from topic.delivery.record import Record, State, Stream
 from topic.delivery.records import had
 from topic.delivery.streams import Streams
+from topic.home.decisions import Decisions
 
 OVER: Final = -inf
 """The time of a delivery that comes too late."""
@@ -22,12 +23,12 @@ PAUSE_S: Final = 0.1
 class TimeToLive:
     """Of what the publishers of one router transfer."""
 
-    def __init__(self, streams: Streams, end: Callable[[Stream, list[Record]], None]) -> None:
-        """`end` is told of deliveries that are over: nobody has them, and nobody is to be given them."""
+    def __init__(self, streams: Streams, home: Decisions) -> None:
+        """`home` ends deliveries that are over: nobody has them, and nobody is to be given them."""
         self.due = inf
         """When to look next; infinity if never."""
         self._streams = streams
-        self._end = end
+        self._home = home
 
     def begin(self, stream: Stream, records: Sequence[Record], until: Sequence[float]) -> list[Record]:
         """Take new deliveries, and when the time of each is over: infinity for never. Returns those that come too late.
@@ -48,6 +49,6 @@ class TimeToLive:
             had(stream, over)
             ended = [record for record in over if record.state is State.IN_DOUBT]
             if ended:
-                self._end(stream, ended)
+                self._home.expire(stream, ended)
             self.due = min(self.due, *stream.until.values(), inf)
         self.due = max(self.due, now + PAUSE_S)

@@ -21,6 +21,7 @@ from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry, Role
 from topic.edge.resumption import resume
 from topic.edge.subscriber import LocalSubscriber
+from topic.home.liveness import Liveness
 from topic.identity import Epoch
 from topic.journal import Event
 from topic.outlet import Outlet
@@ -52,14 +53,14 @@ class Attaches:
         records: RecordTable,
         directory: Directory,
         join: float,
-        answered: Callable[[Stream], None],
+        liveness: Liveness,
     ) -> None:
-        """`answered` is called with every publisher whose attach was answered."""
+        """`liveness` asks a publisher whose attach was answered what waits for that."""
         self.outlet = outlet
         self.records = records
         self.directory = directory
         self._join = join
-        self._answered = answered
+        self._liveness = liveness
         self._unknown: dict[bytes, _Unknown] = {}
         self._until: dict[bytes, tuple[Epoch, float]] = {}
         """By publisher: the last attach that it knows of, and until when those that follow it wait at most. It may give
@@ -202,7 +203,7 @@ class Attaches:
             self.trace(stream)
             answer = AnswerPublisher(stream.link, stream.epoch, stream.generation, stream.window.due(), stream.reply)
             self.outlet.actions.append(answer)
-            self._answered(stream)
+            self._liveness.ask(stream)
 
     def answer_subscriber(self, subscriber: LocalSubscriber) -> None:
         """Answer the subscriber if all contacts have joined it."""

@@ -33,7 +33,6 @@ class Changes:
         self._edge = home.edge
         self._attaches = attaches
         self._generations = generations
-        home.lapses.end = self.end_apart
 
     def write(self, entry: LinkEntry) -> None:
         """Change our own section, and do what follows from that."""

@@ -1,0 +1,24 @@
+"""What the parts of home have the whole decide. Each part is told of home as it is made."""
+
+from typing import Protocol
+
+from topic.delivery.record import AtHome, Question, Record, Stream
+
+
+class Decisions(AtHome, Protocol):
+    """The home of deliveries, as its parts see it: `topic.home.home`."""
+
+    def evaluate(self, stream: Stream, records: list[Record]) -> None:
+        """Fewer are awaited for these records: answer the publisher of those that nobody is awaited for."""
+
+    def give_up(self, stream: Stream, key: bytes, record: Record | None) -> None:
+        """The publisher wants to know no more of the delivery, whether it is here or not."""
+
+    def expire(self, stream: Stream, records: list[Record]) -> None:
+        """The time of these is over, and nobody has any of them: end them."""
+
+    def leave_out(self, stream: Stream, records: list[Record]) -> None:
+        """These records go on without subscribers that have lapsed: end the links of these."""
+
+    def answer_question(self, stream: Stream, question: Question, *, answered: bool) -> None:
+        """The publisher was there after the question came up. It has `answered` itself, or its machine has."""
