@@ -5,7 +5,7 @@ behind knows what such a map would say, and for the core the attach is one that 
 not transferred again: the core's new record is given the old handle.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import compress, groupby
 from typing import Final
@@ -62,7 +62,18 @@ def grant(link: Link, window: CreditWindow, credit: int, *, answers: bool) -> No
 
 
 class PublisherLink(TopicEnd):
-    __slots__ = ("__weakref__", "_max_message", "again", "alone", "former", "handles", "records", "signs", "stream")
+    __slots__ = (
+        "__weakref__",
+        "_max_message",
+        "again",
+        "alone",
+        "former",
+        "handles",
+        "known",
+        "records",
+        "signs",
+        "stream",
+    )
 
     def __init__(
         self, link: Link, request: AttachRequest, node: Node, max_message: int, former: "PublisherLink | None"
@@ -78,8 +89,11 @@ class PublisherLink(TopicEnd):
         self.handles: dict[Record, Handle] = {}
         self.records: dict[Handle, Record] = {}
         self.again: dict[Handle, Record] = {}  # unsettled on the former link, in order, until we have answered
+        self.known: dict[Handle, bytes] = {}  # tags of what its client has yet to settle, and is known to have kept
         if former is not None:
-            self.again = former.again | former.records
+            rows = former.again | former.records
+            self.again = {handle: record for handle, record in rows.items() if not record.known}
+            self.known = former.known | {handle: record.tag for handle, record in rows.items() if record.known}
 
     @property
     def identity(self) -> LinkIdentity:
@@ -90,9 +104,11 @@ class PublisherLink(TopicEnd):
         return self.stream.epoch
 
     def unsettled(self) -> dict[bytes, int]:
-        """The map that a re-attaching client would bring. What it was told and has not settled it may not have kept."""
+        """The map that a re-attaching client would bring. What it was told and has not settled it may not have kept,
+        unless it has answered an echo since."""
         assert self.former is not None
-        return dict.fromkeys([*(record.tag for record in self.again.values()), *self.former.expected.values()], 0)
+        doubted = [*(record.tag for record in self.again.values()), *self.former.expected.values()]
+        return {**dict.fromkeys(self.known.values(), ACCEPTED), **dict.fromkeys(doubted, 0)}
 
     def state(self) -> dict[str, int]:
         """What the client is told of its link whenever it asks for the flow state (protocol 5, Nobody)."""
@@ -181,12 +197,22 @@ class PublisherLink(TopicEnd):
             self._settled(dispositions.handles)
 
     def _settled(self, handles: Sequence[Handle]) -> None:
+        if self.known:
+            self._settle_known(handle for handle in handles if handle in self.known)
+            handles = [handle for handle in handles if handle in self.records]
         records = [self.records.pop(handle) for handle in handles]
         for record in records:
             del self.handles[record]
         self.link.settle_many(handles)
         if records:
             self.node.topic.settle(self.stream, records)
+
+    def _settle_known(self, handles: Iterable[Handle]) -> None:
+        """The core has done with these."""
+        settled = list(handles)
+        for handle in settled:
+            del self.known[handle]
+        self.link.settle_many(settled)
 
     def on_echo(self) -> None:
         self.signs.answered()
@@ -229,11 +255,13 @@ class PublisherLink(TopicEnd):
         again, self.again = self.again, {}
         if self.former is not None and self.former.generation != action.generation:  # its life has ended meanwhile
             self.link.settle_many(again)
+            self._settle_known(self.known)
             again = {}
         self.answer(properties, action.unsettled if self.former is None else None, self._max_message)
         self.former = None
         self._grant(action.credit - len(again))
         self.signs.begin()
+        self._settle_known(handle for handle in self.known if self.link.remote_state(handle)[1])
         if again and self.stream.link is self:  # else it was taken by what came behind that
             self._publish_again(again)
 

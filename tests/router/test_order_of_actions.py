@@ -210,6 +210,29 @@ def test_a_publisher_that_attaches_again_and_settles_in_one_breath_has_settled(i
     bench.end()
 
 
+def test_what_a_publisher_is_known_to_have_kept_is_not_transferred_again_as_it_attaches_again() -> None:
+    """The reader joined when the first message was accepted: it would have that behind the second."""
+    bench = MqttBench("a", "b")
+    here, reader = Hand(bench, "a", "writer"), Client(bench, "b", "reader")
+    here.say(attach(0))
+    here.say(frame(FLOW, 0, 1000, 0, 1000, 0, 0, 20))  # it answers an echo
+    here.say(transfer(0, 0, b"t", payload=data_message(b"m")))
+    reader.reads()
+    here.say(frame(FLOW, 0, 1000, 1, 1000, 0, 1, 19))  # and the one behind the outcome
+    here.say(transfer(0, 1, b"u", payload=data_message(b"n")))
+    assert reader.payloads == [b"n"]
+    here.say(frame(DETACH, 0, False) + attach(1))
+    here.say(frame(DETACH, 1, False) + attach(0))
+    assert reader.payloads == [b"n"] and len(bench.routers["a"].node.topic.records.by_key) == 1
+    here.say(frame(DISPOSITION, False, 0, 1, True, Described(ACCEPTED)))
+    for _ in range(20):
+        bench.time(1.0)
+    assert not bench.routers["a"].node.topic.records.by_key
+    here.say(transfer(0, 2, b"v", payload=data_message(b"o")))
+    assert reader.payloads == [b"n", b"o"]
+    bench.end()
+
+
 def test_messages_without_an_address_of_one_breath_are_published_in_their_order() -> None:
     """The first one attaches, which is answered at once."""
     bench = MqttBench("a", "b")

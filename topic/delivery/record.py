@@ -61,8 +61,9 @@ class Record:
     """One delivery at this router."""
 
     __slots__ = (
-        "awaited", "chosen", "given", "key", "locals", "message", "moved", "n", "open", "orphans", "presettled",
-        "refusals", "refused_by", "routers", "state", "stream", "tag", "taken", "tries", "unread", "without",
+        "awaited", "chosen", "given", "key", "known", "locals", "message", "moved", "n", "open", "orphans",
+        "presettled", "refusals", "refused_by", "routers", "state", "stream", "tag", "taken", "tries", "unread",
+        "without",
     )  # fmt: skip
 
     def __init__(self, stream: "Stream", key: bytes, tag: bytes, message: bytes | None) -> None:
@@ -77,6 +78,7 @@ class Record:
         self.state, self.presettled = State.IN_DOUBT, False
         self.chosen: bytes | None = None  # one of many: whom it is for, or `UNASSIGNED`; None: whoever has it
         self.taken = False  # one of many: a subscriber, which may have gone since, has accepted it, here or elsewhere
+        self.known = False  # at home: its publisher has answered an echo behind the outcome, and so has it in its store
         self.tries = 0  # one of many, at home: how often it was given back
         self.refused_by: tuple[bytes, ...] = ()  # one of many, at home: subscribers that refused it for themselves
         self.locals: dict[Any, int] = {}

@@ -298,6 +298,8 @@ class Home:
         elif isinstance(question, tuple):
             self.resolution.answer(question[0], stream, question[1])
         elif answered:
+            for record in question:
+                record.known = True
             self.audiences.open_gates(stream, question)
 
     # publishers that go
