@@ -24,14 +24,14 @@ from router.amqp.transport import DrivenConnection, at_once, read_first, serve
 from router.edge import anonymous
 from router.edge.clients import ClientEdge
 from router.edge.guard import Guard
-from router.edge.report import Reporter
 from router.edge.status_node import STATUS_ADDRESS, StatusNode
 from router.edge.topics import Topics
+from router.entities.observed import ObservedRouter
+from router.entities.report import only_of, report
 from router.events.kind import EventKind, event
 from router.garbage import FreeMemory, return_large_blocks, tame
 from router.journal import FLUSH_S, JournalFile, has_segments
 from router.log_limit import limit_logs
-from router.management.entity import ManagedRouter
 from router.management.node import management_of
 from router.management.recent_events import RecentEvents
 from router.mesh.config import GO_ON, HTTP, MQTT, Topology
@@ -106,9 +106,6 @@ class Process:
         kept = None if keep is size is None else Retention(keep, size)
         self._journal = JournalFile(directory / "log", incarnation, block, goes_on=goes_on, kept=kept)
         self._journal.restate = partial(restate, topic)
-        connections, exceeded = self.clients.connections, self._guard.exceeded
-        reporter = Reporter(self.node, mesh, topology.mesh, connections, self._journal, exceeded)
-        self._status = StatusNode(reporter, self._guard.view)
         self.neighbours = Neighbours(self.node, mesh, topology.mesh, closed=topology.security.closes_mesh)
         for_neighbours, for_clients = descriptors(len(mesh.neighbours))
         self._from_neighbours = Admission(for_neighbours, timing.neighbour_idle)
@@ -118,11 +115,13 @@ class Process:
         self._from_clients = Admission(
             for_clients, limits.opening, self._turns.turn, limits.connections, self._guard.exceed
         )
-        events, started = RecentEvents(name, incarnation), trio.current_time()
-        self._managed = ManagedRouter(
-            topology, self.node, mesh, self.clients, self.neighbours, started, events, reporter
-        )
-        self._management = topics.answering = management_of(self._managed, self._turns.turn)
+        self._events = RecentEvents(name, incarnation)
+        at = self._observed = ObservedRouter(
+            topology, self.node, mesh, self.clients, self.neighbours, self._journal, self._guard, self._from_clients,
+            self._events,
+        )  # fmt: skip
+        self._status = StatusNode(partial(report, at), self._seen)
+        self._management = topics.answering = management_of(at, self._events, self._turns.turn)
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
         self._departure = Departure(self.node, mesh, self._send_clients_away)
@@ -133,7 +132,7 @@ class Process:
         """Serve until told to stop."""
         trio.lowlevel.add_instrument(self._turns)
         trio.lowlevel.add_instrument(self._doors.checks)
-        with watched(self.topology.timing.dead), self._managed.events.listening(self.node.topic.outlet):
+        with watched(self.topology.timing.dead), self._events.listening(self.node.topic.outlet):
             await self._run(**listeners)
 
     async def _run(self, amqp: socket.socket, inter: socket.socket, **others: socket.socket) -> None:
@@ -178,10 +177,13 @@ class Process:
 
     async def _show(self, http: socket.socket) -> None:
         """What that takes is loaded only where there is such a listener."""
-        from router.http.listener import WatchedRouter, WebListener
+        from router.http.listener import WebListener
 
-        at = WatchedRouter(self._managed, self._management, self._journal, self._guard, self._from_clients)
-        await WebListener(at, self._doors, self._turns.turn).run(http)
+        await WebListener(self._observed, self._management, self._doors, self._turns.turn).run(http)
+
+    def _seen(self, told: bytes, user: str) -> bytes:
+        """What of a report a user is shown."""
+        return told if self._guard.sees_all(user) else only_of(user, told)
 
     # the end
 
@@ -247,7 +249,7 @@ class Process:
         """Loaded only where there is such a listener, as what `_show` takes is."""
         from router.mqtt.listener import MqttListener
 
-        return MqttListener(self._managed, self._guard, self._doors, self._turns.turn, self._serve).serve
+        return MqttListener(self._observed, self._guard, self._doors, self._turns.turn, self._serve).serve
 
     async def _serve_client(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor), partial(self._guard.exceeded.update, ["opening"])):

@@ -58,10 +58,15 @@ MAY_IMPORT = {
     "router/text": ("router.text",),
     "router/disk": ("router.disk",),
     "router/security": ("router.security", "router.amqp", "router.events", "router.mesh"),
+    "router/entities": (
+        *(f"router.{what}" for what in ("entities", "amqp.format", "edge", "events", "mesh", "neighbours")),
+        "topic",
+        "linkstate",
+    ),
     "router/management": (
         *(
             f"router.{what}"
-            for what in ("management", "amqp", "edge", "events", "mesh", "neighbours", "security.operator")
+            for what in ("management", "amqp", "edge", "entities", "events", "mesh", "neighbours", "security.operator")
         ),
         "router.text",
         "topic",
@@ -70,16 +75,14 @@ MAY_IMPORT = {
     "router/http": (
         *(
             f"router.{what}"
-            for what in ("http", "admission", "edge.report", "events", "management", "mesh", "security.doors")
+            for what in ("http", "admission", "entities", "events", "management", "mesh", "security.doors")
         ),
         "router.amqp.format",
-        "topic.directory.entry",
-        "topic.settings",
     ),
     "router/mqtt": (
         *(
             f"router.{what}"
-            for what in ("mqtt", "admission", "amqp", "edge", "management.entity", "mesh.config", "security.doors")
+            for what in ("mqtt", "admission", "amqp", "edge", "entities.observed", "mesh.config", "security.doors")
         ),
         "topic",
     ),

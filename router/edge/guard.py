@@ -25,7 +25,6 @@ from router.amqp.format.errors import (
 from router.amqp.format.values import ErrorCondition, HeldBytes
 from router.amqp.proton.link import Link
 from router.edge.attach import Refusal
-from router.edge.report import only_of
 from router.events.kind import EventKind, event
 from router.mesh.config import Limits
 from router.security.rules import Rule, RuleOf
@@ -189,12 +188,9 @@ class Guard:
         if condition.limit:
             self.exceeded[condition.limit] += 1
 
-    # status
-
-    def view(self, report: bytes, user: str) -> bytes:
-        """What of a router's report a user is shown."""
-        rule: Rule = self._rule_of(user)
-        return report if rule.sees_all else only_of(user, report)
+    def sees_all(self, user: str) -> bool:
+        """Whether the user may see the links of others."""
+        return self._rule_of(user).sees_all
 
 
 def may_receive(rule: Rule, address: str) -> bool:

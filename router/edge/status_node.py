@@ -5,7 +5,7 @@ at most ten times a second, and take at most a tenth of the router's time; one r
 gets one copy of it, on the link that waits longest, and the next only when that has left. A report is never older than
 the credit that it is sent for. A link that does not take so large a message is detached.
 
-Never here: what a report says (`router.edge.report`).
+Never here: what a report says (`router.entities.report`).
 """
 
 from collections.abc import Callable

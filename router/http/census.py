@@ -1,100 +1,124 @@
-"""What a router holds, counted: its records by state, its publishers and subscribers, and who has waited for longest.
+"""The series of `/metrics`, as the table of entities has them (`router.entities`): of each entity, counted, or summed.
 
-Counted when somebody asks, at the pace of management (`router.management.pace`) and by the attributes that management
-shows, so that no two instruments say different things. Nothing is counted on the way of a message but totals.
+Measured when somebody asks, at the pace of management (`router.management.pace`), by the attributes that the other
+surfaces show: so no two say different things. Nothing is counted on the way of a message but totals.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
 import trio
+from attrs import frozen
 
-from router.management.entity import OURS, EntityType
+from router.entities.catalogue import ENTITIES
+from router.entities.observed import ObservedRouter
+from router.entities.table import Attribute, Entity, How
 from router.management.pace import LOOKS, WorkPace
 
 MOST_REMEMBERED: Final = 1000
-"""Deliveries in doubt that are told apart from look to look, the oldest ones."""
-IN_DOUBT: Final = ("in_doubt", "unconfirmed", "placeholder")
+"""Entities of which it is known how long they have been seen to be so, the oldest ones."""
 
-Kinds = dict[str, EntityType[Any]]
+Samples = list[tuple[tuple[str, ...], float]]
+"""The value of each label, and what is measured."""
+
+
+class SeriesTally:
+    """Of one series. `take` begins the next look."""
+
+    def __init__(self, entity: Entity[Any], attribute: Attribute[Any]) -> None:
+        assert attribute.series is not None
+        self.series = attribute.series
+        self.attribute = attribute
+        [self._named] = [one.read for one in entity.attributes if one.name == "identity"] or [lambda at, one: ""]
+        self._since: dict[str, float] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._samples: Samples = []
+        self._sum = 0.0
+        self._counts: Counter[str] = Counter(dict.fromkeys(self.series.values, 0))
+        self._seen: list[str] = []
+
+    def add(self, at: ObservedRouter, one: Any) -> None:
+        value = self.attribute.read(at, one)
+        match self.series.how:
+            case _ if value is None:
+                pass
+            case How.EACH:
+                labels = (self._named(at, one),) if self.series.labels else ()
+                self._samples.append((labels, float(value)))
+            case How.KEYS:
+                self._samples += [((key,), float(number)) for key, number in value.items()]
+            case How.FACTS:
+                self._samples.append((tuple(value.values()), 1.0))
+            case How.SUM:
+                self._sum += value
+            case How.NUMBER:
+                self._sum += 1
+            case How.BY_VALUE:
+                self._counts[value] += 1
+            case How.OLDEST if value and len(self._seen) < MOST_REMEMBERED:
+                self._seen.append(self._named(at, one))
+
+    def take(self) -> Samples:
+        how, samples = self.series.how, self._samples
+        if how in (How.SUM, How.NUMBER):
+            samples = [((), self._sum)]
+        elif how is How.BY_VALUE:
+            samples = [((value,), float(number)) for value, number in self._counts.items()]
+        elif how is How.OLDEST:
+            now = trio.current_time()
+            self._since = {name: self._since.get(name, now) for name in self._seen}
+            samples = [((), now - min(self._since.values(), default=now))]
+        self._begin()
+        return samples
+
+
+@frozen
+class MeasuredSeries:
+    """A series at one look."""
+
+    name: str
+    says: str
+    labels: tuple[str, ...]
+    counts: bool
+    """Whether it is a counter."""
+    samples: Samples
 
 
 class Census:
-    """Of one router. `take` counts anew."""
+    """Of one router. `take` looks anew."""
 
-    def __init__(self, kinds: Kinds, pace: WorkPace) -> None:
-        self._publisher, self._subscriber, self._delivery = (
-            kinds[f"{OURS}{name}"] for name in ("publisher", "subscriber", "delivery")
-        )
+    def __init__(self, at: ObservedRouter, pace: WorkPace) -> None:
+        self._at = at
         self._pace = pace
-        self._since: dict[str, float] = {}
-        self.records: Counter[str] = Counter()
-        """By state."""
-        self.bytes = 0
-        """Of messages that are here."""
-        self.oldest_s = 0.0
-        """How long a delivery in doubt has been seen to be that."""
-        self.publishers: Counter[str] = Counter()
-        """By status."""
-        self.subscribers: Counter[str] = Counter()
-        self.blocked = 0
-        """Publishers that are attached and have no credit."""
-        self.unsettled = 0
-        """Deliveries of publishers at home here."""
-        self.queued = 0
-        """Deliveries that wait for credit of a subscriber here, or behind a gate."""
+        measured = ((entity, [one for one in entity.attributes if one.series is not None]) for entity in ENTITIES)
+        self._tallies = [
+            (entity.found, [SeriesTally(entity, one) for one in some]) for entity, some in measured if some
+        ]
 
-    async def take(self) -> None:
+    async def take(self) -> list[MeasuredSeries]:
         await self._pace.begin()
-        await self._count_records()
-        await self._count_publishers()
-        await self._count_subscribers()
+        taken: list[MeasuredSeries] = []
+        for found, tallies in self._tallies:
+            for some in _in_turns(found(self._at)):
+                for one in some:
+                    for tally in tallies:
+                        tally.add(self._at, one)
+                await self._pace.breathe()
+            taken += map(_measured, tallies)
         await self._pace.rest()
-
-    async def _count_records(self) -> None:
-        records: Counter[str] = Counter()
-        says, held = self._delivery.attributes, 0
-        state_of, size_of, key_of = says["state"], says["bytes"], says["identity"]
-        oldest: list[str] = []
-        for some in _in_turns(self._delivery.entities()):
-            for record in some:
-                state = state_of(record)
-                records[state] += 1
-                held += size_of(record)
-                if state in IN_DOUBT and len(oldest) < MOST_REMEMBERED:
-                    oldest.append(key_of(record))
-            await self._pace.breathe()
-        now = trio.current_time()
-        self._since = {key: self._since.get(key, now) for key in oldest}
-        self.oldest_s = now - min(self._since.values(), default=now)
-        self.records, self.bytes = records, held
-
-    async def _count_publishers(self) -> None:
-        statuses: Counter[str] = Counter()
-        says, blocked, unsettled = self._publisher.attributes, 0, 0
-        for some in _in_turns(self._publisher.entities()):
-            for publisher in some:
-                status = says["status"](publisher)
-                statuses[status] += 1
-                unsettled += says["unsettled"](publisher)
-                blocked += status == "attached" and not says["credit"](publisher)
-            await self._pace.breathe()
-        self.publishers, self.blocked, self.unsettled = statuses, blocked, unsettled
-
-    async def _count_subscribers(self) -> None:
-        statuses: Counter[str] = Counter()
-        says, queued = self._subscriber.attributes, 0
-        for some in _in_turns(self._subscriber.entities()):
-            for subscriber in some:
-                statuses[says["status"](subscriber)] += 1
-                queued += says["queued"](subscriber)
-            await self._pace.breathe()
-        self.subscribers, self.queued = statuses, queued
+        return taken
 
 
-def _in_turns(entities: Iterable[Any]) -> Iterable[list[Any]]:
+def _measured(tally: SeriesTally) -> MeasuredSeries:
+    series, attribute = tally.series, tally.attribute
+    return MeasuredSeries(series.name, attribute.measured, series.labels, attribute.is_counter, tally.take())
+
+
+def _in_turns(entities: Iterable[Any]) -> Iterator[list[Any]]:
     """All that there are now: they may be others by the time that the last are looked at."""
     there = iter(list(entities))
     return iter(lambda: list(islice(there, LOOKS)), [])

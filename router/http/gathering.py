@@ -11,10 +11,11 @@ from typing import Any, Final
 import trio
 from attrs import field, frozen
 
-from router.http.watched import WatchedRouter
+from router.entities.observed import ObservedRouter
+from router.entities.routers import PLAN_ROUTER
 from router.management.agent import MOST_ROWS
-from router.management.entity import OURS
 from router.management.message import ManagementError
+from router.management.node import ManagementNodes
 
 PATIENCE_S: Final = 3.0
 MOST_PAGES: Final = 9
@@ -56,15 +57,15 @@ class MeshLook:
 class Gathering:
     """By one router."""
 
-    def __init__(self, at: WatchedRouter) -> None:
-        self._management = at.management
-        self._name = at.managed.name
-        self._mesh = at.managed.topology.mesh
+    def __init__(self, at: ObservedRouter, management: ManagementNodes) -> None:
+        self._management = management
+        self._name = at.name
+        self._mesh = at.topology.mesh
         self._seen: dict[str, int] = {}
         """The last event of each router."""
 
     async def look(self) -> MeshLook:
-        plan = await self._rows(self._name, f"{OURS}planRouter", OF_PLAN)
+        plan = await self._rows(self._name, PLAN_ROUTER.managed, OF_PLAN)
         seen = MeshLook(self._mesh, self._name, time.time(), plan)
         async with trio.open_nursery() as nursery:
             for router in plan:

@@ -9,34 +9,10 @@ it less ready: each side of a cut goes on (protocol 8, Partition), and the last 
 out.
 """
 
-from collections import deque
 from collections.abc import Callable
-from typing import Final
 
-import trio
-
+from router.entities.observed import LoopLag
 from router.http.exchange import WebAnswer, WebCaller, WebRequest, told
-
-LOOK_S: Final = 1.0
-LOOKS: Final = 10
-"""Of the lag, the greatest of which counts."""
-
-
-class LoopLag:
-    """How late the loop comes to who asked to be woken, in seconds: the most of the last looks."""
-
-    def __init__(self) -> None:
-        self._seen: deque[float] = deque([0.0], maxlen=LOOKS)
-
-    @property
-    def most(self) -> float:
-        return max(self._seen)
-
-    async def run(self) -> None:
-        while True:
-            at = (trio.current_time() // LOOK_S + 1) * LOOK_S  # with the other timers: an idle router wakes once
-            await trio.sleep_until(at)
-            self._seen.append(trio.current_time() - at)
 
 
 class HealthPages:

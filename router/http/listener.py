@@ -13,6 +13,7 @@ from typing import Final
 import trio
 
 from router.admission import Admission, Visitor
+from router.entities.observed import ObservedRouter
 from router.http.census import Census
 from router.http.exchange import WebAnswer, WebCaller, WebRequest
 from router.http.feed import Feed
@@ -21,15 +22,12 @@ from router.http.gathering import Gathering
 from router.http.health import HealthPages
 from router.http.lookup import Lookup
 from router.http.metrics import Metrics
-from router.http.series import readings
 from router.http.server import WebConnection
 from router.http.site import Page, Site
-from router.http.watched import WatchedRouter
+from router.management.node import ManagementNodes
 from router.management.pace import WorkPace
 from router.mesh.config import HTTP
 from router.security.doors import Doors, told
-
-__all__ = ["WatchedRouter", "WebListener"]
 
 log = logging.getLogger("oncemesh.http")
 
@@ -42,26 +40,25 @@ Turn = Callable[[], Awaitable[None]]
 class WebListener:
     """Of one router. `run` serves, for as long as the router runs."""
 
-    def __init__(self, at: WatchedRouter, doors: Doors, turn: Turn) -> None:
-        topology = at.managed.topology
-        address = topology.routers[at.managed.name].http
+    def __init__(self, at: ObservedRouter, management: ManagementNodes, doors: Doors, turn: Turn) -> None:
+        topology = at.topology
+        address = topology.routers[at.name].http
         assert address is not None, "there is such a listener"
-        self._feed = Feed(Gathering(at))
-        census = Census(at.management.types, WorkPace(turn))
+        self._feed = Feed(Gathering(at, management))
         health = HealthPages(at.lag, topology.timing.dead, at.unready)
         pages = {
             "/healthz": Page(health.live, for_all=True),
             "/readyz": Page(health.ready, for_all=True),
-            "/metrics": Page(Metrics(readings(at, census), census).show),
+            "/metrics": Page(Metrics(Census(at, WorkPace(turn)).take).show),
             "/feed": Page(self._feed.watch),
-            "/delivery": Page(Lookup(at).show),
+            "/delivery": Page(Lookup(at, management).show),
             **file_pages(),
         }
         security = topology.security
         has_passwords = security.users is not None or security.secret is not None
         passwords = has_passwords and security.hears_passwords(address.host)
         anybody = security.admits_anybody(HTTP, address.host)
-        self._site = Site(address.host, doors, pages, at.management.is_operator, anybody=anybody, passwords=passwords)
+        self._site = Site(address.host, doors, pages, management.is_operator, anybody=anybody, passwords=passwords)
         self._doors = doors
         self._lag = at.lag
         self._turn = turn

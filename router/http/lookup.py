@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import trio
 
+from router.entities.deliveries import DELIVERY
+from router.entities.observed import ObservedRouter
 from router.http.exchange import WebAnswer, WebCaller, WebRefusal, WebRequest
-from router.http.watched import WatchedRouter
-from router.management.entity import OURS
 from router.management.message import BAD_REQUEST, NOT_FOUND, ManagementError
+from router.management.node import ManagementNodes
 
 PATIENCE_S: Final = 8.0
 LONGEST: Final = 256
@@ -21,8 +22,9 @@ LONGEST: Final = 256
 class Lookup:
     """One at a time: to look for a tag is to look at all records."""
 
-    def __init__(self, at: WatchedRouter) -> None:
+    def __init__(self, at: ObservedRouter, management: ManagementNodes) -> None:
         self._at = at
+        self._management = management
         self._lock = trio.Lock()
 
     async def show(self, request: WebRequest, caller: WebCaller) -> WebAnswer:
@@ -51,12 +53,12 @@ class Lookup:
 
     async def _ask_all(self, by: dict[str, str], found: dict[str, Any]) -> None:
         async with trio.open_nursery() as nursery:
-            for router in (self._at.managed.name, *sorted(self._at.managed.node.topic.directory.contacts)):
+            for router in (self._at.name, *sorted(self._at.node.topic.directory.contacts)):
                 nursery.start_soon(self._ask, router, by, found)
 
     async def _ask(self, router: str, by: dict[str, str], found: dict[str, Any]) -> None:
         try:
-            found[router] = await self._at.management.ask(router, "READ", type=f"{OURS}delivery", **by)
+            found[router] = await self._management.ask(router, "READ", type=DELIVERY.managed, **by)
         except ManagementError as error:
             if error.status == BAD_REQUEST:  # several publishers use this tag
                 found[router] = {"problem": str(error)}

@@ -5,7 +5,7 @@ than ten times a second, in a tenth of the router's time at most. It is never ol
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 import trio
@@ -14,35 +14,36 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
-from router.http.census import Census
+from router.http.census import MeasuredSeries
 from router.http.exchange import WebAnswer, WebCaller, WebRequest
-from router.http.series import COUNTER, SERIES, Readings
 
 SHARE: Final = 9
 PAUSE_S: Final = 0.1
 
 
 class SeriesCollector(Collector):
-    def __init__(self, readings: Readings) -> None:
-        self._readings = readings
+    """Of the last look."""
+
+    def __init__(self) -> None:
+        self.measured: list[MeasuredSeries] = []
 
     def collect(self) -> Iterator[Metric]:
-        for name, read in self._readings.items():
-            series = SERIES[name]
-            kind = CounterMetricFamily if series.kind == COUNTER else GaugeMetricFamily
-            family = kind(name, series.text, labels=series.labels)
-            for labels, value in read():
+        for one in self.measured:
+            kind = CounterMetricFamily if one.counts else GaugeMetricFamily
+            family = kind(one.name, one.says, labels=one.labels)
+            for labels, value in one.samples:
                 family.add_metric(labels, value)
             yield family
 
 
 class Metrics:
-    def __init__(self, readings: Readings, census: Census) -> None:
-        """`census` is taken before they are read."""
+    def __init__(self, take: Callable[[], Awaitable[list[MeasuredSeries]]]) -> None:
+        """All series, when they are `take`n."""
+        self._series = SeriesCollector()
         self._registry = CollectorRegistry()
-        self._registry.register(SeriesCollector(readings))
+        self._registry.register(self._series)
         ProcessCollector(registry=self._registry)
-        self._census = census
+        self._take = take
         self._lock = trio.Lock()
         self._text = b""
         self._began = -math.inf
@@ -58,7 +59,7 @@ class Metrics:
         return WebAnswer(200, self._text, CONTENT_TYPE_PLAIN_0_0_4)
 
     async def _look(self) -> None:
-        await self._census.take()
+        self._series.measured = await self._take()
         began = trio.current_time()
         self._text = generate_latest(self._registry)
         now = trio.current_time()

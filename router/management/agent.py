@@ -3,7 +3,7 @@
 It never keeps the loop (`pace`), whatever is asked; one request is worked on at a time. Of a QUERY no more than
 `MOST_ROWS` entities come in one answer: a client asks on from there.
 
-Never here: who may ask (`node`), and what there is to say (`dispatch_types`, `own_types`).
+Never here: who may ask (`node`), and what there is to say (`types`, and `router.entities`).
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator

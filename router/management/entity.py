@@ -1,45 +1,20 @@
-"""Types of manageable entities: a table of attributes each, and where the entities are."""
+"""Types of manageable entities: those of the table that have a type, at one router, and what may be done to them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
-from linkstate.mesh import Mesh
-from router.edge.clients import ClientEdge
+from router.entities.observed import ObservedRouter
+from router.entities.table import Entity, Where
 from router.management.bounds import bounded
-from router.management.recent_events import RecentEvents
-from router.mesh.config import Topology
-from router.neighbours import Neighbours
-from topic.node import Node
 
 IDENTITY: Final = "identity"
 NAME: Final = "name"
 TYPE: Final = "type"
-OURS: Final = "io.oncemesh."
-"""Begins the names of types that qpid-dispatch has not."""
 
 T = TypeVar("T")
-
-
-@frozen
-class ManagedRouter:
-    """Whose entities these are."""
-
-    topology: Topology
-    node: Node
-    linkstate: Mesh
-    clients: ClientEdge
-    neighbours: Neighbours
-    started: float
-    """By the node's clock."""
-    events: RecentEvents
-    report: Callable[[], bytes]
-    """As JSON."""
-
-    @property
-    def name(self) -> str:
-        return self.node.name
 
 
 @frozen
@@ -73,3 +48,11 @@ class EntityType(Generic[T]):
         """All its attributes."""
         names = self.attribute_names
         return dict(zip(names, self.row(entity, names), strict=True))
+
+
+def type_of(
+    entity: Entity[T], at: ObservedRouter, delete: Callable[[T], None] | None = None,
+    create: Callable[[str, Mapping[Any, Any]], T] | None = None,
+) -> EntityType[T]:  # fmt: skip
+    attributes = {one.managed_name: partial(one.read, at) for one in entity.shown(Where.MANAGEMENT)}
+    return EntityType(entity.managed, attributes, partial(entity.found, at), delete, create)

@@ -5,19 +5,18 @@ The links of a session of MQTT end together, as they expire together (protocol 8
 """
 
 import logging
-from collections.abc import Iterator
 from operator import attrgetter
 
 from router.edge.ends import end_link
+from router.entities.observed import ObservedRouter
 from router.events.kind import EventKind, event
-from router.management.entity import OURS, EntityType, ManagedRouter
 from router.management.message import BAD_REQUEST, NOT_FOUND, ManagementError
-from topic.directory.entry import Index, LinkEntry
+from topic.directory.entry import Index
 
 log = logging.getLogger("oncemesh")
 
 
-def forget(at: ManagedRouter, index: Index) -> None:
+def forget(at: ObservedRouter, index: Index) -> None:
     """Raises ManagementError if the link is not known here, has a client, or was last at another router."""
     topic = at.node.topic
     directory = topic.directory
@@ -37,30 +36,3 @@ def forget(at: ManagedRouter, index: Index) -> None:
         told = event(EventKind.FORGOTTEN, role=link.role.name.lower(), **link.identity.parts())
         log.warning("%s %s is ended, as management was asked to", link.role.name.lower(), link.identity, extra=told)
     at.node.pump()
-
-
-def orphan_type(at: ManagedRouter) -> EntityType[LinkEntry]:
-    """Of links that no router in contact has, and that may come back."""
-    directory = at.node.topic.directory
-
-    def orphans() -> Iterator[LinkEntry]:
-        return (entry for entry in directory.entries() if entry.lasts and not directory.in_contact(entry))
-
-    return EntityType[LinkEntry](
-        f"{OURS}orphan",
-        {
-            "identity": lambda entry: f"{entry.role.name.lower()} {entry.name.decode()}",
-            "name": lambda entry: str(entry.identity),
-            "role": lambda entry: entry.role.name.lower(),
-            "container": lambda entry: entry.identity.container,
-            "link": lambda entry: entry.identity.link,
-            "address": lambda entry: entry.identity.address,
-            "user": lambda entry: entry.identity.user,
-            "router": lambda entry: entry.router,
-            "epoch": lambda entry: str(entry.epoch),
-            "timeoutSeconds": lambda entry: entry.lifetime.timeout,
-            "durable": lambda entry: entry.lifetime.durable,
-        },
-        orphans,
-        delete=lambda entry: forget(at, entry.index),
-    )

@@ -4,16 +4,18 @@ To make it costs more than to tell it: a report counts all deliveries that are h
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import trio
 
 from router.amqp.format.codec import Raw, encode
-from router.management.dispatch_types import PREFIX as DISPATCH
-from router.management.entity import OURS, EntityType, ManagedRouter
+from router.entities.dispatch import ROUTER
+from router.entities.observed import CountedEvents
+from router.entities.routers import NEIGHBOUR
+from router.management.entity import EntityType
 
-SHOWN: Final = {"totals": f"{DISPATCH}router", "neighbours": f"{OURS}neighbour"}
+SHOWN: Final = {"totals": ROUTER.managed, "neighbours": NEIGHBOUR.managed}
 """Entities of which it has all attributes."""
 Kind = EntityType[Any]
 
@@ -21,8 +23,9 @@ Kind = EntityType[Any]
 class Looks:
     """At one router."""
 
-    def __init__(self, at: ManagedRouter, kinds: Iterable[Kind]) -> None:
-        self._at = at
+    def __init__(self, kinds: Iterable[Kind], report: Callable[[], bytes], events: CountedEvents) -> None:
+        self._report = report
+        self._events = events
         self._shown = {name: kind for kind in kinds for name, shown in SHOWN.items() if kind.name == shown}
         self._made = -1.0
         self._look = Raw(b"")
@@ -37,5 +40,5 @@ class Looks:
 
     def _now(self) -> Mapping[str, Any]:
         entities = {name: [kind.told(entity) for entity in kind.entities()] for name, kind in self._shown.items()}
-        report = self._at.report().decode()
-        return {"time": time.time(), "status": report, "lastEvent": self._at.events.last, **entities}
+        report = self._report().decode()
+        return {"time": time.time(), "status": report, "lastEvent": self._events.last, **entities}

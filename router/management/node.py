@@ -11,6 +11,7 @@ Never here: what is answered (`agent`), and how other routers are asked (`relay`
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -24,9 +25,10 @@ from router.amqp.proton.link import Host, Link
 from router.edge.attach import Refusal
 from router.edge.dynamic import DynamicLink, dynamic_source
 from router.edge.ends import AddressNode, End
+from router.entities.dispatch import topological
+from router.entities.observed import ObservedRouter
+from router.entities.report import report
 from router.management.agent import RESERVED, Agent
-from router.management.dispatch_types import dispatch_types, topological
-from router.management.entity import ManagedRouter
 from router.management.looks import Looks
 from router.management.message import (
     BAD_REQUEST,
@@ -37,8 +39,9 @@ from router.management.message import (
     error_message,
     read_request,
 )
-from router.management.own_types import own_types
+from router.management.recent_events import RecentEvents
 from router.management.relay import Relay
+from router.management.types import types_at
 from router.security.operator import OPERATOR
 
 MANAGEMENT_ADDRESS: Final = "$management"
@@ -288,15 +291,15 @@ class ForRouter:
         link.flow(1)
 
 
-def management_of(at: ManagedRouter, turn: Callable[[], Awaitable[None]]) -> ManagementNodes:
+def management_of(at: ObservedRouter, events: RecentEvents, turn: Callable[[], Awaitable[None]]) -> ManagementNodes:
     """What is to be done next waits for its `turn`. Where clients have names, only who runs the mesh is an operator."""
 
     def nodes() -> list[str]:
         routers = [at.name, *at.linkstate.routes]
         return [f"amqp:/{topological(router, MANAGEMENT_ADDRESS)}" for router in routers]
 
-    kinds = (*dispatch_types(at), *own_types(at))
-    agent = Agent(kinds, nodes, at.events, at.report, Looks(at, kinds), turn)
+    kinds, told = tuple(types_at(at)), partial(report, at)
+    agent = Agent(kinds, nodes, events, told, Looks(kinds, told, events), turn)
     security = at.topology.security
     is_closed = security.users is not None or security.closes_mesh
     return ManagementNodes(at.name, agent, Relay(at.node, agent.answer), is_closed=is_closed)

@@ -1,4 +1,4 @@
-"""The type `planRouter`: routers of the plan (protocol 11). To create one is to let a router join that runs elsewhere.
+"""What may be done to routers of the plan (protocol 11). To create one is to let a router join that runs elsewhere.
 
 Who joins says what it takes the mesh to be. The plan tells changes only: what the mesh was begun with each router knows
 from its own topology file, so the file of who joins has to have the same routers.
@@ -11,7 +11,8 @@ import attrs
 
 from linkstate.plan.names import MOST_COST, in_ascii
 from linkstate.plan.plan import Pair, Plan, PlanError, PlannedLink, PlannedRouter
-from router.management.entity import OURS, EntityType, ManagedRouter
+from router.entities.observed import ObservedRouter
+from router.entities.routers import is_there
 from router.management.message import BAD_REQUEST, ManagementError
 from router.mesh.quantities import Address
 from router.mesh.reading import expected
@@ -76,31 +77,9 @@ def _found_at(what: str, text: str) -> str:
     return in_ascii(str(address))
 
 
-def plan_router(at: ManagedRouter) -> EntityType[str]:
-    def planned(name: str) -> PlannedRouter:
-        return at.linkstate.plan.routers[name]
-
-    return EntityType[str](
-        f"{OURS}planRouter",
-        {
-            "identity": lambda name: name,
-            "name": lambda name: name,
-            "standing": lambda name: planned(name).standing.name.lower(),
-            "amqp": lambda name: planned(name).amqp or None,
-            "inter": lambda name: planned(name).inter or None,
-            "neighbours": lambda name: at.linkstate.plan.costs_of(name),
-            "isHere": lambda name: name == at.name,
-            "reachable": lambda name: _is_there(at, name),
-            "inContact": lambda name: name in at.node.topic.directory.contacts,
-        },
-        lambda: sorted(at.linkstate.plan.listed),
-        delete=lambda name: _remove(at, name),
-        create=lambda name, said: _join(at, Joining.read(name, said)),
-    )
-
-
-def _join(at: ManagedRouter, joining: Joining) -> str:
-    """Raises ManagementError."""
+def join(at: ObservedRouter, name: str, said: Mapping[Any, Any]) -> str:
+    """The router's name. Raises ManagementError."""
+    joining = Joining.read(name, said)
     plan = at.linkstate.plan
     reasons = [*_misfits(at, joining), *_clashes(at, joining)]
     if reasons:
@@ -117,7 +96,7 @@ def _join(at: ManagedRouter, joining: Joining) -> str:
     return joining.name
 
 
-def _misfits(at: ManagedRouter, joining: Joining) -> Collection[str]:
+def _misfits(at: ObservedRouter, joining: Joining) -> Collection[str]:
     """Why it is not of this mesh."""
     members, reasons = at.linkstate.plan.members, []
     if joining.mesh != at.topology.mesh:
@@ -131,12 +110,12 @@ def _misfits(at: ManagedRouter, joining: Joining) -> Collection[str]:
     return reasons
 
 
-def _clashes(at: ManagedRouter, joining: Joining) -> Collection[str]:
+def _clashes(at: ObservedRouter, joining: Joining) -> Collection[str]:
     """Why there is no place for it. Who has said the same before, and is not there, may join: it says so again."""
     plan, name, reasons = at.linkstate.plan, joining.name, []
     if not names_a_router(name):
         reasons.append(f"{name!r} cannot name a router, expected letters, digits, - and _")
-    if name in plan.members and (_is_there(at, name) or _places(plan.routers[name]) != _places(joining.planned)):
+    if name in plan.members and (is_there(at, name) or _places(plan.routers[name]) != _places(joining.planned)):
         reasons.append("the mesh has a router of this name, expected another name, or oncemesh start where that ran")
     for router in sorted(plan.listed - {name}):
         taken = _places(plan.routers[router]) & _places(joining.planned)
@@ -153,13 +132,9 @@ def _places(router: PlannedRouter) -> set[str]:
     return {router.amqp, router.inter}
 
 
-def _is_there(at: ManagedRouter, name: str) -> bool:
-    return name == at.name or name in at.linkstate.routes
-
-
-def _remove(at: ManagedRouter, name: str) -> None:
+def remove(at: ObservedRouter, name: str) -> None:
     """By force: one that is not there. Raises ManagementError."""
-    if _is_there(at, name):
+    if is_there(at, name):
         raise ManagementError(BAD_REQUEST, f"router {name} is there: it leaves by oncemesh remove {name}")
     now = at.node.now()
     at.linkstate.replan(at.linkstate.plan.without(name, (at.node.topic.outlet.clock.stamp(), at.name)), now)

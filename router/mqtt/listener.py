@@ -15,7 +15,7 @@ from router.admission import Visitor
 from router.amqp import tcp
 from router.amqp.format.errors import TOO_MANY
 from router.edge.guard import Guard
-from router.management.entity import ManagedRouter
+from router.entities.observed import ObservedRouter
 from router.mesh.config import MQTT
 from router.mqtt.connection import MqttConnection
 from router.mqtt.edge import HEADROOM, MqttEdge
@@ -74,7 +74,7 @@ class MqttListener:
     """Of one router."""
 
     def __init__(
-        self, at: ManagedRouter, guard: Guard, doors: Doors, turn: Turn, serve: Serve
+        self, at: ObservedRouter, guard: Guard, doors: Doors, turn: Turn, serve: Serve
     ) -> None:  # fmt: skip
         """`serve` drives a connection over a stream."""
         topology = at.topology

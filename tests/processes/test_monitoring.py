@@ -23,8 +23,8 @@ from failover.client import ClientError, Subscriber
 from failover.client.management import Management
 from router.amqp.format.errors import NOT_FOUND
 from router.amqp.sasl.scram import Verifier
+from router.entities.catalogue import ENTITIES
 from router.events.kind import EventKind
-from router.http.series import SERIES
 from router.mesh.topology import load
 from router.security.certs import issue_all
 from router.security.users import UserFile, write_users
@@ -78,7 +78,7 @@ async def test_every_series_is_documented_and_used_and_no_other_is(pair: Running
     used = set(NAME.findall(" ".join(expressions(json.loads(DASHBOARD.read_text())))))
     used |= set(NAME.findall(" ".join(expressions(yaml.safe_load(ALERTS.read_text())))))
     assert live == documented == used
-    assert set(SERIES) <= live
+    assert {series.name for entity in ENTITIES for one in entity.attributes if (series := one.series)} <= live
 
 
 async def test_labels_are_what_the_documentation_says(pair: RunningMesh) -> None:

@@ -1,12 +1,12 @@
 """Whether a router lives and is ready; and that to be measured has a bound."""
 
-from typing import Any
-
 import trio
 from trio.testing import MockClock
 
+from router.entities.observed import LOOK_S, LOOKS, LoopLag
+from router.http.census import MeasuredSeries
 from router.http.exchange import WebCaller, WebRequest
-from router.http.health import LOOK_S, LOOKS, HealthPages, LoopLag
+from router.http.health import HealthPages
 from router.http.metrics import PAUSE_S, Metrics
 
 GET, ME = WebRequest("GET", "/", {}, {}), WebCaller("me")
@@ -38,20 +38,20 @@ async def test_who_is_not_ready_says_why() -> None:
 
 
 class Counting:
-    """In the place of a census."""
+    """In the place of what is measured."""
 
     def __init__(self) -> None:
         self.at: list[float] = []
 
-    async def take(self) -> None:
+    async def take(self) -> list[MeasuredSeries]:
         self.at.append(trio.current_time())
         await trio.sleep(0.01)
+        return [MeasuredSeries("oncemesh_ready", "ready", (), False, [((), float(len(self.at)))])]
 
 
 async def test_one_text_serves_all_who_wait_and_is_no_older_than_they_ask(autojump_clock: MockClock) -> None:
     counting = Counting()
-    census: Any = counting
-    metrics = Metrics({"oncemesh_ready": lambda: [((), float(len(counting.at)))]}, census)
+    metrics = Metrics(counting.take)
     texts: list[bytes] = []
 
     async def ask() -> None:

@@ -1,7 +1,6 @@
 """What consoles are shown of a router."""
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 from trio.testing import MockClock
@@ -19,10 +18,10 @@ def read(look: Raw) -> Any:
 async def test_one_look_does_for_all_who_take_one_of_that_age(autojump_clock: MockClock) -> None:
     made = iter(range(10))
     kinds = [EntityType[int](name, {"identity": str}, lambda: [7]) for name in SHOWN.values()]
-    at: Any = SimpleNamespace(events=RecentEvents("a", 1), report=lambda: json.dumps(next(made)).encode())
-    looks = Looks(at, kinds)
+    events = RecentEvents("a", 1)
+    looks = Looks(kinds, lambda: json.dumps(next(made)).encode(), events)
     first = read(looks(0.9))
-    assert (first["status"], first["lastEvent"]) == ("0", at.events.last)
+    assert (first["status"], first["lastEvent"]) == ("0", events.last)
     assert first["totals"] == [{"type": SHOWN["totals"], "identity": "7"}]
     autojump_clock.jump(0.9)
     assert read(looks(0.9)) == first

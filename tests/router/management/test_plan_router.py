@@ -3,21 +3,18 @@
 import contextlib
 from collections.abc import Hashable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgpack
 import pytest
 
-from linkstate.mesh import Mesh
 from linkstate.plan.names import MOST_COST
 from linkstate.plan.plan import Plan, Standing, plan_of
-from router.management.entity import ManagedRouter
+from router.entities.observed import ObservedRouter
+from router.management import plan_router
 from router.management.message import ManagementError
-from router.management.plan_router import plan_router
-from router.management.recent_events import RecentEvents
-from router.mesh.topology import load
 from router.neighbours import VERSION
+from tests.router.observing import observed
 from tests.router.test_node import CountingStore, boot
 
 SAID = {
@@ -31,39 +28,31 @@ SAID = {
 
 
 @pytest.fixture
-def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ManagedRouter]:
+def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObservedRouter]:
     """A router that is alone."""
-    path = tmp_path / "alone.yaml"
-    path.write_text("mesh: alone\nrouters: {a: {amqp: '127.0.0.1:5672'}}\n")
     with CountingStore(tmp_path / "state.db") as store:
         node, ends = boot(store)
         monkeypatch.setattr(ends, "note", lambda happening: None)
-        assert isinstance(node.mesh, Mesh)
-        nobody: Any = SimpleNamespace()
-        yield ManagedRouter(load(path), node, node.mesh, nobody, nobody, 0.0, RecentEvents("a", 1), lambda: b"{}")
+        yield observed(node, tmp_path, started=0.0, epoch=0.0)
 
 
-def join(at: ManagedRouter, name: str = "d", **changes: Any) -> Plan:
-    create = plan_router(at).create
-    assert create is not None
-    assert create(name, SAID | changes) == name
+def join(at: ObservedRouter, name: str = "d", **changes: Any) -> Plan:
+    assert plan_router.join(at, name, SAID | changes) == name
     return at.linkstate.plan
 
 
-def remove(at: ManagedRouter, name: str) -> Plan:
-    delete = plan_router(at).delete
-    assert delete is not None
-    delete(name)
+def remove(at: ObservedRouter, name: str) -> Plan:
+    plan_router.remove(at, name)
     return at.linkstate.plan
 
 
-def test_who_joins_is_in_the_plan_with_its_links(at: ManagedRouter) -> None:
+def test_who_joins_is_in_the_plan_with_its_links(at: ObservedRouter) -> None:
     plan = join(at)
     assert plan.members == {"a", "d"} and plan.costs_of("d") == {"a": 5}
     assert (plan.routers["d"].amqp, plan.dialled_by("a")) == ("d.example.org:5672", {"d": "gateway:15772"})
 
 
-def test_who_could_not_start_is_taken_back_and_may_join_later_as_another(at: ManagedRouter) -> None:
+def test_who_could_not_start_is_taken_back_and_may_join_later_as_another(at: ObservedRouter) -> None:
     join(at)
     assert remove(at, "d").routers["d"].standing is Standing.REMOVED
     plan = join(at, links={"a": [1, ""]})
@@ -71,7 +60,7 @@ def test_who_could_not_start_is_taken_back_and_may_join_later_as_another(at: Man
     assert plan.dialled_by("a") == {"d": "d.example.org:5772"}
 
 
-def test_who_says_the_same_again_and_is_not_there_joins_with_the_links_that_it_says_now(at: ManagedRouter) -> None:
+def test_who_says_the_same_again_and_is_not_there_joins_with_the_links_that_it_says_now(at: ObservedRouter) -> None:
     plan = join(at)
     assert join(at) == plan
     assert join(at, links={"a": [7, ""]}).costs_of("d") == {"a": 7}
@@ -79,7 +68,7 @@ def test_who_says_the_same_again_and_is_not_there_joins_with_the_links_that_it_s
         join(at, inter="elsewhere:5772")
 
 
-def test_who_is_there_is_not_removed_like_this(at: ManagedRouter) -> None:
+def test_who_is_there_is_not_removed_like_this(at: ObservedRouter) -> None:
     with pytest.raises(ManagementError, match="router a is there: it leaves by oncemesh remove a"):
         remove(at, "a")
 
@@ -112,7 +101,7 @@ def test_who_is_there_is_not_removed_like_this(at: ManagedRouter) -> None:
     ],
 )
 def test_who_does_not_fit_is_told_why_and_the_plan_is_what_it_was(
-    at: ManagedRouter, changes: dict[str, Any], reason: str
+    at: ObservedRouter, changes: dict[str, Any], reason: str
 ) -> None:
     before = at.linkstate.plan
     with pytest.raises(ManagementError) as told:
@@ -124,7 +113,7 @@ def test_who_does_not_fit_is_told_why_and_the_plan_is_what_it_was(
 @pytest.mark.parametrize("where", [*SAID])
 @pytest.mark.parametrize("what", [None, True, 7, 1 << 70, -1, 0.5, b"a", "", "\0", "x" * 30_000, [[]], {1: {2: []}}])
 def test_what_may_be_said_is_refused_or_leaves_a_plan_that_others_read(
-    at: ManagedRouter, where: str, what: object
+    at: ObservedRouter, where: str, what: object
 ) -> None:
     neighbour = what if isinstance(what, Hashable) else "d"
     bodies: list[dict[str, Any]] = [
@@ -137,7 +126,7 @@ def test_what_may_be_said_is_refused_or_leaves_a_plan_that_others_read(
         assert plan_of(msgpack.unpackb(msgpack.packb(plan.changed()))).changed() == plan.changed()
 
 
-def test_an_address_is_one_routers(at: ManagedRouter) -> None:
+def test_an_address_is_one_routers(at: ObservedRouter) -> None:
     join(at)
     with pytest.raises(ManagementError, match=f"router d is at {SAID['amqp']} already, expected another address"):
         join(at, "e", routers=["a", "d"], inter="e:1")

@@ -2,7 +2,6 @@
 
 import socket
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -11,19 +10,16 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from linkstate.mesh import Mesh
 from router.amqp.format.codec import Described, Symbol, encode
 from router.amqp.format.errors import AmqpError
 from router.amqp.format.message import sections_of
 from router.management.agent import Agent
-from router.management.dispatch_types import dispatch_types
-from router.management.entity import ManagedRouter
 from router.management.looks import Looks
 from router.management.message import read_request
-from router.management.own_types import own_types
 from router.management.recent_events import RecentEvents
-from router.mesh.topology import load
+from router.management.types import types_at
 from router.neighbours import VERSION
+from tests.router.observing import observed
 from tests.router.test_node import DURABLE, CountingStore, P, S, boot
 from topic.delivery.record import Record
 from topic.identity import link_name
@@ -92,8 +88,6 @@ async def at_once() -> None:
 @pytest.fixture
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agent:
     """Of a router with a publisher and a subscriber, and a delivery between them."""
-    path = tmp_path / "alone.yaml"
-    path.write_text("mesh: alone\nrouters: {a: {amqp: '127.0.0.1:5672'}}\n")
     with CountingStore(tmp_path / "state.db") as store:
         node, ends = boot(store)
         monkeypatch.setattr(ends, "note", lambda happening: None)
@@ -105,11 +99,9 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agent:
         record = Record(stream, link_name(P) + b"k" * 20, b"tag", b"message")
         record.name(subscriber, 0)
         node.topic.records.enter([record])
-    assert isinstance(node.mesh, Mesh)
-    nobody: Any = SimpleNamespace(connections={})
-    at = ManagedRouter(load(path), node, node.mesh, nobody, nobody, 0.0, RecentEvents("a", 1), lambda: b"{}")
-    kinds = (*dispatch_types(at), *own_types(at))
-    return Agent(kinds, lambda: [socket.gethostname()], at.events, at.report, Looks(at, kinds), at_once)
+    at, events = observed(node, tmp_path, started=0.0, epoch=0.0), RecentEvents("a", 1)
+    kinds, report = tuple(types_at(at)), lambda: b"{}"
+    return Agent(kinds, lambda: [socket.gethostname()], events, report, Looks(kinds, report, events), at_once)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,0 +1,30 @@
+"""The table: all entities. A new one is written beside those that it belongs to, and stands here."""
+
+from typing import Any, Final
+
+from router.entities import dispatch, routers
+from router.entities.deliveries import DELIVERY, WAIT
+from router.entities.links import LAPSED, ORPHAN, PUBLISHER, SUBSCRIBER, UNTOLD
+from router.entities.table import Entity
+
+ENTITIES: Final[tuple[Entity[Any], ...]] = (
+    routers.ROUTER,
+    routers.NEIGHBOUR,
+    routers.ROUTE,
+    routers.CONTACT,
+    routers.PLAN_ROUTER,
+    PUBLISHER,
+    SUBSCRIBER,
+    ORPHAN,
+    LAPSED,
+    UNTOLD,
+    DELIVERY,
+    WAIT,
+    dispatch.ROUTER,
+    dispatch.NODE,
+    dispatch.LISTENER,
+    dispatch.CONNECTOR,
+    dispatch.CONNECTION,
+    dispatch.LINK,
+    dispatch.ADDRESS,
+)

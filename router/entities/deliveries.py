@@ -1,0 +1,84 @@
+"""Deliveries that are here, and who waits for whom because of them."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from router.entities import states
+from router.entities.observed import ObservedRouter
+from router.entities.survey import DeliveryWait
+from router.entities.table import OURS, Attribute, Entity, How, Metric, Type, Where
+from topic.delivery.record import Record
+from topic.directory.entry import Role
+
+
+def tag_text(tag: bytes) -> str:
+    """A delivery-tag as its publisher would write it: as text if it is one, else as 0x and hexadecimal."""
+    text = tag.decode("ascii", "replace")
+    return text if text.isascii() and text.isprintable() else f"0x{tag.hex()}"
+
+
+def _named(at: ObservedRouter, role: Role, name: bytes) -> str:
+    entry = at.node.topic.directory.entry((role, name))
+    return str(entry.identity) if entry is not None else name.decode()
+
+
+def _at_subscribers(record: Record, most: int = 100) -> dict[str, str]:
+    """No more than management tells of a map."""
+    some = zip(range(most), record.locals.items(), strict=False)
+    return {str(subscriber.identity): states.at_subscriber(state) for _, (subscriber, state) in some}
+
+
+DELIVERY: Final = Entity[Record](
+    "delivery",
+    "deliveries that this router holds a record of, as home or for a subscriber",
+    lambda at: at.node.topic.records.by_key.values(),
+    (
+        Attribute("identity", Type.TEXT, "its key, the same at every router", lambda at, one: one.key.decode()),
+        Attribute("name", Type.TEXT, "its publisher's delivery-tag, known at home only: as text if it is one, else as "
+            "`0x` and hexadecimal", lambda at, one: tag_text(one.tag) if one.tag else None),
+        Attribute("publisher", Type.TEXT, "container/link on address",
+            lambda at, one: _named(at, Role.PUBLISHER, one.stream.publisher)),
+        Attribute("address", Type.TEXT, "where it is published", lambda at, one: one.stream.address),
+        Attribute("home", Type.TEXT, "the router that its publisher is attached to", lambda at, one: one.stream.home),
+        Attribute("n", Type.NUMBER, "its place in the publisher's order there, or -1", lambda at, one: one.n),
+        Attribute("state", Type.TEXT, "`in_doubt`, `accepted` (not yet settled), `settled` (somebody has yet to know "
+            "of that); in doubt and not vouched for by a home: `unconfirmed`, and `placeholder` without the message",
+            lambda at, one: states.state_of(one), series=Metric("oncemesh_records", ("state",), How.BY_VALUE,
+            (states.PLACEHOLDER, states.UNCONFIRMED, *states.STATES.values()), "deliveries that this router holds a "
+            "record of, as home or for a subscriber")),
+        Attribute("bytes", Type.BYTES, "of its message, as far as it is here", lambda at, one: one.size,
+            series=Metric("oncemesh_message_bytes", how=How.SUM, says="of the messages that are here")),
+        Attribute("in_doubt", Type.FLAG, "whether it is in doubt, in whichever state",
+            lambda at, one: states.state_of(one) in states.IN_DOUBT, Where.NOWHERE,
+            Metric("oncemesh_oldest_in_doubt_seconds", how=How.OLDEST, says="how long a delivery has been in doubt at "
+            "each look, the most; 0 at the first look at it. `oncemesh status` tells who is waited for")),
+        Attribute("subscribers", Type.MAP, "those here: `queued`, `sent`, `withheld`, `awaiting home`, or their "
+            "outcome", lambda at, one: _at_subscribers(one)),
+        Attribute("unanswered", Type.NUMBER, "how many of these have no outcome yet", lambda at, one: one.open),
+        Attribute("awaited_routers", Type.TEXTS, "routers that it waits for", lambda at, one: sorted(one.awaited)),
+        Attribute("orphans", Type.TEXTS, "subscribers that it waits for, and that no router in contact has",
+            lambda at, one: [_named(at, Role.SUBSCRIBER, name) for name in one.orphans]),
+    ),
+    managed=f"{OURS}delivery",
+)  # fmt: skip
+
+
+def _waits(at: ObservedRouter) -> Iterator[DeliveryWait]:
+    return iter(at.survey.waits)
+
+
+WAIT: Final = Entity[DeliveryWait](
+    "wait",
+    "who is awaited by deliveries in doubt (a router, a subscriber, an orphan, or a publisher that is not back), and "
+    "which publisher attached here keeps a subscriber from its later deliveries, or a router from an answer: it has "
+    "`to settle` what is accepted, or `to show that it is alive` (protocol.md, 6.5, 6.6)",
+    _waits,
+    (
+        Attribute("for", Type.TEXT, "who is awaited", lambda at, wait: wait.awaited, Where.STATUS),
+        Attribute("publishers", Type.TEXTS, "whose deliveries wait", lambda at, wait: wait.publishers, Where.STATUS),
+        Attribute("records", Type.NUMBER, "how many deliveries wait", lambda at, wait: wait.records, Where.STATUS),
+        Attribute("since_s", Type.SECONDS, "since a status first showed the oldest of these deliveries, or what holds "
+            "them up: a wait for ever other deliveries does not grow old", lambda at, wait: wait.since_s, Where.STATUS),
+    ),
+    status="waits",
+)  # fmt: skip

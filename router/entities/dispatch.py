@@ -1,0 +1,359 @@
+"""The types of qpid-dispatch, with the attributes that its tools read, as far as they mean something here.
+
+An attribute that is not counted here is missing, and `qdstat` leaves its column out; where `qdstat` cannot do without,
+the attribute is there and has no value. The meanings are those of qpid-dispatch 1.19's schema (`qdrouter.json`), but
+for what is said here.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any, Final
+
+import psutil
+import trio
+from attrs import frozen
+
+from router.edge.clients import ClientConnection
+from router.edge.ends import PublishingEnd, SubscribingEnd
+from router.entities.observed import ObservedRouter
+from router.entities.routers import our_version, route_to
+from router.entities.table import DISPATCH, Attribute, Entity, Metric, Type, Where
+from router.mesh.config import HTTP, INTER
+from router.mesh.quantities import Address
+from topic.directory.addresses import is_pattern
+from topic.settings import BALANCED, TOPIC
+
+AREA: Final = "0"
+MOBILE: Final = "M0"
+"""Opens the names of addresses that clients choose; the figure is the phase, of which there is one."""
+DISTRIBUTIONS: Final = {TOPIC: "multicast", BALANCED: "balanced"}
+"""What qpid-dispatch calls the kinds of addresses."""
+
+
+def topological(router: str, address: str) -> str:
+    """Of a node of one router, as its clients name it from anywhere."""
+    return f"_topo/{AREA}/{router}/{address}"
+
+
+def _told(
+    name: str, type_: Type, says: str, read: Callable[[ObservedRouter, Any], Any], series: str = ""
+) -> Attribute[Any]:
+    return Attribute(name, type_, says, read, Where.MANAGEMENT, Metric(series) if series else None)
+
+
+def _fixed(name: str, value: Any) -> Attribute[Any]:
+    """That tools ask for, and that is the same of all here."""
+    type_ = Type.TEXT if isinstance(value, str | None) else Type.NUMBER
+    return _told(name, type_, f"always {value}" if value is not None else "has no value here", lambda at, one: value)
+
+
+def _addresses(at: ObservedRouter) -> dict[str, None]:
+    """Those that have a publisher or subscriber somewhere, but for patterns."""
+    live = (entry.identity.address for entry in at.node.topic.directory.entries() if entry.live)
+    return dict.fromkeys(address for address in live if not is_pattern(address))
+
+
+def _links_count(at: ObservedRouter) -> int:
+    return len(at.node.topic.home.streams) + len(at.node.topic.edge.subscribers)
+
+
+def _connection_count(at: ObservedRouter) -> int:
+    return len(at.clients.connections) + len(at.neighbours.connections)
+
+
+ROUTER: Final = Entity[ObservedRouter](
+    "router",
+    "this router",
+    lambda at: [at],
+    (
+        _told("identity", Type.TEXT, "`router/` and its name", lambda at, _: f"router/{at.name}"),
+        _told("name", Type.TEXT, "the same", lambda at, _: f"router/{at.name}"),
+        _told("id", Type.TEXT, "its name", lambda at, _: at.name),
+        _fixed("mode", "interior"),
+        _fixed("area", AREA),
+        _told("version", Type.TEXT, "of oncemesh", lambda at, _: our_version()),
+        _told("hostName", Type.TEXT, "of its machine", lambda at, _: socket.gethostname()),
+        _told("helloIntervalSeconds", Type.SECONDS, "`timing.hello`", lambda at, _: at.topology.timing.hello),
+        _told("helloMaxAgeSeconds", Type.SECONDS, "`timing.dead`", lambda at, _: at.topology.timing.dead),
+        _fixed("workerThreads", 1),
+        _told("uptimeSeconds", Type.SECONDS, "since it began", lambda at, _: int(at.uptime_s)),
+        _told("memoryUsage", Type.BYTES, "its address space", lambda at, _: psutil.Process().memory_info().vms),
+        _told("addrCount", Type.NUMBER, "addresses with a publisher or subscriber anywhere",
+            lambda at, _: len(_addresses(at)), "qdr_addresses_total"),
+        _told("linkCount", Type.NUMBER, "publishers and subscribers here, suspended ones too",
+            lambda at, _: _links_count(at), "qdr_links_total"),
+        _told("nodeCount", Type.NUMBER, "routers that there is a path to, and this one",
+            lambda at, _: len(at.linkstate.routes) + 1, "qdr_routers_total"),
+        _told("deliveriesIngress", Type.COUNT, "transfers from publishers that are at home here",
+            lambda at, _: at.node.topic.records.received.total()),
+        _told("deliveriesEgress", Type.COUNT, "transfers to subscribers here, repeated ones too",
+            lambda at, _: at.node.topic.records.delivered.total()),
+        _told("acceptedDeliveries", Type.COUNT, "transfers that subscribers here have accepted",
+            lambda at, _: at.node.topic.records.accepted.total()),
+        _fixed("linkRouteCount", 0),
+        _fixed("autoLinkCount", 0),
+        _told("connectionCount", Type.NUMBER, "connections of clients, and with neighbours",
+            lambda at, _: _connection_count(at), "qdr_connections_total"),
+    ),
+    managed=f"{DISPATCH}router",
+)  # fmt: skip
+
+
+def neighbour_identity(name: str) -> str:
+    """Of the connection with a neighbour."""
+    return f"router.{name}"
+
+
+def _next_hop(at: ObservedRouter, name: str) -> str | None:
+    if name == at.name:
+        return "(self)"
+    found = route_to(at, name)
+    return found.next_hop if found is not None and name not in at.neighbours.connections else None
+
+
+def _last_change(at: ObservedRouter, name: str) -> int | None:
+    known = at.linkstate.neighbours.get(name)
+    return int(time.time() - (trio.current_time() - known.since)) if known is not None else None
+
+
+NODE: Final = Entity[str](
+    "router.node",
+    "this router, and those that there is a path to",
+    lambda at: [at.name, *at.linkstate.routes],
+    (
+        _told("identity", Type.TEXT, "`router.node/` and its name", lambda at, name: f"router.node/{name}"),
+        _told("name", Type.TEXT, "the same", lambda at, name: f"router.node/{name}"),
+        _told("id", Type.TEXT, "its name", lambda at, name: name),
+        _fixed("protocolVersion", 1),
+        _told("instance", Type.NUMBER, "its incarnation",
+            lambda at, name: found.incarnation if (found := route_to(at, name)) else None),
+        _fixed("linkState", None),
+        _told("nextHop", Type.TEXT, "the neighbour by which it is reached; `(self)` of this router, empty of a "
+            "neighbour", _next_hop),
+        _fixed("validOrigins", None),
+        _told("address", Type.TEXT, "of its nodes", lambda at, name: f"amqp:/_topo/{AREA}/{name}"),
+        _told("routerLink", Type.TEXT, "of a neighbour: the connection",
+            lambda at, name: neighbour_identity(name) if name in at.neighbours.connections else None),
+        _told("cost", Type.NUMBER, "of all links of the path",
+            lambda at, name: found.cost if (found := route_to(at, name)) else None),
+        _told("lastTopoChange", Type.SECONDS, "of a neighbour: since when it is up, or down, since 1970", _last_change),
+    ),
+    managed=f"{DISPATCH}router.node",
+)  # fmt: skip
+
+
+def _listeners(at: ObservedRouter) -> Iterable[tuple[str, Address]]:
+    return [(role, address) for router, role, address in at.topology.listeners() if router == at.name]
+
+
+LISTENER: Final = Entity[tuple[str, Address]](
+    "listener",
+    "of the topology",
+    _listeners,
+    (
+        _told("identity", Type.TEXT, "`listener/` and its role", lambda at, one: f"listener/{one[0]}"),
+        _told("name", Type.TEXT, "the same", lambda at, one: f"listener/{one[0]}"),
+        _told("host", Type.TEXT, "where it listens", lambda at, one: one[1].host),
+        _told("port", Type.TEXT, "where it listens", lambda at, one: str(one[1].port)),
+        _told("role", Type.TEXT, "`inter-router` or `normal`",
+            lambda at, one: "inter-router" if one[0] == INTER else "normal"),
+        _told("http", Type.FLAG, "whether it is for browsers", lambda at, one: one[0] == HTTP),
+        _told("authenticatePeer", Type.FLAG, "whether who comes has to prove who it is",
+            lambda at, one: not at.topology.security.admits_anybody(one[0], one[1].host)),
+        _told("requireSsl", Type.FLAG, "whether TLS is a must", lambda at, one: at.topology.security.tls),
+        _told("maxFrameSize", Type.BYTES, "`limits.max_frame`", lambda at, one: at.topology.limits.max_frame),
+        _told("idleTimeoutSeconds", Type.SECONDS, "`timing.idle`", lambda at, one: at.topology.timing.idle),
+    ),
+    managed=f"{DISPATCH}listener",
+)  # fmt: skip
+
+CONNECTOR: Final = Entity[tuple[str, Address]](
+    "connector",
+    "neighbours that this router dials",
+    lambda at: [(name, Address.parse(address)) for name, address in at.linkstate.plan.dialled_by(at.name).items()],
+    (
+        _told("identity", Type.TEXT, "`connector/` and the neighbour's name", lambda at, one: f"connector/{one[0]}"),
+        _told("name", Type.TEXT, "the same", lambda at, one: f"connector/{one[0]}"),
+        _told("host", Type.TEXT, "what it dials", lambda at, one: one[1].host),
+        _told("port", Type.TEXT, "what it dials", lambda at, one: str(one[1].port)),
+        _fixed("role", "inter-router"),
+        _told("cost", Type.NUMBER, "of the link", lambda at, one: at.linkstate.neighbours[one[0]].cost),
+        _told("connectionStatus", Type.TEXT, "`SUCCESS` or `CONNECTING`",
+            lambda at, one: "SUCCESS" if one[0] in at.neighbours.connections else "CONNECTING"),
+    ),
+    managed=f"{DISPATCH}connector",
+)  # fmt: skip
+
+
+@frozen
+class Peer:
+    """The other end of a connection: a client, or a neighbour that has a name."""
+
+    connection: ClientConnection
+    identity: str
+    neighbour: str = ""
+
+
+def _peers(at: ObservedRouter) -> Iterator[Peer]:
+    for connection, arrival in at.clients.connections.items():
+        yield Peer(connection, str(arrival.number))
+    for name, connection in at.neighbours.connections.items():
+        yield Peer(connection, neighbour_identity(name), name)
+
+
+def _properties(peer: Peer) -> Iterable[tuple[str, Any]]:
+    return peer.connection.remote_properties.items()
+
+
+def _connected_s(at: ObservedRouter, peer: Peer) -> int:
+    now = trio.current_time()
+    if peer.neighbour:
+        return int(now - at.linkstate.neighbours[peer.neighbour].since)
+    arrival = at.clients.connections.get(peer.connection)
+    return int(now - arrival.at) if arrival is not None else 0
+
+
+CONNECTION: Final = Entity[Peer](
+    "connection",
+    "of clients, by number, and of neighbours (`router.b`). `DELETE` closes it",
+    _peers,
+    (
+        _told("identity", Type.TEXT, "a number; of a neighbour `router.` and its name", lambda at, peer: peer.identity),
+        _told("name", Type.TEXT, "`connection/` and its identity", lambda at, peer: f"connection/{peer.identity}"),
+        _told("adminStatus", Type.TEXT, "`enabled`, or `deleted` while it closes",
+            lambda at, peer: "deleted" if peer.connection.closing else "enabled"),
+        _told("operStatus", Type.TEXT, "`up` or `closing`",
+            lambda at, peer: "closing" if peer.connection.closing else "up"),
+        _told("protocol", Type.TEXT, "that is spoken on it", lambda at, peer: peer.connection.protocol),
+        _told("container", Type.TEXT, "the peer's container-id", lambda at, peer: peer.connection.remote_container),
+        _told("opened", Type.FLAG, "whether it is open", lambda at, peer: peer.connection.opened),
+        _told("host", Type.TEXT, "where the peer is", lambda at, peer: peer.connection.address),
+        _told("dir", Type.TEXT, "`in` or `out`", lambda at, peer: "out" if peer.neighbour > at.name else "in"),
+        _told("role", Type.TEXT, "`inter-router` or `normal`",
+            lambda at, peer: "inter-router" if peer.neighbour else "normal"),
+        _told("isAuthenticated", Type.FLAG, "whether the peer has proven who it is",
+            lambda at, peer: peer.connection.user != ""),
+        _told("isEncrypted", Type.FLAG, "whether it has TLS", lambda at, peer: peer.connection.cipher is not None),
+        _told("sasl", Type.TEXT, "the mechanism", lambda at, peer: peer.connection.mechanism),
+        _told("user", Type.TEXT, "as who the peer has come", lambda at, peer: peer.connection.user),
+        _told("ssl", Type.FLAG, "whether it has TLS", lambda at, peer: peer.connection.cipher is not None),
+        _told("sslProto", Type.TEXT, "the version of TLS",
+            lambda at, peer: peer.connection.cipher[1] if peer.connection.cipher else None),
+        _told("sslCipher", Type.TEXT, "the cipher of TLS",
+            lambda at, peer: peer.connection.cipher[0] if peer.connection.cipher else None),
+        _fixed("tenant", None),
+        _told("uptimeSeconds", Type.SECONDS, "since it came", _connected_s),
+        _told("properties", Type.MAP, "what the peer's open says, as far as it is text",
+            lambda at, peer: {key: said for key, said in _properties(peer) if isinstance(said, str)}),
+    ),
+    managed=f"{DISPATCH}connection",
+)  # fmt: skip
+
+End = PublishingEnd | SubscribingEnd
+
+
+def _ends(at: ObservedRouter) -> Iterator[End]:
+    """Of links at topics, but for the suspended."""
+    topic = at.node.topic
+    links = chain((s.link for s in topic.home.streams.values()), (s.link for s in topic.edge.subscribers.values()))
+    return (end for end in links if end is not None)
+
+
+def _direction(end: End) -> str:
+    return "in" if isinstance(end, PublishingEnd) else "out"
+
+
+def _name_of(end: End) -> bytes:
+    return end.stream.publisher if isinstance(end, PublishingEnd) else end.subscriber.name
+
+
+def _connection_of(at: ObservedRouter, end: End) -> str | None:
+    arrivals = at.clients.connections
+    arrival = next((arrivals[c] for c in (end.link.connection,) if c in arrivals), None)
+    return str(arrival.number) if arrival is not None else None
+
+
+def _capacity(at: ObservedRouter, end: End) -> int:
+    if isinstance(end, PublishingEnd):
+        return at.topology.limits.window
+    return end.subscriber.credit + len(end.records)
+
+
+LINK: Final = Entity[End](
+    "router.link",
+    "attached publishers (`in`) and subscribers (`out`) of topics",
+    _ends,
+    (
+        _told("identity", Type.TEXT, "its direction, and its name in the mesh",
+            lambda at, end: f"{_direction(end)}/{_name_of(end).decode()}"),
+        _told("name", Type.TEXT, "of the client's choice", lambda at, end: end.link.name),
+        _fixed("adminStatus", "enabled"),
+        _told("operStatus", Type.TEXT, "`up` or `down`", lambda at, end: "down" if end.link.ended else "up"),
+        _told("linkName", Type.TEXT, "of the client's choice", lambda at, end: end.link.name),
+        _fixed("linkType", "endpoint"),
+        _told("linkDir", Type.TEXT, "`in` or `out`", lambda at, end: _direction(end)),
+        _told("connectionId", Type.TEXT, "the identity of its connection", _connection_of),
+        _fixed("peer", None),
+        _told("owningAddr", Type.TEXT, "its address", lambda at, end: MOBILE + end.identity.address),
+        _told("capacity", Type.NUMBER, "of a publisher its window, of a subscriber what it has in hand and credit for",
+            _capacity),
+        _told("undeliveredCount", Type.NUMBER, "deliveries that wait for a subscriber",
+            lambda at, end: 0 if isinstance(end, PublishingEnd) else end.subscriber.queued()),
+        _told("unsettledCount", Type.NUMBER, "deliveries that are not settled",
+            lambda at, end: end.stream.window.unsettled if isinstance(end, PublishingEnd) else len(end.records)),
+        _told("deliveryCount", Type.COUNT, "transfers since it attached",
+            lambda at, end: end.stream.received if isinstance(end, PublishingEnd) else end.subscriber.delivered),
+        _fixed("presettledCount", None),
+        _told("acceptedCount", Type.COUNT, "transfers that a subscriber has accepted",
+            lambda at, end: None if isinstance(end, PublishingEnd) else end.subscriber.accepted),
+        _fixed("rejectedCount", None),
+        _fixed("releasedCount", None),
+        _fixed("modifiedCount", None),
+    ),
+    managed=f"{DISPATCH}router.link",
+)  # fmt: skip
+
+
+def _locals(at: ObservedRouter, address: str) -> int:
+    directory = at.node.topic.directory
+    return sum(directory.is_mine(entry) for entry in directory.subscribers(address))
+
+
+def _given(at: ObservedRouter, address: str) -> int:
+    topic = at.node.topic
+    here = (topic.edge.subscribers.get(entry.name) for entry in topic.directory.subscribers(address))
+    return sum(subscriber.delivered for subscriber in here if subscriber is not None)
+
+
+def _mobile(at: ObservedRouter, address: str) -> str:
+    return MOBILE + address
+
+
+ADDRESS: Final = Entity[str](
+    "router.address",
+    "addresses with a publisher or subscriber anywhere; a pattern's subscribers are at the addresses that it covers",
+    _addresses,
+    (
+        _told("identity", Type.TEXT, "`M0` and the address", _mobile),
+        _told("name", Type.TEXT, "the same", _mobile),
+        _told("key", Type.TEXT, "the same", _mobile),
+        _told("distribution", Type.TEXT, "`balanced` or `multicast`",
+            lambda at, address: DISTRIBUTIONS[at.node.topic.kinds.of(address).name]),
+        _fixed("inProcess", 0),
+        _told("subscriberCount", Type.NUMBER, "subscribers here", _locals),
+        _told("remoteCount", Type.NUMBER, "other routers with subscribers",
+            lambda at, address: len(at.node.topic.directory.audience(address).routers)),
+        _fixed("containerCount", 0),
+        _told("remoteHostRouters", Type.TEXTS, "other routers with subscribers",
+            lambda at, address: at.node.topic.directory.audience(address).routers),
+        _told("deliveriesIngress", Type.COUNT, "of the publishers that are here now",
+            lambda at, address: sum(stream.received for stream in at.node.topic.home.streams.at(address))),
+        _told("deliveriesEgress", Type.COUNT, "of the subscribers that are here now", _given),
+        _fixed("deliveriesTransit", 0),
+        _fixed("deliveriesToContainer", 0),
+        _fixed("deliveriesFromContainer", 0),
+    ),
+    managed=f"{DISPATCH}router.address",
+)  # fmt: skip

@@ -1,0 +1,187 @@
+"""Links of clients: publishers and subscribers here, and links that no router in contact has, or nobody waits for."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from router.amqp.format.values import StreamFigures
+from router.entities import states
+from router.entities.observed import ObservedRouter
+from router.entities.table import OURS, Attribute, Entity, How, Metric, Type, Where
+from topic.delivery.record import Stream
+from topic.directory.entry import LinkEntry
+from topic.edge.subscriber import LocalSubscriber
+
+
+def _carried(link: Any) -> StreamFigures | None:
+    """What the connection has carried that a client's link is on."""
+    return link.link.connection.measure() if link is not None else None
+
+
+def _blocked(at: ObservedRouter, stream: Stream) -> bool:
+    return states.publisher_status(stream, at.node.topic.attaches.waiting) == "attached" and not stream.window.credit
+
+
+PARTS: Final[tuple[Attribute[Any], ...]] = (
+    Attribute("container", Type.TEXT, "the container-id of its client", lambda at, link: link.identity.container),
+    Attribute("link", Type.TEXT, "its name, of the client's choice", lambda at, link: link.identity.link),
+    Attribute("address", Type.TEXT, "its address, or its pattern", lambda at, link: link.identity.address),
+    Attribute("user", Type.TEXT, "the user, if its client has proven who it is", lambda at, link: link.identity.user,
+        may_lack=True),
+)  # fmt: skip
+"""What all links have, by their names."""
+
+
+def _named(says: str, read: Callable[[Any], str]) -> tuple[Attribute[Any], ...]:
+    """What `$management` knows a link by; `read` has its identity there."""
+    return (
+        Attribute("identity", Type.TEXT, says, lambda at, link: read(link), Where.MANAGEMENT),
+        Attribute(
+            "name", Type.TEXT, "container/link on address", lambda at, link: str(link.identity), Where.MANAGEMENT
+        ),
+        *PARTS,
+    )
+
+
+def _lifetime(where: Where) -> tuple[Attribute[Any], ...]:
+    return (
+        Attribute("timeout_s", Type.SECONDS, "for which it is waited for while it is away",
+            lambda at, link: link.lifetime.timeout, where),
+        Attribute("durable", Type.NUMBER, "above 0: routers remember it when they are started again",
+            lambda at, link: link.lifetime.durable, Where.MANAGEMENT),
+    )  # fmt: skip
+
+
+PUBLISHER: Final = Entity[Stream](
+    "publisher",
+    "publishers that this router is home of, suspended ones too",
+    lambda at: at.node.topic.home.streams.values(),
+    (
+        *_named("its name in the mesh", lambda stream: stream.publisher.decode()),
+        Attribute("status", Type.TEXT, "`attaching` (its attach is not answered yet), `attached`, or `suspended` "
+            "(away)", lambda at, stream: states.publisher_status(stream, at.node.topic.attaches.waiting),
+            series=Metric("oncemesh_publishers", ("status",), How.BY_VALUE, states.PUBLISHER,
+            "publishers at home here")),
+        Attribute("epoch", Type.TEXT, "of its attach", lambda at, stream: stream.label, Where.MANAGEMENT),
+        *_lifetime(Where.MANAGEMENT),
+        Attribute("received", Type.COUNT, "transfers that have come since it attached",
+            lambda at, stream: stream.received),
+        Attribute("unsettled", Type.NUMBER, "deliveries that have come and are not settled",
+            lambda at, stream: stream.window.unsettled, series=Metric("oncemesh_unsettled_deliveries", how=How.SUM,
+            says="deliveries of publishers at home here that have come and are not settled")),
+        Attribute("bytes", Type.BYTES, "of these deliveries", lambda at, stream: stream.window.held),
+        Attribute("credit", Type.NUMBER, "transfers that it may send", lambda at, stream: stream.window.credit),
+        Attribute("withheld", Type.NUMBER, "deliveries that have come and are not sent on: their key is in use, a "
+            "router is full, or one before them was over its time and is not settled",
+            lambda at, stream: len(stream.withheld), Where.MANAGEMENT),
+        Attribute("blocked", Type.FLAG, "whether it is attached and has no credit", _blocked, Where.NOWHERE,
+            Metric("qdr_links_blocked_total", how=How.SUM, says="attached publishers without credit")),
+        Attribute("held_for", Type.TEXTS, "if it has no credit: whom its deliveries wait for, routers to which too "
+            "much is under way among them, or itself, if it has to settle them",
+            lambda at, stream: at.survey.held.get(stream.publisher, []), Where.STATUS),
+        Attribute("held_s", Type.SECONDS, "since a status first showed the oldest of these to be waited for",
+            lambda at, stream: at.survey.held_s.get(stream.publisher.hex(), 0.0), Where.STATUS),
+        Attribute("connection_bytes", Type.CARRIED, "that its connection has brought, whatever else is on it; null "
+            "where the kernel does not count",
+            lambda at, stream: carried.received if (carried := _carried(stream.link)) is not None else None,
+            Where.STATUS),
+        Attribute("answers", Type.FLAG, "whether it answers echoes: only then is it its own word that shows that it is "
+            "alive", lambda at, stream: stream.link is not None and stream.link.signs.answers, Where.STATUS),
+    ),
+    status="publishers",
+    managed=f"{OURS}publisher",
+    columns=("received", "unsettled"),
+)  # fmt: skip
+
+SUBSCRIBER: Final = Entity[LocalSubscriber](
+    "subscriber",
+    "subscribers that are attached or suspended here",
+    lambda at: at.node.topic.edge.subscribers.values(),
+    (
+        *_named("its name in the mesh", lambda one: one.name.decode()),
+        Attribute("status", Type.TEXT, "`joining` (its attach is not answered yet), `attached`, or `suspended` (away)",
+            lambda at, one: states.subscriber_status(one), series=Metric("oncemesh_subscribers", ("status",),
+            How.BY_VALUE, states.SUBSCRIBER, "subscribers here")),
+        Attribute("epoch", Type.TEXT, "of its attach", lambda at, one: str(one.epoch), Where.MANAGEMENT),
+        *_lifetime(Where.BOTH),
+        Attribute("delivered", Type.COUNT, "transfers to it since it attached, repeated ones too",
+            lambda at, one: one.delivered),
+        Attribute("accepted", Type.COUNT, "transfers that it has accepted", lambda at, one: one.accepted),
+        Attribute("unsettled", Type.NUMBER, "transfers that have no outcome yet", lambda at, one: at.survey.sent[one],
+            Where.STATUS),
+        Attribute("queued", Type.NUMBER, "deliveries that wait for its credit, behind a gate, or for its connection to "
+            "write", lambda at, one: one.queued(), series=Metric("oncemesh_queued_deliveries", how=How.SUM,
+            says="deliveries that wait for subscribers here")),
+        Attribute("gated_publishers", Type.NUMBER, "publishers that are held back until something older is settled",
+            lambda at, one: len(one.gated), Where.MANAGEMENT),
+        Attribute("credit", Type.NUMBER, "transfers that it takes", lambda at, one: one.credit),
+        Attribute("connection_bytes", Type.CARRIED, "that its connection has taken, as far as they are acknowledged, "
+            "whatever else is on it; null where the kernel does not count",
+            lambda at, one: carried.sent if (carried := _carried(one.link)) is not None else None, Where.STATUS),
+    ),
+    status="subscribers",
+    managed=f"{OURS}subscriber",
+    columns=("delivered", "accepted", "unsettled", "queued", "credit"),
+    spared=("credit", "accepted", "queued"),
+)  # fmt: skip
+
+
+def _orphans(at: ObservedRouter) -> Iterator[LinkEntry]:
+    directory = at.node.topic.directory
+    return (entry for entry in directory.entries() if entry.lasts and not directory.in_contact(entry))
+
+
+_FORMER: Final = Attribute[LinkEntry]("router", Type.TEXT, "where it was last", lambda at, entry: entry.router)
+
+ORPHAN: Final = Entity[LinkEntry](
+    "orphan",
+    "links with a timeout, of publishers and subscribers, that no router in contact has, and that may come back",
+    _orphans,
+    (
+        *_named("its role, and its name in the mesh", lambda one: f"{one.role.name.lower()} {one.name.decode()}"),
+        Attribute("role", Type.TEXT, "`publisher` or `subscriber`", lambda at, entry: entry.role.name.lower(),
+            series=Metric("oncemesh_orphans", ("role",), How.BY_VALUE, states.ROLES, "lasting links of routers that "
+            "this one is not in contact with")),
+        _FORMER,
+        Attribute("epoch", Type.TEXT, "of its last attach", lambda at, entry: str(entry.epoch), Where.MANAGEMENT),
+        *_lifetime(Where.BOTH),
+    ),
+    status="orphans",
+    managed=f"{OURS}orphan",
+)  # fmt: skip
+
+
+def _lapsed(at: ObservedRouter) -> Iterator[LinkEntry]:
+    directory = at.node.topic.directory
+    lapsed = map(directory.subscriber, directory.lapsed)
+    return (entry for entry in lapsed if entry is not None and entry.lasts)
+
+
+def _out_of_reach_s(at: ObservedRouter, entry: LinkEntry) -> float:
+    topic = at.node.topic
+    return round((topic.outlet.time_us - topic.directory.lapsed[entry.name]) / 1e6, 3)
+
+
+LAPSED: Final = Entity[LinkEntry](
+    "lapsed subscriber",
+    "subscribers with a timeout that this router waits for no more (protocol.md, 8, Apart), until the router that "
+    "holds them is back in contact, or they attach anew (if it was restarted, only that). If something is accepted "
+    "meanwhile, their links have ended",
+    _lapsed,
+    (
+        *PARTS,
+        _FORMER,
+        Attribute("since_s", Type.SECONDS, "for which it has been out of reach from here", _out_of_reach_s,
+            series=Metric("oncemesh_lapsed_subscribers", how=How.NUMBER, says="subscribers that nobody waits for here "
+            "any more (protocol.md, 8, Apart)")),
+    ),
+    status="lapsed",
+)  # fmt: skip
+
+UNTOLD: Final = Entity[LinkEntry](
+    "untold subscriber",
+    "subscribers whose links have ended, as something was accepted without them, and whose clients do not know yet. "
+    "They may be attached still, at a router out of contact",
+    lambda at: (entry for entry in at.node.topic.directory.entries() if entry.is_untold),
+    (*PARTS, Attribute("ending", Type.TEXT, "what its client will be told", lambda at, entry: entry.ending)),
+    status="untold",
+)

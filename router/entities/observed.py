@@ -1,0 +1,111 @@
+"""The router that is looked at: all of its process that the table of entities reads."""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+
+import trio
+from attrs import field, frozen
+
+from linkstate.mesh import Mesh
+from router.entities.survey import Survey
+from router.mesh.config import Topology
+from topic.node import Node
+
+if TYPE_CHECKING:
+    from router.edge.clients import ClientEdge
+    from router.neighbours import Neighbours
+
+LOOK_S: Final = 1.0
+LOOKS: Final = 10
+"""Of the lag, the greatest of which counts."""
+
+
+class WrittenLog(Protocol):
+    """The delivery log."""
+
+    why: str
+    """Why it cannot be written; empty if it can."""
+    missing: int
+    """Entries that it lacks by now."""
+
+    @property
+    def written(self) -> int:
+        """Bytes of its segments."""
+
+
+class CountingGuard(Protocol):
+    @property
+    def exceeded(self) -> Mapping[str, int]:
+        """How often each limit was."""
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Attaches, by condition."""
+
+
+class OpenDoors(Protocol):
+    """By which clients come in."""
+
+    is_open: bool
+
+
+class CountedEvents(Protocol):
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Of all events so far, by kind."""
+
+    @property
+    def last(self) -> int:
+        """The number of the last event."""
+
+
+class LoopLag:
+    """How late the loop comes to who asked to be woken, in seconds: the most of the last looks."""
+
+    def __init__(self) -> None:
+        self._seen: deque[float] = deque([0.0], maxlen=LOOKS)
+
+    @property
+    def most(self) -> float:
+        return max(self._seen)
+
+    async def run(self) -> None:
+        while True:
+            at = (trio.current_time() // LOOK_S + 1) * LOOK_S  # with the other timers: an idle router wakes once
+            await trio.sleep_until(at)
+            self._seen.append(trio.current_time() - at)
+
+
+@frozen(eq=False)
+class ObservedRouter:
+    topology: Topology
+    node: Node
+    linkstate: Mesh
+    clients: "ClientEdge"
+    neighbours: "Neighbours"
+    log: WrittenLog
+    guard: CountingGuard
+    doors: OpenDoors
+    events: CountedEvents
+    lag: LoopLag = field(factory=LoopLag)
+    survey: Survey = field(factory=Survey)
+    started: float = field(factory=trio.current_time)
+    epoch: float = field(factory=lambda: time.time() - trio.current_time())
+    """Of the wall clock as it was set then."""
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def uptime_s(self) -> float:
+        return trio.current_time() - self.started
+
+    def unready(self) -> str:
+        """Why clients had better go elsewhere; empty if they need not."""
+        if not self.doors.is_open:
+            return "this router lets no clients in: it joins the mesh, or leaves it"
+        boot = self.node.topic.boot
+        return f"this router waits for {', '.join(boot.waiting_for)}" if boot.waiting_for else ""

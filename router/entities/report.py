@@ -1,0 +1,34 @@
+"""What a router says of itself: the JSON behind `oncemesh status` (docs/status.md), by the table of entities.
+
+Computed when asked for, from the cores' own state.
+"""
+
+import json
+from typing import Any, Final
+
+from router.entities.catalogue import ENTITIES
+from router.entities.observed import ObservedRouter
+from router.entities.routers import ROUTER
+
+LISTED: Final = [entity for entity in ENTITIES if entity.status]
+OF_USERS: Final = [entity.status for entity in LISTED if any(one.name == "user" for one in entity.attributes)]
+
+
+def status(at: ObservedRouter) -> dict[str, Any]:
+    at.survey.take(at.node)
+    lists = {entity.status: [entity.in_status(at, one) for one in entity.found(at)] for entity in LISTED}
+    return ROUTER.in_status(at, at) | lists
+
+
+def report(at: ObservedRouter) -> bytes:
+    return json.dumps(status(at)).encode()
+
+
+def only_of(user: str, told: bytes) -> bytes:
+    """A report that names no links but those of this user."""
+    said = json.loads(told)
+    for name in OF_USERS:
+        own = [link for link in said[name] if user and link.get("user") == user]
+        said[name] = [{**link, "held_for": []} if "held_for" in link else link for link in own]
+    said["waits"] = []
+    return json.dumps(said).encode()

@@ -1,0 +1,164 @@
+"""One pass over all deliveries that are here: who waits for whom, and since when that has been seen.
+
+Taken for each report (`router.entities.report`), as its parts need the same pass. Nothing is counted on the way of a
+message but totals.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Final
+
+import trio
+from attrs import field, frozen
+
+from router.entities.states import PLACEHOLDER, STATES, UNCONFIRMED, state_of
+from topic.delivery.record import SENT, Record, State, Stream
+from topic.directory.entry import LinkEntry
+from topic.edge.subscriber import LocalSubscriber
+from topic.node import Node
+
+NOBODY_KNOWS: Final = "that nobody knows"
+"""In place of the name of a link."""
+
+
+class Ages:
+    """For how long one and the same has been seen of a name, from look to look. A name of which there is always another
+    one does not grow old: so a mesh under load does not look like one that waits."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, bytes], float] = {}
+
+    def look(self, seen: Iterable[tuple[str, bytes]]) -> dict[str, float]:
+        """Name -> seconds since its oldest was first seen."""
+        now = trio.current_time()
+        self._since = {one: self._since.get(one, now) for one in seen}
+        oldest: dict[str, float] = {}
+        for (name, _), since in self._since.items():
+            oldest[name] = min(oldest.get(name, now), since)
+        return {name: round(now - since, 3) for name, since in oldest.items()}
+
+
+@frozen
+class DeliveryWait:
+    """Of deliveries in doubt here, or of subscribers that are gated."""
+
+    awaited: str
+    publishers: list[str]
+    records: int
+    since_s: float
+
+
+@frozen
+class UnansweredAttaches:
+    routers: list[str] = field(factory=list)
+    """For which the answers wait."""
+    since_s: float = 0.0
+
+
+class Survey:
+    """Of one router: what the last pass has found."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, int] = {}
+        """By state."""
+        self.bytes = 0
+        """Of messages in these records."""
+        self.sent: Counter[LocalSubscriber] = Counter()
+        """Deliveries without an outcome yet."""
+        self.waits: list[DeliveryWait] = []
+        self.held: dict[bytes, list[str]] = {}
+        """Of a publisher without credit: whom it waits for."""
+        self.held_s: dict[str, float] = {}
+        self.attaches = UnansweredAttaches()
+        self._waits, self._holds, self._unanswered = Ages(), Ages(), Ages()
+
+    def take(self, node: Node) -> None:
+        states: Counter[str] = Counter()
+        waits: defaultdict[str, list[Record]] = defaultdict(list)
+        self.bytes, self.sent = 0, Counter()
+        for record in node.topic.records.by_key.values():
+            states[state_of(record)] += 1
+            self.bytes += record.size
+            self.sent.update(subscriber for subscriber, state in record.locals.items() if state == SENT)
+            for name in _awaited(node, record):
+                waits[name].append(record)
+        self.records = {name: states[name] for name in (PLACEHOLDER, UNCONFIRMED, *STATES.values())}
+        self.waits = list(self._waiting(node, waits))
+        self._look_at_holds(node)
+        self.attaches = self._attaches(node)
+
+    def _waiting(self, node: Node, waits: defaultdict[str, list[Record]]) -> Iterator[DeliveryWait]:
+        seen = [(name, record.key) for name, records in waits.items() for record in records]
+        for stream in node.topic.home.streams.values():
+            held = _held(node, stream)
+            waits.update(held)
+            seen += [(name, b"") for name in held]  # a gate is one thing, whatever waits behind it
+        ages = self._waits.look(seen)
+        for name, records in sorted(waits.items()):
+            publishers = sorted({_publisher_of(node, record, "one that nobody knows") for record in records})
+            yield DeliveryWait(name, publishers, len(records), ages[name])
+
+    def _look_at_holds(self, node: Node) -> None:
+        streams = node.topic.home.streams
+        self.held = {name: held for name, stream in streams.items() if (held := _held_for(node, stream))}
+        oldest = [next(chain(streams[name].records.values(), streams[name].withheld)).key for name in self.held]
+        self.held_s = self._holds.look(zip((name.hex() for name in self.held), oldest, strict=True))
+
+    def _attaches(self, node: Node) -> UnansweredAttaches:
+        topic = node.topic
+        told = {name for name, stream in topic.home.streams.items() if not stream.answered}
+        told |= {name for name, subscriber in topic.edge.subscribers.items() if not subscriber.answered}
+        waiting, routers = topic.attaches.waiting, topic.attaches.awaited
+        if not told.issuperset(waiting):  # links that nobody in contact knows: perhaps the others do
+            routers |= set(topic.directory.members.others) - topic.directory.applied.keys()
+        return UnansweredAttaches(sorted(routers), self._unanswered.look(("", name) for name in waiting).get("", 0.0))
+
+
+def _held_for(node: Node, stream: Stream) -> list[str]:
+    """Whom a publisher without credit waits for."""
+    if stream.link is None or not stream.answered or stream.window.credit:
+        return []
+    itself = f"publisher {stream.identity}, to settle"
+    records = [record for record in stream.records.values() if record.state is not State.SETTLED]
+    awaited = {name for record in records for name in _awaited(node, record)}
+    full = node.topic.home.publishing.awaited_routers(stream)
+    awaited |= {f"router {name}, to take what is under way to it" for name in full}
+    return sorted(awaited | {itself} if any(r.state is State.ACCEPTED for r in records) else awaited)
+
+
+def _awaited(node: Node, record: Record) -> Iterator[str]:
+    if record.state is not State.IN_DOUBT:
+        return
+    if state_of(record) in (UNCONFIRMED, PLACEHOLDER):
+        yield f"publisher {_publisher_of(node, record)}"
+        return
+    yield from (f"subscriber {s.identity}" for s, state in record.locals.items() if state <= SENT)
+    yield from (f"router {name}" for name in sorted(record.awaited))
+    directory = node.topic.directory
+    yield from (f"orphan {_name(directory.subscriber(name))}" for name in sorted(record.orphans))
+
+
+def _held(node: Node, stream: Stream) -> dict[str, list[Record]]:
+    """What keeps subscribers from later deliveries of this publisher (protocol 6.5, 6.6)."""
+    held: dict[str, list[Record]] = {}
+    publisher, directory = f"publisher {stream.identity}", node.topic.directory
+    for name, gate in stream.gates.items():
+        subscriber = f"subscriber {_name(directory.subscriber(name))}"
+        if gate.unproven and stream.records:
+            held[f"{publisher}, to show that it is alive, for {subscriber}"] = list(stream.records.values())
+        gating = [record for n in gate.remaining if (record := stream.records.get(n)) is not None]
+        if accepted := [record for record in gating if record.state is State.ACCEPTED]:
+            held[f"{publisher}, to settle, for {subscriber}"] = accepted
+    for doubt in stream.questions:
+        if isinstance(doubt, tuple):
+            held[f"{publisher}, to show that it is alive, for router {doubt[0]}"] = []
+    return held
+
+
+def _publisher_of(node: Node, record: Record, unknown: str = NOBODY_KNOWS) -> str:
+    return _name(node.topic.directory.publisher(record.stream.publisher), unknown)
+
+
+def _name(entry: LinkEntry | None, unknown: str = NOBODY_KNOWS) -> str:
+    return str(entry.identity) if entry is not None else unknown

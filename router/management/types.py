@@ -1,0 +1,40 @@
+"""All types that `$management` of a router has, and what may be done to entities of each; what they tell, the table of
+entities says (`router.entities`).
+"""
+
+import logging
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from router.entities.catalogue import ENTITIES
+from router.entities.dispatch import CONNECTION, Peer
+from router.entities.links import ORPHAN, PUBLISHER, SUBSCRIBER
+from router.entities.observed import ObservedRouter
+from router.entities.routers import PLAN_ROUTER
+from router.events.kind import EventKind, event
+from router.management.entity import EntityType, type_of
+from router.management.forgetting import forget
+from router.management.plan_router import join, remove
+from topic.directory.entry import Role
+
+log = logging.getLogger("oncemesh.management")
+
+
+def types_at(at: ObservedRouter) -> Iterator[EntityType[Any]]:
+    operations: dict[str, dict[str, Any]] = {
+        PUBLISHER.managed: {"delete": lambda stream: forget(at, (Role.PUBLISHER, stream.publisher))},
+        SUBSCRIBER.managed: {"delete": lambda subscriber: forget(at, (Role.SUBSCRIBER, subscriber.name))},
+        ORPHAN.managed: {"delete": lambda entry: forget(at, entry.index)},
+        PLAN_ROUTER.managed: {"delete": partial(remove, at), "create": partial(join, at)},
+        CONNECTION.managed: {"delete": _close},
+    }
+    return (type_of(one, at, **operations.get(one.managed, {})) for one in ENTITIES if one.managed)
+
+
+def _close(peer: Peer) -> None:
+    origin, container = peer.connection.origin, peer.connection.remote_container
+    told = event(EventKind.CLOSED, origin=origin, container=container)
+    log.info("connection of %s (%s) is closed by management", origin, container, extra=told)
+    peer.connection.close("amqp:connection:forced", "closed by management")
+    peer.connection.wake()
