@@ -18,6 +18,7 @@ from rich.text import Text
 from failover.chaos.clients import Member, RunningClients
 from failover.chaos.mesh import Life
 from failover.chaos.nemesis import Nemesis
+from router.entities.rates import rate
 from router.text.fitting import Fitting
 
 REFRESH_S: Final = 0.5
@@ -58,7 +59,7 @@ class Rates:
         now = trio.current_time()
         since, before = self._last.get(name, (now, count))
         self._last[name] = now, count
-        return (count - before) / (now - since) if now > since else 0.0
+        return rate(before, count, now - since)
 
 
 class PlainView:
@@ -154,6 +155,6 @@ def _row(member: Member, rates: Rates) -> list[Text]:
     cells = [Text(member.name, style="bold"), _seat(member)]
     for what, role in (("sent", "publisher"), ("accepted", "publisher"), ("received", "subscriber")):
         count = member.counts[what]
-        rate = rates.rate(f"{member.name} {what}", count)
-        cells += [Text(str(count)), Text(f"{rate:.0f}")] if member.client.role == role else [Text(), Text()]
+        per_s = rates.rate(f"{member.name} {what}", count)
+        cells += [Text(str(count)), Text(f"{per_s:.0f}")] if member.client.role == role else [Text(), Text()]
     return cells

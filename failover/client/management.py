@@ -97,7 +97,15 @@ class Management(Endpoint):
 
     async def status(self, router: str | None = None) -> dict[str, Any]:
         """As docs/status.md has it, without the link that this client has for the answers."""
-        report: dict[str, Any] = json.loads(await self.ask("GET-STATUS", router))
+        return self._without_own(await self.ask("GET-STATUS", router))
+
+    async def look(self, router: str | None = None) -> dict[str, Any]:
+        """What `GET-LOOK` answers (docs/management.md), without that link in its `status`."""
+        told: dict[str, Any] = await self.ask("GET-LOOK", router)
+        return told | {"status": json.dumps(self._without_own(told["status"]))}
+
+    def _without_own(self, told: str) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(told)
         report["subscribers"] = [one for one in report["subscribers"] if one["container"] != self.identity.container]
         return report
 

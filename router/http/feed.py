@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import trio
 
+from router.entities.rates import Row
 from router.events.sentence import sentence
 from router.http.exchange import WebAnswer, WebCaller, WebRefusal, WebRequest
-from router.http.gathering import Gathering, Row
+from router.http.gathering import Gathering
 from router.http.picture import Painter
 
 log = logging.getLogger("oncemesh.http")

@@ -4,14 +4,14 @@ All are asked at the same time, by the way that requests for other routers go. W
 of this look. Never here: what is made of it (`picture`), and how often (`feed`).
 """
 
-import json
 import time
-from typing import Any, Final
+from typing import Final
 
 import trio
 from attrs import field, frozen
 
 from router.entities.observed import ObservedRouter
+from router.entities.rates import RouterLook, Row
 from router.entities.routers import PLAN_ROUTER
 from router.management.agent import MOST_ROWS
 from router.management.message import ManagementError
@@ -24,20 +24,6 @@ FRESH_MS: Final = 900
 """A router makes one look at itself for all consoles that ask for it within that."""
 OF_PLAN: Final = ("name", "standing", "neighbours", "inContact", "isHere")
 
-Row = dict[str, Any]
-
-
-@frozen
-class RouterAnswer:
-    """What one router says of itself."""
-
-    time: float
-    """Seconds since 1970, by its clock."""
-    status: Row
-    """As docs/status.md has it."""
-    totals: Row
-    neighbours: list[Row]
-
 
 @frozen
 class MeshLook:
@@ -48,7 +34,7 @@ class MeshLook:
     time: float
     """Seconds since 1970."""
     plan: list[Row]
-    answers: dict[str, RouterAnswer] = field(factory=dict)
+    answers: dict[str, RouterLook] = field(factory=dict)
     """Of those that have answered."""
     events: list[Row] = field(factory=list)
     """That happened since the last look, oldest first."""
@@ -80,10 +66,9 @@ class Gathering:
     async def _ask(self, router: str, seen: MeshLook) -> None:
         with trio.move_on_after(PATIENCE_S):
             try:
-                look = await self._management.ask(router, "GET-LOOK", age=FRESH_MS)
-                status, [totals] = json.loads(look["status"]), look["totals"]
-                seen.answers[router] = RouterAnswer(look["time"], status, totals, look["neighbours"])
-                if look["lastEvent"] > self._seen.get(router, 0):
+                look = RouterLook.read(await self._management.ask(router, "GET-LOOK", age=FRESH_MS))
+                seen.answers[router] = look
+                if look.last_event > self._seen.get(router, 0):
                     await self._events(router, seen)
             except ManagementError:
                 pass  # the contact has just been lost

@@ -1,12 +1,15 @@
 """A picture of the mesh, made of what its routers say of themselves: what the console shows, as JSON.
 
-Totals become rates by what they were at the last look. What is listed is bounded, and what is left out is counted.
+Rates are those since the last look (`router.entities.rates`). What is listed is
+bounded, and what is left out is counted.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from router.http.gathering import MeshLook, RouterAnswer, Row
+from router.entities.links import PUBLISHER, SUBSCRIBER
+from router.entities.rates import RouterLook, RouterRate, Row, neighbour_rates, router_rates
+from router.http.gathering import MeshLook
 from router.mesh.shown.waits import LASTING_S, lasting
 
 MOST_CLIENTS: Final = 100
@@ -14,50 +17,32 @@ MOST_CLIENTS: Final = 100
 MOST_WAITS: Final = 50
 
 
-class LookRates:
-    """By name, from look to look."""
-
-    def __init__(self) -> None:
-        self._last: dict[str, tuple[float, float]] = {}
-        self._now: dict[str, tuple[float, float]] = {}
-
-    def begin(self) -> None:
-        """A look: what is not in it is forgotten."""
-        self._last, self._now = self._now, {}
-
-    def rate(self, name: str, time_s: float, total: float | None) -> float:
-        """A second; 0 if that cannot be told, or the total has begun anew."""
-        if total is None:
-            return 0.0
-        self._now[name] = time_s, total
-        before_s, before = self._last.get(name, (time_s, total))
-        return (total - before) / (time_s - before_s) if time_s > before_s and total > before else 0.0
-
-
 class Painter:
     """Of one mesh, look by look."""
 
     def __init__(self) -> None:
-        self._rates = LookRates()
+        self._before: dict[str, RouterLook] = {}
         self._away: dict[str, float] = {}
 
     def picture(self, seen: MeshLook) -> Row:
-        self._rates.begin()
-        routers = [self._router(row, seen) for row in seen.plan]
+        busy = {one.router: one for one in router_rates(self._before, seen.answers)}
+        sent = {(one.router, one.neighbour): one.bytes or 0.0 for one in neighbour_rates(self._before, seen.answers)}
+        routers = [self._router(row, seen, busy.get(row["name"])) for row in seen.plan]
         self._away = {one["name"]: seen.time - one["away_s"] for one in routers if "away_s" in one}
+        self._before = seen.answers
         return {
             "mesh": seen.mesh,
             "by": seen.by,
             "time": seen.time,
             "routers": routers,
-            "links": list(self._links(seen)),
+            "links": list(_links(seen, sent)),
             "clients": [client for answer in seen.answers.values() for client in _clients(answer.status)],
             "waits": sorted(_waits(seen), key=lambda wait: -float(wait["since_s"]))[:MOST_WAITS],
             "told": list(_told(seen)),
             "point": _point(seen.time, routers),
         }
 
-    def _router(self, row: Row, seen: MeshLook) -> Row:
+    def _router(self, row: Row, seen: MeshLook, rates: RouterRate | None) -> Row:
         name = row["name"]
         answer = seen.answers.get(name)
         if answer is None:
@@ -73,50 +58,47 @@ class Painter:
             "publishers": len(status["publishers"]),
             "subscribers": len(status["subscribers"]),
             "unsettled": sum(publisher["unsettled"] for publisher in status["publishers"]),
-            "ingress": self._rates.rate(f"{name} in", answer.time, answer.totals["deliveriesIngress"]),
-            "egress": self._rates.rate(f"{name} out", answer.time, answer.totals["deliveriesEgress"]),
-        }
-
-    def _links(self, seen: MeshLook) -> Iterator[Row]:
-        """Each once, as both ends see it."""
-        known = {row["name"] for row in seen.plan}
-        for row in seen.plan:
-            for other, cost in sorted(row["neighbours"].items()):
-                if row["name"] < other and other in known:
-                    yield self._link(row["name"], other, cost, seen)
-
-    def _link(self, a: str, b: str, cost: int, seen: MeshLook) -> Row:
-        ends = {one: _end(seen.answers.get(one), other) for one, other in ((a, b), (b, a))}
-        there = [end for end in ends.values() if end is not None]
-
-        def bytes_per_s(one: str, other: str) -> float:
-            """By one end, or else by the other."""
-            for end, counted in ((one, "bytesSent"), (other, "bytesReceived")):
-                if (row := ends[end]) is not None:
-                    return self._rates.rate(f"{one} to {other}", seen.answers[end].time, row[counted])
-            return 0.0
-
-        trips = [end["roundTripSeconds"] for end in there if end["roundTripSeconds"] is not None]
-        return {
-            "a": a,
-            "b": b,
-            "cost": cost,
-            "up": bool(there) and all(end["up"] for end in there),
-            "since_s": min((end["sinceSeconds"] for end in there), default=None),
-            "a_to_b": bytes_per_s(a, b),
-            "b_to_a": bytes_per_s(b, a),
-            "round_trip_s": min(trips, default=None),
+            "ingress": rates.received if rates is not None else 0.0,
+            "egress": rates.delivered if rates is not None else 0.0,
         }
 
 
-def _end(answer: RouterAnswer | None, other: str) -> Row | None:
+Sent = Mapping[tuple[str, str], float]
+"""Bytes a second, from one router to another."""
+
+
+def _links(seen: MeshLook, sent: Sent) -> Iterator[Row]:
+    """Each once, as both ends see it."""
+    known = {row["name"] for row in seen.plan}
+    for row in seen.plan:
+        for other, cost in sorted(row["neighbours"].items()):
+            if row["name"] < other and other in known:
+                yield _link(row["name"], other, cost, seen, sent)
+
+
+def _link(a: str, b: str, cost: int, seen: MeshLook, sent: Sent) -> Row:
+    there = [end for one, other in ((a, b), (b, a)) if (end := _end(seen.answers.get(one), other)) is not None]
+    trips = [end["roundTripSeconds"] for end in there if end["roundTripSeconds"] is not None]
+    return {
+        "a": a,
+        "b": b,
+        "cost": cost,
+        "up": bool(there) and all(end["up"] for end in there),
+        "since_s": min((end["sinceSeconds"] for end in there), default=None),
+        "a_to_b": sent.get((a, b), 0.0),
+        "b_to_a": sent.get((b, a), 0.0),
+        "round_trip_s": min(trips, default=None),
+    }
+
+
+def _end(answer: RouterLook | None, other: str) -> Row | None:
     return next((row for row in answer.neighbours if row["name"] == other), None) if answer is not None else None
 
 
 def _clients(status: Row) -> Iterator[Row]:
-    for role in ("publisher", "subscriber"):
-        for link in status[f"{role}s"][:MOST_CLIENTS]:
-            yield {"role": role, "router": status["router"], **link}
+    for kind in (PUBLISHER, SUBSCRIBER):
+        for link in status[kind.status][:MOST_CLIENTS]:
+            yield {"role": kind.name, "router": status["router"], **link}
 
 
 def _waits(seen: MeshLook) -> Iterator[Row]:

@@ -17,7 +17,6 @@ from failover.cli.doctor.command import ask_others
 from failover.cli.doctor.symptoms import Clock
 from failover.cli.watch.events import news
 from failover.cli.watch.mesh_client import of_each
-from failover.cli.watch.rates import OF_NEIGHBOUR
 from failover.cli.watch.status import look_from_afar
 from failover.client import Subscriber
 from failover.client.management import Management, RefusedError
@@ -59,7 +58,7 @@ def test_commands_ask_any_router_for_all(triangle: RunningMesh) -> None:
 async def test_routers_count_what_they_tell_each_other(triangle: RunningMesh) -> None:
     async with Management([url(triangle, "a")]) as management:
         for router in "abc":
-            for row in await management.query("io.oncemesh.neighbour", OF_NEIGHBOUR, router):
+            for row in await management.query("io.oncemesh.neighbour", router=router):
                 assert row["messagesSent"] > 0 < row["messagesReceived"], "HELLOs, and this query"
                 assert row["bytesSent"] > 0 < row["bytesReceived"]
 

@@ -1,4 +1,4 @@
-"""`oncemesh top`: who is how busy, as rates between two looks (`failover.cli.watch.rates`)."""
+"""`oncemesh top`: who is how busy, as rates between two looks (`router.entities.rates`)."""
 
 import json
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from failover.cli.watch.mesh_client import ask_mesh, mesh_options, of_each, planned, read_duration
-from failover.cli.watch.rates import OF_NEIGHBOUR, MeshRates, rates
 from failover.client.management import Management
 from router.amqp.sasl.credentials import Credentials
 from router.cli.base import console
+from router.entities.rates import MeshRates, RouterLook, rates
 from router.mesh.quantities import format_size
 from router.text.fitting import Fitting
 from router.text.printable import printable
@@ -65,21 +65,20 @@ def top(
             await _look(management, lambda seen: live.update(render(seen, out.height), refresh=True))
 
     async def _look(management: Management, show: Any) -> None:
-        before = await reports(management)
+        before = await looks(management)
         while True:
             await trio.sleep(interval)
-            after = await reports(management)
+            after = await looks(management)
             show(rates(before, after))
             if once:
                 return
             before = after
 
-    async def reports(management: Management) -> Mapping[str, Mapping[str, Any]]:
-        async def report(router: str) -> Mapping[str, Any]:
-            neighbours = await management.query("io.oncemesh.neighbour", OF_NEIGHBOUR, router)
-            return await management.status(router) | {"neighbours": neighbours}
+    async def looks(management: Management) -> Mapping[str, RouterLook]:
+        async def look(router: str) -> RouterLook:
+            return RouterLook.read(await management.look(router))
 
-        return await of_each(management, await planned(management, routers), report)
+        return await of_each(management, await planned(management, routers), look)
 
     ask_mesh(tell, run_dir, urls, credentials)
 
@@ -104,7 +103,7 @@ def render(seen: MeshRates, lines: int) -> RenderableType:
     if between:
         neighbours = _table("Between routers", "Messages/s", "Bytes/s")
         for way in between:
-            neighbours.add_row(f"{way.router} → {way.neighbour}", _rate(way.messages), _size(way.bytes))
+            neighbours.add_row(f"{way.router} → {way.neighbour}", _rate(way.messages or 0.0), _size(way.bytes))
         parts += "", Fitting(neighbours), *_left_out(len(seen.neighbours) - len(between), "between routers")
     if seen.links:
         links = _table("Link", "Rate/s", "Accepted/s", "Bytes/s", "Waiting", "Role", "Address", "Router")

@@ -14,6 +14,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from router.entities.catalogue import ENTITIES
+from router.entities.table import Entity
 from router.mesh.quantities import format_duration, format_size
 from router.mesh.shown.waits import counted, link_name, waits
 from router.mesh.status import RouterView, contacts_of, unseen_by
@@ -63,13 +65,9 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
     parts: list[RenderableType] = [Text(headline(mesh, views.values()), style="bold"), routers_table(views)]
     if where := shown_at(views.values()):
         parts.append(Text(where))
-    publishers = list(_links(views, "publishers"))
-    subscribers = list(_links(views, "subscribers"))
-    if publishers:
-        parts += _clients("Publisher", publishers, ("received", "unsettled"), ())
-    if subscribers:
-        counters = "delivered", "accepted", "unsettled", "queued", "credit"
-        parts += _clients("Subscriber", subscribers, counters, ("Credit", "Accepted", "Queued"))
+    for kind in ENTITIES:
+        if kind.columns and (links := list(_links(views, kind))):
+            parts += _clients(kind, links)
     told = [*waits(views.values()), *untold(views.values()), *disks(views.values())]
     if told:
         parts.append(Text("\n".join(map(printable, told)), style="yellow"))
@@ -137,30 +135,27 @@ def _records(records: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in records.items() if count)
 
 
-def _links(views: Mapping[str, RouterView], kind: str) -> Iterable[tuple[str, dict[str, Any]]]:
+def _links(views: Mapping[str, RouterView], kind: Entity[Any]) -> Iterable[tuple[str, dict[str, Any]]]:
     for name, view in views.items():
-        yield from ((name, link) for link in (view.status[kind] if view.status else ()))
+        yield from ((name, link) for link in (view.status[kind.status] if view.status else ()))
 
 
-def _clients(
-    title: str, links: list[tuple[str, dict[str, Any]]], counters: tuple[str, ...], least: tuple[str, ...]
-) -> list[RenderableType]:
-    """`least`: as `Fitting` has it."""
-    table = _table(title, "Address", "Router", "Status")
+def _clients(kind: Entity[Any], links: list[tuple[str, dict[str, Any]]]) -> list[RenderableType]:
+    table = _table(kind.name.capitalize(), "Address", "Router", "Status")
     for named in table.columns[:2]:
         named.overflow = "fold"
-    for counter in counters:
+    for counter in kind.columns:
         table.add_column(counter.capitalize(), justify="right")
     for router, link in links[:MOST_ROWS]:
         cells = [link_name(link), link["address"], router, link["status"]]
-        cells += [str(link[counter]) for counter in counters]
+        cells += [str(link[counter]) for counter in kind.columns]
         # Clients choose these names: they must neither be read as markup nor obeyed by the terminal.
         table.add_row(*(Text(printable(cell)) for cell in cells))
-    rest = links[MOST_ROWS:]
+    rest, fitting = links[MOST_ROWS:], Fitting(table, *map(str.capitalize, kind.spared))
     if not rest:
-        return [Fitting(table, *least)]
-    more = f"and {counted(len(rest), f'more {title.lower()}', 's')} (--json lists all)"
-    return [Fitting(table, *least), Text(more, style="dim")]
+        return [fitting]
+    more = f"and {counted(len(rest), f'more {kind.name}', 's')} (--json lists all)"
+    return [fitting, Text(more, style="dim")]
 
 
 def untold(views: Iterable[RouterView]) -> list[str]:

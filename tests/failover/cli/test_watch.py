@@ -5,16 +5,21 @@ from typing import Any
 
 from rich.console import Console
 
-from failover.cli.watch.rates import OF_NEIGHBOUR, rates
 from failover.cli.watch.top import HEADINGS, render
+from router.entities.rates import RouterLook, rates
 
 LINK = {"link": "l", "address": "topic/x", "status": "attached", "unsettled": 2}
 
 
-def report(router: str, uptime_s: float, incarnation: int = 1, **links: Any) -> dict[str, Any]:
+def report(
+    router: str, uptime_s: float, incarnation: int = 1, totals: tuple[int, int, int] = (0, 0, 0),
+    neighbours: Any = (), **links: Any,
+) -> RouterLook:  # fmt: skip
     counts = {"records": {"in_doubt": 3, "settled": 1}, "rss_bytes": 40 << 20}
-    nobody: dict[str, Any] = {"publishers": [], "subscribers": [], "neighbours": []}
-    return {"router": router, "uptime_s": uptime_s, "incarnation": incarnation} | counts | nobody | links
+    nobody: dict[str, Any] = {"publishers": [], "subscribers": []}
+    status = {"router": router, "uptime_s": uptime_s, "incarnation": incarnation} | counts | nobody | links
+    names = "deliveriesIngress", "deliveriesEgress", "acceptedDeliveries"
+    return RouterLook(0.0, status, dict(zip(names, totals, strict=True)), list(neighbours))
 
 
 def publisher(name: str, received: int) -> dict[str, Any]:
@@ -27,17 +32,20 @@ def subscriber(name: str, delivered: int, accepted: int) -> dict[str, Any]:
 
 
 def neighbour(name: str, *counts: int | None) -> dict[str, Any]:
-    return dict(zip(OF_NEIGHBOUR, (name, *counts), strict=True))
+    return dict(
+        zip(("name", "messagesReceived", "messagesSent", "bytesReceived", "bytesSent"), (name, *counts), strict=True)
+    )
 
 
 def test_rates_are_of_the_time_that_each_router_says_has_passed() -> None:
+    """What a router has received is of all its links, those that have gone, too."""
     before = {
-        "a": report("a", 10.0, publishers=[publisher("p", 100), publisher("gone", 5)]),
-        "b": report("b", 99.0, subscribers=[subscriber("s", 50, 40)]),
+        "a": report("a", 10.0, totals=(105, 0, 0), publishers=[publisher("p", 100), publisher("gone", 5)]),
+        "b": report("b", 99.0, totals=(0, 50, 40), subscribers=[subscriber("s", 50, 40)]),
     }
     after = {
-        "a": report("a", 12.0, publishers=[publisher("p", 300), publisher("new", 10)]),
-        "b": report("b", 103.0, subscribers=[subscriber("s", 450, 240)]),
+        "a": report("a", 12.0, totals=(345, 0, 0), publishers=[publisher("p", 300), publisher("new", 10)]),
+        "b": report("b", 103.0, totals=(0, 450, 240), subscribers=[subscriber("s", 450, 240)]),
         "c": report("c", 1.0),
     }
     seen = rates(before, after)
@@ -45,7 +53,7 @@ def test_rates_are_of_the_time_that_each_router_says_has_passed() -> None:
         ("p", 100.0, None, 100e3, 2), ("s", 100.0, 50.0, None, 7), ("new", 5.0, None, 5e3, 2),
     ]  # fmt: skip
     assert [(r.router, r.received, r.delivered, r.accepted) for r in seen.routers] == [
-        ("a", 105.0, 0.0, 0.0), ("b", 0.0, 100.0, 50.0),
+        ("a", 120.0, 0.0, 0.0), ("b", 0.0, 100.0, 50.0),
     ]  # fmt: skip
     assert seen.as_json()["routers"][0]["records"] == 4
 

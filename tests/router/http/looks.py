@@ -4,13 +4,15 @@ from typing import Any
 
 import attrs
 
-from router.http.gathering import MeshLook, RouterAnswer, Row
+from router.entities.rates import RouterLook, Row
+from router.http.gathering import MeshLook
 
 STATUS: Row = {
     "mesh": "pair",
     "state": "ready",
     "waiting_for": [],
     "uptime_s": 5.0,
+    "incarnation": 1,
     "rss_bytes": 40 << 20,
     "connections": 0,
     "records": {"placeholder": 0, "unconfirmed": 0, "in_doubt": 0, "accepted": 0, "settled": 0},
@@ -42,16 +44,25 @@ def publisher(name: str, **more: Any) -> Row:
 
 def neighbour(name: str, sent: int, received: int, *, up: bool = True) -> Row:
     of_link = {"name": name, "up": up, "cost": 1, "sinceSeconds": 3.0}
-    return {**of_link, "bytesSent": sent, "bytesReceived": received, "roundTripSeconds": 0.001}
+    return {
+        **of_link,
+        "messagesSent": 1,
+        "messagesReceived": 1,
+        "bytesSent": sent,
+        "bytesReceived": received,
+        "roundTripSeconds": 0.001,
+    }
 
 
-def answer(router: str, neighbours: list[Row], received: int = 0, delivered: int = 0, **status: Any) -> RouterAnswer:
+def answer(router: str, neighbours: list[Row], received: int = 0, delivered: int = 0, **status: Any) -> RouterLook:
     totals = {"deliveriesIngress": received, "deliveriesEgress": delivered, "acceptedDeliveries": 0}
-    return RouterAnswer(0.0, {**STATUS, "router": router, **status}, totals, neighbours)
+    return RouterLook(0.0, {**STATUS, "router": router, **status}, totals, neighbours)
 
 
-def look(time_s: float, **answers: RouterAnswer) -> MeshLook:
+def look(time_s: float, **answers: RouterLook) -> MeshLook:
     """At a pair of routers, by a; who has no answer is out of contact."""
     plan = [planned("a", {"b": 1}), planned("b", {"a": 1}, there="b" in answers)]
-    told = {name: attrs.evolve(of, time=time_s) for name, of in answers.items()}
+    told = {
+        name: attrs.evolve(of, time=time_s, status=of.status | {"uptime_s": time_s}) for name, of in answers.items()
+    }
     return MeshLook("pair", "a", time_s, plan, told, [])

@@ -21,9 +21,9 @@ def test_totals_become_rates_from_look_to_look() -> None:
     assert (link["a_to_b"], link["b_to_a"], link["round_trip_s"]) == (1000.0, 50.0, 0.001)
 
 
-def test_a_total_that_begins_anew_is_no_rate() -> None:
+def test_of_a_total_that_begins_anew_all_counts() -> None:
     painter = Painter()
-    for time_s, total, expected in ((1.0, 1000, 0.0), (2.0, 5, 0.0), (3.0, 15, 10.0)):
+    for time_s, total, expected in ((1.0, 1000, 0.0), (2.0, 5, 5.0), (3.0, 15, 10.0)):
         picture = painter.picture(look(time_s, a=answer("a", [], total)))
         assert picture["routers"][0]["ingress"] == expected
 
