@@ -117,9 +117,16 @@ class Process:
         )
         self._events = RecentEvents(name, incarnation)
         at = self._observed = ObservedRouter(
-            topology, self.node, mesh, self.clients, self.neighbours, self._journal, self._guard, self._from_clients,
+            topology,
+            self.node,
+            mesh,
+            self.clients,
+            self.neighbours,
+            self._journal,
+            self._guard,
+            self._from_clients,
             self._events,
-        )  # fmt: skip
+        )
         self._status = StatusNode(partial(report, at), self._seen)
         self._management = topics.answering = management_of(at, self._events, self._turns.turn)
         self._timer = trio.CancelScope()

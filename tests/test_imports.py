@@ -54,6 +54,7 @@ MAY_IMPORT = {
         "topic",
         "router.text",
     ),
+    "router/mesh/shown": ("router.mesh", "router.entities", "router.text"),
     "router/events": ("router.events",),
     "router/text": ("router.text",),
     "router/disk": ("router.disk",),

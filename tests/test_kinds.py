@@ -9,7 +9,7 @@ KINDS = "topic/delivery/kinds.py"
 PARTICULAR = {
     "topic/settings.py": {"BALANCED", "balanced"},  # names them
     "router/mesh/config.py": {"BALANCED", "is_balanced"},  # reads what the topology file says of addresses
-    "router/management/dispatch_types.py": {"BALANCED", "balanced"},  # a table from our names to those of another make
+    "router/entities/dispatch.py": {"BALANCED", "balanced"},  # a table from our names to those of another make
     "topic/edge/unconfirmed.py": {"EACH_TO_ALL"},  # for publishers of which nothing is known
 }
 """Module -> what it may say of particular kinds."""

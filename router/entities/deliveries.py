@@ -30,33 +30,33 @@ def _at_subscribers(record: Record, most: int = 100) -> dict[str, str]:
 
 DELIVERY: Final = Entity[Record](
     "delivery",
-    "deliveries that this router holds a record of, as home or for a subscriber",
+    "records of this router, as home or edge",
     lambda at: at.node.topic.records.by_key.values(),
     (
         Attribute("identity", Type.TEXT, "its key, the same at every router", lambda at, one: one.key.decode()),
-        Attribute("name", Type.TEXT, "its publisher's delivery-tag, known at home only: as text if it is one, else as "
-            "`0x` and hexadecimal", lambda at, one: tag_text(one.tag) if one.tag else None),
+        Attribute("name", Type.TEXT, "its publisher's delivery-tag, known at its home only: text, or `0x` and "
+            "hexadecimal digits", lambda at, one: tag_text(one.tag) if one.tag else None),
         Attribute("publisher", Type.TEXT, "container/link on address",
             lambda at, one: _named(at, Role.PUBLISHER, one.stream.publisher)),
         Attribute("address", Type.TEXT, "where it is published", lambda at, one: one.stream.address),
         Attribute("home", Type.TEXT, "the router that its publisher is attached to", lambda at, one: one.stream.home),
         Attribute("n", Type.NUMBER, "its place in the publisher's order there, or -1", lambda at, one: one.n),
-        Attribute("state", Type.TEXT, "`in_doubt`, `accepted` (not yet settled), `settled` (somebody has yet to know "
-            "of that); in doubt and not vouched for by a home: `unconfirmed`, and `placeholder` without the message",
+        Attribute("state", Type.TEXT, "`in_doubt`, `accepted` (not settled yet), `settled` (a subscriber or router "
+            "does not know that yet); in doubt without a home: `unconfirmed`, and `placeholder` without the message",
             lambda at, one: states.state_of(one), series=Metric("oncemesh_records", ("state",), How.BY_VALUE,
             (states.PLACEHOLDER, states.UNCONFIRMED, *states.STATES.values()), "deliveries that this router holds a "
             "record of, as home or for a subscriber")),
         Attribute("bytes", Type.BYTES, "of its message, as far as it is here", lambda at, one: one.size,
-            series=Metric("oncemesh_message_bytes", how=How.SUM, says="of the messages that are here")),
+            series=Metric("oncemesh_message_bytes", how=How.SUM, says="of the messages in these records")),
         Attribute("in_doubt", Type.FLAG, "whether it is in doubt, in whichever state",
             lambda at, one: states.state_of(one) in states.IN_DOUBT, Where.NOWHERE,
-            Metric("oncemesh_oldest_in_doubt_seconds", how=How.OLDEST, says="how long a delivery has been in doubt at "
-            "each look, the most; 0 at the first look at it. `oncemesh status` tells who is waited for")),
+            Metric("oncemesh_oldest_in_doubt_seconds", how=How.OLDEST, says="age of the oldest delivery in doubt, "
+            "counted from the first look that saw it. `oncemesh status` shows the cause")),
         Attribute("subscribers", Type.MAP, "those here: `queued`, `sent`, `withheld`, `awaiting home`, or their "
             "outcome", lambda at, one: _at_subscribers(one)),
-        Attribute("unanswered", Type.NUMBER, "how many of these have no outcome yet", lambda at, one: one.open),
+        Attribute("unanswered", Type.NUMBER, "how many of these have no outcome", lambda at, one: one.open),
         Attribute("awaited_routers", Type.TEXTS, "routers that it waits for", lambda at, one: sorted(one.awaited)),
-        Attribute("orphans", Type.TEXTS, "subscribers that it waits for, and that no router in contact has",
+        Attribute("orphans", Type.TEXTS, "awaited subscribers whose router is not in contact",
             lambda at, one: [_named(at, Role.SUBSCRIBER, name) for name in one.orphans]),
     ),
     managed=f"{OURS}delivery",
@@ -69,16 +69,17 @@ def _waits(at: ObservedRouter) -> Iterator[DeliveryWait]:
 
 WAIT: Final = Entity[DeliveryWait](
     "wait",
-    "who is awaited by deliveries in doubt (a router, a subscriber, an orphan, or a publisher that is not back), and "
-    "which publisher attached here keeps a subscriber from its later deliveries, or a router from an answer: it has "
-    "`to settle` what is accepted, or `to show that it is alive` (protocol.md, 6.5, 6.6)",
+    "what deliveries in doubt wait for, and subscribers that are held back",
     _waits,
     (
-        Attribute("for", Type.TEXT, "who is awaited", lambda at, wait: wait.awaited, Where.STATUS),
-        Attribute("publishers", Type.TEXTS, "whose deliveries wait", lambda at, wait: wait.publishers, Where.STATUS),
+        Attribute("for", Type.TEXT, "a router, a subscriber, an orphan, an absent publisher; or an attached publisher "
+            "that has `to settle` accepted deliveries or `to show that it is alive` (protocol.md, 6.5, 6.6)",
+            lambda at, wait: wait.awaited, Where.STATUS),
+        Attribute("publishers", Type.TEXTS, "of the waiting deliveries", lambda at, wait: wait.publishers,
+            Where.STATUS),
         Attribute("records", Type.NUMBER, "how many deliveries wait", lambda at, wait: wait.records, Where.STATUS),
-        Attribute("since_s", Type.SECONDS, "since a status first showed the oldest of these deliveries, or what holds "
-            "them up: a wait for ever other deliveries does not grow old", lambda at, wait: wait.since_s, Where.STATUS),
+        Attribute("since_s", Type.SECONDS, "since a status first showed the oldest of these deliveries; a wait for "
+            "always new deliveries does not grow old", lambda at, wait: wait.since_s, Where.STATUS),
     ),
     status="waits",
 )  # fmt: skip

@@ -25,8 +25,7 @@ PARTS: Final[tuple[Attribute[Any], ...]] = (
     Attribute("container", Type.TEXT, "the container-id of its client", lambda at, link: link.identity.container),
     Attribute("link", Type.TEXT, "its name, of the client's choice", lambda at, link: link.identity.link),
     Attribute("address", Type.TEXT, "its address, or its pattern", lambda at, link: link.identity.address),
-    Attribute("user", Type.TEXT, "the user, if its client has proven who it is", lambda at, link: link.identity.user,
-        may_lack=True),
+    Attribute("user", Type.TEXT, "the user, if authenticated", lambda at, link: link.identity.user, may_lack=True),
 )  # fmt: skip
 """What all links have, by their names."""
 
@@ -44,7 +43,7 @@ def _named(says: str, read: Callable[[Any], str]) -> tuple[Attribute[Any], ...]:
 
 def _lifetime(where: Where) -> tuple[Attribute[Any], ...]:
     return (
-        Attribute("timeout_s", Type.SECONDS, "for which it is waited for while it is away",
+        Attribute("timeout_s", Type.SECONDS, "for which homes wait for it while it is away",
             lambda at, link: link.lifetime.timeout, where),
         Attribute("durable", Type.NUMBER, "above 0: routers remember it when they are started again",
             lambda at, link: link.lifetime.durable, Where.MANAGEMENT),
@@ -53,7 +52,7 @@ def _lifetime(where: Where) -> tuple[Attribute[Any], ...]:
 
 PUBLISHER: Final = Entity[Stream](
     "publisher",
-    "publishers that this router is home of, suspended ones too",
+    "publishers whose home is this router, suspended ones too",
     lambda at: at.node.topic.home.streams.values(),
     (
         *_named("its name in the mesh", lambda stream: stream.publisher.decode()),
@@ -65,27 +64,26 @@ PUBLISHER: Final = Entity[Stream](
         *_lifetime(Where.MANAGEMENT),
         Attribute("received", Type.COUNT, "transfers that have come since it attached",
             lambda at, stream: stream.received),
-        Attribute("unsettled", Type.NUMBER, "deliveries that have come and are not settled",
+        Attribute("unsettled", Type.NUMBER, "deliveries that are not settled",
             lambda at, stream: stream.window.unsettled, series=Metric("oncemesh_unsettled_deliveries", how=How.SUM,
-            says="deliveries of publishers at home here that have come and are not settled")),
+            says="deliveries of publishers at home here: sent, not settled")),
         Attribute("bytes", Type.BYTES, "of these deliveries", lambda at, stream: stream.window.held),
         Attribute("credit", Type.NUMBER, "transfers that it may send", lambda at, stream: stream.window.credit),
-        Attribute("withheld", Type.NUMBER, "deliveries that have come and are not sent on: their key is in use, a "
-            "router is full, or one before them was over its time and is not settled",
-            lambda at, stream: len(stream.withheld), Where.MANAGEMENT),
+        Attribute("withheld", Type.NUMBER, "deliveries received and not forwarded: their key is in use, a router is "
+            "full, or an earlier delivery has expired and is not settled", lambda at, stream: len(stream.withheld),
+            Where.MANAGEMENT),
         Attribute("blocked", Type.FLAG, "whether it is attached and has no credit", _blocked, Where.NOWHERE,
             Metric("qdr_links_blocked_total", how=How.SUM, says="attached publishers without credit")),
-        Attribute("held_for", Type.TEXTS, "if it has no credit: whom its deliveries wait for, routers to which too "
-            "much is under way among them, or itself, if it has to settle them",
+        Attribute("held_for", Type.TEXTS, "if it has no credit: the subscribers and routers that its deliveries wait "
+            "for, also routers with too many bytes under way, or the publisher itself if it has to settle",
             lambda at, stream: at.survey.held.get(stream.publisher, []), Where.STATUS),
-        Attribute("held_s", Type.SECONDS, "since a status first showed the oldest of these to be waited for",
+        Attribute("held_s", Type.SECONDS, "since a status first showed the oldest of these waits",
             lambda at, stream: at.survey.held_s.get(stream.publisher.hex(), 0.0), Where.STATUS),
-        Attribute("connection_bytes", Type.CARRIED, "that its connection has brought, whatever else is on it; null "
-            "where the kernel does not count",
-            lambda at, stream: carried.received if (carried := _carried(stream.link)) is not None else None,
+        Attribute("connection_bytes", Type.CARRIED, "received on its whole connection; null where the kernel does not "
+            "count", lambda at, stream: carried.received if (carried := _carried(stream.link)) is not None else None,
             Where.STATUS),
-        Attribute("answers", Type.FLAG, "whether it answers echoes: only then is it its own word that shows that it is "
-            "alive", lambda at, stream: stream.link is not None and stream.link.signs.answers, Where.STATUS),
+        Attribute("answers", Type.FLAG, "whether it answers echoes; only then its own answers prove that it is alive",
+            lambda at, stream: stream.link is not None and stream.link.signs.answers, Where.STATUS),
     ),
     status="publishers",
     managed=f"{OURS}publisher",
@@ -106,16 +104,16 @@ SUBSCRIBER: Final = Entity[LocalSubscriber](
         Attribute("delivered", Type.COUNT, "transfers to it since it attached, repeated ones too",
             lambda at, one: one.delivered),
         Attribute("accepted", Type.COUNT, "transfers that it has accepted", lambda at, one: one.accepted),
-        Attribute("unsettled", Type.NUMBER, "transfers that have no outcome yet", lambda at, one: at.survey.sent[one],
+        Attribute("unsettled", Type.NUMBER, "transfers without an outcome", lambda at, one: at.survey.sent[one],
             Where.STATUS),
-        Attribute("queued", Type.NUMBER, "deliveries that wait for its credit, behind a gate, or for its connection to "
-            "write", lambda at, one: one.queued(), series=Metric("oncemesh_queued_deliveries", how=How.SUM,
+        Attribute("queued", Type.NUMBER, "deliveries that wait for credit, behind a gate, or for the connection",
+            lambda at, one: one.queued(), series=Metric("oncemesh_queued_deliveries", how=How.SUM,
             says="deliveries that wait for subscribers here")),
-        Attribute("gated_publishers", Type.NUMBER, "publishers that are held back until something older is settled",
+        Attribute("gated_publishers", Type.NUMBER, "publishers held back until older deliveries are settled",
             lambda at, one: len(one.gated), Where.MANAGEMENT),
         Attribute("credit", Type.NUMBER, "transfers that it takes", lambda at, one: one.credit),
-        Attribute("connection_bytes", Type.CARRIED, "that its connection has taken, as far as they are acknowledged, "
-            "whatever else is on it; null where the kernel does not count",
+        Attribute("connection_bytes", Type.CARRIED, "sent on its whole connection and acknowledged; null where the "
+            "kernel does not count",
             lambda at, one: carried.sent if (carried := _carried(one.link)) is not None else None, Where.STATUS),
     ),
     status="subscribers",
@@ -130,17 +128,19 @@ def _orphans(at: ObservedRouter) -> Iterator[LinkEntry]:
     return (entry for entry in directory.entries() if entry.lasts and not directory.in_contact(entry))
 
 
-_FORMER: Final = Attribute[LinkEntry]("router", Type.TEXT, "where it was last", lambda at, entry: entry.router)
+_FORMER: Final = Attribute[LinkEntry](
+    "router", Type.TEXT, "the last one that it was at", lambda at, entry: entry.router
+)
 
 ORPHAN: Final = Entity[LinkEntry](
     "orphan",
-    "links with a timeout, of publishers and subscribers, that no router in contact has, and that may come back",
+    "links with a timeout, of publishers and subscribers, whose router is not in contact",
     _orphans,
     (
         *_named("its role, and its name in the mesh", lambda one: f"{one.role.name.lower()} {one.name.decode()}"),
         Attribute("role", Type.TEXT, "`publisher` or `subscriber`", lambda at, entry: entry.role.name.lower(),
-            series=Metric("oncemesh_orphans", ("role",), How.BY_VALUE, states.ROLES, "lasting links of routers that "
-            "this one is not in contact with")),
+            series=Metric("oncemesh_orphans", ("role",), How.BY_VALUE, states.ROLES, "links with a timeout whose "
+            "router is not in contact with this one")),
         _FORMER,
         Attribute("epoch", Type.TEXT, "of its last attach", lambda at, entry: str(entry.epoch), Where.MANAGEMENT),
         *_lifetime(Where.BOTH),
@@ -163,25 +163,25 @@ def _out_of_reach_s(at: ObservedRouter, entry: LinkEntry) -> float:
 
 LAPSED: Final = Entity[LinkEntry](
     "lapsed subscriber",
-    "subscribers with a timeout that this router waits for no more (protocol.md, 8, Apart), until the router that "
-    "holds them is back in contact, or they attach anew (if it was restarted, only that). If something is accepted "
-    "meanwhile, their links have ended",
+    "subscribers with a timeout for which this router no longer waits (protocol.md, 8, Apart), until their router is "
+    "back in contact or they attach again (if it was restarted, only the latter). If a message is accepted meanwhile, "
+    "their links end",
     _lapsed,
     (
         *PARTS,
         _FORMER,
-        Attribute("since_s", Type.SECONDS, "for which it has been out of reach from here", _out_of_reach_s,
-            series=Metric("oncemesh_lapsed_subscribers", how=How.NUMBER, says="subscribers that nobody waits for here "
-            "any more (protocol.md, 8, Apart)")),
+        Attribute("since_s", Type.SECONDS, "for which it has been out of reach", _out_of_reach_s,
+            series=Metric("oncemesh_lapsed_subscribers", how=How.NUMBER, says="subscribers for which this router no "
+            "longer waits (protocol.md, 8, Apart)")),
     ),
     status="lapsed",
 )  # fmt: skip
 
 UNTOLD: Final = Entity[LinkEntry](
     "untold subscriber",
-    "subscribers whose links have ended, as something was accepted without them, and whose clients do not know yet. "
-    "They may be attached still, at a router out of contact",
+    "subscribers whose links have ended, as a message was accepted without them, and whose clients do not know it yet. "
+    "They may still be attached at a router out of contact",
     lambda at: (entry for entry in at.node.topic.directory.entries() if entry.is_untold),
-    (*PARTS, Attribute("ending", Type.TEXT, "what its client will be told", lambda at, entry: entry.ending)),
+    (*PARTS, Attribute("ending", Type.TEXT, "the text that its client will read", lambda at, entry: entry.ending)),
     status="untold",
 )

@@ -162,10 +162,15 @@ def _links(spell: _Spell) -> Iterator[LinkRate]:
         for link in spell.new.status[kind.status]:
             counted = _counted(kind, former.get(_name(link), {}), link, spell.seconds)
             yield LinkRate(
-                kind.name, *_name(link)[:3], spell.new.status["router"], link["status"],
-                counted["received" if kind is PUBLISHER else "delivered"] or 0.0, counted.get("accepted"),
-                counted["connection_bytes"], link["unsettled"] + link.get("queued", 0),
-            )  # fmt: skip
+                kind.name,
+                *_name(link)[:3],
+                spell.new.status["router"],
+                link["status"],
+                counted["received" if kind is PUBLISHER else "delivered"] or 0.0,
+                counted.get("accepted"),
+                counted["connection_bytes"],
+                link["unsettled"] + link.get("queued", 0),
+            )
 
 
 def _counted(kind: Entity[Any], before: Row, now: Row, seconds: float) -> dict[str, float | None]:

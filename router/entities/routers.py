@@ -60,33 +60,33 @@ def _measure(series: Metric, type_: Type, says: str, read: Of) -> Attribute[Obse
 
 ROUTER: Final = Entity[ObservedRouter](
     "router",
-    "who answers; of its own, at the top of the report",
+    "this router; in `$status` this is at the top",
     lambda at: [at],
     (
         _fact("router", Type.TEXT, "its name", lambda at, _: at.name),
         _fact("mesh", Type.TEXT, "its mesh's name", lambda at, _: at.topology.mesh),
-        _fact("incarnation", Type.NUMBER, "the time of its start in ms", lambda at, _: at.node.incarnation),
+        _fact("incarnation", Type.NUMBER, "its start time in ms", lambda at, _: at.node.incarnation),
         _fact("pid", Type.NUMBER, "its process", lambda at, _: os.getpid()),
         _measure(Metric("oncemesh_info", ("router", "mesh", "version"), How.FACTS), Type.MAP,
             "which router it is; always 1", lambda at, _: _about(at)),
         _fact("state", Type.TEXT, "`booting`: it takes clients but accepts nothing yet; `ready`",
             lambda at, _: "ready" if at.node.topic.booted else "booting"),
         _measure(Metric("oncemesh_ready"), Type.FLAG, "whether `/readyz` says so", lambda at, _: not at.unready()),
-        _fact("waiting_for", Type.TEXTS, "while booting: the routers whose sections have not come",
+        _fact("waiting_for", Type.TEXTS, "while booting: the routers whose sections have not arrived",
             lambda at, _: at.node.topic.boot.waiting_for),
         _fact("uptime_s", Type.SECONDS, "since it began", lambda at, _: round(at.uptime_s, 3)),
-        _measure(Metric("oncemesh_loop_lag_seconds"), Type.SECONDS, "how late the loop comes to who asked to be woken: "
-            "once a second, the most of ten", lambda at, _: at.lag.most),
-        _fact("clock.time", Type.SECONDS, "its own, since 1970", lambda at, _: round(time.time(), 3)),
-        _fact("clock.moved_s", Type.SECONDS, "by how much its clock was set since it began",
+        _measure(Metric("oncemesh_loop_lag_seconds"), Type.SECONDS, "how late the loop wakes a timer: the largest of "
+            "the last ten seconds, one look a second", lambda at, _: at.lag.most),
+        _fact("clock.time", Type.SECONDS, "the router's clock, since 1970", lambda at, _: round(time.time(), 3)),
+        _fact("clock.moved_s", Type.SECONDS, "by how much it was set since the router began",
             lambda at, _: round(time.time() - trio.current_time() - at.epoch, 3)),
-        _fact("clock.behind_s", Type.SECONDS, "by how much the fastest clock that it has heard of is, or was, ahead of "
-            "it", lambda at, _: round(_ahead_s(at), 3)),
-        _fact("clock.refused", Type.COUNT, "how often a clock was heard of that is more than an hour ahead, and not "
-            "believed", lambda at, _: at.node.topic.outlet.clock.refused),
+        _fact("clock.behind_s", Type.SECONDS, "how far the fastest clock of another router is, or was, ahead",
+            lambda at, _: round(_ahead_s(at), 3)),
+        _fact("clock.refused", Type.COUNT, "how many clocks more than an hour ahead were ignored",
+            lambda at, _: at.node.topic.outlet.clock.refused),
         _fact("rss_bytes", Type.BYTES, "its memory", lambda at, _: psutil.Process().memory_info().rss),
-        _fact("connections", Type.NUMBER, "those of clients", lambda at, _: len(at.clients.connections)),
-        _fact("plan.digest", Type.TEXT, "alike for two routers that agree on all of the plan",
+        _fact("connections", Type.NUMBER, "connections of clients", lambda at, _: len(at.clients.connections)),
+        _fact("plan.digest", Type.TEXT, "equal for two routers with equal plans",
             lambda at, _: f"{at.linkstate.plan.digest:x}"),
         _fact("plan.routers", Type.MAP, "the routers of the mesh: `member` or `leaving`",
             lambda at, _: {name: _standing(at, name) for name in sorted(at.linkstate.plan.listed)}),
@@ -95,8 +95,8 @@ ROUTER: Final = Entity[ObservedRouter](
         _fact("attaches.for", Type.TEXTS, "the routers that they wait for", lambda at, _: at.survey.attaches.routers),
         _fact("attaches.since_s", Type.SECONDS, "since a status first showed the oldest",
             lambda at, _: at.survey.attaches.since_s),
-        _fact("message_bytes", Type.BYTES, "of the messages that are here", lambda at, _: at.survey.bytes),
-        _fact("records", Type.NUMBERS, "deliveries that it has a record of, by state", lambda at, _: at.survey.records),
+        _fact("message_bytes", Type.BYTES, "of the messages in these records", lambda at, _: at.survey.bytes),
+        _fact("records", Type.NUMBERS, "records, by state", lambda at, _: at.survey.records),
         _measure(Metric("qdr_deliveries_ingress_total", ("kind",), How.KEYS), Type.COUNTS, "transfers from publishers "
             "that are at home here, by the kind of their address",
             lambda at, _: _by_kind(at.node.topic.records.received)),
@@ -106,7 +106,7 @@ ROUTER: Final = Entity[ObservedRouter](
         _measure(Metric("qdr_accepted_deliveries_total", ("kind",), How.KEYS), Type.COUNTS, "transfers that "
             "subscribers here have accepted, by the kind of their address",
             lambda at, _: _by_kind(at.node.topic.records.accepted)),
-        _fact("exceeded", Type.COUNTS, "how often each of the limits was (security.md, Limits), by its name",
+        _fact("exceeded", Type.COUNTS, "how often each limit was exceeded (security.md, Limits), by its name",
             lambda at, _: dict(at.guard.exceeded), Metric("oncemesh_limit_exceeded_total", ("limit",), How.KEYS)),
         _measure(Metric("oncemesh_attaches_refused_total", ("condition",), How.KEYS), Type.COUNTS, "attaches of AMQP "
             "clients that were refused, by condition: `amqp:not-found` (no such address), `amqp:unauthorized-access` "
@@ -118,8 +118,8 @@ ROUTER: Final = Entity[ObservedRouter](
         _measure(Metric("oncemesh_contacts_lost_total", ("cause",), How.KEYS), Type.COUNTS, "contacts with other "
             "routers that were lost, by cause (management.md, Events, has the causes)",
             lambda at, _: {cause.value: lost for cause, lost in at.linkstate.losses.items()}),
-        _fact("disk.log", Type.TEXT, "why the delivery log cannot be written just now, empty if it can (`log.full` in "
-            "the topology: go-on)", lambda at, _: at.log.why),
+        _fact("disk.log", Type.TEXT, "why the delivery log cannot be written now, empty if it can (with `log.full: "
+            "go-on`)", lambda at, _: at.log.why),
         _measure(Metric("oncemesh_log_failing"), Type.FLAG, "whether the delivery log cannot be written just now",
             lambda at, _: at.log.why != ""),
         _fact("disk.missing", Type.COUNT, "entries that the delivery log lacks so far", lambda at, _: at.log.missing,
@@ -175,15 +175,15 @@ NEIGHBOUR: Final = Entity[str](
             series=Metric("oncemesh_neighbour_up", ("neighbour",))),
         Attribute("cost", Type.NUMBER, "of the link", lambda at, name: at.linkstate.neighbours[name].cost,
             series=Metric("oncemesh_neighbour_cost", ("neighbour",))),
-        Attribute("since_s", Type.SECONDS, "for which it is up, or down",
+        Attribute("since_s", Type.SECONDS, "how long it is up, or down",
             lambda at, name: round(trio.current_time() - at.linkstate.neighbours[name].since, 3)),
-        Attribute("messages_sent", Type.COUNT, "of AMQP, each of which may carry much, on the connection that there is",
+        Attribute("messages_sent", Type.COUNT, "of AMQP, on the present connection; each may carry many deliveries",
             lambda at, name: _messages(at, name)[0], Where.MANAGEMENT),
         Attribute("messages_received", Type.COUNT, "the same, from it", lambda at, name: _messages(at, name)[1],
             Where.MANAGEMENT),
-        _of_connection("bytes_sent", Type.CARRIED, "on the connection that there is, acknowledged by the neighbour's "
+        _of_connection("bytes_sent", Type.CARRIED, "sent on the present connection and acknowledged by the neighbour's "
             "machine (Linux)", lambda seen: seen.sent, "oncemesh_neighbour_sent_bytes_total"),
-        _of_connection("bytes_received", Type.CARRIED, "the same, from it", lambda seen: seen.received,
+        _of_connection("bytes_received", Type.CARRIED, "received on it", lambda seen: seen.received,
             "oncemesh_neighbour_received_bytes_total"),
         _of_connection("round_trip_s", Type.SECONDS, "as TCP measures it", lambda seen: seen.rtt_s,
             "oncemesh_neighbour_round_trip_seconds"),
@@ -227,9 +227,9 @@ CONTACT: Final = Entity[str](
             lambda at, name: route.next_hop if (route := route_to(at, name)) else None),
         Attribute("cost", Type.NUMBER, "of all links of the path",
             lambda at, name: route.cost if (route := route_to(at, name)) else None),
-        Attribute("applied", Type.NUMBER, "the version of its section that is known here",
+        Attribute("applied", Type.NUMBER, "the version of its section known here",
             lambda at, name: at.node.topic.directory.applied.get(name)),
-        Attribute("acknowledged", Type.NUMBER, "the version of ours that is known there",
+        Attribute("acknowledged", Type.NUMBER, "the version of ours known there",
             lambda at, name: at.node.topic.directory.members.acked[name]),
     ),
     managed=f"{OURS}contact",
@@ -253,7 +253,7 @@ PLAN_ROUTER: Final = Entity[str](
         Attribute("is_here", Type.FLAG, "whether it is this router", lambda at, name: name == at.name),
         Attribute("reachable", Type.FLAG, "whether there is a path to it, or it is this router", is_there),
         Attribute("in_contact", Type.FLAG, "whether this router is in contact with it", _is_in_contact),
-        Attribute("contact", Type.FLAG, "the same of each other router",
+        Attribute("contact", Type.FLAG, "whether this router is in contact with that other one",
             lambda at, name: _is_in_contact(at, name) if name != at.name else None, Where.NOWHERE,
             Metric("oncemesh_contact", ("peer",))),
     ),

@@ -4,7 +4,8 @@ Each fact of a router is told once, here: its name, its type, what it says, wher
 `$management`, `/metrics`, the console and the commands show what the table has, and nothing else (docs/entities.md).
 
 An attribute's name is in words with `_` between them, a unit last, as `$status` has it; `$management` writes the same
-name as AMQP does (`managed_name`). Names of qpid-dispatch are as they are there.
+name as AMQP does (`managed_name`). Names of qpid-dispatch are as they are there. The formatter is kept from the tables
+(`fmt: skip`): an attribute is a row, not a column of arguments.
 """
 
 from collections.abc import Callable, Iterable
