@@ -2,10 +2,9 @@
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent
 OURS = ("failover", "linkstate", "router", "topic")
@@ -126,6 +125,7 @@ IMPURE = (
 )  # fmt: skip
 
 
+@cache
 def modules() -> list[str]:
     """Paths of all our modules, relative to the root."""
     found = [path for folder in OURS for path in (ROOT / folder).rglob("*.py")]
@@ -136,10 +136,20 @@ def dotted(path: str) -> str:
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def imported(path: str) -> Iterator[tuple[str, int]]:
+@cache
+def tree(path: str) -> ast.Module:
+    return ast.parse((ROOT / path).read_text(), path)
+
+
+@cache
+def imported(path: str) -> Sequence[tuple[str, int]]:
     """Every module that the file at `path` imports, absolute and dotted, with its line."""
+    return list(_imported(path))
+
+
+def _imported(path: str) -> Iterator[tuple[str, int]]:
     package = dotted(path).split(".") if path.endswith("__init__.py") else dotted(path).split(".")[:-1]
-    for node in ast.walk(ast.parse((ROOT / path).read_text(), path)):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -177,23 +187,22 @@ def offences(path: str) -> Iterator[str]:
             yield f"{where} imports {name} in a core that must stay free of I/O, clocks and chance"
 
 
-@pytest.mark.parametrize("path", modules())
-def test_imports_point_one_way(path: str) -> None:
-    assert list(offences(path)) == []
+def test_imports_point_one_way() -> None:
+    assert [offence for path in modules() for offence in offences(path)] == []
 
 
 def loaded_at_once(path: str) -> Iterator[str]:
     """What the module at `path` imports as soon as it is imported itself."""
-    for node in ast.parse((ROOT / path).read_text(), path).body:
+    for node in tree(path).body:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize("path", [path for path in modules() if in_folder(path, ("failover/cli",))])
-def test_commands_load_the_audit_only_when_they_have_found_what_it_needs(path: str) -> None:
-    assert [name for name in loaded_at_once(path) if within(name, ("failover.audit",))] == []
+def test_commands_load_the_audit_only_when_they_have_found_what_it_needs() -> None:
+    loaded = [(path, name) for path in modules() if in_folder(path, ("failover/cli",)) for name in loaded_at_once(path)]
+    assert [(path, name) for path, name in loaded if within(name, ("failover.audit",))] == []
 
 
 def graph() -> dict[str, set[str]]:
@@ -243,7 +252,6 @@ def test_no_room_has_more_than_fifteen_files() -> None:
 def test_no_class_name_stands_twice_in_the_product() -> None:
     places = defaultdict(list)
     for path in modules():
-        tree = ast.parse((ROOT / path).read_text(), path)
-        for name in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}:
+        for name in {node.name for node in tree(path).body if isinstance(node, ast.ClassDef)}:
             places[name].append(path)
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
