@@ -2,6 +2,7 @@
 
 python -m tests.simulation 4711 --trace      one seed, with everything that happened
 python -m tests.simulation 0 --count 10000   many; stops at the first that fails
+python -m tests.simulation --count 10000     the same, of seeds that nobody has played: the time says the first
 """
 
 import argparse
@@ -15,16 +16,21 @@ from tests.simulation.odd import ODD
 from tests.simulation.report import Failure, attempt, tell, trace_lines
 
 TAIL = 60
+APART = 1000
+"""Runs that begin a second apart share no seed as long as they play no more in it."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="simulate meshes from seeds")
-    parser.add_argument("seed", type=int)
+    parser.add_argument("seed", type=int, nargs="?", help="the first; else it is taken from the time, and told")
     parser.add_argument("--count", type=int, default=1, help="how many seeds, from SEED on")
     parser.add_argument("--trace", action="store_true", help="print everything that happened")
     parser.add_argument("--keep-going", action="store_true", help="list all seeds that fail")
     parser.add_argument("--odd", action="append", choices=ODD, default=[], help="what happens besides, in every run")
     options = parser.parse_args()
+    if options.seed is None:
+        options.seed = int(time.time()) * APART
+        print(f"seeds from {options.seed} on", flush=True)
     began, failed, promises, kept, spoken_for, unlike_any = time.monotonic(), 0, 0, 0, 0, 0
     causes: Counter[str] = Counter()
     steps: list[int] = []
