@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+from tests import forks
+
 ROOT = Path(__file__).parent
 AT_ONCE = "simulation", "topic", "linkstate", "golden"
 """Folders whose tests only compute: one worker's, which gives way to processes whose timers run."""
@@ -28,6 +30,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Who runs the tests in the background of a shell has them ignore ctrl-C; and so would all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+forks.install()
 
 settings.register_profile(
     "ci",
@@ -52,6 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    forks.is_on = item.get_closest_marker("real_start") is None
     if "PYTEST_XDIST_WORKER" in os.environ and _folder(item) in (*AT_ONCE, *LAST) and os.nice(0) < NICE:
         os.nice(NICE)
 

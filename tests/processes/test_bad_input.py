@@ -40,6 +40,8 @@ from tests.router.amqp.frames import (
 from topic.properties import GENERATION
 
 WINDOW = 1000
+pytestmark = pytest.mark.real_start  # its memory is looked at
+
 MIB = 1 << 20
 ATTACHED = b"\x00\x53" + bytes((ATTACH,))
 

@@ -5,7 +5,6 @@ a ── b ── c, and a ── c
 
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import attrs
@@ -14,9 +13,9 @@ import trio
 
 from failover.client import Lost, Outcome, Publisher, SqliteStore, Subscriber
 from failover.client.management import Management, RefusedError
+from tests.forks import COMMAND_LINE
 from tests.processes.mesh import RunningMesh, eventually
 
-COMMAND = [sys.executable, "-c", "from router.cli.main import main; main(prog_name='oncemesh')"]
 NEWS = "topic/forgotten"
 PATIENCE_S = 30
 """Seconds that all is over in; a terminus lives for 60."""
@@ -33,7 +32,7 @@ class Told:
 
 
 async def oncemesh(*words: str) -> Told:
-    ran = await trio.run_process([*COMMAND, *words], capture_stdout=True, stderr=subprocess.STDOUT, check=False)
+    ran = await trio.run_process([*COMMAND_LINE, *words], capture_stdout=True, stderr=subprocess.STDOUT, check=False)
     return Told(ran.returncode, ran.stdout.decode())
 
 

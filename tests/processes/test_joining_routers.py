@@ -7,7 +7,6 @@ a ── b    ▶    a ── b
 
 import contextlib
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -32,9 +31,10 @@ from router.mesh.rundir import RunDirectory
 from router.mesh.topology import load
 from router.security.certs import Authority, issue_all
 from router.security.users import UserFile, write_users
+from tests.forks import COMMAND_LINE
+from tests.hangs import HANGS_S
 from tests.processes.mesh import TOPOLOGIES, RunningMesh, eventually, running
 
-COMMAND = [sys.executable, "-c", "from router.cli.main import main; main(prog_name='oncemesh')"]
 SECRET, PASSWORD = "a secret of routers, 29 letters", "open sesame"
 
 
@@ -84,7 +84,7 @@ class Elsewhere:
 
 
 async def oncemesh(*words: str) -> str:
-    done = await trio.run_process([*COMMAND, *words], capture_stdout=True, capture_stderr=True, check=False)
+    done = await trio.run_process([*COMMAND_LINE, *words], capture_stdout=True, capture_stderr=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 
@@ -181,7 +181,7 @@ async def test_a_file_that_is_applied_later_starts_nobody_who_has_joined_elsewhe
     host, at = elsewhere(pair), ("--run-dir", str(pair.directory.path))
     with trio.fail_after(90):
         await oncemesh(*host.words())
-        refused = await trio.run_process([*COMMAND, "remove", "a", *at], capture_stderr=True, check=False)
+        refused = await trio.run_process([*COMMAND_LINE, "remove", "a", *at], capture_stderr=True, check=False)
         assert b"d joined later, expected oncemesh apply with a file that has them" in refused.stderr
         said = yaml.safe_load(host.topology.read_text())
         said["links"][0] = {"between": ["a", "b"], "cost": 5}

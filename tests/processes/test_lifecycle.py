@@ -8,6 +8,7 @@
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import Any
 
+import pytest
 import trio
 
 from tests.processes.background import background_traffic
@@ -60,6 +61,7 @@ async def test_a_router_that_is_told_to_stop_sends_its_clients_away_and_comes_ba
         assert subscriber.bodies == [b"0"]
 
 
+@pytest.mark.real_start
 async def test_a_stopped_mesh_leaves_no_process(own_triangle: RunningMesh, clients: Clients) -> None:
     for router in own_triangle.routers:
         await clients.subscriber(own_triangle.address(router), "topic/x", f"subscriber at {router}")
@@ -130,6 +132,7 @@ async def test_what_a_killed_router_had_sent_on_is_delivered_in_order_and_settle
     await own_triangle.start("b")
 
 
+@pytest.mark.real_start
 async def test_all_routers_killed_at_once_come_back(own_triangle: RunningMesh, clients: Clients) -> None:
     publisher = await clients.publisher(own_triangle.address("a"), "topic/x")
     for router in own_triangle.routers:

@@ -13,6 +13,8 @@ from tests.processes.deaf import Deaf
 from tests.processes.mesh import RunningMesh, eventually
 
 COUNT = 300
+pytestmark = pytest.mark.real_start  # its memory is looked at
+
 MIB = 1 << 20
 MOST_RSS = 200 * MIB
 PATIENCE_S = 60.0

@@ -20,6 +20,8 @@ from tests.processes.mesh import RunningMesh, eventually, running
 from tests.router.mqtt import by_hand
 
 MIB = 1 << 20
+pytestmark = pytest.mark.real_start  # its memory is looked at
+
 TOPIC = "topic/hostile"
 MAX_MESSAGE = 256 * 1024
 CONNECT, CONNECT_3 = by_hand.connect("hostile"), by_hand.connect("hostile", V3)

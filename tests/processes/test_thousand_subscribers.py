@@ -11,6 +11,8 @@ import trio
 from tests.processes.clients import Clients, Subscriber
 from tests.processes.mesh import RunningMesh, running
 
+pytestmark = pytest.mark.real_start  # its memory is looked at
+
 SUBSCRIBERS = 1000
 MESSAGES = 100
 IDLE_RSS_BYTES = 80 << 20

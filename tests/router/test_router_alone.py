@@ -29,6 +29,8 @@ from router.neighbours import keep_dialling
 from tests.processes.clients import Clients
 
 
+pytestmark = pytest.mark.real_start  # as an operator's supervisor would
+
 @pytest.fixture
 def topology(tmp_path: Path) -> Path:
     amqp_a, amqp_b, inter_b, inter_a = islice(free_ports(), 4)

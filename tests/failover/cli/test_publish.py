@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -17,10 +16,11 @@ from rich.console import Console
 from failover.cli.account import Bar
 from failover.client import Publisher, Subscriber
 from router.mesh.rundir import RunDirectory
+from tests.forks import COMMAND_LINE
+from tests.hangs import HANGS_S
 from tests.processes.mesh import RunningMesh, eventually, running
 
-COMMAND = [sys.executable, "-c", "from router.cli.main import main; main(prog_name='oncemesh')"]
-PATIENCE_S = 60
+PATIENCE_S = HANGS_S
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +30,12 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMesh]:
 
 
 def oncemesh(directory: RunDirectory, *arguments: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-    command = [*COMMAND, *arguments, "--run-dir", str(directory.path)]
+    command = [*COMMAND_LINE, *arguments, "--run-dir", str(directory.path)]
     return subprocess.run(command, input=given, capture_output=True, timeout=PATIENCE_S)
 
 
 def begin(directory: RunDirectory, *arguments: str) -> "subprocess.Popen[bytes]":
-    command = [*COMMAND, *arguments, "--run-dir", str(directory.path)]
+    command = [*COMMAND_LINE, *arguments, "--run-dir", str(directory.path)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -202,19 +202,19 @@ async def test_what_a_home_told_before_it_died_is_counted_on(tmp_path_factory: p
 def test_an_output_that_is_full_is_told(words: list[str], mesh: RunningMesh) -> None:
     where = ["--run-dir", str(mesh.directory.path)] if words == ["status"] else []
     with open("/dev/full", "wb") as full:
-        command = [*COMMAND, *words, *where]
+        command = [*COMMAND_LINE, *words, *where]
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE_S)
     assert (result.returncode, result.stderr) == (1, b"Error: standard output: No space left on device\n")
 
 
 def test_story_explains_itself_to_those_who_are_short_of_breath() -> None:
-    told = [subprocess.run([*COMMAND, "story", option], capture_output=True) for option in ("-h", "--help")]
+    told = [subprocess.run([*COMMAND_LINE, "story", option], capture_output=True) for option in ("-h", "--help")]
     assert [one.returncode for one in told] == [0, 0]
     assert told[0].stdout == told[1].stdout != b""
 
 
 def test_a_closed_standard_input_is_told(mesh: RunningMesh) -> None:
-    command = [*COMMAND, "publish", "topic/x", "--run-dir", str(mesh.directory.path)]
+    command = [*COMMAND_LINE, "publish", "topic/x", "--run-dir", str(mesh.directory.path)]
     closed = subprocess.run(command, capture_output=True, preexec_fn=lambda: os.close(0), timeout=PATIENCE_S)
     assert closed.returncode == 1
     assert closed.stderr.startswith(b"Error: there is no standard input to read messages from, expected --body or")
@@ -222,7 +222,7 @@ def test_a_closed_standard_input_is_told(mesh: RunningMesh) -> None:
 
 @pytest.mark.parametrize("words", [["subscribe", "topic/x", "--count", "1"], ["status"]])
 def test_a_closed_standard_output_is_told(mesh: RunningMesh, words: list[str]) -> None:
-    command = [*COMMAND, *words, "--run-dir", str(mesh.directory.path)]
+    command = [*COMMAND_LINE, *words, "--run-dir", str(mesh.directory.path)]
     closed = subprocess.run(command, stderr=subprocess.PIPE, preexec_fn=lambda: os.close(1), timeout=PATIENCE_S)
     assert (closed.returncode, closed.stderr) == (1, b"Error: there is no standard output\n")
 

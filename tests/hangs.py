@@ -1,0 +1,5 @@
+"""How long tests wait for what has to happen: a test that reaches the bound hangs, however busy its machine is."""
+
+from typing import Final
+
+HANGS_S: Final = 300.0
