@@ -62,11 +62,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no type information
-    """A worker takes a file at a time; who begins takes all that is computed at once."""
+    """A worker takes a file at a time. Who begins takes all that is computed at once. Of what comes last a worker takes
+    a test at a time: so all come to an end together."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        return "computing" if file.split("/")[1] in AT_ONCE else file
+        folder = file.split("/")[1]
+        return "computing" if folder in AT_ONCE else nodeid if folder in LAST else file
 
 
 @pytest.hookimpl(optionalhook=True)

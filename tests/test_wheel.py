@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.hangs import HANGS_S
+
 ROOT = Path(__file__).parent.parent
 MOST_BYTES = 80_000_000
-PATIENCE_S = 120
+PATIENCE_S = HANGS_S
 TOPOLOGY = """
 mesh: single
 routers:

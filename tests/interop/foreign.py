@@ -25,6 +25,7 @@ import pytest
 import trio
 
 from router.mesh.quantities import Address
+from tests.hangs import HANGS_S
 
 HERE = Path(__file__).parent
 NODE = shutil.which("node")
@@ -40,7 +41,7 @@ COMMANDS = {
     "rhea requests": [str(NODE), str(HERE / "rhea_requests.js")],
     "erlang": ["escript", str(HERE / "erlang_client.escript")],
 }
-PATIENCE_S = 120.0
+PATIENCE_S = HANGS_S
 
 
 def prepare(maker: str) -> None:

@@ -18,10 +18,11 @@ import pytest
 import trio
 
 from router.mesh.quantities import Address
+from tests.hangs import HANGS_S
 
 HERE = Path(__file__).parent
 NODE = shutil.which("node")
-PATIENCE_S = 60.0
+PATIENCE_S = HANGS_S
 CREDIT = 10
 IN_FLIGHT = 20
 

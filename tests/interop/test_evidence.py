@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from failover.client import Delivery, Subscriber
+from tests.hangs import HANGS_S
 from tests.interop.foreign import foreign
 from tests.processes.mesh import RunningMesh, eventually, running
 
@@ -32,7 +33,7 @@ async def test_a_subscriber_moves_while_routers_are_missing(maker: str, mesh: Ru
     topic = "topic/evidence"
     urls = [f"amqp://{mesh.address(router)}" for router in ("c", "a")]
     taken: list[Delivery] = []
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         async with (
             Subscriber(urls, topic, container="s", link="in") as subscriber,
             foreign(maker, "publish", mesh.address("a"), topic, COUNT, 100) as sending,

@@ -14,6 +14,7 @@ from router.amqp.format.message import data_message
 from router.amqp.format.values import ACCEPTED, NO_STATE, DeliveryState
 from router.amqp.proton.link import Link
 from router.amqp.transport import serve
+from tests.hangs import HANGS_S
 from tests.router.amqp.pair import Recorder
 
 HERE = Path(__file__).parent
@@ -47,7 +48,7 @@ async def test_rhea_and_we_read_the_maps_of_each_other(nursery: trio.Nursery) ->
 
     nursery.start_soon(trio.serve_listeners, take, listeners)
     port = listeners[0].socket.getsockname()[1]
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         command = [str(NODE), str(HERE / "rhea_maps.js"), f"127.0.0.1:{port}"]
         done = await trio.run_process(command, capture_stdout=True, stderr=subprocess.STDOUT, check=False)
     assert done.returncode == 0, done.stdout.decode()

@@ -5,6 +5,7 @@ import trio.testing
 
 from router.amqp.format.performative import code_of
 from router.amqp.format.values import EXPIRE_CONNECTION
+from tests.hangs import HANGS_S
 from tests.router.amqp.frames import ATTACH, HEADER, SOURCE, TARGET, Described, Raw, Symbol, frame, ubyte
 from topic.properties import GENERATION
 
@@ -23,7 +24,7 @@ async def heard(stream: trio.SocketStream, code: int, count: int = 1) -> list[by
     """Read until so many frames of that kind have come."""
     frames: list[bytes] = []
     unread = b""
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         while sum(code_of(one) == code for one in frames) < count:
             unread += await stream.receive_some()
             unread = unread.removeprefix(HEADER)

@@ -24,8 +24,9 @@ from router.amqp.proton.link import Link
 from router.amqp.sasl.credentials import NOBODY, Credentials
 from router.amqp.transport import serve
 from router.mesh.quantities import Address
+from tests.hangs import HANGS_S
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = HANGS_S
 
 
 @attrs.frozen(eq=False)

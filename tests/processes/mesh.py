@@ -24,10 +24,11 @@ from router.mesh.launcher import ROUTER_COMMAND, Launcher
 from router.mesh.quantities import Address
 from router.mesh.rundir import RunDirectory
 from router.mesh.topology import load
+from tests.hangs import HANGS_S
 from tests.processes.clients import fetch_status
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
-PATIENCE_S = 60.0
+PATIENCE_S = HANGS_S
 PATIENT = {"idle": "30s"}  # clients here are many, in one process, and it may not get the processor for seconds
 
 

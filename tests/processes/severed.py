@@ -223,7 +223,7 @@ async def severable_triangle(
     try:
         await mesh.up(nursery, Random(1))
         for router in mesh.routers:
-            await mesh.ready(router, 10)
+            await mesh.ready(router, PATIENCE_S)
         yield Stage(mesh, nursery, shown)
     finally:
         nursery.cancel_scope.cancel()

@@ -22,6 +22,7 @@ from router.amqp.sasl.scram import Verifier
 from router.mesh.quantities import Address
 from router.neighbours import LANES
 from router.security.users import UserFile, write_users
+from tests.hangs import HANGS_S
 from tests.processes.background import background_traffic
 from tests.processes.bad_inputs import ASKED, ASKED_ROUTERS, BODIES, CLIENTS, RAW, Bad, as_router
 from tests.processes.clients import Clients
@@ -39,9 +40,9 @@ from tests.router.amqp.frames import (
 )
 from topic.properties import GENERATION
 
-WINDOW = 1000
 pytestmark = pytest.mark.real_start  # its memory is looked at
 
+WINDOW = 1000
 MIB = 1 << 20
 ATTACHED = b"\x00\x53" + bytes((ATTACH,))
 
@@ -51,7 +52,7 @@ async def provoke(address: Address, data: bytes, told: bytes | None = None, firs
     with an attach, which is answered before the rest is said."""
     said = b""
     async with await trio.open_tcp_stream(address.host, address.port) as stream:
-        with trio.fail_after(60):
+        with trio.fail_after(HANGS_S):
             try:
                 if first:
                     await stream.send_all(first)

@@ -15,11 +15,12 @@ from typing import Any
 import trio
 
 from failover.client import Subscriber
+from tests.hangs import HANGS_S
 from tests.processes.mesh import RunningMesh, eventually
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "python.md"
-PATIENCE_S = 120.0
+PATIENCE_S = HANGS_S
 COUNT = 1500  # more than a publisher may have unsettled
 LINES = [f"{number} pieces of œuvre" for number in range(COUNT)]
 

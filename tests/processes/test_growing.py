@@ -19,6 +19,7 @@ from failover.client import Handle, Outcome, Publisher, Subscriber
 from failover.client.management import Management
 from router.cli.main import main
 from router.mesh.launcher import LaunchError
+from tests.hangs import HANGS_S
 from tests.processes.mesh import RunningMesh
 
 
@@ -48,7 +49,7 @@ async def test_routers_come_and_go_and_every_message_comes_once_and_in_order(own
                 await trio.sleep(0.002)
             await publisher.send(b"the end")
 
-    with trio.fail_after(90):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as nursery:
             await nursery.start(subscribe)
             nursery.start_soon(publish)

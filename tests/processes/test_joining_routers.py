@@ -152,7 +152,7 @@ async def test_a_router_joins_from_another_run_directory_and_is_one_of_them_unti
                 if len(got[name]) == 90:
                     return
 
-    with trio.fail_after(90):
+    with trio.fail_after(HANGS_S):
         said = await oncemesh(*host.words())
         assert "d" in said and list(host.directory.running()) == ["d"]
         urls["d"] = f"amqp://{load(host.topology).routers['d'].amqp}"
@@ -179,7 +179,7 @@ async def test_a_file_that_is_applied_later_starts_nobody_who_has_joined_elsewhe
     pair: RunningMesh, elsewhere: Host
 ) -> None:
     host, at = elsewhere(pair), ("--run-dir", str(pair.directory.path))
-    with trio.fail_after(90):
+    with trio.fail_after(HANGS_S):
         await oncemesh(*host.words())
         refused = await trio.run_process([*COMMAND_LINE, "remove", "a", *at], capture_stderr=True, check=False)
         assert b"d joined later, expected oncemesh apply with a file that has them" in refused.stderr
@@ -273,7 +273,7 @@ async def test_a_router_that_is_killed_meanwhile_is_not_missed(pair: RunningMesh
     async def b_expects_d() -> bool:
         return "d" in (await pair.status("b"))["plan"]["routers"]
 
-    with trio.fail_after(90):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(oncemesh, *host.words())
             await eventually(b_expects_d)

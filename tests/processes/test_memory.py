@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 import trio
 
+from tests.hangs import HANGS_S
 from tests.processes.clients import Clients, Subscriber, hold
 from tests.processes.deaf import Deaf
 from tests.processes.mesh import RunningMesh, eventually
 
-COUNT = 300
 pytestmark = pytest.mark.real_start  # its memory is looked at
 
+COUNT = 300
 MIB = 1 << 20
 MOST_RSS = 200 * MIB
-PATIENCE_S = 60.0
+PATIENCE_S = HANGS_S
 
 
 async def attached(mesh: RunningMesh, clients: Clients, topic: str, credit: int) -> tuple[Deaf, Subscriber]:

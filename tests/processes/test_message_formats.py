@@ -10,6 +10,7 @@ import trio
 from failover.client import Subscriber as OurSubscriber
 from router.amqp.format.message import content_of, format_of
 from router.amqp.format.values import RELEASED
+from tests.hangs import HANGS_S
 from tests.processes.clients import Clients, Delivery
 from tests.processes.mesh import RunningMesh
 
@@ -47,7 +48,7 @@ async def test_a_subscriber_of_ours_tells_the_format(triangle: RunningMesh, clie
     async with OurSubscriber([url], "topic/ours", container="ours", link="ours") as subscriber:
         publisher = await clients.publisher(triangle.address("a"), "topic/ours")
         publisher.send(b"a batch", message_format=BATCH)
-        with trio.fail_after(60):
+        with trio.fail_after(HANGS_S):
             delivery = await anext(subscriber)
         assert (delivery.format, delivery.message) == (BATCH, b"a batch")
         await delivery.accept()

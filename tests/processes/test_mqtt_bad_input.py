@@ -14,14 +14,15 @@ import pytest
 import trio
 
 from router.mqtt.format.values import V3, PacketKind
+from tests.hangs import HANGS_S
 from tests.processes.background import background_traffic
 from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually, running
 from tests.router.mqtt import by_hand
 
-MIB = 1 << 20
 pytestmark = pytest.mark.real_start  # its memory is looked at
 
+MIB = 1 << 20
 TOPIC = "topic/hostile"
 MAX_MESSAGE = 256 * 1024
 CONNECT, CONNECT_3 = by_hand.connect("hostile"), by_hand.connect("hostile", V3)
@@ -93,7 +94,7 @@ async def provoke(mesh: RunningMesh, said: bytes, told: bytes | None = None) -> 
     """What router b says until it has told this, or closes."""
     address, heard = mesh.mqtt("b"), b""
     async with await trio.open_tcp_stream(address.host, address.port) as stream:
-        with trio.fail_after(20):
+        with trio.fail_after(HANGS_S):
             try:
                 await stream.send_all(said)
                 while (told is None or told not in heard) and (came := await stream.receive_some()):

@@ -9,6 +9,7 @@ import trio
 
 from router.mqtt.format.fields import properties
 from router.mqtt.format.values import PacketKind
+from tests.hangs import HANGS_S
 from tests.processes.mesh import RunningMesh, eventually, running
 from tests.router.mqtt import by_hand
 
@@ -51,6 +52,6 @@ async def client(mesh: RunningMesh, router: str) -> trio.SocketStream:
 async def answer(stream: trio.SocketStream, said: bytes) -> tuple[PacketKind, int]:
     """Of one short packet: its kind, and the first byte of its body."""
     await stream.send_all(said)
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         packet = await stream.receive_some()
     return PacketKind(packet[0] >> 4), packet[2]

@@ -14,6 +14,7 @@ from router.mesh.topology import load
 from router.mqtt.format.values import V3, Reason
 from router.security.certs import issue_all
 from router.security.users import UserFile, write_users
+from tests.hangs import HANGS_S
 from tests.processes.mesh import TOPOLOGIES, RunningMesh, running
 from tests.router.mqtt import by_hand
 
@@ -35,7 +36,7 @@ class Secured:
         below = await trio.open_tcp_stream(address.host, address.port)
         async with await TlsStream.over(below, context) as stream:
             await stream.send_all(said)
-            with trio.fail_after(20):
+            with trio.fail_after(HANGS_S):
                 return bytes(await stream.receive_some())
 
 
@@ -72,7 +73,7 @@ async def test_a_user_may_do_what_his_rule_says(secured: Secured) -> None:
     below = await trio.open_tcp_stream(address.host, address.port)
     async with await TlsStream.over(below, context) as stream:
         await stream.send_all(let_in + asked)
-        with trio.fail_after(20):
+        with trio.fail_after(HANGS_S):
             while b"\x90\x04\x00\x05\x01\x80" not in heard:
                 heard += await stream.receive_some()
             await stream.send_all(refused)

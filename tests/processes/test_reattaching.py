@@ -18,6 +18,7 @@ import trio.testing
 from router.amqp.format.message import data_message
 from router.amqp.format.values import ACCEPTED, RELEASED, Handle
 from router.amqp.proton.library import lib
+from tests.hangs import HANGS_S
 from tests.processes.by_hand import heard, lasting_attach
 from tests.processes.clients import Clients
 from tests.processes.mesh import RunningMesh, eventually
@@ -240,7 +241,7 @@ async def test_both_leave_and_come_back_while_messages_flow(seed: int, pair: Pai
     await pair.attach(credit=0)
     random, generation = Random(seed), pair.generation
     got: list[bytes] = []
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(publish, pair, random)
             nursery.start_soon(subscribe, pair, random, got)

@@ -10,6 +10,7 @@ from failover.chaos.proxy import LinkProxy
 from failover.client.events import Event, Resumed
 from failover.client.publisher import Publisher
 from failover.client.subscriber import Subscriber
+from tests.hangs import HANGS_S
 from tests.processes.mesh import RunningMesh
 
 COUNT = 3000
@@ -28,7 +29,7 @@ async def test_connections_break_again_and_again_and_everything_comes_once(
     for proxy in proxies:
         await nursery.start(proxy.run)
     to_publisher, to_subscriber = (f"amqp://{proxy.address}" for proxy in proxies)
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as all_of_it:
             attached = trio.Event()
             all_of_it.start_soon(_receive, to_subscriber, topic, received, attached)
@@ -49,7 +50,7 @@ async def test_a_message_that_is_too_large_is_rejected_and_the_life_of_its_publi
             nursery.start_soon(_accept, subscriber, received)
             generation = publisher.generation
             handles = [await publisher.send(body) for body in (b"before", bytes(MAX_MESSAGE), b"behind")]
-            with trio.fail_after(60):
+            with trio.fail_after(HANGS_S):
                 outcomes = [(await handle.outcome()).name for handle in handles]
             assert outcomes == ["ACCEPTED", "REJECTED", "ACCEPTED"]
             assert "larger than" in handles[1].detail.description

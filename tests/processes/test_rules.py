@@ -15,6 +15,7 @@ from router.amqp.format.values import EXPIRE_CONNECTION
 from router.amqp.sasl.client import SaslClient
 from router.amqp.sasl.scram import ScramClient, Verifier
 from router.security.users import UserFile, write_users
+from tests.hangs import HANGS_S
 from tests.processes.clients import Client, Clients, Publisher, Subscriber
 from tests.processes.mesh import RunningMesh, eventually, running
 
@@ -203,7 +204,7 @@ async def test_who_does_not_open_in_time_is_sent_away(mesh: RunningMesh) -> None
             async with await trio.open_tcp_stream(address.host, address.port) as stream:
                 if said:
                     await stream.send_all(said)
-                with trio.fail_after(60):
+                with trio.fail_after(HANGS_S):
                     while await stream.receive_some():
                         pass
 

@@ -25,6 +25,7 @@ from router.mesh.topology import load
 from router.neighbours import MESH, VERSION, WIRE
 from router.security.certs import Authority, issue_all
 from router.security.users import UserFile, write_users
+from tests.hangs import HANGS_S
 from tests.interop.foreign import HERE as INTEROP
 from tests.interop.foreign import NODE, prepare
 from tests.processes.clients import Client, Clients
@@ -196,7 +197,7 @@ async def test_our_own_clients_come_in_by_what_they_show(certified: Secured, use
     url = f"amqps://{certified.mesh.address('a')}"
     subscriber = Subscriber([url], "topic/x", container=f"s {user}", link="l", credentials=shown)
     publisher = Publisher([url], "topic/x", container=f"p {user}", link="l", credentials=shown)
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         async with subscriber, publisher:
             handle = await publisher.send(b"hello")
             delivery = await anext(aiter(subscriber))
@@ -209,7 +210,7 @@ async def test_a_link_belongs_to_its_user(certified: Secured) -> None:
     alice = certified.certified("alice")
     bob = attrs.evolve(alice, user="bob", password=PASSWORD, certificate=None, key=None)
     url = f"amqps://{certified.mesh.address('b')}"
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         async with (
             Subscriber([url], "topic/x", container="s", link="l", credentials=alice) as hers,
             Subscriber([url], "topic/x", container="s", link="l", credentials=bob) as his,
@@ -306,7 +307,7 @@ async def test_an_unmodified_client_of_another_make(
     own = [] if certificate is None else [folder / f"{certificate}.pem", folder / f"{certificate}.key"]
     url = f"amqps://{login}{certified.mesh.address('a')}"
     command: list[str | Path] = [*program[make], url, folder / "ca.pem", *own]
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     said = done.stdout.decode().splitlines()
     assert [line.removesuffix(" amqp:unauthorized-access") for line in said] == expected, done.stderr
@@ -321,6 +322,6 @@ async def test_the_proton_client_of_the_clients_page_over_tls(certified: Secured
     ):
         assert theirs in program
         program = program.replace(theirs, ours)
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         done = await trio.run_process([sys.executable, "-c", program], capture_stderr=True, check=False)
     assert done.returncode == 0, done.stderr.decode()

@@ -14,6 +14,7 @@ import trio.testing
 
 from router.admission import GREETING, SPARE_LEAST, Admission, Visitor
 from router.log_limit import limit_logs
+from tests.hangs import HANGS_S
 
 PLACES = 14
 ROOM = PLACES - SPARE_LEAST
@@ -75,7 +76,7 @@ class Failing(socket.socket):
 
 
 async def until(true: Callable[[], bool]) -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(HANGS_S):
         while not true():
             await trio.sleep(0.001)
 
@@ -94,7 +95,7 @@ async def door(served: Served, patience: float = PATIENCE_S) -> AsyncIterator[Do
 
 async def is_over(stream: trio.SocketStream) -> bool:
     try:
-        with trio.fail_after(20):
+        with trio.fail_after(HANGS_S):
             return await stream.receive_some() == b""
     except trio.BrokenResourceError:
         return True

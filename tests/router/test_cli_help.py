@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from router.cli.commands import Listed
 from router.cli.main import main
+from tests.hangs import HANGS_S
 
 
 def oncemesh(*arguments: str) -> Result:
@@ -89,5 +90,5 @@ def test_a_shell_is_told_how_to_complete(shell: str) -> None:
     script = oncemesh("completion", shell).output
     assert f"_ONCEMESH_COMPLETE={shell}_complete" in script.replace("env ", "")
     if shell == "bash":
-        checked = subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True, timeout=60)
+        checked = subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True, timeout=HANGS_S)
         assert (checked.returncode, checked.stderr) == (0, b"")

@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from router.garbage import MUCH_BYTES, FreeMemory
+from tests.hangs import HANGS_S
 
 BLOCK = 100 << 10
 """Less than the C library maps one by one."""
@@ -37,4 +38,4 @@ def gives_back() -> None:
 def test_what_lies_below_something_that_stays_goes_back_to_the_system() -> None:
     """In a process of its own: one that has run other tests has free memory already."""
     program = f"from {__name__} import gives_back; gives_back()"
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=HANGS_S)

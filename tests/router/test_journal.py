@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from router.journal import JournalFile
+from tests.hangs import HANGS_S
 from topic import tail
 from topic.blocks import read_blocks
 from topic.identity import KEY_LENGTH
@@ -150,7 +151,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_what_is_saved_outlives_a_kill(writer: Writer, tmp_path: Path) -> None:
     root = Path(__file__).parent.parent.parent
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "killed")], cwd=root, timeout=60)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "killed")], cwd=root, timeout=HANGS_S)
     assert killed.returncode == -signal.SIGKILL
     writer.directory = tmp_path / "killed"
     assert writer.read() == [1, 2, 3, 4, 5, 6, 7]

@@ -12,6 +12,7 @@ from linkstate.chunks import CHUNK
 from router.amqp import transport
 from router.amqp.connection import Connection
 from router.neighbours import BEHIND_BYTES, HELD_BYTES, Transport
+from tests.hangs import HANGS_S
 from tests.router.amqp.test_transport import Client, Server, server_of, sockets
 
 AMQP = b"AMQP"
@@ -60,7 +61,7 @@ async def test_a_stream_is_behind_while_it_has_not_taken_all_that_was_written() 
     here = Noting(Client(1, 3_000_000), container="client", server=False)
     here.open()
     one, other = sockets()
-    with trio.fail_after(20):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(transport.serve, one, here)
             nursery.start_soon(transport.serve, other, server_of(Server()))
@@ -74,7 +75,7 @@ async def test_what_goes_whole_but_later_was_not_taken_at_once() -> None:
     with contextlib.suppress(BlockingIOError):
         while True:
             os.write(one.socket.fileno(), bytes(4096))
-    with trio.fail_after(20):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(transport.serve, one, here)
             await trio.testing.wait_all_tasks_blocked()

@@ -26,10 +26,11 @@ from router.mesh.quantities import Address
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
 from router.mesh.topology import load
 from router.neighbours import keep_dialling
+from tests.hangs import HANGS_S
 from tests.processes.clients import Clients
 
-
 pytestmark = pytest.mark.real_start  # as an operator's supervisor would
+
 
 @pytest.fixture
 def topology(tmp_path: Path) -> Path:
@@ -72,7 +73,7 @@ def routers(topology: Path) -> Iterator[Routers]:
 async def until_contact(address: Address) -> None:
     while True:
         try:
-            status = await fetch_status(address.host, address.port, 5)
+            status = await fetch_status(address.host, address.port, HANGS_S)
         except OSError:  # not listening yet
             await trio.sleep(0.05)
             continue
@@ -83,7 +84,7 @@ async def until_contact(address: Address) -> None:
 
 async def test_they_find_each_other_and_end_with_status_0_on_sigterm(routers: Routers) -> None:
     a, b = routers.start("a", "--run-dir", "host-of-a"), routers.start("b", "--run-dir=host-of-b")
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         for router in load(routers.topology).routers.values():
             await until_contact(router.amqp)
     for process, number in ((a, signal.SIGTERM), (b, signal.SIGINT)):
@@ -96,7 +97,7 @@ async def test_their_run_directory_is_one_for_the_other_commands(routers: Router
     """Two that share the default one; the log is in it as well as on the terminal."""
     routers.start("a"), routers.start("b")
     plan = load(routers.topology)
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         for router in plan.routers.values():
             await until_contact(router.amqp)
     directory = RunDirectory(routers.topology.parent / "run" / "pair")
@@ -212,7 +213,7 @@ security: {{open: [amqp, inter]}}
     routers = Routers(path)
     log = routers.start("a").stderr
     try:
-        with trio.fail_after(60):
+        with trio.fail_after(HANGS_S):
             said = ""
             while "going on without b, c" not in said:
                 assert log is not None
@@ -280,7 +281,7 @@ async def test_a_router_whose_state_is_gone_starts_and_says_what_it_has_forgotte
     log.mkdir(parents=True)
     (log / "1-000000.oml").touch()
     processes = [routers.start(name, "--run-dir", str(tmp_path / "run")) for name in "ab"]
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         for router in load(routers.topology).routers.values():
             await until_contact(router.amqp)
     for process in processes:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.hangs import HANGS_S
 from tests.router.test_router_alone import Routers, routers, topology
 
 __all__ = ["routers", "topology"]
@@ -47,5 +48,5 @@ def test_a_signal_that_comes_early_is_taken_when_the_router_is_there(
     with started(EARLY.format(number=int(number), start=start), routers) as process:
         if number != signal.SIGUSR1:  # which drains it
             process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=HANGS_S)
     assert process.returncode == 0

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from router.watchdog import BLOCKED, COMPUTES, LOOKS, STUCK, Health, Stops, Turn
+from tests.hangs import HANGS_S
 
 DEAD_S = 1.0
 
@@ -88,7 +89,7 @@ def test_a_loop_that_does_not_come_back_ends_its_process_and_the_log_says_where_
     started: list["subprocess.Popen[str]"],
 ) -> None:
     process = start(started, "turn_without_end()", 0.05)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=HANGS_S)
     assert process.returncode == STUCK
     assert "lasts longer than 0.05 s" in told
     assert "in turn_without_end" in told
@@ -102,7 +103,7 @@ def test_a_process_that_was_stopped_in_a_turn_goes_on_when_it_is_woken(started: 
     process.send_signal(signal.SIGSTOP)
     time.sleep((BLOCKED + 5) * dead_s)  # what is tested
     process.send_signal(signal.SIGCONT)
-    process.communicate("\n", timeout=60)
+    process.communicate("\n", timeout=HANGS_S)
     assert process.returncode == 0
 
 

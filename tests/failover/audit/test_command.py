@@ -23,6 +23,7 @@ from failover.audit.read.files import beside
 from failover.cli.audit import show_progress, tell_progress
 from router.cli.main import main
 from tests.failover.audit.runs import Run
+from tests.hangs import HANGS_S
 
 
 @pytest.mark.parametrize("error", [ValueError("zip() went wrong"), OSError(28, "No space left", "/x"), KeyError("k")])
@@ -67,9 +68,9 @@ def test_an_audit_that_is_interrupted_while_java_starts_leaves_no_java(tmp_path:
     while not (children := _spark_of(process)):
         assert audit.poll() is None
     audit.send_signal(signal.SIGINT)
-    _, told = audit.communicate(timeout=60)
+    _, told = audit.communicate(timeout=HANGS_S)
     assert (audit.returncode, told) == (130, b"Error: the audit was interrupted: no verdict\n")
-    assert psutil.wait_procs(children, timeout=60)[1] == []
+    assert psutil.wait_procs(children, timeout=HANGS_S)[1] == []
 
 
 IN_FORK = """
@@ -82,7 +83,7 @@ from router.cli.main import main; main()
 def test_an_audit_that_is_interrupted_in_the_fork_for_java_ends(tmp_path: Path) -> None:
     """Python ignores what a hook of a fork raises."""
     command = [sys.executable, "-c", IN_FORK, "audit", "--spark", str(Run().write(tmp_path))]
-    ended = subprocess.run(command, capture_output=True, timeout=120)
+    ended = subprocess.run(command, capture_output=True, timeout=HANGS_S)
     told = [
         line for line in ended.stderr.splitlines() if not line.startswith((b"auditing, ", b"reading ", b"judging, "))
     ]
@@ -121,12 +122,12 @@ def test_an_audit_that_is_interrupted_while_spark_works_says_so_and_no_more(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     command = [sys.executable, "-c", AT_WORK, "audit", "--spark", str(Run().write(tmp_path)), str(int(number))]
-    ended = subprocess.run(command, capture_output=True, timeout=120, env=os.environ | {MARK: str(tmp_path)})
+    ended = subprocess.run(command, capture_output=True, timeout=HANGS_S, env=os.environ | {MARK: str(tmp_path)})
     told = [
         line for line in ended.stderr.splitlines() if not line.startswith((b"auditing, ", b"reading ", b"judging, "))
     ]
     assert (ended.returncode, told) == (130, [b"Error: the audit was interrupted: no verdict"])
-    assert psutil.wait_procs(_marked(str(tmp_path)), timeout=60)[1] == []
+    assert psutil.wait_procs(_marked(str(tmp_path)), timeout=HANGS_S)[1] == []
 
 
 def test_an_audit_that_nobody_reads_to_its_end_is_not_a_violation(tmp_path: Path) -> None:
@@ -260,7 +261,7 @@ def test_in_a_pipe_a_line_tells_how_much_is_read_now_and_then() -> None:
     with tell_progress(out, every_s=0.001) as progress:
         progress(3 << 20, 8 << 20)
         for said in ("reading 3.0 MiB of 8.0 MiB, for ", "judging, for "):
-            while not told.get(timeout=60).startswith(said):
+            while not told.get(timeout=HANGS_S).startswith(said):
                 pass
             progress(8 << 20, 8 << 20)
 

@@ -13,10 +13,13 @@ from failover.chaos.script.reader import load
 from failover.chaos.view import PlainView
 from router.cli.base import console
 from router.cli.main import main
+from router.mesh.rundir import RunDirectory
 from tests.failover.chaos.scripts import write
 
 ROOT = Path(__file__).parents[3]
 MUTANT = "accepted_without_orphans"
+RUNS = 10
+"""Of which one has to lose something, and each does on a machine that has nothing else to do."""
 
 
 def test_what_a_broken_router_loses_is_a_violation_with_a_story(
@@ -27,14 +30,17 @@ def test_what_a_broken_router_loses_is_a_violation_with_a_story(
     path = write(tmp_path, "pause: {custodian-of: reader1}, at: 1s, for: 1s", duration="3s")
     path.write_text(path.read_text().replace("timing: {", "timing: {hello: 100ms, dead: 500ms, "))
     made = load(path)
-    directory = prepare(tmp_path / "run", made)
     command = (sys.executable, "-P", "-m", "tests.failover.chaos.broken_router", MUTANT)
 
-    async def run() -> Ending:
+    async def run(directory: RunDirectory) -> Ending:
         return await perform(made, 1, directory, PlainView(console()), command)
 
-    ending = trio.run(run)
-    result = CliRunner().invoke(main, ["audit", str(directory.path)])
+    for number in range(RUNS):  # on a busy machine its routers may lose contact before, and wait for nobody
+        directory = prepare(tmp_path / f"run{number}", made)
+        ending = trio.run(run, directory)
+        result = CliRunner().invoke(main, ["audit", str(directory.path)])
+        if ending.counts["missing"]:
+            break
     assert result.exit_code == 1, result.output
     assert f"{ending.counts['missing']} lost" in result.stdout  # clients and logs agree
     [finding, *_] = json.loads((directory.path / "audit.json").read_text())["findings"]

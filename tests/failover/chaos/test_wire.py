@@ -14,12 +14,13 @@ from failover.chaos.carrier import Impairment
 from failover.chaos.hosts.namespace import Namespace, lacking
 from failover.chaos.hosts.packets import reset_of
 from failover.chaos.hosts.wire import WAITING_S, Wire
+from tests.hangs import HANGS_S
 
 LACKING = lacking()
 needs_hosts = pytest.mark.skipif(bool(LACKING), reason=f"no namespaces can be made here: {LACKING}")
 
 NEAR, FAR = "10.98.0.1", "10.98.0.2"
-PATIENCE_S = 60.0
+PATIENCE_S = HANGS_S
 
 
 class Ends:

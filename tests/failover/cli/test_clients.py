@@ -23,6 +23,7 @@ from router.cli.main import main
 from router.mesh.errors import RunError
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
 from router.mesh.status import look
+from tests.hangs import HANGS_S
 
 PAIR = """\
 mesh: pair
@@ -202,7 +203,7 @@ async def test_what_is_published_at_one_router_is_printed_at_another(
         target = find("b", "reader")
         taken.append(await cli_subscribe._subscribe(target, "reader", "topic/x", 5, as_json))
 
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(subscribe)
             await attached(mesh, "reader")

@@ -24,6 +24,7 @@ from router.mesh.rundir import RunDirectory
 from router.mesh.shown.waits import LASTING_S
 from router.mesh.status import RouterView
 from router.mesh.topology import load
+from tests.hangs import HANGS_S
 from tests.router.mesh.launching import STUB, give_up_on
 
 PAIR = """\
@@ -155,13 +156,13 @@ def test_ctrl_c_while_the_command_is_loaded_ends_it_without_a_traceback() -> Non
         sys.meta_path.insert(0, CtrlC())
         import router.cli.main
         """
-    ended = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, timeout=HANGS_S)
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
 
 
 def test_the_log_of_a_command_s_own_connections_is_not_printed() -> None:
     code = "import logging, router.cli.main; logging.getLogger('oncemesh.amqp').warning('ended')"
-    ended = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, timeout=HANGS_S)
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
@@ -213,7 +214,7 @@ async def test_a_start_that_is_interrupted_stops_what_it_began(here: Path) -> No
     (directory.path / "b" / "behaviour").write_text("blind")
 
     async def interrupt() -> None:
-        with trio.fail_after(60):
+        with trio.fail_after(HANGS_S):
             while not directory.running():
                 await trio.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
@@ -279,7 +280,7 @@ async def test_a_status_that_is_watched_comes_anew_until_ctrl_c(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch)
-        with trio.fail_after(60):
+        with trio.fail_after(HANGS_S):
             while seen.count('"mesh": "pair"' if machine else "mesh pair: 2 of 2 routers ready") < 3:
                 await trio.sleep(0.05)
                 seen += capsys.readouterr().out

@@ -18,6 +18,7 @@ from router.mesh.quantities import Address
 from router.mesh.topology import load
 from router.process import Process
 from router.store import StateStore
+from tests.hangs import HANGS_S
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 
@@ -111,7 +112,7 @@ async def real_routers(topology: str, *, seed: int = 0, **timing: float) -> Asyn
             router.mesh = mesh
             mesh.routers.append(router)
             mesh.urls.append(f"amqp://{addresses[name][0]}")
-        with trio.fail_after(60):
+        with trio.fail_after(HANGS_S):
             async with trio.open_nursery() as nursery:
                 for router in mesh.routers:
                     amqp, inter = sockets[router.name]

@@ -19,6 +19,7 @@ from router.amqp.format.values import ACCEPTED, EXPIRE_CONNECTION, NO_STATE, Del
 from router.amqp.handler import Handler
 from router.amqp.proton.link import Link
 from router.amqp.transport import serve
+from tests.hangs import HANGS_S
 from topic.identity import LinkIdentity
 from topic.properties import MOVE, ROUTERS
 
@@ -231,7 +232,7 @@ class Peer(Handler):
 
 @asynccontextmanager
 async def running_peers(*names: str) -> AsyncIterator[list[Peer]]:
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as nursery:
             peers = [Peer(name) for name in names]
             for peer in peers:

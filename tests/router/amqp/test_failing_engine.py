@@ -8,6 +8,7 @@ from router.amqp.connection import Connection
 from router.amqp.format.errors import INTERNAL_ERROR, AmqpError
 from router.amqp.proton.library import lib
 from router.amqp.proton.link import Link
+from tests.hangs import HANGS_S
 from tests.router.amqp.frames import BEGIN, CLOSE, HEADER, OPEN, Raw, attach, frame
 from tests.router.amqp.pair import Pair, Recorder
 from tests.router.amqp.server import server
@@ -45,7 +46,7 @@ def test_an_engine_that_fails_ends_its_connection_and_says_why() -> None:
 async def test_its_socket_is_closed_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
     handler = Crowded()
     one, other = sockets()
-    with trio.fail_after(20):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(transport.serve, other, server(handler))
             await one.send_all(ONE_CHANNEL + attach("p", 0, receiver=False))

@@ -11,6 +11,7 @@ from attrs import define
 from router.amqp import tcp, transport
 from router.amqp.connection import Connection
 from router.amqp.tls import TlsStream
+from tests.hangs import HANGS_S
 from tests.router.amqp.frames import opening
 from tests.router.amqp.pair import Recorder
 from tests.router.amqp.tls import shaken
@@ -31,7 +32,7 @@ class Ends:
 @asynccontextmanager
 async def ends(tls: bool) -> AsyncIterator[Ends]:
     """A peer that has opened its connection, and reads nothing from then on."""
-    with trio.fail_after(60):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as nursery:
             [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
             peer: trio.SocketStream | TlsStream

@@ -14,6 +14,7 @@ from router.amqp.connection import Connection
 from router.amqp.format.errors import FRAMING_ERROR
 from router.amqp.format.values import ACCEPTED, HEARTBEAT
 from router.amqp.proton.link import Link
+from tests.hangs import HANGS_S
 from tests.router.amqp.frames import HEADER, OPEN, frame, opening
 from tests.router.amqp.pair import Recorder
 
@@ -74,7 +75,7 @@ def server_of(handler: Recorder, **settings: Any) -> Connection:
 async def test_messages_over_a_socket_and_a_clean_end(count: int, size: int) -> None:
     here, there = Client(count, size), Server()
     one, other = sockets()
-    with trio.fail_after(20):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(transport.serve, one, client_of(here))
             nursery.start_soon(transport.serve, other, server_of(there))
@@ -86,7 +87,7 @@ async def test_messages_over_a_socket_and_a_clean_end(count: int, size: int) -> 
 async def test_garbage_is_answered_and_the_stream_closed() -> None:
     there = Server()
     one, other = sockets()
-    with trio.fail_after(20):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(transport.serve, other, server_of(there))
             await one.send_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -102,7 +103,7 @@ async def test_a_peer_that_vanishes() -> None:
     here, there = Client(1), Server()
     here.left = 0
     one, other = sockets()
-    with trio.fail_after(20):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(transport.serve, other, server_of(there))
             async with trio.open_nursery() as doomed:
@@ -117,7 +118,7 @@ async def test_waking_flushes_what_was_done_outside_of_callbacks() -> None:
     here, there = Client(0), Server()
     one, other = sockets()
     server = server_of(there)
-    with trio.fail_after(20):
+    with trio.fail_after(HANGS_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(transport.serve, one, client_of(here))
             nursery.start_soon(transport.serve, other, server)

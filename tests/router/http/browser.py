@@ -12,11 +12,13 @@ from typing import Any, TypeVar
 import pytest
 import trio
 
+from tests.hangs import HANGS_S
+
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
 )  # fmt: skip
-PATIENCE_S = 60.0
+PATIENCE_S = HANGS_S
 LOOK_S = 0.1
 
 Result = TypeVar("Result")

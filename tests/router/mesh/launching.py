@@ -11,9 +11,10 @@ import trio
 
 from router.mesh import launcher, status
 from router.mesh.rundir import RunDirectory
+from tests.hangs import HANGS_S
 
 STUB = (sys.executable, str(Path(__file__).with_name("stub_router.py")))
-PATIENCE_S = 60.0
+PATIENCE_S = HANGS_S
 LINE = """\
 mesh: line
 routers:

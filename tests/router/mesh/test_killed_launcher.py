@@ -14,6 +14,7 @@ from failover.cli.fetch import fetcher
 from router.mesh.launcher import ROUTER_COMMAND, Launcher
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
 from router.mesh.topology import load
+from tests.hangs import HANGS_S
 from tests.processes.mesh import eventually
 
 TOPOLOGY = """\
@@ -95,6 +96,6 @@ def test_a_router_in_whose_place_another_was_started_makes_way(
         command = [*ROUTER_COMMAND, "a", record.topology, "--run-dir", str(directory.path)]
         command += ["--amqp-fd", str(amqp.fileno()), "--inter-fd", str(inter.fileno())]
         inherited = amqp.fileno(), inter.fileno()
-        done = subprocess.run(command, capture_output=True, text=True, pass_fds=inherited, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, pass_fds=inherited, timeout=HANGS_S)
     assert (done.returncode, directory.read()) == (1, record)
     assert done.stderr == f"Error: {directory.path}: router a was started anew, or removed, before this process ran\n"
