@@ -46,10 +46,18 @@ class JournalFile:
     """The segments of one incarnation, in one directory. Disks fail by OSError, which names the file."""
 
     def __init__(
-        self, directory: Path, incarnation: int, block: Block, *, goes_on: bool = True, kept: Retention | None = None
+        self,
+        directory: Path,
+        incarnation: int,
+        block: Block,
+        *,
+        goes_on: bool = True,
+        kept: Retention | None = None,
+        restate: Callable[[Name | None], None] = lambda first: None,
     ) -> None:
         """`goes_on`: where the log cannot be written it breaks off, and nothing is raised from here on. `kept`: only
-        these segments are; `restate` then appends to the block what has to be told anew in each segment."""
+        these segments are; `restate` then appends to the block what has to be told anew in each segment, and is given
+        the first segment that is kept."""
         directory.mkdir(parents=True, exist_ok=True)
         self.block = block
         self.why = ""
@@ -58,7 +66,7 @@ class JournalFile:
         """Entries that were not written, ever."""
         self.expired: list[Path] = []
         """Segments for its owner to delete."""
-        self.restate: Callable[[Name | None], None] = lambda first: None
+        self._restate = restate
         self._missed_before = 0
         self._former = 0
         self._kept = kept
@@ -110,7 +118,7 @@ class JournalFile:
         """Whoever deletes what has expired does so when it is told here that it may be gone."""
         with contextlib.suppress(OSError):  # it is looked at again with the next segment
             self.expired, first = kept.expired(self._directory)
-            self.restate(first)
+            self._restate(first)
         self.save()
 
     def _open(self) -> "_Segment":

@@ -13,7 +13,7 @@ newer connection takes the place of a neighbour's only when that is silent. Who 
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import trio
 
@@ -81,19 +81,25 @@ class Transport:
         return self.held > 0
 
 
+class Removable(Protocol):
+    """The end of this router (`router.plan.departure`), as seen from here."""
+
+    def removed(self) -> None:
+        """A neighbour says that the mesh has removed this router."""
+
+
 class Neighbours(Handler):
     """The handler of all connections with neighbours, dialled and accepted alike."""
 
-    def __init__(self, node: Node, linkstate: Mesh, mesh: str, *, closed: bool) -> None:
+    def __init__(self, node: Node, linkstate: Mesh, mesh: str, departure: Removable, *, closed: bool) -> None:
         """`mesh` is the name of ours: others are refused. `closed`: neighbours have to prove who they are."""
         self.node = node
+        self._departure = departure
         self._linkstate = linkstate
         self._mesh = mesh
         self._closed = closed
         self._up: dict[str, Transport] = {}
         self._touched: dict[Transport, None] = {}
-        self.removed: Callable[[], None]
-        """Called when a neighbour says that the mesh has removed this router."""
         self.parting: set[Connection] = set()
         """With those that are no neighbours any more: what was to be said to them is being written."""
         self._versions: dict[str, object] = {}
@@ -151,7 +157,7 @@ class Neighbours(Handler):
         connection.context = None
         self.parting.discard(connection)
         if transport is not None and condition is not None and condition.name == REMOVED:
-            self.removed()
+            self._departure.removed()
         if transport is not None and self._up.get(transport.name) is transport:
             self._down(transport)
 

@@ -84,7 +84,7 @@ class Process:
         incarnation = store.begin(time.time_ns() // 1_000_000)
         block = Block(name, "router", incarnation, host=socket.gethostname())
         settings = settings_of(topology)
-        shell = self._shell = Shell(self._pumped)
+        shell = Shell(self)
         mesh, topic = boot(
             name,
             incarnation,
@@ -100,13 +100,15 @@ class Process:
         self.node = Node(mesh, topic, store, shell)
         self._guard = Guard(lambda user: self._doors.rules.of(user), limits)
         topics = Topics(self.node, topology.addresses, limits.max_message, timing.terminus, self._guard)
-        self.clients = shell.clients = ClientEdge(self.node, topics, self._guard)
+        self.clients = ClientEdge(self.node, topics, self._guard)
         self._mesh = mesh
         keep, size, goes_on = topology.log.keep, topology.log.size, topology.log.full == GO_ON
         kept = None if keep is size is None else Retention(keep, size)
-        self._journal = JournalFile(directory / "log", incarnation, block, goes_on=goes_on, kept=kept)
-        self._journal.restate = partial(restate, topic)
-        self.neighbours = Neighbours(self.node, mesh, topology.mesh, closed=topology.security.closes_mesh)
+        anew = partial(restate, topic)
+        self._journal = JournalFile(directory / "log", incarnation, block, goes_on=goes_on, kept=kept, restate=anew)
+        self._departure = Departure(self.node, mesh, self._send_clients_away)
+        closed = topology.security.closes_mesh
+        self.neighbours = Neighbours(self.node, mesh, topology.mesh, self._departure, closed=closed)
         for_neighbours, for_clients = descriptors(len(mesh.neighbours))
         self._from_neighbours = Admission(for_neighbours, timing.neighbour_idle)
         self._turns = ClientTurns()
@@ -131,9 +133,6 @@ class Process:
         self._management = topics.answering = management_of(at, self._events, self._turns.turn)
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
-        self._departure = Departure(self.node, mesh, self._send_clients_away)
-        self.neighbours.removed = self._departure.removed
-        shell.neighbours, shell.planned = self.neighbours, self._follow_plan
 
     async def run(self, listeners: Listeners) -> None:
         """Serve until told to stop."""
@@ -163,10 +162,10 @@ class Process:
             if HTTP in others:
                 nursery.start_soon(self._show, others[HTTP])
             self._dials = Dials(self._mesh, nursery, self._dial)
-            self._shell.parted = Probes(self.node, self._mesh, nursery, self._is_gone).lost
+            self._probes = Probes(self.node, self._mesh, nursery, self._is_gone)
             if self._starts is Start.MESH:
                 apply(self.node, self._mesh, self._run_dir, afresh=True)
-            self._follow_plan()
+            self.planned()
             with self._departure.asked() as signals:
                 self._log_boot(Address(*amqp.getsockname()[:2]))
                 await self._departure.until_told(signals)
@@ -218,12 +217,6 @@ class Process:
             with self._outbound:
                 self.node.handle_timer()
                 self.node.pump()
-
-    def _pumped(self) -> None:
-        self._journal.save()
-        deadline = self.node.deadline()
-        if deadline != self._timer.deadline:
-            self._timer.deadline = deadline
 
     async def _write_journal(self) -> None:
         while True:
@@ -343,9 +336,21 @@ class Process:
             peer=peer,
         )
 
-    # the plan
+    # what the shell tells (`router.shell.ShellOwner`)
 
-    def _follow_plan(self) -> None:
+    def pumped(self) -> None:
+        self._journal.save()
+        deadline = self.node.deadline()
+        if deadline != self._timer.deadline:
+            self._timer.deadline = deadline
+
+    def parted(self, router: str) -> None:
+        self._probes.lost(router)
+
+    def told(self, router: str, payload: bytes) -> None:
+        self._management.told(router, payload)
+
+    def planned(self) -> None:
         routers = self._mesh.plan.listed
         self.clients.nodes = {STATUS_ADDRESS: self._status, ROUTERS: self._routers, **self._management.table(routers)}
         self._doors.follow(routers)

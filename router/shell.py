@@ -7,7 +7,6 @@ same step (`router.amqp.outbound`).
 
 import logging
 import time
-from collections.abc import Callable
 from typing import Final, Protocol
 
 import trio
@@ -40,20 +39,31 @@ class Transmitter(Protocol):
         """Hand what is queued to the connections."""
 
 
+class ShellOwner(Protocol):
+    """The process, as seen from here. It is whole before anything is to be done."""
+
+    @property
+    def clients(self) -> Clients: ...
+
+    @property
+    def neighbours(self) -> Transmitter: ...
+
+    def pumped(self) -> None:
+        """What a pump had to say to neighbours is with their connections."""
+
+    def planned(self) -> None:
+        """The plan of the mesh has changed."""
+
+    def parted(self, router: str) -> None:
+        """The contact with this router is about to be lost."""
+
+    def told(self, router: str, payload: bytes) -> None:
+        """The process of another router says this, beside the topics. Raises BreachError if it cannot be meant."""
+
+
 class Shell:
-    """Of one process; `clients` and `neighbours` are there before anything is to be done."""
-
-    clients: Clients
-    neighbours: Transmitter
-
-    planned: Callable[[], None]
-    """Called when the plan of the mesh has changed."""
-
-    parted: Callable[[str], None]
-    """Called with the name of a router when the contact with it is about to be lost."""
-
-    def __init__(self, after_pump: Callable[[], None]) -> None:
-        self._after_pump = after_pump
+    def __init__(self, owner: ShellOwner) -> None:
+        self._owner = owner
 
     def wall_us(self) -> int:
         return time.time_ns() // 1000
@@ -62,14 +72,17 @@ class Shell:
         return trio.current_time()
 
     def perform(self, action: LinkAction) -> None:
-        self.clients.perform(action)
+        self._owner.clients.perform(action)
 
     def transmit(self, action: Transmit) -> None:
-        self.neighbours.transmit(action)
+        self._owner.neighbours.transmit(action)
 
     def flush(self) -> None:
-        self.neighbours.flush()
-        self._after_pump()
+        self._owner.neighbours.flush()
+        self._owner.pumped()
+
+    def told(self, router: str, payload: bytes) -> None:
+        self._owner.told(router, payload)
 
     def note(self, happening: Happening) -> None:
         if isinstance(happening, ContactMade):
@@ -80,11 +93,11 @@ class Shell:
             lost = event(EventKind.CONTACT_LOST, **fields)
             level = SEVERE.get(happening.cause, logging.INFO)
             log.log(level, "contact with router %s lost: %s", happening.router, happening.reason, extra=lost)
-            self.parted(happening.router)
+            self._owner.parted(happening.router)
         elif isinstance(happening, Replanned):
             plan = happening.plan
             told = event(EventKind.PLAN, digest=f"{plan.digest:x}", routers=sorted(plan.listed))
             log.info("the plan is %x", plan.digest, extra=told)
-            self.planned()
+            self._owner.planned()
         else:
             log.warning("%s", happening.text)

@@ -110,6 +110,9 @@ class NodeShell(Protocol):
     def note(self, happening: Happening) -> None:
         """Note in the log what is about to be acted on."""
 
+    def told(self, router: str, payload: bytes) -> None:
+        """Take what another router's shell says (`Node.tell`). Raises BreachError if it cannot be meant."""
+
 
 class Node:
     """The cores of one router incarnation."""
@@ -123,8 +126,6 @@ class Node:
         self._look = shell.now() + LOOK_S
         self.unkept = ""
         """Why the store is behind; empty if it is not."""
-        self.told: Callable[[str, bytes], None] | None = None
-        """Takes what another router's shell says (`tell`); raises BreachError if it cannot be meant."""
         self._plan: Plan | None = None
         """What has come of it, if the store does not have it yet."""
         self._later: dict[Callable[[], None], None] = {}
@@ -292,8 +293,8 @@ class Node:
         if received.router not in self.topic.directory.contacts:
             return
         try:
-            if self.told is not None and received.payload.startswith(BESIDE):
-                self.told(received.router, received.payload[len(BESIDE) :])
+            if received.payload.startswith(BESIDE):
+                self._shell.told(received.router, received.payload[len(BESIDE) :])
             else:
                 self.topic.receive(received.router, received.payload)
         except BreachError as error:

@@ -127,6 +127,10 @@ class ManagementNodes:
         others = {topological(router, MANAGEMENT_ADDRESS): ForRouter(self, router) for router in routers}
         return {MANAGEMENT_ADDRESS: ForRouter(self, self._name), **others}
 
+    def told(self, router: str, payload: bytes) -> None:
+        """What the nodes of another router say. Raises BreachError."""
+        self._relay.receive(router, payload)
+
     def _permit(self, connection: Host, request: Request) -> None:
         """Who may ask what of any router is decided here, once, where the client is. Raises ManagementError."""
         if request.operation in RESERVED and not self.is_operator(connection.user):

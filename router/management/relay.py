@@ -31,7 +31,7 @@ class Awaited:
 
 
 class Relay:
-    """Of one router. `run` answers the others."""
+    """Of one router. `receive` is given what the others say, `run` answers them."""
 
     def __init__(self, node: Node, answer: Callable[[Request], Awaitable[bytes]]) -> None:
         self._node = node
@@ -41,7 +41,6 @@ class Relay:
         self._awaited: dict[str, Awaited] = {}
         self._asked: dict[str, tuple[bytes, Request]] = {}
         self._come = trio.Event()
-        node.told = self.receive
 
     async def ask(self, router: str, message: bytes) -> bytes:
         """The answer of another router to a request. Raises ManagementError if there is none."""

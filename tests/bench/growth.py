@@ -18,6 +18,7 @@ from linkstate.clock import HybridClock
 from linkstate.events import Transmit
 from router.garbage import tame
 from tests.contacts import Contacts
+from tests.deaf import Deaf
 from tests.store import MemoryStore
 from topic.actions import AnswerPublisher, AnswerSubscriber, LinkAction
 from topic.core import Topic
@@ -34,7 +35,7 @@ LASTING = Lifetime(60, "connection-close")
 ACTS = ("attach", "suspend", "move", "look", "lose", "meet", "close")
 
 
-class Station:
+class Station(Deaf):
     """The shell of one node, which only counts the attaches that are answered."""
 
     def __init__(self, mesh: "Mesh", name: str, names: tuple[str, ...]) -> None:

@@ -23,6 +23,7 @@ from rich.table import Table
 from linkstate.events import ContactLost, ContactMade, Transmit
 from linkstate.plan.plan import Plan
 from router.garbage import tame
+from tests.deaf import Deaf
 from tests.plans import of
 from tests.simulation.schedule import Schedule
 from tests.store import MemoryStore
@@ -51,7 +52,7 @@ def topology(count: int) -> Plan:
     return of(names, links)
 
 
-class Station:
+class Station(Deaf):
     """One router and its shell: bodies for one neighbour and link travel as one."""
 
     def __init__(self, network: "Network", name: str) -> None:

@@ -11,6 +11,7 @@ import attrs
 
 from linkstate.events import ContactLost, Loss, Replanned, Transmit
 from tests.contacts import Contacts
+from tests.deaf import Deaf
 from tests.exhaustive.clients import Frame, Violation
 from tests.exhaustive.link import Link
 from tests.exhaustive.stand_ins import CLOCK, JOURNAL
@@ -81,7 +82,7 @@ def container(client: int) -> str:
     return f"client {client}"
 
 
-class Router:
+class Router(Deaf):
     def __init__(self, name: str, names: tuple[str, ...], joins: bool, balanced: bool) -> None:
         """`names` are the routers of its topology file, which says whether the address is balanced."""
         self.name = name

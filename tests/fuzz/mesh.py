@@ -27,6 +27,7 @@ from router.edge.topics import Topics
 from router.mesh.config import AddressRule, Limits
 from router.security.rules import Rules
 from tests.contacts import Contacts
+from tests.deaf import Deaf
 from tests.store import MemoryStore
 from topic.actions import LinkAction
 from topic.core import Topic
@@ -100,7 +101,7 @@ class GoodClient(Guest, Handler):
         link.settle_many(dispositions.handles)
 
 
-class FuzzRouter:
+class FuzzRouter(Deaf):
     """The shell of one node."""
 
     def __init__(self, mesh: "FuzzMesh", name: str, incarnation: int = 1, store: MemoryStore | None = None) -> None:

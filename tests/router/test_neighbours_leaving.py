@@ -51,7 +51,7 @@ class B:
         clock = HybridClock()
         self.mesh = Mesh("b", 100, FILE, clock, hello=HELLO, dead=DEAD, max_payload=MAX_PAYLOAD)
         this: Any = self
-        self.neighbours = Neighbours(this, self.mesh, "mesh", closed=False)
+        self.neighbours = Neighbours(this, self.mesh, "mesh", this, closed=False)
         self.connection = Connection()
 
     def now(self) -> float:

@@ -12,6 +12,7 @@ from linkstate.events import ContactLost, ContactMade, Transmit
 from linkstate.plan.plan import Plan
 from router.store import StateStore
 from tests.contacts import Contacts
+from tests.deaf import Deaf
 from tests.plans import file
 from tests.store import MemoryStore
 from topic.actions import AnswerDeliveries, AnswerSubscriber, Credit, LinkAction, Note, SettleSubscriber
@@ -32,7 +33,7 @@ P = LinkIdentity("p", "link", "topic/x")
 DURABLE = Lifetime(60, "connection-close", 2)
 
 
-class Ends:
+class Ends(Deaf):
     """A shell: stands for the links to clients and to neighbours."""
 
     def __init__(self, wall_s: int) -> None:
@@ -196,7 +197,7 @@ def test_a_router_that_says_nothing_to_others_keeps_no_message_that_is_settled(p
         assert record.message is None and not node.topic.records.settled
 
 
-class Eager:
+class Eager(Deaf):
     """A shell whose clients have given credit before their attach is answered."""
 
     def __init__(self) -> None:
@@ -261,7 +262,7 @@ def test_of_a_router_that_broke_the_protocol_nothing_more_is_taken() -> None:
 def test_what_another_routers_shell_says_is_not_for_the_topics() -> None:
     shell = Eager()
     told: list[tuple[str, bytes]] = []
-    shell.node.told = lambda router, payload: told.append((router, payload))
+    shell.told = lambda router, payload: told.append((router, payload))  # type: ignore[method-assign]
     shell.contacts.made("b", 1)
     shell.contacts.received("b", BESIDE + b"hello")
     shell.node.pump()

@@ -60,8 +60,7 @@ class Keeper(Writer):
         super().__init__(directory)
         self.file.close()
         self.block = Block("a", "router", 2, host="host")
-        self.file = JournalFile(directory, 2, self.block, kept=Retention(None, 4 * tail.REGION))
-        self.file.restate = self.restate
+        self.file = JournalFile(directory, 2, self.block, kept=Retention(None, 4 * tail.REGION), restate=self.restate)
         self.told: list[Name | None] = []
 
     def restate(self, first: Name | None) -> None:

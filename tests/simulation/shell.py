@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from linkstate.events import ContactLost, ContactMade, Loss, Received, Replanned, Transmit
+from tests.deaf import Deaf
 from tests.simulation.link import Link
 from tests.simulation.wires import Body
 from topic.actions import LinkAction
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from tests.simulation.router import Router
 
 
-class Shell:
+class Shell(Deaf):
     def __init__(self, router: "Router") -> None:
         self.router = router
         self._bodies: dict[str, list[Body]] = {}

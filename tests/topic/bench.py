@@ -14,6 +14,7 @@ from linkstate.clock import HybridClock
 from linkstate.events import ContactLost, Loss, Replanned, Transmit
 from router.edge.ends import Nobody
 from tests.contacts import Contacts
+from tests.deaf import Deaf
 from tests.plans import file
 from tests.store import MemoryStore
 from tests.topic.clients import Pen, Reader
@@ -32,7 +33,7 @@ FORGETFUL = attrs.evolve(SETTINGS, forget=120.0)
 """Of a mesh that waits for nobody that long."""
 
 
-class Station:
+class Station(Deaf):
     """The shell of one node on the bench, which sees all that it does."""
 
     def __init__(self, bench: "Bench", name: str, incarnation: int, store: MemoryStore) -> None:

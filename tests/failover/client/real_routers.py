@@ -31,8 +31,8 @@ class Router(Process):
     async def _until_told(self) -> None:
         await trio.sleep_forever()
 
-    def _pumped(self) -> None:
-        super()._pumped()
+    def pumped(self) -> None:
+        super().pumped()
         self.mesh.step()
 
     async def _serve(

@@ -1,6 +1,6 @@
 """Requests for other routers, between two relays."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +31,11 @@ class Nodes:
         )
         return self.of[name]
 
+    def relay(self, name: str, other: str, answer: Callable[[Request], Awaitable[bytes]]) -> Relay:
+        relay = Relay(self.node(name, other), answer)
+        self.of[name].told = relay.receive
+        return relay
+
     def _tell(self, sender: str) -> Callable[[str, bytes], None]:
         return lambda router, payload: self.said.append((sender, router, payload))
 
@@ -49,7 +54,7 @@ async def test_the_answer_of_another_router_comes_back(autojump_clock: MockClock
         await trio.sleep(1)
         return b"answer %d" % len(answered)
 
-    a, b = Relay(nodes.node("a", "b"), answer), Relay(nodes.node("b", "a"), answer)
+    a, b = nodes.relay("a", "b", answer), nodes.relay("b", "a", answer)
     nursery.start_soon(a.run)
     nursery.start_soon(b.run)
     told: list[bytes] = []
@@ -66,8 +71,8 @@ async def test_the_answer_of_another_router_comes_back(autojump_clock: MockClock
 
 async def test_a_router_out_of_contact_and_one_that_does_not_answer_are_told_apart(autojump_clock: MockClock) -> None:
     nodes = Nodes()
-    a = Relay(nodes.node("a", "b"), _never)
-    Relay(nodes.node("b", "a"), _never)
+    a = nodes.relay("a", "b", _never)
+    nodes.relay("b", "a", _never)
     with pytest.raises(ManagementError, match="router a is not in contact with router c") as unavailable:
         await a.ask("c", REQUEST)
     began = trio.current_time()
@@ -79,7 +84,7 @@ async def test_a_router_out_of_contact_and_one_that_does_not_answer_are_told_apa
 
 async def test_an_answer_that_comes_late_answers_nothing_else(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
     nodes = Nodes()
-    a = Relay(nodes.node("a", "b"), _never)
+    a = nodes.relay("a", "b", _never)
     nodes.node("b", "a").told = lambda router, payload: None
     with pytest.raises(ManagementError):
         await a.ask("b", REQUEST)

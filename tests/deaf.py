@@ -1,0 +1,10 @@
+"""A shell that takes nothing beside the topics (`topic.node.NodeShell`)."""
+
+from topic.errors import BreachError
+
+
+class Deaf:
+    __slots__ = ()
+
+    def told(self, router: str, payload: bytes) -> None:
+        raise BreachError("nothing is said beside the topics")
