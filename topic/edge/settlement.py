@@ -16,7 +16,7 @@ from topic.journal import Event
 from topic.outlet import Outlet
 
 
-class Transfers(Protocol):
+class Pump(Protocol):
     """What sends subscribers their deliveries: `topic.edge.delivery`."""
 
     def pump(self, subscriber: LocalSubscriber) -> None:
@@ -31,7 +31,7 @@ class Settlement:
         outlet: Outlet,
         records: RecordTable,
         at: ByAddress[bytes, LocalSubscriber],
-        transfers: Transfers,
+        transfers: Pump,
     ) -> None:
         """`at` has the subscribers by address."""
         self.outlet = outlet
