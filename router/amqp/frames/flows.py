@@ -120,6 +120,10 @@ class Flows:
         is_vast, turns, former = False, False, 0
         if link is not None:
             self._usual[channel, handle] = link
+        if link is not None and link.is_sender and credit == UINTS - 1 and lib.pn_link_queued(link.pointer):
+            credit -= 1  # proton counts a delivery once it is written whole: one that is half written would make it 0
+            fields[LINK_CREDIT] = uint(credit).encoded
+            frame = performative.build(channel, FLOW, fields)
         if link is not None and link.is_sender:
             is_vast, former = (credit or 0) >= HALF, link.limit
             link.limit = ((count or 0) + (credit or 0)) % UINTS  # no count: it has not read our attach, which says 0

@@ -4,6 +4,7 @@ import pytest
 
 from router.amqp.connection import Connection
 from router.amqp.format.errors import UNATTACHED_HANDLE
+from router.amqp.format.values import Handle
 from router.amqp.proton.link import Link
 from tests.router.amqp.frames import BEGIN, END, FLOW, HEADER, OPEN, TRANSFER, attach, frame
 from tests.router.amqp.pair import Recorder
@@ -187,3 +188,24 @@ def test_a_flow_on_a_handle_that_is_not_attached_ends_its_session() -> None:
     assert peer.handler.events[-1] == ("detach", "s", False, UNATTACHED_HANDLE)
     assert not peer.connection.closed
     peer.connection.release()
+
+
+class Long(Answering):
+    """Sends one message of three frames."""
+
+    sent: Handle | None = None
+
+    def on_credit(self, link: Link) -> None:
+        self.sent = self.sent or link.send(b"1", bytes(1200))
+
+
+def test_what_is_half_written_goes_on_with_all_the_credit_that_there_is() -> None:
+    """Its reader counts it from its first frame on."""
+    connection = server(Long())
+    connection.receive(HEADER + frame(OPEN, "odd", None, 512) + frame(BEGIN, None, 0, 1, 1000), 0.0)
+    connection.receive(attach("s", 0, receiver=True) + frame(FLOW, 0, 1, 0, 1000, 0, 0, 1), 0.0)
+    assert len(written(connection.data_to_send()[8:], TRANSFER)) == 1
+    for number in (1, 2):
+        connection.receive(flow(MOST, count=1, room=(number, 1)), 0.0)
+        assert len(written(connection.data_to_send(), TRANSFER)) == 1
+    connection.release()
