@@ -304,7 +304,6 @@ class Topic:
     @event
     def lost(self, router: str, now: float) -> None:
         """The contact is over, for whatever reason (8, Lost router)."""
-        self.outlet.trace(Event.LOST, peer=router)
         self.outlet.batches.forget(router)
         incarnation = self.directory.contacts[router]
         expired = self.directory.lost(router)

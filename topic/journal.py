@@ -74,7 +74,10 @@ Entries
                  that stand are told after JOINED
     ADMITTED     no longer
     CONTACT      with router `peer`; detail = JSON {"incarnation": int}
-    LOST         that contact
+    LOST         that contact. detail = JSON {"grace": seconds}: the plain subscribers of the router are waited for; no
+                 detail: they are not
+    GIVEN_UP     the plain subscribers of router `peer` are waited for no more, until they are JOINED anew; detail =
+                 JSON {"incarnation": int}
     BOOT         first entry of every log, written to disk at once; also a client's
     KEPT         what the state store had when the router started: (no link) detail = JSON {"found": whether there was
                  one}; then each subscriber that it waits for (address, epoch)
@@ -158,6 +161,7 @@ class Event(IntEnum):
     GAP = 29
     CONTINUED = 30
     PASSED = 31
+    GIVEN_UP = 32
 
 
 class LoggedOutcome(IntEnum):

@@ -15,7 +15,7 @@ def restate(topic: Topic, first: tuple[int, int] | None) -> None:
     for router, incarnation in sorted(directory.contacts.items()):
         trace(Event.CONTACT, peer=router, detail=json.dumps({"incarnation": incarnation, "again": True}))
     for entry in directory.entries():
-        if entry.role is Role.SUBSCRIBER and entry.live:
+        if entry.role is Role.SUBSCRIBER and entry.live and (entry.lasts or entry.name not in directory.lapsed):
             custodian = None if directory.is_mine(entry) else entry.router
             columns = {"address": entry.identity.address, "epoch": str(entry.epoch), "peer": custodian}
             trace(Event.JOINED, subscriber=entry.name, **columns)

@@ -1,10 +1,14 @@
 """Plain subscribers of a router out of contact are waited for, for a grace (protocol 8, Lost router)."""
 
+import json
+
 import attrs
 
 from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
 from topic.actions import Detach, Note
+from topic.blocks import read_blocks
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.journal import Event
 
 GRACE_S = 5.0
 ACCEPTED = DeliveryOutcome.ACCEPTED
@@ -60,6 +64,38 @@ def test_when_the_grace_is_over_nobody_waits_and_the_log_says_so() -> None:
     assert note == "router b was out of contact for 5 s: its plain subscribers are not waited for, 2 deliveries went on"
     meet_again(bench)
     assert [detach.condition for detach in reader.mine(Detach)] == ["amqp:resource-deleted"]
+
+
+def test_the_log_says_when_nobody_waits_any_more() -> None:
+    bench = meshed("a", "b")
+    bench.subscriber("b")
+    bench.part("a", "b")
+    assert _told(bench) == [(Event.LOST, {"grace": GRACE_S})]
+    meet_again(bench)
+    bench.part("a", "b")
+    bench.time(GRACE_S)
+    assert _told(bench) == [(Event.LOST, {"grace": GRACE_S}), (Event.GIVEN_UP, {"incarnation": 1})]
+
+
+def test_the_log_says_that_nobody_waits_for_a_process_that_is_gone() -> None:
+    bench = meshed("a", "b", "c")
+    bench.subscriber("c")
+    bench.kill("c")
+    bench.tick("b").refused("c")
+    bench.flow()
+    assert _told(bench) == [(Event.LOST, {"grace": GRACE_S}), (Event.GIVEN_UP, {"incarnation": 1})]
+    bench.boot("c", incarnation=2)
+    bench.meet("a", "c")
+    bench.tick("a").grace.ended(("c", 2))
+    bench.part("a", "c")
+    assert _told(bench) == [(Event.LOST, {})]
+
+
+def _told(bench: Bench) -> list[tuple[Event, object]]:
+    blocks, _ = read_blocks(bench.take_log("a"))
+    entries = [entry for block in blocks for entry in block.entries()]
+    lost = [entry for entry in entries if entry.event in (Event.LOST, Event.GIVEN_UP)]
+    return [(entry.event, json.loads(entry.detail or "{}")) for entry in lost]
 
 
 def test_a_router_whose_process_is_gone_is_not_waited_for() -> None:

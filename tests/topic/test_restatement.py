@@ -6,10 +6,12 @@ from typing import Any
 
 import attrs
 
-from tests.topic.bench import Bench, pen_at, reader_at
+from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
 from topic.blocks import LogEntry, read_blocks
 from topic.journal import Event
 from topic.restatement import restate
+
+GRACE_S = 5.0
 
 
 @attrs.define
@@ -76,6 +78,17 @@ def test_what_is_told_anew_is_what_the_log_said_before() -> None:
     assert len(found.gates) == 1 and len(found.suspended) == 2 and far.end.name.decode() in found.joined
     marked = [entry for entry in again if entry.event in (Event.CONTACT, Event.ATTACHED)]
     assert all(json.loads(entry.detail or "")["again"] for entry in marked)
+
+
+def test_a_plain_subscriber_that_is_waited_for_no_more_is_not_told_anew() -> None:
+    bench = Bench("a", "b", settings=attrs.evolve(SETTINGS, grace=GRACE_S))
+    bench.subscriber("b")
+    bench.part("a", "b")
+    for is_waited_for in (True, False):
+        _log(bench)
+        restate(bench.tick("a"), None)
+        assert bool(known(_log(bench)).joined) is is_waited_for
+        bench.time(GRACE_S)
 
 
 def _log(bench: Bench) -> list[LogEntry]:

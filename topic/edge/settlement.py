@@ -39,11 +39,12 @@ class Settlement:
         self._at = at
         self._transfers = transfers
 
-    def close(self, stream: Stream, records: list[Record]) -> None:
-        """Settle these records at the local subscribers, and forget those that all have read of."""
+    def close(self, stream: Stream, records: list[Record], *, abandoned: bool = False) -> None:
+        """Settle these records at the local subscribers, and forget those that all have read of. `abandoned`: their
+        publisher has given them up."""
         if not records:
             return
-        event = Event.ABANDONED if stream.abandoned else Event.SETTLED
+        event = Event.ABANDONED if stream.abandoned or abandoned else Event.SETTLED
         self.outlet.trace_records(event, stream, records)
         if stream.unconfirmed:
             for record in records:

@@ -273,7 +273,7 @@ class Home:
         """The publisher wants to know no more of the delivery, whether it is here or not."""
         self.resolution.tell_askers(stream, [key])
         if record is not None:
-            self.edge.settlement.close(stream, [record])
+            self.edge.settlement.close(stream, [record], abandoned=True)
 
     # what its parts and the edge say
 

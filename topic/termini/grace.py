@@ -6,6 +6,7 @@ process refuses a connection of a neighbour, and the neighbour tells. It ends, t
 another incarnation, and when the plan does not list it any more.
 """
 
+import json
 import math
 
 import attrs
@@ -14,6 +15,7 @@ from linkstate.plan.plan import Plan
 from topic.actions import Note
 from topic.directory.entry import LinkEntry, Owner, Role
 from topic.home.home import Home
+from topic.journal import Event
 
 
 @attrs.frozen(slots=True)
@@ -49,7 +51,9 @@ class Grace:
 
     def lost(self, router: str, incarnation: int, now: float) -> None:
         """The contact is over. A router that is lost again before it has told its section has not been back."""
-        if self._grace <= 0 or self._ended.get(router, 0) >= incarnation:
+        waits = self._grace > 0 and self._ended.get(router, 0) < incarnation
+        self.outlet.trace(Event.LOST, peer=router, detail=json.dumps({"grace": self._grace}) if waits else None)
+        if not waits:
             self._absent.pop(router, None)
             self.directory.give_up(router, self.outlet.time_us)
         else:
@@ -81,8 +85,13 @@ class Grace:
 
     def _over(self, router: str) -> None:
         """The plain links of the router are gone from the directory: nobody waits for it."""
-        del self._absent[router]
+        self._wait_no_more(router)
         self._audiences.give_up(router)
+
+    def _wait_no_more(self, router: str) -> _Absence:
+        absence = self._absent.pop(router)
+        self.outlet.trace(Event.GIVEN_UP, peer=router, detail=json.dumps({"incarnation": absence.incarnation}))
+        return absence
 
     def waits_for(self, router: str) -> bool:
         """Whether the router is out of contact, and would be given up if it were known to have ended."""
@@ -110,8 +119,7 @@ class Grace:
             self._give_up(router, "has ended")
 
     def _give_up(self, router: str, why: str) -> None:
-        absence = self._absent.pop(router)
-        self.directory.give_up(router, absence.since_us)
+        self.directory.give_up(router, self._wait_no_more(router).since_us)
         count = self._audiences.give_up(router)
         if count:
             text = f"router {router} {why}: its plain subscribers are not waited for, {count} deliveries went on"
