@@ -50,8 +50,6 @@ class Deliveries:
     """The first answer to the publisher by a home."""
     accepted: Ints
     """The first acceptance by a home, by hybrid clock."""
-    taken_over_hlc: Ints
-    """When the home that accepted it had received it."""
     accepted_first: Ints
     """The same by wall clock."""
     refused: Flags
@@ -60,6 +58,8 @@ class Deliveries:
     told_time: Ints
     told_refused: Flags
     abandoned: Flags
+    omitted: Flags
+    """Its home says that the map of its publisher omits it."""
     home_settled_time: Ints
     first_home: Ints
     last_home: Ints
@@ -79,8 +79,6 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
     received_hlc = groups.lowest(received, rows.hlc)
     heard, named = received_hlc != BIG, facts.home != NONE
     accepted = groups.first(home_says & facts.accepted, *stamp)
-    acceptor = taken(facts.home, accepted)[uses.of]
-    taken_over = received & facts.at_home & (facts.home == acceptor) & (uses.of != NONE)
     first_home, last_home = groups.lowest(named, facts.home), groups.highest(named, facts.home)
     return Deliveries(
         groups,
@@ -97,13 +95,13 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
         balanced=groups.any(facts.tells(Event.AUDIENCE) & (rows.detail == one_of_many) & (one_of_many != NONE)),
         answered=groups.first(home_says, *stamp),
         accepted=accepted,
-        taken_over_hlc=groups.lowest(taken_over, rows.hlc),
         accepted_first=groups.first(home_says & facts.accepted, *instant),
         refused=groups.any(home_says & ~facts.accepted),
         told_accepted=groups.first(told & facts.accepted, *instant),
         told_time=groups.lowest(told, rows.time),
         told_refused=groups.any(told & ~facts.accepted),
         abandoned=groups.any(facts.by_router & facts.tells(Event.ABANDONED)),
+        omitted=groups.any(facts.at_home & facts.tells(Event.RESOLVED)),
         home_settled_time=groups.lowest(facts.at_home & facts.tells(Event.SETTLED), rows.time),
         first_home=np.where(heard & (first_home != BIG), first_home, NONE),
         last_home=np.where(heard, last_home, NONE),

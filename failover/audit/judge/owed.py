@@ -16,20 +16,21 @@ from failover.audit.mesh.audiences import Term
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client, Span
 from failover.audit.read.columns import NONE, Flags, Ints
-from failover.audit.read.facts import BIG, taken
+from failover.audit.read.facts import BIG
 
 
 class Owed:
     """One flag per pair."""
 
-    def __init__(self, each: Testimony, too_early: Flags) -> None:
+    def __init__(self, each: Testimony, timely: Flags) -> None:
+        """`timely`: it was certainly done with it before the publisher was answered."""
         self._each, self._ended = each, ended(each)
         accepted = each.fates.is_accepted[each.at]
         listed: Flags = each.pairs.in_audience & accepted & ~each.pairs.apart & ~each.pairs.passed
         listed &= ~self._ended & ~each.unmeant & ~_forgotten(each) & ~each.deliveries.balanced[each.at]
-        self._ended |= _unreachable(each, listed & ~each.taken)
+        self._ended |= _unreachable(each, listed & ~(each.taken & timely))
         listed &= ~self._ended
-        self._unheard = _unheard(each, listed & (~each.taken | too_early))
+        self._unheard = _unheard(each, listed & ~(each.taken & timely))
         self.flags: Flags = listed & ~self._unheard
         self.missing: Flags = self.flags & ~each.taken
         self.got: Flags = self.flags & each.taken
@@ -82,7 +83,7 @@ def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flag
     applies, relieved = np.zeros(len(pairs), np.bool_), np.zeros(len(pairs), np.bool_)
     received, accepted = each.received_hlc[pairs], each.accepted_hlc[pairs]
     at, found = each.at[pairs], each.deliveries
-    acceptor, taken_over = taken(each.facts.home, found.accepted[at]), found.taken_over_hlc[at]
+    acceptor, taken_over = each.acceptor[pairs], each.taken_over_hlc[pairs]
     homes = found.first_home[at], found.last_home[at], acceptor
     for term in terms:
         within_it = (term.since < received) & (received <= term.till) & (received != BIG)
@@ -100,7 +101,6 @@ def _unreachable(each: Testimony, suspect: Flags) -> Flags:
     """Which of these had ended, without a timeout, in the life in which they were last meant to get this: for the home
     that accepted it later, or for all."""
     found = np.zeros(len(each.at), np.bool_)
-    acceptor = taken(each.facts.home, each.deliveries.accepted[each.at])
     for code, client in each.clients:
         pairs = each.pairs_of(code)
         pairs = pairs[suspect[pairs]]
@@ -110,7 +110,7 @@ def _unreachable(each: Testimony, suspect: Flags) -> Flags:
         lives = np.array([0, *sorted(life for life, _, _ in client.lives)], np.int64)
         current = lives[np.searchsorted(lives, np.maximum(meant, 0), side="right") - 1]
         for life, at, where in client.closings:
-            there = (acceptor[pairs] == each.facts.home_code(where)) if where else np.True_
+            there = (each.acceptor[pairs] == each.facts.home_code(where)) if where else np.True_
             found[pairs] |= (current == life) & (meant < at) & (at <= accepted) & there
     return found
 
@@ -131,13 +131,12 @@ def _unheard(each: Testimony, suspect: Flags) -> Flags:
     suspect = suspect & ~each.link_doubted
     if not suspect.any():
         return found
-    acceptor = taken(each.facts.home, each.deliveries.accepted[each.at])
     for code, client in each.clients:
         pairs = each.pairs_of(code)
-        pairs = pairs[suspect[pairs] & (acceptor[pairs] != NONE)]
+        pairs = pairs[suspect[pairs] & (each.acceptor[pairs] != NONE)]
         if client is not None:
-            for home in np.unique(acceptor[pairs]).tolist():
-                these = pairs[acceptor[pairs] == home]
+            for home in np.unique(each.acceptor[pairs]).tolist():
+                these = pairs[each.acceptor[pairs] == home]
                 accepted, knew = each.accepted_hlc[these], np.zeros(len(these), np.bool_)
                 for since, till in _known(each.case, client, each.facts.homes[home]):
                     knew |= (since <= accepted) & (accepted < till)

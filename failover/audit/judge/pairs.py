@@ -6,6 +6,7 @@ stays of subscribers there, told by JOINED entries, are the other.
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
@@ -15,6 +16,9 @@ from failover.audit.mesh.audiences import Membership
 from failover.audit.read.columns import NONE, Flags, Ints
 from failover.audit.read.facts import Facts, Groups
 from topic.journal import Event, LoggedOutcome
+
+MEANT = (Event.AUDIENCE, Event.RECEIVED)
+"""What a home tells of a subscriber that is to get it: that it is listed, or was joined then."""
 
 
 @attrs.frozen
@@ -61,7 +65,7 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
     distinct, pair = np.unique(uses.of[at] * number + subscriber, return_inverse=True)
     groups, delivery = Groups(pair.astype(np.int64), len(distinct), at), distinct // number
     acceptances = Acceptances(facts, Groups(uses.of, len(uses.key)), groups, delivery)
-    meant, instant = tells(Event.AUDIENCE, Event.RECEIVED), (rows.time, facts.host)
+    meant, instant = tells(*MEANT), (rows.time, facts.host)
     processed, kept = (facts.by_subscriber & tells(event) for event in (Event.PROCESSED, Event.KEPT))
     answered, sent = (facts.by_router & tells(event) for event in (Event.OUTCOME, Event.DELIVERED))
     handed = facts.by_subscriber & tells(Event.DELIVERED, Event.PROCESSED)
@@ -99,33 +103,35 @@ class Acceptances:
 
     def __init__(self, facts: Facts, deliveries: Groups, pairs: Groups, delivery: Ints) -> None:
         self._facts, self._deliveries, self._pairs, self._delivery = facts, deliveries, pairs, delivery
-        self.since = pairs.lowest(facts.tells(Event.AUDIENCE, Event.RECEIVED), facts.epoch_hlc)
+        self.since = pairs.lowest(facts.tells(*MEANT), facts.epoch_hlc)
         """By pair: the first epoch with the subscriber in its audience; `BIG` if there is none."""
 
-    def counting(self, accepted: Flags, pairs: Ints) -> tuple[Ints, Ints]:
+    def counting(self, accepted: Flags, pairs: Ints, plain: Flags) -> tuple[Ints, Ints]:
         """Of these acceptances all that count for these pairs: the pair and the row. Not those that are said to be
-        without the subscriber, nor those of an epoch whose audience is told without it, before the first with it."""
+        without the subscriber, nor those of an epoch whose audience is told without it, before the first with it; nor,
+        if the subscriber is `plain`, those of a home that tells no audience with it (protocol 10)."""
         if not len(pairs):
             return pairs, pairs
         place, answers = self._deliveries.all_told(accepted, self._delivery[pairs])
         of, tells = pairs[place], self._facts.tells
-        without = self._under(of, answers, *self._pairs.told(tells(Event.APART)))
-        told = self._under(self._delivery[of], answers, *self._deliveries.told(tells(Event.AUDIENCE)))
-        meant = self._under(of, answers, *self._pairs.told(tells(Event.AUDIENCE, Event.RECEIVED)))
-        before = self._facts.epoch_hlc[answers] < self.since[of]
-        counts = ~without & ~(told & ~meant & before)
+        epoch, home, meant = self._facts.rows.epoch, self._facts.home, self._pairs.told(tells(*MEANT))
+        without = self._under(epoch, of, answers, *self._pairs.told(tells(Event.APART)))
+        told = self._under(epoch, self._delivery[of], answers, *self._deliveries.told(tells(Event.AUDIENCE)))
+        before = (self._facts.epoch_hlc[answers] < self.since[of]) & ~self._under(epoch, of, answers, *meant)
+        unknown = plain[of] & ~self._under(home, of, answers, *meant)
+        counts = ~without & ~(told & (before | unknown))
         return of[counts], answers[counts]
 
-    def _under(self, group: Ints, row: Ints, others: Ints, rows: Ints) -> Flags:
-        """Which of these groups, with the epoch of its row, is among the others with theirs."""
-        epoch, number = self._facts.rows.epoch, len(self._facts.rows.strings) + 1
-        found: Flags = np.isin(group * number + epoch[row], others * number + epoch[rows])
+    def _under(self, column: Any, group: Ints, row: Ints, others: Ints, rows: Ints) -> Flags:
+        """Which of these groups, with the value of its row in the column, is among the others with theirs."""
+        number = len(self._facts.rows.strings) + 1
+        found: Flags = np.isin(group * number + column[row], others * number + column[rows])
         return found
 
     def apart(self) -> Flags:
         found = self._pairs.any(self._facts.tells(Event.APART))
         accepted = self._facts.at_home & self._facts.tells(Event.ACCEPTED)
-        found[self.counting(accepted, np.flatnonzero(found))[0]] = False
+        found[self.counting(accepted, np.flatnonzero(found), np.zeros_like(found))[0]] = False
         return found
 
 

@@ -44,11 +44,13 @@ def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, ca
 
 def settled_early(facts: Facts, found: Records, of: Deliveries, fates: Fates, case: Case) -> Flags:
     """The router says that it is settled, before a home had answered its publisher, or without that any had; but not
-    what its publisher has abandoned, or has left for good."""
+    what its publisher has abandoned, or has left for good. What the map of a publisher omits needs no answer: the
+    publisher has settled it before it was told one, unless its own log tells otherwise."""
     delivery, settled = found.delivery, found.settled
     answered = of.answered[delivery]
     told = (of.told_accepted >= 0) | of.told_refused
-    unanswered = (answered == NONE) & ~told[delivery]
+    logged = np.isin(of.uses.publisher(), [name.encode() for name in case.whole])
+    unanswered = (answered == NONE) & ~(told | (of.omitted & ~logged))[delivery]
     before = (settled >= 0) & (answered >= 0) & _was_before(facts, settled, answered)
     before[before] = _before_all(facts, found, of, np.flatnonzero(before))
     found_here: Flags = (settled >= 0) & ~of.abandoned[delivery] & (before | unanswered)

@@ -1,8 +1,9 @@
 """In which order a publisher published: the place of each delivery, comparable within one publisher.
 
-By the publisher's log; if that is not whole, by its homes. A publisher that came back with what it had kept has a log
-of all but what it published in the last moment of an earlier life: of that its homes tell, and it comes behind what
-that life could write down. What no home had received by then it names as kept, in order.
+By the publisher's log; if that is not whole, by its homes, unless its epochs are not in the order of its attaches. A
+publisher that came back with what it had kept has a log of all but what it published in the last moment of an earlier
+life: of that its homes tell, and it comes behind what that life could write down. What no home had received by then it
+names as kept, in order.
 """
 
 import numpy as np
@@ -29,6 +30,8 @@ def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> O
     whole, resumed = (np.isin(names, [name.encode() for name in known]) for known in (case.whole, case.resumed))
     by_log, by_home = (whole | resumed) & (found.published >= 0), ~(whole | resumed) & (found.ranked >= 0)
     by_home &= ~home_doubted  # an earlier place may be missing
+    clients = case.clients.publishers.values()
+    by_home &= ~np.isin(names, [client.name.encode() for client in clients if client.is_disordered])
     major = np.where(by_log, taken(facts.incarnation, found.published), taken(facts.epoch_hlc, found.ranked))
     minor = np.where(by_log, taken(facts.rows.place, found.published), taken(facts.rows.n, found.ranked))
     known = by_log | by_home

@@ -51,7 +51,8 @@ class SubscriberVerdicts:
 
 def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
     too_early, in_time = early(each)
-    owed, repeats, fates, sure = Owed(each, too_early), Repeats(each), each.fates, each.deliveries.uses.sure[each.at]
+    timely = in_time & ~too_early
+    owed, repeats, fates, sure = Owed(each, timely), Repeats(each), each.fates, each.deliveries.uses.sure[each.at]
     vague = ~sure | (fates.uses_doubted[each.at] & repeats.duplicated)
     vague |= each.undated & fates.is_accepted[each.at] & (each.deliveries.accepted[each.at] == NONE)
     unanswered = _before_any_answer(each)
@@ -81,7 +82,7 @@ def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
         vague=vague,
         unordered=(each.pairs.left_out != NONE) | each.deliveries.balanced[each.at],
         unsure=each.lacking(EDGE) | each.lacking(HOME),
-        timely=(in_time & ~too_early) | unanswered,
+        timely=timely | unanswered,
         repeated={reason: flags & ~vague for reason, flags in repeats.unpromised.items()},
         unowed=owed.unowed(),
         unprocessed=by_reason(

@@ -4,6 +4,7 @@ A subscriber with logs of its own is judged by them, any other by its routers.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -30,16 +31,21 @@ class Testimony:
         self.facts, self.pairs, self.case = facts, pairs, case
         self.fates, self.deliveries, self.at = fates, of, pairs.delivery
         at = pairs.delivery
-        self.accepted_time, self.accepted_hlc = fates.accepted_time[at], fates.accepted_hlc[at]
         self.begun_time, self.undated = of.begun_time[at], of.undated[at]
-        self.received_hlc = np.where(of.received_hlc[at] != BIG, of.received_hlc[at], self.accepted_hlc)
         self.clients = [(code, case.clients.subscribers.get(name)) for code, name in enumerate(pairs.names)]
+        self._order = np.argsort(pairs.subscriber, kind="stable")
+        self._ends = np.cumsum(np.bincount(pairs.subscriber, minlength=len(pairs.names)))
         self.accepted, self.accepted_first, self.unmeant = self._acceptances()
         """The first acceptance by a home, but for those that went on without the subscriber, unless all did: by hybrid
         clock, and by wall clock. A zombie may have gone on without who was awaited at the next home.
-        `unmeant`: whether it was accepted only in epochs before the subscriber was in any audience."""
-        self._order = np.argsort(pairs.subscriber, kind="stable")
-        self._ends = np.cumsum(np.bincount(pairs.subscriber, minlength=len(pairs.names)))
+        `unmeant`: whether it was accepted only in epochs before the subscriber was in any audience, or, if that is
+        plain, only by homes that did not know it."""
+        hlc, time = taken(facts.rows.hlc, self.accepted), taken(facts.rows.time, self.accepted_first)
+        self.accepted_hlc = np.where(self.accepted != NONE, hlc, fates.accepted_hlc[at])
+        self.accepted_time = np.where(self.accepted_first != NONE, time, fates.accepted_time[at])
+        """When that was; if no home says so, when its publisher was told."""
+        self.acceptor = taken(facts.home, self.accepted)
+        self.received_hlc = np.where(of.received_hlc[at] != BIG, of.received_hlc[at], self.accepted_hlc)
 
         self.own = self._flag(lambda client: bool(client.logs))
         """Whether it is judged by logs of its own."""
@@ -67,12 +73,27 @@ class Testimony:
         earliest = of.groups.lowest(accepted, facts.epoch_hlc)[self.at]
         again = pairs.in_audience & (earliest < pairs.acceptances.since)
         apart = pairs.groups.any(facts.tells(Event.APART)) & ~pairs.apart
-        pair, answers = pairs.acceptances.counting(accepted, np.flatnonzero(again | apart))
+        several = of.groups.distinct(facts.at_home & facts.tells(Event.RECEIVED, Event.ACCEPTED), facts.home) > 1
+        plain = pairs.in_audience & several[self.at] & self._flag(lambda client: not client.timeout_s)
+        pair, answers = pairs.acceptances.counting(accepted, np.flatnonzero(again | apart | plain), plain)
         groups, each_row = Groups(pair, len(self.at), answers), np.ones(len(rows), np.bool_)
         by_hlc = groups.first(each_row, rows.hlc, facts.source, rows.place)
         by_wall = groups.first(each_row, rows.time, facts.host)
         first = np.where(by_hlc != NONE, by_hlc, found[0]), np.where(by_wall != NONE, by_wall, found[1])
-        return *first, again & (by_hlc == NONE)
+        return *first, (again | (plain & (found[0] != NONE))) & (by_hlc == NONE)
+
+    @cached_property
+    def taken_over_hlc(self) -> Ints:
+        """When the home that accepted it had received it; `BIG` if it does not say so."""
+        facts, number = self.facts, len(self.facts.homes) + 1
+        rows = np.flatnonzero(facts.at_home & facts.tells(Event.RECEIVED))
+        told, of = np.unique(self.deliveries.uses.of[rows] * number + facts.home[rows] + 1, return_inverse=True)
+        first = np.full(len(told) + 1, BIG, np.int64)
+        np.minimum.at(first, of, facts.rows.hlc[rows])
+        asked = self.at * number + self.acceptor + 1
+        place = np.searchsorted(told, asked)
+        is_told = (self.acceptor != NONE) & (np.append(told, NONE)[place] == asked)
+        return np.where(is_told, first[place], BIG)
 
     def lacking(self, logs: str) -> Flags:
         """Of which pairs these may lack an entry."""
@@ -112,7 +133,6 @@ class Testimony:
     def _joined(self) -> Flags:
         """Whether the home that accepted it says that it had joined the subscriber by then, as it was attached then."""
         found = np.zeros(len(self.at), np.bool_)
-        acceptor = taken(self.facts.home, self.deliveries.accepted[self.at])
         for code, client in self.clients if self.case.open_spans else ():
             pairs = self.pairs_of(code)
             if client is None or not len(pairs):
@@ -120,7 +140,7 @@ class Testimony:
             hlc, opened = self.accepted_hlc[pairs], np.array([0, *sorted(at for _, at, _ in client.lives)], np.int64)
             current = opened[np.searchsorted(opened, hlc, side="right") - 1]
             for term in (term for term in self.case.terms.get(client.name, ()) if term.home):
-                there = acceptor[pairs] == self.facts.home_code(term.home)
+                there = self.acceptor[pairs] == self.facts.home_code(term.home)
                 found[pairs] |= there & (current <= term.since) & (term.since < hlc) & (hlc < term.ended)
         return found
 

@@ -23,9 +23,11 @@ from failover.audit.mesh.clocks import SKEW_US, Clocks, HybridTimeline, aligned,
 from failover.audit.mesh.contacts import (
     Hearing,
     all_remembered,
+    begun_anew,
+    departures,
+    given_up,
     heard_endings,
     hearing,
-    unreachable,
     watched_spans,
 )
 from failover.audit.mesh.exchanges import disagreements
@@ -126,10 +128,12 @@ def make_case(
     rows, logs = clocks.align_rows(told), clocks.align_logs(inventory.logs)
     clients = find_clients(rows, logs, past.clients)
     heard = heard_endings(rows, logs, clients.subscribers, past.heard)
-    for row in heard:
-        clients.subscribers[row.subscriber or ""].closings.append((life_of(row), row.hlc, row.log_name))
-    for client, ending in list(unreachable(rows, logs, clients.subscribers.values())):
+    for client, ending in begun_anew(rows, clients.subscribers.values()):
         client.closings.append(ending)
+    heard += departures(rows, logs, clients.subscribers)
+    lapsed = list(given_up(rows, clients.subscribers.values()))
+    for row in [*heard, *lapsed]:
+        clients.subscribers[row.subscriber or ""].closings.append((life_of(row), row.hlc, row.log_name))
     earliest = {(source, incarnation) for source, (incarnation, _) in inventory.kept.items()}
     by_name, hybrid = {log.name: log for log in logs}, HybridTimeline(rows)
     known, publishing = (presences(rows, those, hybrid, by_name) for those in (clients.subscribers, clients.publishers))
@@ -137,9 +141,9 @@ def make_case(
         logs=by_name,
         clients=clients,
         terms=terms(rows, clients.subscribers),
-        stays=memberships(rows, clients.subscribers),
+        stays=memberships([*rows, *lapsed], clients.subscribers),
         presences=known,
-        partings=_partings(past, partings([*rows, *heard], clients.subscribers)),
+        partings=_partings(past, partings([*rows, *heard, *lapsed], clients.subscribers)),
         ended_in_use=tuple(dict.fromkeys([*past.ended_in_use, *ended_in_use(rows, {**publishing, **known})])),
         acquaintance=acquaintance(rows, logs, past.told),
         state_losses=state_losses(rows, logs),

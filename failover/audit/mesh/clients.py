@@ -5,7 +5,7 @@ spans of time in which an absent entry proves nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import Final
 
 import attrs
@@ -89,6 +89,12 @@ class Client:
     def short(self) -> str:
         """Its identity without the address."""
         return self.identity.removesuffix(f" on {self.address}")
+
+    @property
+    def is_disordered(self) -> bool:
+        """Whether an attach has a lower epoch than one before it, as clocks of routers differ that were apart."""
+        times = [self.opened[life] for life, _, _ in sorted(self.lives) if self.opened[life]]
+        return any(later < latest - SKEW_US for later, latest in zip(times[1:], accumulate(times, max), strict=False))
 
     @property
     def logged(self) -> bool:

@@ -146,24 +146,76 @@ def heard_endings(
     return [*before, *(row for each in known for row in _heard(*each))]
 
 
-def unreachable(
-    rows: Iterable[ControlRow], logs: Iterable[Log], subscribers: Iterable[Client]
+def given_up(rows: Iterable[ControlRow], subscribers: Iterable[Client]) -> Iterator[ControlRow]:
+    """An EXPIRED entry of each subscriber without a timeout, for each router that waits for those of its custodian no
+    more. A router says that once for all of them; one whose log tells of no grace waits no longer than the contact."""
+    plain = _by_custodian(subscribers)
+    met: dict[tuple[str, str | None], object] = {}
+    for row in sorted(rows, key=lambda row: (row.source, row.incarnation, row.place)) if plain else ():
+        peer = row.log_name, row.peer
+        if row.event in (Event.CONTACT, Event.GIVEN_UP):
+            met[peer] = row.details.get("incarnation")
+        if row.event == Event.GIVEN_UP or (row.event == Event.LOST and "grace" not in row.details):
+            custodian = f"{row.peer}.{met.get(peer)}"
+            for client, life in plain.get(custodian, ()):
+                if row.hlc > life:
+                    yield attrs.evolve(
+                        row, event=Event.EXPIRED, subscriber=client.name, address=client.address, epoch_hlc=life,
+                        home=custodian, peer=None, detail=None,
+                    )  # fmt: skip
+
+
+def begun_anew(
+    rows: Iterable[ControlRow], subscribers: Iterable[Client]
 ) -> Iterator[tuple[Client, tuple[int, int, str]]]:
-    """Subscribers without a timeout, whose links end for each router that loses their custodian; and for all, once that
-    has begun anew: the attach, when, and for which. Nobody logs these."""
-    plain = [client for client in subscribers if not client.timeout_s]
-    told = [row for row in rows if row.role == "router"] if plain else []
-    met = contacts(told, {log.name: log for log in logs if log.role == "router"}, by_hlc=True)
-    by_peer: dict[str, list[tuple[str, int]]] = {}
-    for (log, peer), spans in met.items():
-        by_peer.setdefault(peer, []).extend((log, till) for _, till in spans if till < FOREVER)
-    begun = sorted((row for row in told if row.event == Event.BOOT), key=lambda row: (row.source, row.incarnation))
-    for former, row in pairwise(begun):
+    """Subscribers without a timeout, whose links end for all once their custodian has begun anew: the attach, when, and
+    for which router."""
+    plain = _by_custodian(subscribers)
+    told = (row for row in rows if row.event == Event.BOOT and row.role == "router") if plain else ()
+    for former, row in pairwise(sorted(told, key=lambda row: (row.source, row.incarnation))):
         if former.source == row.source:
-            by_peer.setdefault(former.log_name, []).append(("", row.hlc))
-    for client in plain:
-        for life, _, custodian in client.lives:
-            yield from ((client, (life, till, log)) for log, till in by_peer.get(custodian, ()) if till > life)
+            yield from ((client, (life, row.hlc, "")) for client, life in plain.get(former.log_name, ()))
+
+
+def departures(
+    rows: Iterable[ControlRow], logs: Iterable[Log], subscribers: Mapping[str, Client]
+) -> Iterator[ControlRow]:
+    """An EXPIRED entry of each subscriber without a timeout that attached elsewhere, for each router that can have
+    heard of that by its former custodian before it knew the later attach: to that router the subscriber has gone."""
+    plain = {name for name, client in subscribers.items() if not client.timeout_s}
+    told = [row for row in rows if row.role == "router" and row.subscriber in plain]
+    around = neighbours(rows, logs) if any(row.event == Event.STOLEN for row in told) else {}
+    joined = _joinings(told)
+    here: dict[tuple[str, str | None], int] = {}
+    for row in sorted(told, key=lambda row: (row.source, row.incarnation, row.place)):
+        if row.event == Event.ATTACHED or (row.event == Event.JOINED and row.peer is None):
+            here[row.log_name, row.subscriber] = life_of(row)
+        elif row.event == Event.STOLEN and (life := here.pop((row.log_name, row.subscriber), None)) is not None:
+            for heard, log in _told(row.hlc, around.get(row.log_name, ()), {}):
+                if all(known <= life or at > heard for known, at in joined.get((log, row.subscriber), ())):
+                    source, _, incarnation = log.rpartition(".")
+                    yield attrs.evolve(
+                        row, event=Event.EXPIRED, source=source, incarnation=int(incarnation), hlc=heard,
+                        epoch_hlc=life, home=row.log_name, peer=None,
+                    )  # fmt: skip
+
+
+def _joinings(rows: Iterable[ControlRow]) -> dict[tuple[str, str | None], list[tuple[int, int]]]:
+    """By router's log and subscriber: its lives, and when that router joined them."""
+    found: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
+    for row in rows:
+        if row.event == Event.JOINED:
+            found.setdefault((row.log_name, row.subscriber), []).append((life_of(row), row.hlc))
+    return found
+
+
+def _by_custodian(subscribers: Iterable[Client]) -> dict[str, list[tuple[Client, int]]]:
+    """The lives of subscribers without a timeout."""
+    found: dict[str, list[tuple[Client, int]]] = {}
+    for client in subscribers:
+        for life, _, custodian in () if client.timeout_s else client.lives:
+            found.setdefault(custodian, []).append((client, life))
+    return found
 
 
 def _endings(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[tuple[str, int], list[ControlRow]]:

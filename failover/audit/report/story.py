@@ -74,6 +74,7 @@ ASIDES: Mapping[Event, str] = {
     Event.STOPPED: "ends cleanly",
     Event.CONTACT: "in contact with router {peer}",
     Event.LOST: "lost contact with router {peer}",
+    Event.GIVEN_UP: "waits no more for the subscribers without a timeout of router {peer}",
     Event.ATTACHED: "{party} is attached",
     Event.SUSPENDED: "{party} lost its connection",
     Event.CLOSED: "{party} left for good",
