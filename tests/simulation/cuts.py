@@ -10,32 +10,32 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
 from failover.audit import Report
 from failover.audit.report.report import Verdict
 from tests.failover.audit.in_process import judge_files
-from tests.simulation.evidence import CALMER, STRANGERS, LoggedWorld
+from tests.simulation.evidence import CALMER, KINDS, STRANGERS, Kind
 from topic.blocks import read_blocks
 from topic.journal import Block
 
 CUTS = 10
 """Of each log."""
-KINDS: Final[Mapping[str, tuple[Mapping[str, Any], float]]] = {
-    "ours": (CALMER, 1.0),
-    "strangers": (STRANGERS, 0.5),
-    "filters": (CALMER | {"filters": 0.3}, 1.0),
-    "balanced": (CALMER | {"balanced": True, "subscribers": 3}, 1.0),
-    "balanced strangers": (STRANGERS | {"balanced": True, "subscribers": 3}, 0.5),
-    "filters strangers": (STRANGERS | {"filters": 0.3}, 0.5),
-    "moves": (CALMER | {"restless": 1.0, "pranks": ("elsewhere", "vanish", "break", "again")}, 1.0),
-    "ttl": (CALMER | {"ttl": 0.3}, 1.0),
-    "wildcards": (CALMER | {"wildcards": 0.5, "publishers": 3, "subscribers": 3}, 1.0),
-    "killed": (CALMER | {"faults": ("kill", "kill", "partition", "kill")}, 1.0),
+CUT: Final[Mapping[str, Kind]] = {
+    "ours": KINDS["ours"],
+    "strangers": KINDS["strangers"],
+    "filters": Kind(CALMER | {"filters": 0.3}),
+    "balanced": Kind(CALMER | {"balanced": True, "subscribers": 3}),
+    "balanced strangers": Kind(STRANGERS | {"balanced": True, "subscribers": 3}, 0.5, 0.5),
+    "filters strangers": Kind(STRANGERS | {"filters": 0.3}, 0.5, 0.5),
+    "moves": Kind(CALMER | {"restless": 1.0, "pranks": ("elsewhere", "vanish", "break", "again")}),
+    "ttl": Kind(CALMER | {"ttl": 0.3}),
+    "wildcards": Kind(CALMER | {"wildcards": 0.5, "publishers": 3, "subscribers": 3}),
+    "killed": Kind(CALMER | {"faults": ("kill", "kill", "partition", "kill")}),
+    "grace": KINDS["grace"],
 }
-"""Knobs, and the share of clients that keep a log."""
 
 
 def cut(data: bytes, entries: int) -> bytes:
@@ -65,10 +65,7 @@ def cuts(files: Mapping[str, bytes], number: int = CUTS) -> Iterator[tuple[str, 
 
 def accused(seed: int, kind: str, number: int = CUTS) -> tuple[Report, Iterator[tuple[str, int, Report]]]:
     """The audit of a run, and of it with each log cut."""
-    knobs, logged = KINDS[kind]
-    world = LoggedWorld(seed, knobs=knobs)
-    world.run()
-    files = world.files(logged)
+    files = CUT[kind].files(seed)
     return judge_files(files), ((path, left, judge_files(torn)) for path, left, torn in cuts(files, number))
 
 
@@ -76,10 +73,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.cuts", description="audit runs with a log cut")
     parser.add_argument("seed", type=int)
     parser.add_argument("--count", type=int, default=1, help="how many seeds, from SEED on")
-    parser.add_argument("--kind", choices=KINDS, help="only runs of this kind")
+    parser.add_argument("--kind", choices=CUT, help="only runs of this kind")
     options = parser.parse_args()
     wrong = 0
-    for kind in [options.kind] if options.kind else KINDS:
+    for kind in [options.kind] if options.kind else CUT:
         verdicts: dict[Verdict, int] = {}
         for seed in range(options.seed, options.seed + options.count):
             whole, torn = accused(seed, kind)

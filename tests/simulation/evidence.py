@@ -1,9 +1,10 @@
 """What routers and clients of a simulated mesh would have logged, and what the audit makes of it.
 
 The judge of the simulation knows all there is to know; the audit has logs. Where the judge is content the audit must
-accuse nobody, and what a broken rule does to a subscriber it must see. So far that is so where no process ends but
-those of routers, whose stores are as they left them, and no wall clock is set: `CALMER` sees to that. `STRANGERS` may
-close, come back with a null map and ask for no timeout; half of them keep no log.
+accuse nobody, and what a broken rule does to a subscriber it must see. `CALMER` clients are our own: they resume, close
+nothing, and use no tag again; no process ends but those of routers, whose stores are as they left them, and no wall
+clock is set. `STRANGERS` may close, come back with a null map and ask for no timeout; half of them keep no log. `KINDS`
+has what else may happen, one kind at a time.
 
 python -m tests.simulation.evidence 4711 --count 1000     tells the seeds whose logs the audit finds a violation in
 """
@@ -14,6 +15,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final
+
+import attrs
 
 from failover.audit import Report
 from failover.audit.report.report import Verdict
@@ -99,10 +102,25 @@ class Diary:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._generation: bytes | None = None
-        role = "publisher" if isinstance(client, Publisher) else "subscriber"
-        block = Block(client.name, role, self._now_us() // 1000, host=client.name)
-        self._role, self._segment = role, Segment(f"clients/{client.name}", block)
+        self._role = "publisher" if isinstance(client, Publisher) else "subscriber"
+        self._files: dict[str, bytes] = {}
+        self._incarnation = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._incarnation = max(self._now_us() // 1000, self._incarnation + 1)
+        block = Block(self._client.name, self._role, self._incarnation, host=self._client.name)
+        self._segment = Segment(f"clients/{self._client.name}", block)
         self.write(Event.BOOT)
+
+    def begin_again(self, kept: Mapping[bytes, int] | None, published: int | None = None) -> None:
+        """Its process is killed; the next one finds in its store what is unsettled, or has no store."""
+        self._files[self._segment.path] = self._segment.content()
+        self._begin()
+        if kept is not None:
+            self.write(Event.KEPT, detail=None if published is None else json.dumps({"published": published}))
+            for key, state in kept.items():
+                self.write(Event.KEPT, [key], outcome=state)
 
     def _now_us(self) -> int:
         return START_US + int(self._client.schedule.now * 1e6)
@@ -132,20 +150,28 @@ class Diary:
             subscriber=None if publishes else name,
             generation=self._generation if tags is not None or event is Event.ATTACHED else None,
             epoch=epoch,
-            outcome=LoggedOutcome.NONE if outcome is None else LOGGED[OF_STATE[outcome]],
+            outcome=LOGGED[OF_STATE[outcome]] if outcome else LoggedOutcome.NONE,
             tags=tags,
             detail=detail,
         )
 
-    def end(self) -> tuple[str, bytes]:
+    def end(self) -> dict[str, bytes]:
+        """All its files."""
         self.write(Event.STOPPED)
-        return self._segment.path, self._segment.content()
+        return self._files | {self._segment.path: self._segment.content()}
 
 
 class LoggedPublisher(Publisher):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.diary = Diary(self)
+        self._published = 0
+
+    def vanish(self, what: str) -> None:
+        super().vanish(what)
+        if what == "crash":
+            kept = {self._key(tag): state for tag, state in (self.unsettled or {}).items()}
+            self.diary.begin_again(*((kept, self._published) if self.durable else (None,)))
 
     def attached(self, link: Any, credit: int, generation: bytes, epoch: Epoch, *answer: Any) -> None:
         is_current = link is self.link
@@ -156,6 +182,7 @@ class LoggedPublisher(Publisher):
     def _send_new(self, link: PublisherLink, most: int) -> list[Sent]:
         sent = super()._send_new(link, most)
         if tags := [tag for _, tag, _, _ in sent]:
+            self._published += len(tags)
             self.diary.write(Event.PUBLISHED, [self._key(tag) for tag in tags], tags=tags)
         return sent
 
@@ -184,6 +211,11 @@ class LoggedSubscriber(SubscriberClient):
         self.diary = Diary(self)
         self._processing: bytes | None = None
         """What the application is about to have done with."""
+
+    def vanish(self, what: str) -> None:
+        super().vanish(what)
+        if what == "crash":
+            self.diary.begin_again(self.unsettled if self.durable else None)
 
     def attached(self, link: Any, epoch: Epoch, ours: dict[bytes, int] | None, complete: bool) -> None:
         if link is self.link:
@@ -216,13 +248,17 @@ class LoggedSubscriber(SubscriberClient):
         super()._forget(key, how, given_back=given_back)
 
 
+class ReusingPublisher(LoggedPublisher):
+    _free_tags = Publisher._free_tags
+
+
 class LoggedWorld(World):
     router = LoggedRouter
-    publisher = LoggedPublisher
+    publisher: type[LoggedPublisher] = LoggedPublisher
     subscriber = LoggedSubscriber
 
-    def files(self, logged: float = 1.0) -> dict[str, bytes]:
-        """All logs, by path; of this share of the clients. Whoever is there ends cleanly."""
+    def files(self, publishers: float = 1.0, subscribers: float = 1.0) -> dict[str, bytes]:
+        """All logs, by path; of these shares of the clients. Whoever is there ends cleanly."""
         random = Random(repr(self.seed))
         files = dict[str, bytes]()
         for router in self.routers.values():
@@ -232,31 +268,65 @@ class LoggedWorld(World):
         started = sorted({path.split("/")[2] for path in files})
         for client in self.clients:
             assert isinstance(client, LoggedPublisher | LoggedSubscriber)
-            if random.random() < logged:
-                files |= [client.diary.end()]
+            if random.random() < (publishers if isinstance(client, Publisher) else subscribers):
+                files |= client.diary.end()
         mesh = {"mesh": "simulated", "routers": {name: {"pid": 1} for name in started}}
         return files | {"file:/run/mesh.json": json.dumps(mesh).encode()}
 
 
-def witnessed(
-    seed: int, knobs: Mapping[str, Any] = CALMER, world: type[LoggedWorld] = LoggedWorld, logged: float = 1.0
-) -> Report:
+class ReusingWorld(LoggedWorld):
+    publisher = ReusingPublisher
+
+
+@attrs.frozen
+class Kind:
+    knobs: Mapping[str, Any]
+    publishers: float = 1.0
+    subscribers: float = 1.0
+    """How many of these keep a log."""
+    world: type[LoggedWorld] = LoggedWorld
+
+    def files(self, seed: int) -> dict[str, bytes]:
+        """All logs of a run. Raises what the judge does."""
+        run = self.world(seed, knobs=self.knobs)
+        run.run()
+        return run.files(self.publishers, self.subscribers)
+
+
+OURS: Final = Kind(CALMER)
+KINDS: Final[Mapping[str, Kind]] = {
+    "ours": OURS,
+    "strangers": Kind(STRANGERS, 0.5, 0.5),
+    "grace": Kind(STRANGERS | {"grace": 5.0}, 0.5, 0.5),
+    "tags": Kind(CALMER, world=ReusingWorld),
+    "close": Kind(CALMER | {"pranks": ("close", "close", "detach", "elsewhere", "vanish", "again")}),
+    "presettled": Kind(CALMER | {"presettled": 0.3, "early": 0.2}, publishers=0.0),
+    "first": Kind(CALMER | {"first": 0.5, "modes": 0.5}),
+    "end": Kind(CALMER | {"durable": 0.5, "quitting": 0.2, "pranks": (*CALMER["pranks"], "crash", "crash", "crash")}),
+    "stores": Kind(CALMER | {"durable": 0.5, "store_loss": 0.5, "old_store": 0.3}),
+    "clocks": Kind(CALMER | {"clocks": 0.0005, "skew": 0.5}),
+}
+"""By what happens: routers wait for the clients of others, tags are used again, clients close and come back, publishers
+settle at once or early, receivers settle first, processes end, stores of routers are lost or old, clocks of routers are
+set."""
+
+
+def witnessed(seed: int, kind: Kind = OURS) -> Report:
     """The audit of a run. Raises what the judge does."""
-    run = world(seed, knobs=knobs)
-    run.run()
-    return judge_files(run.files(logged))
+    return judge_files(kind.files(seed))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.evidence", description="audit simulated runs")
     parser.add_argument("seed", type=int)
     parser.add_argument("--count", type=int, default=1, help="how many seeds, from SEED on")
-    parser.add_argument("--strangers", action="store_true", help="half of the clients are of any other make")
+    parser.add_argument("--strangers", action="store_true", help="the same as --kind strangers")
+    parser.add_argument("--kind", choices=KINDS, default="ours", help="what happens")
     options = parser.parse_args()
-    knobs, logged = (STRANGERS, 0.5) if options.strangers else (CALMER, 1.0)
+    kind = KINDS["strangers" if options.strangers else options.kind]
     verdicts: dict[Verdict, int] = {}
     for seed in range(options.seed, options.seed + options.count):
-        report = witnessed(seed, knobs, logged=logged)
+        report = witnessed(seed, kind)
         verdicts[report.verdict] = verdicts.get(report.verdict, 0) + 1
         if report.verdict is Verdict.VIOLATED:
             print(seed, report.sentence, flush=True)

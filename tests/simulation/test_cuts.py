@@ -5,8 +5,8 @@ import pytest
 from failover.audit import Verdict
 from tests.failover.audit.in_process import judge_files
 from tests.mutants.mutant import MUTANTS
-from tests.simulation.cuts import KINDS, accused, cut, cuts
-from tests.simulation.evidence import CALMER, LoggedWorld
+from tests.simulation.cuts import CUT, accused, cut, cuts
+from tests.simulation.evidence import CALMER, Kind
 from tests.simulation.test_evidence import Unjudged
 
 
@@ -28,10 +28,7 @@ def test_it_accuses_nobody_for_what_a_log_lacks_that_is_cut(kind: str) -> None:
     ],
 )
 def test_nobody_is_accused_for_attaches_that_a_log_lacks(kind: str, seed: int, router: str, entries: int) -> None:
-    knobs, logged = KINDS[kind]
-    world = LoggedWorld(seed, knobs=knobs)
-    world.run()
-    files = world.files(logged)
+    files = CUT[kind].files(seed)
     first = min(path for path in files if path.startswith(f"file:/run/{router}/"))
     report = judge_files({**files, first: cut(files[first], entries)})
     assert report.verdict is Verdict.UNDECIDED, report.sentence
@@ -41,9 +38,7 @@ def test_nobody_is_accused_for_attaches_that_a_log_lacks(kind: str, seed: int, r
 def test_what_befell_a_subscriber_holds_only_where_its_own_log_is_cut(name: str, seed: int) -> None:
     mutant = MUTANTS[name]
     with mutant.applied():
-        world = Unjudged(seed, knobs=mutant.knobs | CALMER)
-        world.run()
-    files = world.files()
+        files = Kind(mutant.knobs | CALMER, world=Unjudged).files(seed)
     assert judge_files(files).verdict is Verdict.VIOLATED
     for path, left, torn in cuts(files):
         if "clients/s" not in path:  # it may have processed something twice where it is silent
