@@ -6,6 +6,7 @@ from tests.topic.bench import LASTING, Bench, pen_at, reader_at
 from tests.topic.clients import NEWS, key_of
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import KeyMaker, LinkIdentity, link_name
+from topic.journal import Event
 from topic.settings import Settings
 
 
@@ -28,6 +29,17 @@ def test_what_is_transferred_again_is_what_our_map_has_listed_and_once() -> None
     assert core.transferred_again(again.stream, b"2", aborted=False) is None
     assert core.transferred_again(again.stream, b"1", aborted=False) is not None
     assert core.transferred_again(again.stream, b"1", aborted=False) is None
+
+
+def test_what_a_publisher_aborts_as_it_resumes_it_has_abandoned() -> None:
+    bench = Bench("a")
+    reader_at(bench, "a")
+    pen = pen_at(bench, "a")
+    pen.send(b"1")
+    again = pen_at(bench, "a", pen, unsettled={b"1": 0})
+    bench.logged("a", Event.ABANDONED)
+    assert bench.tick("a").transferred_again(again.stream, b"1", aborted=True) is not None
+    assert bench.logged("a", Event.ABANDONED) == [key_of(pen, b"1")]
 
 
 def test_what_our_map_could_not_list_is_not_transferred_again() -> None:

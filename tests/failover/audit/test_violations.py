@@ -268,3 +268,16 @@ def test_what_was_ended_for_its_time_unread_may_be_sent_from_its_publishers_next
         if row["event"] is Event.DELIVERED and "epoch" in row:
             row["epoch"] = run.epoch(TWO)
     assert "sent though expired" not in judged(run).violations
+
+
+@pytest.mark.parametrize(("publisher", "logged"), [(TWO, False), (ONE, True)])
+def test_what_the_map_of_a_publisher_omits_was_settled_early_if_no_log_of_its_own_disputes_that(
+    judged: Judged, publisher: Client, *, logged: bool
+) -> None:
+    run = Run()
+    key, home = run.key(publisher, 3), publisher.router
+    run.remove(lambda row: row.get("keys") == [key] and row["event"] is Event.ACCEPTED)
+    run.remove(lambda row: row.get("keys") == [key] and row["event"] in (Event.OUTCOME, Event.SETTLED), "clients/one")
+    settled = run.find(home, Event.SETTLED, key)
+    run.before(home, settled, Event.RESOLVED, **without_clock(settled))
+    assert ("settled before accepted" in judged(run).violations) is logged
