@@ -1,0 +1,475 @@
+"""Each rule of consensus broken on purpose, and a seed of the walk that notices.
+
+python -m tests.topic.raft.mutants [NAME…] [--seeds N]     # looks for seeds, and prints them
+"""
+
+import argparse
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from inspect import signature
+from typing import Any
+from unittest.mock import patch
+
+import attrs
+import pytest
+
+from tests.topic.raft import test_traps
+from tests.topic.raft.walk import Walk
+from topic.raft.configuration import Configuration
+from topic.raft.leadership import Leadership
+from topic.raft.log import RaftLog
+from topic.raft.progress import FollowerProgress
+from topic.raft.raft import Raft
+from topic.raft.storage import Storage
+from topic.raft.stores import KnownStores
+
+
+@attrs.frozen
+class Mutant:
+    """A method in which one piece of text takes the place of another."""
+
+    owner: Any
+    method: str
+    old: str
+    new: str
+    rule: str
+    """What the text keeps."""
+    by: int | str
+    """A seed of the walk that notices, or the name of a scenario in `test_traps.py`."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.owner.__name__}.{self.method}: {self.rule}"
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Raises ValueError if the text is not there exactly once."""
+        method = inspect.getattr_static(self.owner, self.method)
+        function: Any = method.fget if isinstance(method, property) else method
+        source = textwrap.dedent(inspect.getsource(function))
+        if source.count(self.old) != 1:
+            raise ValueError(f"{self.name}: {self.old!r} stands there {source.count(self.old)} times")
+        scope: dict[str, Any] = {}
+        exec(compile(source.replace(self.old, self.new), "mutant", "exec"), function.__globals__, scope)
+        changed = scope[self.method]
+        with patch.object(self.owner, self.method, changed):
+            handlers = Raft._HANDLERS if self.owner is Raft else {}
+            with patch.dict(handlers, {body: changed for body, one in handlers.items() if one is function}):
+                yield
+
+
+M = Mutant
+MUTANTS = [
+    M(Raft, "_take_vote", "self.hard.vote in (None, sender)", "True", "one vote in a term", 1),
+    M(
+        Raft,
+        "_take_vote",
+        "self.log.is_no_newer_than(body.last, body.last_term)",
+        "True",
+        "a vote for a complete log",
+        "test_a_log_that_lacks_what_is_decided_does_not_win",
+    ),
+    M(Raft, "_take_vote", "self._send_when_stored(", "self._send(", "a vote is on the disk before it leaves", 0),
+    M(
+        Raft,
+        "_ask_for_vote",
+        "self._send_when_stored(voter",
+        "self._send(voter",
+        "a term is on the disk before a candidate stands in it",
+        12,
+    ),
+    M(
+        Raft,
+        "_take_pre_vote",
+        "not is_led and ",
+        "",
+        "a follower refuses pre-votes",
+        "test_a_router_that_cannot_see_the_leader_disturbs_nobody",
+    ),
+    M(
+        Raft,
+        "_take_pre_vote",
+        "granted and self.log.is_no_newer_than(body.last, body.last_term)",
+        "granted",
+        "a pre-vote for a complete log",
+        "test_a_log_that_lacks_what_is_decided_begins_no_term",
+    ),
+    M(
+        Raft,
+        "_enter",
+        "self._matched = self._acknowledged = 0",
+        "pass",
+        "a log is compared anew with each leader",
+        "test_an_empty_append_decides_nothing_that_was_not_compared",
+    ),
+    M(
+        Raft,
+        "_match",
+        "min(commit, self._matched)",
+        "min(commit, self.log.last)",
+        "only compared entries are decided",
+        "test_an_empty_append_decides_nothing_that_was_not_compared",
+    ),
+    M(
+        Raft,
+        "_acknowledge",
+        "min(self.log.stable, self._matched)",
+        "self._matched",
+        "an acknowledged entry is on the disk",
+        "test_what_waits_for_the_disks_is_bounded",
+    ),
+    M(
+        Raft,
+        "_acknowledge",
+        "min(self.log.stable, self._matched)",
+        "self.log.stable",
+        "an acknowledged entry is the leader's",
+        "test_an_empty_append_decides_nothing_that_was_not_compared",
+    ),
+    M(
+        Raft,
+        "_acknowledge",
+        "self._storage.hard.term == self.hard.term",
+        "True",
+        "a term is on the disk before an acknowledgement in it",
+        "test_a_term_is_on_the_disk_before_an_acknowledgement_in_it",
+    ),
+    M(
+        Raft,
+        "persisted",
+        "(stored.term, stored.vote) == (self.hard.term, self.me)",
+        "True",
+        "a candidate's own vote is on its disk",
+        2,
+    ),
+    M(
+        Raft,
+        "disconnect",
+        "not self.leadership.has_majority",
+        "False",
+        "a leader without a majority resigns",
+        "test_a_store_that_was_replaced_has_no_vote",
+    ),
+    M(
+        Raft,
+        "_stop_leading",
+        "self.leadership.resign()",
+        "pass",
+        "a leader that resigns says so",
+        "test_an_idle_set_sends_nothing_and_has_a_leader_again_when_one_resigns",
+    ),
+    M(
+        Raft,
+        "_take_resigned",
+        "self._follow_nobody(now)",
+        "pass",
+        "nobody follows a leader that has resigned",
+        "test_an_idle_set_sends_nothing_and_has_a_leader_again_when_one_resigns",
+    ),
+    M(
+        Raft,
+        "_follow",
+        "term < self.hard.term",
+        "False",
+        "nobody follows a leader of an earlier term",
+        "test_a_leader_of_an_earlier_term_is_told_so",
+    ),
+    M(
+        Raft,
+        "_follow",
+        "self._send(leader, say.Outdated(self.hard.term))",
+        "pass",
+        "a leader of an earlier term is told",
+        "test_a_leader_of_an_earlier_term_is_told_so",
+    ),
+    M(
+        Raft,
+        "_is_of_my_life",
+        "envelope.life < self.hard.life",
+        "False",
+        "an earlier life is void",
+        "test_a_message_of_an_earlier_life_is_void",
+    ),
+    M(
+        Raft,
+        "_take_greeting",
+        "not self.hard.begun or known.life > self.hard.life",
+        "False",
+        "a store of an earlier life is set aside",
+        "test_an_earlier_life_is_void",
+    ),
+    M(
+        Raft,
+        "_may_stand",
+        "self.me in self.log.configuration.voters",
+        "True",
+        "only voters stand",
+        "test_a_learner_does_not_stand",
+    ),
+    M(
+        Raft,
+        "_may_stand",
+        "not self._disk_hangs(now)",
+        "True",
+        "a replica whose disk hangs does not stand",
+        "test_a_replica_whose_disk_hangs_does_not_stand",
+    ),
+    M(
+        Raft,
+        "tick",
+        "self.leadership.hand_over_to_best(now)",
+        "pass",
+        "a leader whose disk hangs hands over",
+        "test_leadership_moves_from_a_disk_that_hangs",
+    ),
+    M(
+        Raft,
+        "receive",
+        "envelope.receiver == self.me",
+        "True",
+        "a message is for one store",
+        "test_a_message_for_an_earlier_store_is_void",
+    ),
+    M(
+        Raft,
+        "_try_effect",
+        "self._storage.hard.life == self.hard.life > 0",
+        "self.hard.life > 0",
+        "an accepted life is on the disk",
+        "test_a_set_begins_when_all_have_accepted",
+    ),
+    M(
+        Raft,
+        "_take_proposal",
+        "not self.hard.life or",
+        "True or",
+        "a store accepts one life for ever",
+        "test_a_store_accepts_one_life_for_ever",
+    ),
+    M(
+        Raft,
+        "_take_distrust",
+        "self.set_aside(",
+        "str(",
+        "a store that lost entries is set aside",
+        "test_a_disk_that_lost_what_it_had_acknowledged_is_set_aside",
+    ),
+    M(
+        KnownStores,
+        "is_in_effect",
+        "any(known.begun for known in same) or accepted.issuperset(configuration.voters)",
+        "len(accepted) * 2 > len(configuration.voters)",
+        "a set begins when all have accepted",
+        "test_a_set_begins_when_all_have_accepted",
+    ),
+    M(
+        KnownStores,
+        "first_voters",
+        "any(known.begun or (known.life and not anew) for known in others)",
+        "False",
+        "a set that has begun does not begin again",
+        "test_a_set_does_not_begin_while_one_store_remembers_it",
+    ),
+    M(
+        KnownStores,
+        "get",
+        "known.mapping == self.mapping",
+        "True",
+        "a router with another map is not heard",
+        "test_another_map_of_names_gets_no_answer",
+    ),
+    M(
+        Leadership,
+        "decide",
+        " and self._log.term(index) == self.term",
+        "",
+        "a leader decides by entries of its own term",
+        "test_entries_of_an_earlier_term_are_decided_with_one_of_this_term",
+    ),
+    M(
+        Leadership,
+        "decide",
+        "self._me: self._log.stable",
+        "self._me: self._log.last",
+        "a leader counts its own disk",
+        0,
+    ),
+    M(
+        Leadership,
+        "may_configure",
+        "self._log.term(commit) == self.term and ",
+        "",
+        "members change behind an entry of the leader's term",
+        "test_members_change_behind_an_entry_of_the_term",
+    ),
+    M(
+        Leadership,
+        "may_configure",
+        " and self._log.configured_at <= commit",
+        "",
+        "members change one at a time",
+        "test_voters_change_one_at_a_time",
+    ),
+    M(
+        Leadership,
+        "configure",
+        "not configuration.differs_by_one(self._log.configuration)",
+        "False",
+        "one vote changes at a time",
+        "test_voters_change_one_at_a_time",
+    ),
+    M(
+        Leadership,
+        "_next_configuration",
+        " and self.progress[learner].stored >= self._log.commit",
+        "",
+        "a learner has all that is decided before it votes",
+        "test_a_learner_has_all_that_is_decided_before_it_votes",
+    ),
+    M(
+        Leadership,
+        "propose",
+        "if self._handing_over is not None:",
+        "if False:",
+        "a leader that hands over proposes nothing",
+        "test_a_transfer_that_fails_ends_and_the_leader_goes_on",
+    ),
+    M(
+        Leadership,
+        "go_on_handing_over",
+        "self._log.commit == self._log.last == self.progress[change.to].stored",
+        "True",
+        "the next leader has all that the former one has",
+        "test_a_transfer_waits_until_the_other_has_all",
+    ),
+    M(
+        Leadership,
+        "give_up_handing_over",
+        "self._handing_over = None",
+        "pass",
+        "a transfer that fails ends",
+        "test_a_transfer_that_fails_ends_and_the_leader_goes_on",
+    ),
+    M(
+        Leadership,
+        "lacking",
+        "body.index < progress.stored",
+        "False",
+        "a disk that lost acknowledged entries is not trusted",
+        "test_a_disk_that_lost_what_it_had_acknowledged_is_set_aside",
+    ),
+    M(Configuration, "is_majority", "2 *", "3 *", "a majority is more than half", 6),
+    M(
+        Configuration,
+        "agreed",
+        "indices[len(indices) // 2]",
+        "indices[(len(indices) - 1) // 2]",
+        "half is no majority",
+        0,
+    ),
+    M(
+        RaftLog,
+        "stable",
+        "min(self._last_written, min(changed, self._unwritten) - 1)",
+        "self._last_written",
+        "an old write confirms nothing that was overwritten",
+        "test_an_old_write_confirms_nothing_that_was_overwritten",
+    ),
+    M(
+        RaftLog,
+        "_truncate",
+        "self._configurations.pop()",
+        "break",
+        "a configuration goes with its entry",
+        "test_a_configuration_goes_with_its_entry",
+    ),
+    M(
+        RaftLog,
+        "merge",
+        "if not self.has(index, entry.term):",
+        "if index > self.last:",
+        "a leader's entries replace others",
+        "test_an_old_write_confirms_nothing_that_was_overwritten",
+    ),
+    M(
+        FollowerProgress,
+        "learn",
+        "self.probe is not None and agreed >= self.probe",
+        "self.probe is not None",
+        "only the entry asked about is an answer",
+        "test_only_the_entry_that_was_asked_about_is_an_answer",
+    ),
+    M(
+        FollowerProgress,
+        "disconnected",
+        "self.next = self._told = 0",
+        "pass",
+        "a contact that ends loses what was under way",
+        3,
+    ),
+    M(
+        FollowerProgress,
+        "next_append",
+        "self._told >= min(log.commit, self.next - 1)",
+        "True",
+        "followers are told which entries are decided",
+        0,
+    ),
+    M(
+        Storage,
+        "hold",
+        "self._number if self._has_all(hard) else self._number + 1",
+        "self._number",
+        "a message waits for the write that has it",
+        0,
+    ),
+    M(Storage, "release", "number < oldest", "True", "a message waits for its write", 0),
+]
+
+
+def notices(mutant: Mutant, by: int | str) -> str:
+    """What the walk of this seed, or the scenario, says of the mutant; empty if it notices nothing."""
+    with mutant.applied():
+        try:
+            if isinstance(by, str):
+                getattr(test_traps, by)()
+            else:
+                Walk(by).play()
+        except Exception as noticed:
+            return str(noticed) or type(noticed).__name__
+        except pytest.fail.Exception as noticed:
+            return str(noticed)
+    return ""
+
+
+def scenarios() -> list[str]:
+    """The scenarios that take no parameters."""
+    return [
+        name for name, one in vars(test_traps).items() if name.startswith("test_") and not signature(one).parameters
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.topic.raft.mutants", description="look who notices a mutant")
+    parser.add_argument("name", nargs="*", help="a part of a mutant's name; all if none is given")
+    parser.add_argument("--seeds", type=int, default=300)
+    arguments = parser.parse_args()
+    missed = 0
+    for mutant in MUTANTS:
+        if arguments.name and not any(name in mutant.name for name in arguments.name):
+            continue
+        for by in [mutant.by, *scenarios(), *range(arguments.seeds)]:
+            if said := notices(mutant, by):
+                print(f"{by!r:6} {mutant.name}: {said}", flush=True)
+                break
+        else:
+            missed += 1
+            print(f"       {mutant.name}: nobody notices", flush=True)
+    return missed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

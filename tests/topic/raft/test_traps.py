@@ -1,0 +1,519 @@
+"""Traps that other systems fell into, and rules that a walk seldom meets: each as a scenario (protocol 13)."""
+
+import pytest
+
+from tests.topic.raft.cluster import MAPPING, Cluster
+from topic.errors import BreachError
+from topic.raft import messages as say
+from topic.raft.configuration import Configuration, Replica
+from topic.raft.errors import BusyError, NotLeaderError
+from topic.raft.limits import RaftLimits
+from topic.raft.log import Entry, RaftLog
+from topic.raft.progress import FollowerProgress
+from topic.raft.raft import Raft, RaftRole
+
+
+def led(*routers: str, ring: str = "", limits: RaftLimits | None = None) -> Cluster:
+    """A set that has begun. The first router leads."""
+    cluster = Cluster(routers, ring=ring, limits=limits)
+    cluster.meet_all()
+    cluster.settle()
+    assert cluster.leaders() == [routers[0]]
+    return cluster
+
+
+def raft(cluster: Cluster, router: str) -> Raft:
+    found = cluster.replicas[router].raft
+    assert found is not None
+    return found
+
+
+def test_an_old_write_confirms_nothing_that_was_overwritten() -> None:
+    log = RaftLog([Entry(1)] * 9)
+    log.append([Entry(1)] * 11)
+    log.write(1)  # 10 to 20, in term 1
+    log.merge(12, [Entry(2)])  # the leader of term 2 has 12 of them
+    log.written(1)
+    assert log.stable == 12
+    log.write(2)
+    log.written(2)
+    assert log.stable == 13
+
+
+def test_entries_that_come_back_are_not_stable_by_a_write_before_they_went() -> None:
+    log = RaftLog([Entry(1)] * 2)
+    log.append([Entry(1)])
+    log.write(1)
+    log.merge(2, [Entry(2)])
+    log.write(2)
+    log.merge(2, [Entry(3, b"other"), Entry(3)])
+    log.write(3)
+    log.written(1)
+    assert log.stable == 2
+    log.written(3)
+    assert log.stable == 4
+
+
+def test_an_empty_append_decides_nothing_that_was_not_compared() -> None:
+    cluster = led("a", "b", "c")
+    cluster.propose("a", b"lost1", b"lost2")
+    cluster.deliver("a", "b")
+    cluster.finish("b")  # b has a tail that nobody else has
+    cluster.crash("a")
+    cluster.cut("a")
+    cluster.cut("b")
+    cluster.replicas["c"].disk.crash(0)
+    log = raft(cluster, "b").log
+    leader = Replica("c", cluster.replicas["c"].disk.store)
+    cluster.meet("b", "c")
+    cluster.deliver("c", "b")
+    me = Replica("b", cluster.replicas["b"].disk.store)
+    life = raft(cluster, "b").hard.life
+    commit = log.commit
+    cluster.do("b", lambda r: r.receive(say.Envelope(life, leader, me, say.Lead(5, commit, 1, 99)), cluster.now))
+    assert log.last > commit and log.commit == commit
+
+
+def test_a_store_that_was_replaced_has_no_vote() -> None:
+    cluster = led("a", "b", "c")
+    cluster.propose("a", b"x")
+    cluster.settle()
+    for router in "bc":
+        cluster.replace_disk(router)
+        cluster.cut(router)
+        cluster.start(router)
+    cluster.meet_all()
+    cluster.settle()
+    assert cluster.leaders() == []
+    cluster.do("a", lambda r: r.recover(cluster.now))
+    cluster.settle()
+    assert cluster.leaders() == ["a"]
+    assert [entry.data for entry in cluster.replicas["c"].applied if entry.data not in (b"", MAPPING)] == [b"x"]
+
+
+def test_a_set_does_not_begin_while_one_store_remembers_it() -> None:
+    cluster = led("a", "b", "c")
+    cluster.crash("c")
+    for router in "ab":
+        cluster.replace_disk(router)
+        cluster.start(router)
+    cluster.start("c")
+    cluster.meet_all()
+    cluster.settle()
+    assert cluster.leaders() == []
+    assert raft(cluster, "a").hard.life == 0
+
+
+def test_a_set_begins_when_all_have_accepted() -> None:
+    cluster = Cluster("abc")
+    cluster.meet_all()
+    for _ in range(200):
+        if not cluster.step_without_time(hanging="c"):
+            break
+    assert not any(raft(cluster, router).hard.begun for router in "abc")
+    cluster.settle()
+    assert cluster.leaders() == ["a"]
+
+
+def test_a_life_is_on_the_disk_before_it_is_told() -> None:
+    cluster = Cluster("ab")
+    cluster.meet_all()
+    while cluster.step_without_time(hanging="ab"):
+        pass
+    cluster.crash("b")
+    cluster.start("b")
+    cluster.meet_all()
+    cluster.settle(hanging="b")
+    assert not raft(cluster, "a").hard.begun
+
+
+def test_an_incomplete_beginning_is_ended_by_an_operator_alone() -> None:
+    cluster = Cluster("abc")
+    cluster.meet_all()
+    while cluster.step_without_time(hanging="c"):
+        pass
+    cluster.replace_disk("c")
+    cluster.cut("c")
+    cluster.start("c")
+    cluster.meet_all()
+    cluster.settle()
+    assert cluster.leaders() == []
+    cluster.do("a", lambda r: r.begin_anew())
+    cluster.settle()
+    assert cluster.leaders() == ["a"]
+
+
+def test_an_earlier_life_is_void() -> None:
+    """An old disk is put back, and `recover` runs while the former voters return."""
+    cluster = led("a", "b", "c")
+    cluster.propose("a", b"x")
+    cluster.settle()
+    cluster.crash("b")
+    cluster.crash("c")
+    cluster.cut("a")
+    cluster.settle()
+    cluster.do("a", lambda r: r.recover(cluster.now))
+    cluster.settle()
+    stores = [cluster.replicas[router].disk.store for router in "bc"]
+    cluster.start("b")
+    cluster.start("c")
+    cluster.meet("b", "c")
+    cluster.settle()
+    assert len(cluster.leaders()) == 2, "the former life goes on where the new one is not known"
+    cluster.meet_all()
+    cluster.settle()
+    assert cluster.leaders() == ["a"]
+    assert not {cluster.replicas[router].disk.store for router in "bc"} & set(stores), "the former stores are set aside"
+
+
+def test_another_map_of_names_gets_no_answer() -> None:
+    cluster = led("a", "b", "c")
+    stranger = Replica("b", cluster.replicas["b"].disk.store)
+    cluster.cut("b")
+    cluster.do("a", lambda r: r.connect("b", cluster.now))
+    me = raft(cluster, "a").me
+    life, term = raft(cluster, "a").hard.life, raft(cluster, "a").hard.term
+    bodies: list[say.Body] = [say.Greeting(True, b"another map"), say.Vote(term + 1, 99, term)]
+    for body in bodies:
+        raft(cluster, "a").receive(say.Envelope(life, stranger, me, body), cluster.now)
+    assert raft(cluster, "a").hard.term == term
+    with pytest.raises(ValueError, match="another map"):
+        disk = cluster.replicas["c"].disk
+        Raft(
+            Replica("c", disk.store),
+            "abc",
+            b"other",
+            disk.hard,
+            disk.entries,
+            RaftLimits(),
+            lambda: 0.5,
+            lambda: 1,
+            0.0,
+        )
+
+
+def test_a_message_for_an_earlier_store_is_void() -> None:
+    cluster = led("a", "b", "c")
+    me, sender = raft(cluster, "b").me, raft(cluster, "c").me
+    former = Replica("b", b"former")
+    hard = raft(cluster, "b").hard
+    vote = say.Envelope(hard.life, sender, former, say.Vote(hard.term + 1, 99, hard.term))
+    cluster.do("b", lambda r: r.receive(vote, cluster.now))
+    assert raft(cluster, "b").hard == hard and raft(cluster, "b").me == me
+
+
+def test_a_learner_that_was_promoted_votes_before_it_knows() -> None:
+    cluster = led("a", "b", "c", "d", ring="abc")
+    cluster.crash("c")
+    cluster.cut("c")
+    d = raft(cluster, "d").me
+    present = raft(cluster, "a").log.configuration
+    cluster.set_ring("abcd")
+    for _ in range(10_000):
+        if d in raft(cluster, "a").log.configuration.voters:
+            break
+        assert cluster.step_without_time()
+    assert d not in present.voters and d not in raft(cluster, "d").log.configuration.voters
+    while cluster.channels["a", "b"]:
+        cluster.deliver("a", "b")
+    cluster.crash("a")
+    cluster.cut("a")
+    cluster.start("c")
+    cluster.meet_all()
+    cluster.settle()
+    assert len(cluster.leaders()) == 1, "b, c and d are a majority of a, b, c and d"
+
+
+def test_an_idle_set_sends_nothing_and_has_a_leader_again_when_one_resigns() -> None:
+    cluster = led("a", "b", "c")
+    assert not any(cluster.channels.values())
+    term = raft(cluster, "a").hard.term
+    cluster.do("a", lambda r: r.resign(cluster.now))
+    cluster.settle()
+    assert len(cluster.leaders()) == 1 and raft(cluster, cluster.leaders()[0]).hard.term > term
+
+
+def test_a_leader_of_an_earlier_term_is_told_so() -> None:
+    """It has its contact with b anew, and nothing to say: b follows another one, that a cannot see."""
+    cluster = led("a", "b", "c")
+    cluster.lose("b", "a")
+    cluster.lose("c", "a")
+    cluster.settle()
+    assert set(cluster.leaders()) == {"a", "b"}, "a does not know yet that its contacts have ended"
+    cluster.meet("a", "c")
+    cluster.settle()
+    assert cluster.leaders() == ["b"]
+
+
+def test_leadership_moves_from_a_disk_that_hangs() -> None:
+    cluster = led("a", "b", "c")
+    cluster.propose("a", b"x")
+    cluster.settle(hanging="a")
+    assert cluster.leaders() in (["b"], ["c"])
+
+
+def test_a_replica_whose_disk_hangs_does_not_stand() -> None:
+    cluster = led("a", "b", "c")
+    cluster.propose("a", b"x")
+    cluster.deliver("a", "b")
+    cluster.cut("b")
+    cluster.now += cluster.limits.dead
+    cluster.tick("b")
+    assert raft(cluster, "b").role is RaftRole.FOLLOWER
+    cluster.finish("b")
+    cluster.tick("b")
+    assert raft(cluster, "b").role is RaftRole.PRE_CANDIDATE
+
+
+def test_a_transfer_that_fails_ends_and_the_leader_goes_on() -> None:
+    cluster = led("a", "b", "c")
+    cluster.hand_over("a", "b")
+    with pytest.raises(BusyError):
+        cluster.propose("a", b"x")
+    cluster.channels["a", "b"].clear()
+    cluster.settle()
+    cluster.propose("a", b"x")
+    cluster.settle()
+    assert cluster.replicas["c"].applied[-1].data == b"x"
+
+
+def test_a_transfer_waits_until_the_other_has_all() -> None:
+    cluster = led("a", "b", "c", limits=RaftLimits(window=1))
+    cluster.propose("a", b"x")
+    cluster.propose("a", b"y")
+    cluster.propose("a", b"z")
+    cluster.hand_over("a", "b")
+    cluster.settle()
+    assert cluster.leaders() == ["b"]
+    assert [entry.data for entry in raft(cluster, "b").log.entries(1, 99)][-4:] == [b"x", b"y", b"z", b""]
+
+
+def test_a_router_that_cannot_see_the_leader_disturbs_nobody() -> None:
+    """a leads, and sees b alone; c sees b alone, too, and has no leader."""
+    cluster = led("a", "b", "c")
+    cluster.cut("a", "c")
+    term = raft(cluster, "a").hard.term
+    cluster.settle(seconds=60.0)
+    assert cluster.leaders() == ["a"] and raft(cluster, "a").hard.term == term
+
+
+def test_a_log_that_lacks_what_is_decided_does_not_win() -> None:
+    cluster = led("a", "b", "c")
+    cluster.cut("c")
+    cluster.settle()
+    cluster.propose("a", b"x")
+    cluster.settle()
+    cluster.crash("a")
+    cluster.cut("a")
+    cluster.meet("b", "c")
+    while cluster.waiting():
+        cluster.deliver(*cluster.waiting()[0])
+    c = raft(cluster, "c")
+    cluster.do("c", lambda r: r._stand(cluster.now))  # as if a majority had granted its pre-vote before
+    cluster.settle()
+    assert cluster.leaders() == ["b"] and c.role is RaftRole.FOLLOWER
+
+
+def test_a_log_that_lacks_what_is_decided_begins_no_term() -> None:
+    cluster = led("a", "b", "c")
+    cluster.cut("c")
+    cluster.propose("a", b"x")
+    cluster.settle()
+    cluster.crash("a")
+    cluster.cut("a")
+    cluster.meet("b", "c")
+    while cluster.step_without_time():
+        pass
+    term = raft(cluster, "b").hard.term
+    cluster.tick("c")
+    while cluster.step_without_time():
+        pass
+    assert raft(cluster, "b").hard.term == raft(cluster, "c").hard.term == term
+
+
+def test_a_term_is_on_the_disk_before_an_acknowledgement_in_it() -> None:
+    """Otherwise the follower forgets it, and obeys the leader of an earlier one."""
+    cluster = led("a", "b", "c")
+    b, c = raft(cluster, "b"), raft(cluster, "c")
+    lead = say.Lead(b.hard.term + 1, b.log.last, b.log.last_term, 1)
+    cluster.do("b", lambda r: r.receive(say.Envelope(b.hard.life, c.me, b.me, lead), cluster.now))
+    assert not cluster.channels["b", "c"]
+    cluster.finish("b")
+    assert [type(envelope.body) for _, envelope in cluster.channels["b", "c"]] == [say.Stored]
+
+
+def test_a_message_of_an_earlier_life_is_void() -> None:
+    cluster = led("a", "b", "c")
+    a, b = raft(cluster, "a"), raft(cluster, "b")
+    hard = a.hard
+    vote = say.Envelope(hard.life - 1, b.me, a.me, say.Vote(hard.term + 1, 99, hard.term))
+    cluster.do("a", lambda r: r.receive(vote, cluster.now))
+    assert a.hard == hard and a.role is RaftRole.LEADER
+
+
+def test_a_learner_does_not_stand() -> None:
+    cluster = led("a", "b", "c", "d", ring="abc")
+    cluster.set_ring("abcd")
+    cluster.settle(hanging="d", seconds=0.5)
+    cluster.finish("d")
+    cluster.cut("d")
+    d = raft(cluster, "d")
+    assert d.hard.begun and d.me not in d.log.configuration.voters
+    cluster.tick("d")
+    assert d.role is RaftRole.FOLLOWER and d.leader is None
+
+
+def test_only_the_entry_that_was_asked_about_is_an_answer() -> None:
+    log, progress = RaftLog([Entry(1)] * 9), FollowerProgress()
+    progress.ask(log, 5, 1)
+    progress.learn(agreed=3, stored=3)
+    assert progress.next_append(log, 1, 1 << 20) is None
+    progress.learn(agreed=5, stored=3)
+    append = progress.next_append(log, 1, 1 << 20)
+    assert append is not None and append.previous == 5
+
+
+def test_a_store_accepts_one_life_for_ever() -> None:
+    cluster = Cluster("abc")
+    cluster.meet_all()
+    while cluster.step_without_time(hanging="c"):
+        pass
+    b = raft(cluster, "b")
+    accepted = b.hard
+    proposal = say.Envelope(999, raft(cluster, "a").me, b.me, say.Propose(b.log.configuration, anew=False))
+    cluster.do("b", lambda r: r.receive(proposal, cluster.now))
+    assert accepted.life and b.hard == accepted
+
+
+def test_entries_of_an_earlier_term_are_decided_with_one_of_this_term() -> None:
+    """Raft, figure 3.7: a majority has an entry of an earlier term, and another leader may still replace it."""
+    cluster = led("a", "b", "c")
+    cluster.propose("a", b"x")
+    cluster.finish("a")
+    cluster.deliver("a", "b")
+    cluster.finish("b")
+    cluster.cut("a")
+    a = raft(cluster, "a")
+    cluster.meet("a", "c")
+    before = a.log.commit
+    cluster.do("a", lambda r: r.tick(r.deadline))
+    while a.role is not RaftRole.LEADER:
+        assert cluster.step_without_time(hanging="b")
+    x = a.log.last - 1
+    assert a.leadership is not None
+    a.leadership.progress[raft(cluster, "c").me].stored = x
+    cluster.do("a", lambda _: None)
+    assert a.log.term(x) < a.hard.term and a.log.commit == before
+
+
+def test_members_change_behind_an_entry_of_the_term() -> None:
+    """Ongaro, 2015: a leader that has decided nothing of its own may not know of the last change."""
+    cluster = led("a", "b", "c", "d", ring="abc")
+    cluster.do("a", lambda r: r.resign(cluster.now))
+    while not cluster.leaders():
+        if not cluster.step_without_time():
+            due = cluster.next_deadline()
+            assert due is not None
+            cluster.tick(due[1])
+    leader = raft(cluster, cluster.leaders()[0])
+    with pytest.raises(BusyError):
+        leader.configure(leader.log.configuration.with_learner(raft(cluster, "d").me))
+
+
+def test_a_learner_has_all_that_is_decided_before_it_votes() -> None:
+    cluster = led("a", "b", "c", "d", ring="abc")
+    cluster.cut("d")
+    cluster.set_ring("abcd")
+    cluster.meet_all()
+    cluster.settle(hanging="d")
+    learners = raft(cluster, "a").log.configuration.learners
+    assert [member.router for member in learners] == ["d"]
+
+
+def test_a_configuration_goes_with_its_entry() -> None:
+    log = RaftLog([Entry(0, MAPPING, Configuration((Replica("a", b"1"),)))])
+    log.append([Entry(1, configuration=Configuration((Replica("b", b"2"),)))])
+    log.merge(1, [Entry(2)])
+    assert log.configuration.voters == (Replica("a", b"1"),) and log.configured_at == 1
+
+
+def test_a_disk_that_lost_what_it_had_acknowledged_is_set_aside() -> None:
+    cluster = led("a", "b", "c")
+    cluster.propose("a", b"x", b"y")
+    cluster.settle()
+    disk = cluster.replicas["c"].disk
+    former = disk.store
+    cluster.crash("c")
+    cluster.cut("c")
+    del disk.entries[-1:]
+    cluster.start("c")
+    cluster.meet_all()
+    cluster.settle()
+    assert cluster.replicas["c"].disk.store != former
+    assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
+
+
+def test_what_waits_for_the_disks_is_bounded() -> None:
+    cluster = led("a", "b", "c", limits=RaftLimits(unstored=1000))
+    with pytest.raises(BusyError, match="disks"):
+        for _ in range(100):
+            cluster.propose("a", b"x" * 100)
+    assert raft(cluster, "a").log.size(0, raft(cluster, "a").log.last) < 1500
+    cluster.settle()
+    cluster.propose("a", b"x")
+
+
+def test_what_is_on_its_way_to_a_follower_is_bounded() -> None:
+    cluster = led("a", "b", "c", limits=RaftLimits(window=1000))
+    for _ in range(100):
+        cluster.propose("a", b"x" * 100)
+    sent = sum(
+        entry.size for _, e in cluster.channels["a", "b"] if isinstance(e.body, say.Append) for entry in e.body.entries
+    )
+    assert sent < 1500
+    cluster.settle()
+    assert len(cluster.replicas["b"].applied) == len(cluster.replicas["a"].applied)
+
+
+def test_only_a_leader_decides() -> None:
+    cluster = led("a", "b", "c")
+    with pytest.raises(NotLeaderError) as refused:
+        cluster.propose("b", b"x")
+    assert refused.value.leader == raft(cluster, "a").me
+    with pytest.raises(NotLeaderError, match="has a leader"):
+        raft(cluster, "b").recover(cluster.now)
+    with pytest.raises(ValueError, match="no other voter"):
+        raft(cluster, "a").hand_over(Replica("a", b""), cluster.now)
+
+
+def test_voters_change_one_at_a_time() -> None:
+    cluster = led("a", "b", "c", "d", ring="abc")
+    present = raft(cluster, "a").log.configuration
+    with pytest.raises(ValueError, match="one at a time"):
+        raft(cluster, "a").configure(Configuration(present.voters[:1]))
+    cluster.do("a", lambda r: r.configure(present.without(present.voters[2])))
+    with pytest.raises(BusyError):
+        raft(cluster, "a").configure(present)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        say.Append(9, 99, 1, (), 0),
+        say.Append(9, 0, 0, (Entry(9),), 0),
+    ],
+    ids=["behind an entry that is not there", "over entries that are decided"],
+)
+def test_a_leader_that_breaks_the_protocol_loses_its_contact(body: say.Append) -> None:
+    cluster = led("a", "b", "c")
+    me, sender = raft(cluster, "b").me, raft(cluster, "c").me
+    envelope = say.Envelope(raft(cluster, "b").hard.life, sender, me, body)
+    with pytest.raises(BreachError, match="router c"):
+        raft(cluster, "b").receive(envelope, cluster.now)
+
+
+def test_a_follower_that_acknowledges_more_than_there_is_loses_its_contact() -> None:
+    cluster = led("a", "b", "c")
+    a, b = raft(cluster, "a"), raft(cluster, "b")
+    with pytest.raises(BreachError, match="router b"):
+        a.receive(say.Envelope(a.hard.life, b.me, a.me, say.Stored(a.hard.term, 99, 99)), cluster.now)

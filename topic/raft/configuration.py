@@ -1,0 +1,51 @@
+"""Which stores of a set have a vote, and which are brought up to date (protocol 13.1)."""
+
+from collections.abc import Collection, Mapping
+
+import attrs
+
+
+@attrs.frozen(order=True, slots=True)
+class Replica:
+    """A router together with the identity of its store: a replaced disk makes another member."""
+
+    router: str
+    store: bytes
+
+
+@attrs.frozen(slots=True)
+class Configuration:
+    """The members of a set, in the order of its ring."""
+
+    voters: tuple[Replica, ...]
+    learners: tuple[Replica, ...] = ()
+
+    @property
+    def members(self) -> tuple[Replica, ...]:
+        return self.voters + self.learners
+
+    def is_majority(self, members: Collection[Replica]) -> bool:
+        """Whether these members include a majority of the voters."""
+        return 2 * sum(voter in members for voter in self.voters) > len(self.voters)
+
+    def agreed(self, stored: Mapping[Replica, int]) -> int:
+        """The highest log index that a majority of the voters has stored. `stored` gives the last index of each."""
+        indices = sorted((stored.get(voter, 0) for voter in self.voters), reverse=True)
+        return indices[len(indices) // 2]
+
+    def with_learner(self, member: Replica) -> "Configuration":
+        return attrs.evolve(self, learners=(*self.learners, member))
+
+    def promoting(self, learner: Replica) -> "Configuration":
+        return Configuration((*self.voters, learner), tuple(m for m in self.learners if m != learner))
+
+    def without(self, member: Replica) -> "Configuration":
+        """Raises ValueError if no voter is left."""
+        voters = tuple(voter for voter in self.voters if voter != member)
+        if not voters:
+            raise ValueError(f"router {member.router} is the only voter")
+        return Configuration(voters, tuple(learner for learner in self.learners if learner != member))
+
+    def differs_by_one(self, other: "Configuration") -> bool:
+        """Whether at most one vote changes: then any two majorities of both have a voter in common (Raft, 4.1)."""
+        return len(set(self.voters) ^ set(other.voters)) <= 1

@@ -1,0 +1,220 @@
+"""What a leader does: it takes entries, sends them to the members, decides, and changes the members (protocol 13.4).
+
+It lasts for one term. When it ends, `resign` tells the members: a contact that goes on is no sign of it.
+"""
+
+import math
+
+import attrs
+
+from topic.errors import BreachError
+from topic.raft import messages as say
+from topic.raft.configuration import Configuration, Replica
+from topic.raft.errors import BusyError
+from topic.raft.limits import RaftLimits
+from topic.raft.log import Entry, RaftLog
+from topic.raft.messages import Body
+from topic.raft.progress import FollowerProgress
+from topic.raft.stores import KnownStores
+
+
+@attrs.frozen(slots=True)
+class _HandOver:
+    """A leader is giving the lead away. It proposes nothing meanwhile."""
+
+    to: Replica
+    until: float
+    """When this leader gives the transfer up, and goes on."""
+    is_told: bool = False
+    """The member was told to stand: all that is here is decided, and on its disk."""
+
+
+class Leadership:
+    """One leader in one term."""
+
+    def __init__(
+        self, me: Replica, life: int, term: int, log: RaftLog, stores: KnownStores, limits: RaftLimits
+    ) -> None:
+        self.term = term
+        self.messages: list[tuple[Replica, Body]] = []
+        """What is to be sent, in order."""
+        self.progress: dict[Replica, FollowerProgress] = {}
+        self._me = me
+        self._life = life
+        self._log = log
+        self._stores = stores
+        self._limits = limits
+        self._handing_over: _HandOver | None = None
+        for member in log.configuration.members:
+            self._take_in(member)
+        log.append([Entry(term)])  # with it, entries of earlier terms are decided (Raft, 3.6.2)
+
+    def _take_in(self, member: Replica) -> None:
+        """Have a progress of the member, and say who leads if it is in contact."""
+        if member not in self.progress and member != self._me:
+            self.progress[member] = FollowerProgress()
+            self.connect(member)
+
+    def connect(self, member: Replica) -> None:
+        """A contact with a router begins: tell it who leads, if it is a member with that store."""
+        if member in self.progress and self._stores.has(member):
+            self._send(member, self.progress[member].ask(self._log, self._log.last, self.term))
+
+    def disconnect(self, member: Replica) -> None:
+        if member in self.progress:
+            self.progress[member].disconnected()
+        if self._handing_over is not None and self._handing_over.to == member:
+            self._handing_over = None
+
+    @property
+    def has_majority(self) -> bool:
+        """Whether a majority of the voters is in contact."""
+        configuration = self._log.configuration
+        return configuration.is_majority([voter for voter in configuration.voters if self._stores.has(voter)])
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether it is decided that this replica is no voter any more (Raft, 4.2.2)."""
+        return self._me not in self._log.configuration.voters and self.may_configure
+
+    def resign(self) -> None:
+        for member in self.progress:
+            if self._stores.has(member):
+                self._send(member, say.Resigned(self.term))
+
+    # entries
+
+    def propose(self, data: list[bytes]) -> int:
+        """Append entries to the log. Returns the index of the first. Raises BusyError."""
+        if self._handing_over is not None:
+            raise BusyError(f"router {self._handing_over.to.router} is to lead")
+        last = self._log.last
+        if self._log.size(min(self._log.commit, self._log.stable), last) >= self._limits.unstored:
+            raise BusyError("too much waits for the disks")
+        self._log.append([Entry(self.term, one) for one in data])
+        return last + 1
+
+    def stored(self, member: Replica, body: say.Stored) -> None:
+        """A member tells what its disk has. Raises BreachError."""
+        if member not in self.progress or body.term != self.term:
+            return
+        progress = self.progress[member]
+        if not progress.stored <= body.index <= body.agreed <= self._log.last:
+            told = f"{progress.stored}, then {body.index}, of {body.agreed} that are here"
+            raise BreachError(f"router {member.router} has stored entries up to {told}")
+        progress.learn(body.agreed, body.index)
+
+    def lacking(self, member: Replica, body: say.Lacking) -> None:
+        """The member's log differs at the entry that it was asked about: ask about an earlier one. A disk that lacks
+        entries that it had acknowledged is not to be trusted."""
+        progress = self.progress.get(member)
+        if progress is None or body.term != self.term or progress.probe is None:
+            return
+        if body.index < progress.stored:
+            self._send(member, say.Distrust(self.term))
+        else:
+            index = self._log.latest_up_to(min(body.index, progress.probe), body.index_term)
+            self._send(member, progress.ask(self._log, index, self.term))
+
+    def decide(self) -> None:
+        """Decide what a majority of disks has, if it ends with an entry of this term (Raft, 3.6.2)."""
+        stored = {member: progress.stored for member, progress in self.progress.items()}
+        index = self._log.configuration.agreed({**stored, self._me: self._log.stable})
+        if index > self._log.commit and self._log.term(index) == self.term:
+            self._log.commit = index
+
+    def replicate(self) -> None:
+        """Send each member what it lacks, as far as its window allows."""
+        for member, progress in self.progress.items():
+            self._replicate_to(member, progress)
+
+    def _replicate_to(self, member: Replica, progress: FollowerProgress) -> None:
+        while (append := progress.next_append(self._log, self.term, self._limits.window)) is not None:
+            self._send(member, append)
+
+    # members
+
+    @property
+    def may_configure(self) -> bool:
+        """Whether no change is under way, and this leader has decided an entry of its own (Ongaro, 2015)."""
+        commit = self._log.commit
+        return self._log.term(commit) == self.term and self._log.configured_at <= commit
+
+    def configure(self, configuration: Configuration) -> int:
+        """Change the members. Returns the index of the change. Raises BusyError; ValueError if more than one vote would
+        change."""
+        if not self.may_configure or self._handing_over is not None:
+            raise BusyError("an earlier change is under way")
+        if not configuration.differs_by_one(self._log.configuration):
+            raise ValueError("voters change one at a time")
+        self._log.append([Entry(self.term, configuration=configuration)])
+        for member in configuration.members:
+            self._take_in(member)
+        for member in [member for member in self.progress if member not in configuration.members]:
+            self._replicate_to(member, self.progress.pop(member))  # it learns that it has no vote, if it is there
+        return self._log.last
+
+    def mend(self) -> None:
+        """Take one step from the present members towards the ring."""
+        if self.may_configure and self._handing_over is None and (wanted := self._next_configuration()) is not None:
+            self.configure(wanted)
+
+    def _next_configuration(self) -> Configuration | None:
+        """Stores that were replaced leave; routers of the ring that are no members come in as learners; learners that
+        have all that is decided become voters; members that are not of the ring leave when it is complete, and this
+        leader is the last of them."""
+        present = self._log.configuration
+        for member in present.members:
+            known = self._stores.get(member.router)
+            if known is not None and known.member != member:
+                return present.without(member)
+        ring, routers = self._stores.ring, {member.router for member in present.members}
+        for router in ring:
+            known = self._stores.get(router)
+            if router not in routers and known is not None and known.life in (0, self._life):
+                return present.with_learner(known.member)
+        for learner in present.learners:
+            if learner.router in ring and self.progress[learner].stored >= self._log.commit:
+                return present.promoting(learner)
+        if {voter.router for voter in present.voters}.issuperset(ring):
+            others = [member for member in present.members if member.router not in ring]
+            for member in sorted(others, key=lambda member: member == self._me)[:1]:
+                return present.without(member)
+        return None
+
+    # transfer of leadership
+
+    def hand_over(self, member: Replica, now: float) -> None:
+        """Have this voter lead: propose nothing until it has all that is here, and has won an election. Raises
+        ValueError if the member is no other voter in contact."""
+        if member not in self.progress or member not in self._log.configuration.voters or not self._stores.has(member):
+            raise ValueError(f"router {member.router} is no other voter in contact")
+        self._handing_over = _HandOver(member, now + self._limits.dead)
+
+    def hand_over_to_best(self, now: float) -> None:
+        """This leader's disk hangs: hand over to the voter whose disk has most, if that has more than this one."""
+        voters = [v for v in self._log.configuration.voters if v in self.progress and self._stores.has(v)]
+        best = max(voters, key=lambda voter: self.progress[voter].stored, default=None)
+        if best is not None and self.progress[best].stored > self._log.stable and self._handing_over is None:
+            self.hand_over(best, now)
+
+    def go_on_handing_over(self) -> None:
+        """Once all that is here is decided, and on the disk of the member that is to lead, tell it to stand."""
+        change = self._handing_over
+        if change is None or change.is_told:
+            return
+        if self._log.commit == self._log.last == self.progress[change.to].stored:
+            self._send(change.to, say.StandNow(self.term))
+            self._handing_over = attrs.evolve(change, is_told=True)
+
+    def give_up_handing_over(self, now: float) -> None:
+        if now >= self.deadline:
+            self._handing_over = None
+
+    @property
+    def deadline(self) -> float:
+        """When a transfer has failed; infinite if there is none."""
+        return self._handing_over.until if self._handing_over is not None else math.inf
+
+    def _send(self, member: Replica, body: Body) -> None:
+        self.messages.append((member, body))

@@ -1,0 +1,195 @@
+"""What the replicas of a set say to each other, and what a replica asks of its shell (protocol 13).
+
+| message | who says it | what it says | waits for the disk |
+| --- | --- | --- | --- |
+| `Greeting` | each, as a contact begins and as it changes | the life that its store has accepted | yes |
+| `Propose` | a router that begins a set | accept this life, with these stores as voters | no |
+| `PreVote`, `PreVoted` | a voter without a leader | would I win an election? | no |
+| `Vote`, `Voted` | a candidate | vote for me in this term | yes |
+| `Lead` | a leader, as a contact begins | I lead; does your log have this entry? | no |
+| `Append` | a leader | these entries follow that one; so much is committed | no |
+| `Stored` | a follower | my disk has all that you have, up to this index | yes |
+| `Lacking` | a follower | my log lacks that entry; try this one | no |
+| `Outdated` | each | there is a later term than yours | no |
+| `Resigned` | a leader that leads no more | look for another one | no |
+| `StandNow` | a leader that hands over | begin an election without a pre-vote | no |
+| `Distrust` | a leader | your disk has lost what it had acknowledged | no |
+"""
+
+import attrs
+
+from topic.raft.configuration import Configuration, Replica
+from topic.raft.log import Entry
+
+
+@attrs.frozen(slots=True)
+class Greeting:
+    begun: bool
+    """The sender knows that all voters of its life have accepted it."""
+    mapping: bytes
+    """Digest of the map from queue names to sets, by the sender's topology."""
+
+
+@attrs.frozen(slots=True)
+class Propose:
+    configuration: Configuration
+    anew: bool
+    """An operator's word: it takes the place of a life that never came into effect."""
+
+
+@attrs.frozen(slots=True)
+class PreVote:
+    term: int
+    """The term that the sender would stand in."""
+    last: int
+    last_term: int
+
+
+@attrs.frozen(slots=True)
+class PreVoted:
+    term: int
+    """The term that was asked for if the vote is granted, else the term of the sender."""
+    granted: bool
+
+
+@attrs.frozen(slots=True)
+class Vote:
+    term: int
+    last: int
+    last_term: int
+
+
+@attrs.frozen(slots=True)
+class Voted:
+    term: int
+    granted: bool
+
+
+@attrs.frozen(slots=True)
+class Lead:
+    term: int
+    index: int
+    index_term: int
+    commit: int
+
+
+@attrs.frozen(slots=True)
+class Append:
+    term: int
+    previous: int
+    """Index of the entry before `entries`. The follower has it, as an earlier message on this channel says."""
+    previous_term: int
+    entries: tuple[Entry, ...]
+    commit: int
+
+
+@attrs.frozen(slots=True)
+class Stored:
+    term: int
+    agreed: int
+    """The last index up to which the follower's log is known to be equal to the leader's."""
+    index: int
+    """The last index of these that its disk has."""
+
+
+@attrs.frozen(slots=True)
+class Lacking:
+    term: int
+    index: int
+    index_term: int
+
+
+@attrs.frozen(slots=True)
+class Outdated:
+    term: int
+
+
+@attrs.frozen(slots=True)
+class Resigned:
+    term: int
+
+
+@attrs.frozen(slots=True)
+class StandNow:
+    term: int
+
+
+@attrs.frozen(slots=True)
+class Distrust:
+    term: int
+
+
+Body = (
+    Greeting | Propose | PreVote | PreVoted | Vote | Voted | Lead | Append | Stored | Lacking | Outdated | Resigned
+    | StandNow | Distrust
+)  # fmt: skip
+
+
+@attrs.frozen(slots=True)
+class Envelope:
+    """A message with the names that it counts for. Another life, or another store, makes it void."""
+
+    life: int
+    sender: Replica
+    receiver: Replica
+    body: Body
+
+
+# what a replica asks of its shell
+
+
+@attrs.frozen(slots=True)
+class Hard:
+    """What a store must not forget, beside its log."""
+
+    life: int = 0
+    """Hybrid clock at the beginning of the set; 0: the store has accepted none."""
+    begun: bool = False
+    """All voters have accepted that life: it is in effect for ever."""
+    term: int = 0
+    vote: Replica | None = None
+    """The candidate that has this replica's vote in this term."""
+
+
+@attrs.frozen(slots=True)
+class Persist:
+    """Put this on the disk in one transaction, behind all earlier writes; then call `Raft.persisted(number)`."""
+
+    number: int
+    hard: Hard
+    first: int
+    """The entries take the place of all from this index on. Without entries, the log stays as it is."""
+    entries: tuple[Entry, ...]
+
+
+@attrs.frozen(slots=True)
+class Send:
+    """Send this on the channel to the receiver's router. What cannot be sent is lost with the contact."""
+
+    envelope: Envelope
+
+
+@attrs.frozen(slots=True)
+class Committed:
+    """These entries are decided, from this index on: apply them in order."""
+
+    first: int
+    entries: tuple[Entry, ...]
+
+
+@attrs.frozen(slots=True)
+class Led:
+    """This member leads in this term; None: nobody does, as far as this replica knows."""
+
+    term: int
+    leader: Replica | None
+
+
+@attrs.frozen(slots=True)
+class SetAside:
+    """This store is to take part no more: keep the file under another name, and begin with an empty one."""
+
+    why: str
+
+
+Action = Persist | Send | Committed | Led | SetAside

@@ -1,0 +1,577 @@
+"""One replica of a set of routers that agree on one log: Raft, without I/O (protocol 13; Ongaro, *Consensus*, 2014).
+
+The shell that drives a replica
+
+1. tells it events: `connect`, `disconnect`, `receive`, `persisted`, `tick`, with the time in seconds;
+2. calls `flush` when no more events are at hand, and does what that returns, in order;
+3. calls `tick` at `deadline`;
+4. writes each `Persist` in one transaction, in order, and says so: a write may last, and nothing waits for it here.
+
+Contacts take the place of heartbeats: a replica has a leader while the replica that has said `Lead` to it is in contact
+and has not said `Resigned`. So a set in which nothing happens sends nothing. The states, in Raft's words:
+
+| state | leaves it when | for |
+| --- | --- | --- |
+| follower | its timer ends, and it has no leader | pre-candidate |
+| pre-candidate | a majority would vote for it | candidate |
+| candidate | a majority has voted for it, its own vote is on its disk | leader |
+| leader | no majority is in contact; it is no voter any more | follower |
+| each | it learns of a later term | follower |
+
+A replica without a leader always has a timer. What each message means is in `topic/raft/messages.py`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, ClassVar, Final
+
+import attrs
+
+from topic.errors import BreachError
+from topic.raft import messages as say
+from topic.raft.configuration import Configuration, Replica
+from topic.raft.errors import NotLeaderError
+from topic.raft.leadership import Leadership
+from topic.raft.limits import RaftLimits
+from topic.raft.log import Entry, RaftLog
+from topic.raft.messages import Action, Body, Committed, Envelope, Hard, Led, Send, SetAside
+from topic.raft.storage import Storage
+from topic.raft.stores import KnownStore, KnownStores
+
+BEGIN: Final = 1
+"""Index of the entry with the first voters and the digest of the map of names. It is decided when all have it."""
+
+
+class RaftRole(Enum):
+    FOLLOWER = "follower"
+    PRE_CANDIDATE = "pre-candidate"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+class Raft:
+    """One replica. Two that lead in one term, or decide two entries for one index of a life, do not exist."""
+
+    def __init__(
+        self,
+        me: Replica,
+        ring: Sequence[str],
+        mapping: bytes,
+        hard: Hard,
+        entries: Sequence[Entry],
+        limits: RaftLimits,
+        draw: Callable[[], float],
+        new_life: Callable[[], int],
+        now: float,
+    ) -> None:
+        """`hard` and `entries` are what the store has. `draw` returns a random number from 0 to 1, `new_life` a hybrid
+        clock that is above all that this router knows. Raises ValueError if the set began with another map of names."""
+        self.me = me
+        self.hard = hard
+        self.log = RaftLog(entries)
+        if self.log.last and self.log.entries(BEGIN, BEGIN)[0].data != mapping:
+            raise ValueError("the set began with another map of queues to sets")
+        self.stores = KnownStores(me, ring, mapping)
+        self.role = RaftRole.FOLLOWER
+        self.leader: Replica | None = None
+        self.leadership: Leadership | None = None
+        """While this replica leads."""
+        self.why_aside = ""
+        """Why this store takes part no more; empty while it does."""
+        self.deadline = now + limits.boot
+        """When `tick` is due; infinite if nothing is."""
+        self._limits = limits
+        self._draw = draw
+        self._new_life = new_life
+        self._granted: set[Replica] = set()
+        """Members that have granted the pre-vote, or the vote, of the present election."""
+        self._matched = 0
+        """Follower: the last index up to which this log is known to be equal to the leader's."""
+        self._acknowledged = 0
+        """Follower: the last index that the leader was told is on the disk."""
+        self._storage = Storage(hard, self.log)
+        self._outbox: list[Action] = []
+        self._applied = 0
+        self._led: Led | None = None
+        """The leader that the shell was told of."""
+        if hard.begun:
+            self.log.commit = min(BEGIN, self.log.last)
+
+    # events: contacts
+
+    def connect(self, router: str, now: float) -> None:
+        """A contact with the router begins; nothing of an earlier one arrives any more."""
+        if self.why_aside:
+            return
+        self.stores.connect(router)
+        self._greet(router)
+
+    def disconnect(self, router: str, now: float) -> None:
+        """The contact with the router has ended. What was under way is lost."""
+        member = self.stores.disconnect(router)
+        if member is not None and self.leadership is not None:
+            self.leadership.disconnect(member)
+        if self.leader is not None and self.leader.router == router:
+            self._follow_nobody(now)
+        if self.leadership is not None and not self.leadership.has_majority:
+            self.resign(now)
+
+    def _greet(self, router: str = "") -> None:
+        """Tell what the disk has: to one router, or to all in contact."""
+        for name in (router,) if router else self.stores.routers:
+            known = self.stores.get(name)
+            to = known.member if known is not None else Replica(name, b"")
+            stored = self._storage.hard
+            greeting = say.Greeting(stored.begun, self.stores.mapping)
+            self._outbox.append(Send(Envelope(stored.life, self.me, to, greeting)))
+
+    def receive(self, envelope: Envelope, now: float) -> None:
+        """A message has come from a router in contact, in the order in which that sent it. Raises BreachError if no
+        replica would send it: the contact is to be dropped."""
+        sender, body = envelope.sender, envelope.body
+        if self.why_aside:
+            return
+        if isinstance(body, say.Greeting):
+            self._take_greeting(KnownStore(sender, envelope.life, body.begun, body.mapping), now)
+        elif self.stores.has(sender) and envelope.receiver == self.me:
+            if isinstance(body, say.Propose):
+                self._take_proposal(envelope.life, body)
+            elif self._is_of_my_life(envelope):
+                self._HANDLERS[type(body)](self, sender, body, now)
+
+    def _take_greeting(self, known: KnownStore, now: float) -> None:
+        is_new = self.stores.learn(known)
+        if known.mapping != self.stores.mapping:
+            return
+        if known.begun and known.life != self.hard.life and self.hard.life:
+            if not self.hard.begun or known.life > self.hard.life:
+                self.set_aside(f"router {known.member.router} has another life of the set, which is in effect")
+            return
+        self._begin()
+        if not is_new:
+            self._try_effect()
+            return
+        self._go_on_beginning(known)
+        member = known.member
+        if self.leadership is not None:
+            self.leadership.connect(member)
+        elif self.role in (RaftRole.PRE_CANDIDATE, RaftRole.CANDIDATE) and member in self.log.configuration.voters:
+            self._ask_for_vote(member)
+        elif self.leader is None and all(self.stores.has(voter) for voter in self.log.configuration.voters):
+            self.deadline = min(self.deadline, now + self._first_wait())
+
+    def _is_of_my_life(self, envelope: Envelope) -> bool:
+        """Whether the sender speaks of the life of this store. A later life makes this store void; a leader's append
+        gives its life to a store that has none."""
+        if envelope.life < self.hard.life:
+            self._greet(envelope.sender.router)
+            return False
+        if envelope.life > self.hard.life:
+            if self.hard.life:
+                self.set_aside(f"router {envelope.sender.router} has a later life of the set")
+                return False
+            if not isinstance(envelope.body, say.Lead | say.Append):
+                return False
+            self.hard = Hard(envelope.life, begun=True)
+        if not self.hard.begun:  # only a life in effect has elections
+            self._take_effect()
+        return True
+
+    def set_aside(self, why: str) -> None:
+        """Take part no more: this store is void, or not to be trusted."""
+        self._stop_leading()
+        self.why_aside = why
+        self.role, self.leader, self.deadline = RaftRole.FOLLOWER, None, math.inf
+        self._outbox.append(SetAside(why))
+
+    # a set begins (13.2)
+
+    def _begin(self, *, anew: bool = False) -> bool:
+        """Begin the set if it is for this router to do so, and all routers of the ring are there."""
+        configuration = self.stores.first_voters(anew=anew)
+        if configuration is None or self.hard.begun or (self.hard.life and not anew):
+            return False
+        self._accept(self._new_life(), configuration)
+        for voter in configuration.voters:
+            if voter != self.me:
+                self._send(voter, say.Propose(configuration, anew))
+        return True
+
+    def begin_anew(self) -> bool:
+        """An operator's word: begin the set although some stores have accepted a life that never came into effect.
+        Returns whether all routers of the ring were there to do it."""
+        return self._begin(anew=True)
+
+    def _go_on_beginning(self, known: KnownStore) -> None:
+        """A known has told of its store: it may be the last one to accept, or not have heard of the proposal."""
+        if self.hard.begun or not self.hard.life:
+            return
+        if not known.life and known.member in self.log.configuration.voters:
+            self._send(known.member, say.Propose(self.log.configuration, anew=False))
+        self._try_effect()
+
+    def _try_effect(self) -> None:
+        is_accepted = self._storage.hard.life == self.hard.life > 0
+        if is_accepted and not self.hard.begun and self.stores.is_in_effect(self.hard, self.log.configuration):
+            self._take_effect()
+
+    def _take_proposal(self, life: int, proposal: say.Propose) -> None:
+        if self.me not in proposal.configuration.voters or self.hard.begun:
+            return
+        if not self.hard.life or (proposal.anew and life > self.hard.life):
+            self._accept(life, proposal.configuration)
+
+    def _accept(self, life: int, configuration: Configuration) -> None:
+        self.hard = Hard(life)
+        self.log.begin(Entry(0, self.stores.mapping, configuration))
+
+    def _take_effect(self) -> None:
+        self.hard = attrs.evolve(self.hard, begun=True)
+        self.log.commit = max(self.log.commit, min(BEGIN, self.log.last))
+
+    def recover(self, now: float) -> None:
+        """An operator's word: this store alone is the set from now on, in a new life. Entries of other stores alone
+        are lost. Raises NotLeaderError if somebody leads."""
+        if self.role is RaftRole.LEADER or self.leader is not None:
+            raise NotLeaderError("the set has a leader", self.leader or self.me)
+        if not self.hard.begun:
+            raise NotLeaderError("this store has never been part of the set", None)
+        self._enter(self.hard.term + 1, None)
+        self.hard = attrs.evolve(self.hard, life=self._new_life())
+        self.log.append([Entry(self.hard.term, configuration=Configuration((self.me,)))])
+        self._stand(now)
+
+    # elections (13.3)
+
+    def tick(self, now: float) -> None:
+        """The time is `deadline`, or later."""
+        if now < self.deadline or self.why_aside:
+            return
+        if self.leadership is not None:
+            self.leadership.give_up_handing_over(now)
+            if self._disk_hangs(now):
+                self.leadership.hand_over_to_best(now)
+        elif not self.hard.begun:
+            self._begin()
+            self._try_effect()
+        elif self.leader is None:
+            self._pre_stand(now)
+        self._set_deadline(now)
+
+    def _set_deadline(self, now: float) -> None:
+        if self.leadership is not None:
+            due = min(self.leadership.deadline, self._storage.oldest() + self._limits.dead)
+            self.deadline = max(due, now + self._limits.place)
+        elif self.leader is not None:
+            self.deadline = math.inf
+        elif self.deadline <= now:
+            self.deadline = now + self._limits.election * (1 + self._draw())
+
+    def _first_wait(self) -> float:
+        """How long a voter waits before it first stands: less if it is earlier in the ring, so that one comes first."""
+        ring = self.stores.ring
+        place = ring.index(self.me.router) if self.me.router in ring else len(ring)
+        return self._limits.place * (place + self._draw() / 2)
+
+    def _disk_hangs(self, now: float) -> bool:
+        return now >= self._storage.oldest() + self._limits.dead
+
+    def _may_stand(self, now: float) -> bool:
+        return self.hard.begun and self.me in self.log.configuration.voters and not self._disk_hangs(now)
+
+    def _pre_stand(self, now: float) -> None:
+        """Find out whether a majority would vote for this replica, before it disturbs anybody with a new term."""
+        if self._may_stand(now):
+            self._call(RaftRole.PRE_CANDIDATE)
+            self._count_pre_votes(now)
+
+    def _stand(self, now: float) -> None:
+        self._enter(self.hard.term + 1, self.me)
+        self.leader = None
+        self._call(RaftRole.CANDIDATE)
+        self._restart_timer(now)
+
+    def _call(self, role: RaftRole) -> None:
+        self.role = role
+        self._granted = {self.me} if role is RaftRole.PRE_CANDIDATE else set()
+        for voter in self.log.configuration.voters:
+            if voter != self.me and self.stores.has(voter):
+                self._ask_for_vote(voter)
+
+    def _ask_for_vote(self, voter: Replica) -> None:
+        last, last_term = self.log.last, self.log.last_term
+        if self.role is RaftRole.PRE_CANDIDATE:
+            self._send(voter, say.PreVote(self.hard.term + 1, last, last_term))
+        else:
+            self._send_when_stored(voter, say.Vote(self.hard.term, last, last_term))
+
+    def _take_pre_vote(self, sender: Replica, body: say.PreVote, now: float) -> None:
+        is_led = self.role is RaftRole.LEADER or self.leader is not None
+        granted = not is_led and body.term > self.hard.term
+        granted = granted and self.log.is_no_newer_than(body.last, body.last_term)
+        self._send(sender, say.PreVoted(body.term if granted else self.hard.term, granted))
+
+    def _take_pre_voted(self, sender: Replica, body: say.PreVoted, now: float) -> None:
+        if not body.granted:
+            self._notice_term(body.term, now)
+        elif self.role is RaftRole.PRE_CANDIDATE and body.term == self.hard.term + 1:
+            self._granted.add(sender)
+            self._count_pre_votes(now)
+
+    def _count_pre_votes(self, now: float) -> None:
+        if self.log.configuration.is_majority(self._granted):
+            self._stand(now)
+
+    def _take_vote(self, sender: Replica, body: say.Vote, now: float) -> None:
+        """A replica votes whatever configuration it knows: it may have become a voter without knowing (Raft, 4.2.2)."""
+        self._notice_term(body.term, now)
+        granted = body.term == self.hard.term and self.hard.vote in (None, sender) and self.role is not RaftRole.LEADER
+        granted = granted and self.leader is None and self.log.is_no_newer_than(body.last, body.last_term)
+        if granted:
+            self.hard = attrs.evolve(self.hard, vote=sender)
+            self._restart_timer(now)
+        self._send_when_stored(sender, say.Voted(self.hard.term, granted))
+
+    def _take_voted(self, sender: Replica, body: say.Voted, now: float) -> None:
+        self._notice_term(body.term, now)
+        if self.role is RaftRole.CANDIDATE and body.term == self.hard.term and body.granted:
+            self._granted.add(sender)
+            self._count_votes(now)
+
+    def _count_votes(self, now: float) -> None:
+        if self.role is RaftRole.CANDIDATE and self.log.configuration.is_majority(self._granted):
+            self._win(now)
+
+    def _restart_timer(self, now: float) -> None:
+        self.deadline = now + self._limits.election * (1 + self._draw())
+
+    def _notice_term(self, term: int, now: float) -> None:
+        """If a later term than this replica's has begun, follow nobody in it, as yet."""
+        if term > self.hard.term:
+            self._stop_leading()
+            self._enter(term, None)
+            self._follow_nobody(now)
+
+    def _enter(self, term: int, vote: Replica | None) -> None:
+        """Begin a later term. With its leader this log was never compared."""
+        assert term > self.hard.term
+        self.hard = attrs.evolve(self.hard, term=term, vote=vote)
+        self._matched = self._acknowledged = 0
+
+    def _take_outdated(self, sender: Replica, body: say.Outdated, now: float) -> None:
+        self._notice_term(body.term, now)
+
+    def _follow_nobody(self, now: float) -> None:
+        self.role, self.leader = RaftRole.FOLLOWER, None
+        self.deadline = now + self._first_wait()
+
+    def _follow(self, leader: Replica, term: int, now: float) -> bool:
+        """A leader of this term speaks. Returns whether it leads: in a later term than its own, it does not."""
+        if term < self.hard.term:
+            self._send(leader, say.Outdated(self.hard.term))
+            return False
+        self._notice_term(term, now)
+        if self.role is RaftRole.LEADER or self.leader not in (None, leader):
+            raise BreachError(f"router {leader.router} leads in term {term}, as router {self.leader} does")
+        self.role, self.leader, self.deadline = RaftRole.FOLLOWER, leader, math.inf
+        return True
+
+    def _take_resigned(self, sender: Replica, body: say.Resigned, now: float) -> None:
+        if sender == self.leader and body.term == self.hard.term:
+            self._follow_nobody(now)
+
+    # leading
+
+    def _win(self, now: float) -> None:
+        self.role, self.leader = RaftRole.LEADER, self.me
+        self.leadership = Leadership(self.me, self.hard.life, self.hard.term, self.log, self.stores, self._limits)
+        self._set_deadline(now)
+
+    def resign(self, now: float) -> None:
+        """Lead no more, until an election says so again."""
+        self._stop_leading()
+        self._follow_nobody(now)
+
+    def _stop_leading(self) -> None:
+        if self.leadership is not None:
+            self.leadership.resign()
+            self._send_for_leadership(self.leadership)
+            self.leadership = None
+
+    def _send_for_leadership(self, leadership: Leadership) -> None:
+        for member, body in leadership.messages:
+            self._send(member, body)
+        leadership.messages.clear()
+
+    def _leading(self) -> Leadership:
+        if self.leadership is None:
+            raise NotLeaderError("this replica does not lead", self.leader)
+        return self.leadership
+
+    def propose(self, data: Sequence[bytes]) -> int:
+        """Append entries to the log, to be decided. Returns the index of the first.
+
+        Raises NotLeaderError; BusyError while leadership moves or too much waits for the disks."""
+        return self._leading().propose(list(data))
+
+    def configure(self, configuration: Configuration) -> int:
+        """Change the members. Returns the index of the change.
+
+        Raises NotLeaderError; BusyError while an earlier change, or this leader's first entry, is not decided;
+        ValueError if more than one vote would change."""
+        return self._leading().configure(configuration)
+
+    def hand_over(self, member: Replica, now: float) -> None:
+        """Have this voter lead: propose nothing until it has all that is here, and has won an election.
+
+        Raises NotLeaderError; ValueError if the member is no other voter in contact."""
+        self._leading().hand_over(member, now)
+        self._set_deadline(now)
+
+    def _take_stand_now(self, sender: Replica, body: say.StandNow, now: float) -> None:
+        if sender == self.leader and body.term == self.hard.term and self._may_stand(now):
+            self._stand(now)
+
+    # replication (13.4)
+
+    def _take_lead(self, sender: Replica, body: say.Lead, now: float) -> None:
+        if not self._follow(sender, body.term, now):
+            return
+        if not self.log.has(body.index, body.index_term):
+            index = self.log.latest_up_to(body.index, body.index_term)
+            self._send(sender, say.Lacking(body.term, index, self.log.term(index)))
+            return
+        self._match(body.index, body.commit)
+        self._acknowledge(sender)
+
+    def _take_append(self, sender: Replica, body: say.Append, now: float) -> None:
+        if self._follow(sender, body.term, now):
+            last = body.previous + len(body.entries)
+            if not self.log.has(body.previous, body.previous_term):
+                raise BreachError(f"router {sender.router} appends behind entry {body.previous}, which is not here")
+            if self.log.commit > body.previous and not self._agrees(body):
+                raise BreachError(f"router {sender.router} replaces entries that are decided")
+            self.log.merge(body.previous, body.entries)
+            self._match(last, body.commit)
+
+    def _agrees(self, body: say.Append) -> bool:
+        """Whether the entries that are decided here are the same in the append."""
+        decided = body.entries[: self.log.commit - body.previous]
+        return all(self.log.has(index, entry.term) for index, entry in enumerate(decided, body.previous + 1))
+
+    def _match(self, index: int, commit: int) -> None:
+        """This log is equal to the leader's up to this index. What is behind that may be another leader's, and is not
+        decided by what this one has decided."""
+        self._matched = max(self._matched, index)
+        self.log.commit = max(self.log.commit, min(commit, self._matched))
+
+    def _acknowledge(self, leader: Replica) -> None:
+        """Tell what the disk has. The term, too, has to be there: who forgets it obeys the leader of an earlier one."""
+        self._acknowledged = min(self.log.stable, self._matched)
+        body = say.Stored(self.hard.term, self._matched, self._acknowledged)
+        if self._storage.hard.term == self.hard.term:
+            self._send(leader, body)
+        else:
+            self._send_when_stored(leader, body)
+
+    def _take_stored(self, sender: Replica, body: say.Stored, now: float) -> None:
+        if self.leadership is not None:
+            self.leadership.stored(sender, body)
+
+    def _take_lacking(self, sender: Replica, body: say.Lacking, now: float) -> None:
+        if self.leadership is not None:
+            self.leadership.lacking(sender, body)
+
+    def _take_distrust(self, sender: Replica, body: say.Distrust, now: float) -> None:
+        if sender == self.leader and body.term == self.hard.term:
+            self.set_aside(f"this store has lost what it had acknowledged to router {sender.router}")
+
+    # the disk
+
+    def persisted(self, number: int, now: float) -> None:
+        """The disk has the write of this number, and all before it."""
+        former = self._storage.hard
+        self._storage.finish(number)
+        stored = self._storage.hard
+        if (former.life, former.begun) != (stored.life, stored.begun):
+            self._greet()
+        if self.why_aside:
+            return
+        self._try_effect()
+        if self.role is RaftRole.CANDIDATE and (stored.term, stored.vote) == (self.hard.term, self.me):
+            self._granted.add(self.me)
+            self._count_votes(now)
+        if self.leader not in (None, self.me) and min(self.log.stable, self._matched) > self._acknowledged:
+            assert self.leader is not None
+            self._acknowledge(self.leader)
+        self._set_deadline(now)
+
+    def _send(self, to: Replica, body: Body) -> None:
+        self._outbox.append(Send(Envelope(self.hard.life, self.me, to, body)))
+
+    def _send_when_stored(self, to: Replica, body: Body) -> None:
+        """Send this when the disk has what is here now."""
+        self._storage.hold(Envelope(self.hard.life, self.me, to, body), self.hard)
+
+    # what comes of it
+
+    def flush(self, now: float) -> list[Action]:
+        """What is to be done for the events since the last call, in this order."""
+        if self.leadership is not None:
+            self._flush_leadership(self.leadership, now)
+        persist = self._storage.write(self.hard, now) if not self.why_aside else None
+        if persist is not None:
+            self._outbox.append(persist)
+            self._set_deadline(now)
+        if not self.why_aside:
+            self._outbox.extend(Send(envelope) for envelope in self._storage.release())
+        led = Led(self.hard.term, self.leader) if self.leader is not None else None
+        if led != self._led:
+            self._led = led
+            self._outbox.append(led or Led(self.hard.term, None))
+        if self.log.commit > self._applied:
+            first, self._applied = self._applied + 1, self.log.commit
+            self._outbox.append(Committed(first, self.log.entries(first, self._applied)))
+        actions, self._outbox = self._outbox, []
+        return actions
+
+    def _flush_leadership(self, leadership: Leadership, now: float) -> None:
+        leadership.decide()
+        if leadership.is_removed:
+            self.resign(now)
+            return
+        leadership.mend()
+        leadership.replicate()
+        leadership.go_on_handing_over()
+        self._send_for_leadership(leadership)
+
+    def check(self) -> None:
+        """Assert what holds whenever no event is being handled."""
+        self.log.check()
+        assert self.hard.begun or (self.role is RaftRole.FOLLOWER and self.leader is None), (
+            "an election before the set began"
+        )
+        assert (self.role is RaftRole.LEADER) == (self.leader == self.me), "only a leader follows itself"
+        assert self.role is not RaftRole.LEADER or self._storage.hard.term == self.hard.term, (
+            "it leads by a vote that is not on its disk"
+        )
+        assert self._matched <= self.log.last and self._acknowledged <= self._matched
+        assert self.why_aside or self.leader is not None or self.deadline < math.inf, "no leader, and no timer"
+        assert (self.leadership is not None) == (self.role is RaftRole.LEADER)
+        assert self.leadership is None or self.leadership.has_majority, "it leads without a majority in contact"
+
+    _HANDLERS: ClassVar[dict[type, Any]] = {
+        say.PreVote: _take_pre_vote,
+        say.PreVoted: _take_pre_voted,
+        say.Vote: _take_vote,
+        say.Voted: _take_voted,
+        say.Outdated: _take_outdated,
+        say.Lead: _take_lead,
+        say.Lacking: _take_lacking,
+        say.Append: _take_append,
+        say.Stored: _take_stored,
+        say.Resigned: _take_resigned,
+        say.StandNow: _take_stand_now,
+        say.Distrust: _take_distrust,
+    }

@@ -1,0 +1,154 @@
+"""Messages between replicas as bytes (protocol 13): one msgpack array, [set, life, sender, receiver, kind, fields…].
+
+A member is [router, store]; an entry is [term, data] or [term, data, voters, learners]. `decode` refuses bytes that no
+replica writes: it raises BreachError, and names the field.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+import msgpack
+
+from topic.errors import BreachError
+from topic.raft import messages as say
+from topic.raft.configuration import Configuration, Replica
+from topic.raft.log import Entry
+from topic.raft.messages import Body, Envelope
+
+KINDS: Final[tuple[type[Any], ...]] = (
+    say.Greeting,
+    say.Propose,
+    say.PreVote,
+    say.PreVoted,
+    say.Vote,
+    say.Voted,
+    say.Lead,
+    say.Append,
+    say.Stored,
+    say.Lacking,
+    say.Outdated,
+    say.Resigned,
+    say.StandNow,
+    say.Distrust,
+)
+"""By the number that stands for each."""
+_NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
+MOST: Final = 2**63 - 1
+"""Of a life, a term or an index."""
+MOST_NAME: Final = 255
+"""Bytes of the name of a set, of a router or of a store."""
+
+
+def encode(name: str, envelope: Envelope) -> bytes:
+    """The message of the set of that name."""
+    body = envelope.body
+    fields = [_packed(getattr(body, field.name)) for field in attrs.fields(type(body))]
+    head = [name, envelope.life, _packed(envelope.sender), _packed(envelope.receiver), _NUMBERS[type(body)]]
+    return bytes(msgpack.packb([*head, *fields]))
+
+
+def _packed(value: Any) -> Any:
+    if isinstance(value, Replica):
+        return [value.router, value.store]
+    if isinstance(value, Configuration):
+        return [[_packed(one) for one in members] for members in (value.voters, value.learners)]
+    if isinstance(value, Entry):
+        configuration = _packed(value.configuration) if value.configuration is not None else []
+        return [value.term, value.data, *configuration]
+    if isinstance(value, tuple):
+        return [_packed(one) for one in value]
+    return value
+
+
+def decode(data: bytes) -> tuple[str, Envelope]:
+    """The name of a set, and a message of it. Raises BreachError."""
+    try:
+        parts = msgpack.unpackb(data, strict_map_key=True)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise BreachError(f"a message between replicas is no msgpack: {error}") from None
+    if not isinstance(parts, list) or len(parts) < 5:
+        raise BreachError("a message between replicas is no array of five parts or more")
+    name, life, sender, receiver, number = parts[:5]
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(KINDS):
+        raise BreachError(f"{number!r} is no kind of message between replicas")
+    kind = KINDS[number]
+    fields, values = attrs.fields(kind), parts[5:]
+    if len(fields) != len(values):
+        raise BreachError(f"{kind.__name__} has {len(fields)} fields, not {len(values)}")
+    body: Body = kind(*(_READ[field.type](value, field.name) for field, value in zip(fields, values, strict=True)))
+    return _text(name, "set"), Envelope(
+        _count(life, "life"), _member(sender, "sender"), _member(receiver, "receiver"), body
+    )
+
+
+def _refuse(value: Any, name: str, expected: str) -> BreachError:
+    return BreachError(f"{name} of a message between replicas is {type(value).__name__}, expected {expected}")
+
+
+def _count(value: Any, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST:
+        raise _refuse(value, name, "a number from 0 to 2^63 - 1")
+    return value
+
+
+def _flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise _refuse(value, name, "true or false")
+    return value
+
+
+def _bytes(value: Any, name: str) -> bytes:
+    if not isinstance(value, bytes):
+        raise _refuse(value, name, "bytes")
+    return value
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not 0 < len(value.encode()) <= MOST_NAME:
+        raise _refuse(value, name, f"a text of 1 to {MOST_NAME} bytes")
+    return value
+
+
+def _list(value: Any, name: str, *counts: int) -> list[Any]:
+    if not isinstance(value, list) or (counts and len(value) not in counts):
+        raise _refuse(value, name, f"an array of {' or '.join(map(str, counts)) or 'any number of'} parts")
+    return value
+
+
+def _member(value: Any, name: str) -> Replica:
+    router, store = _list(value, name, 2)
+    if len(_bytes(store, name)) > MOST_NAME:
+        raise _refuse(store, name, f"a store of at most {MOST_NAME} bytes")
+    return Replica(_text(router, name), store)
+
+
+def _members(value: Any, name: str) -> tuple[Replica, ...]:
+    members = tuple(_member(one, name) for one in _list(value, name))
+    if len({member.router for member in members}) < len(members):
+        raise BreachError(f"{name} of a message between replicas names a router twice")
+    return members
+
+
+def _configuration(value: Any, name: str) -> Configuration:
+    voters, learners = _list(value, name, 2)
+    return Configuration(_members(voters, name), _members(learners, name))
+
+
+def _entry(value: Any, name: str) -> Entry:
+    term, data, *members = _list(value, name, 2, 4)
+    return Entry(_count(term, name), _bytes(data, name), _configuration(members, name) if members else None)
+
+
+def _entries(value: Any, name: str) -> tuple[Entry, ...]:
+    return tuple(_entry(one, name) for one in _list(value, name))
+
+
+_READ: Final[dict[Any, Callable[[Any, str], Any]]] = {
+    int: _count,
+    bool: _flag,
+    bytes: _bytes,
+    Configuration: _configuration,
+    tuple[Entry, ...]: _entries,
+}
+"""By the type of a field."""
