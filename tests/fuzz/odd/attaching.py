@@ -209,7 +209,7 @@ class Attaching(OddConnection):
             "max_message_size": link.max_message if isinstance(link, Receiver) else None,
             "desired_capabilities": ("q",) if self.draw.has("capabilities") else None,
             "properties": properties,
-        }, whole=True)  # fmt: skip
+        }, whole=link.epoch is not None)  # fmt: skip
         if isinstance(link, Receiver) and rng.random() < 0.5:
             self.flow(link.session, link)
 
