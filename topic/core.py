@@ -53,9 +53,16 @@ class Topic:
     """One router incarnation's records, directory and rules."""
 
     def __init__(
-        self, router: str, incarnation: int, routers: Collection[str], clock: HybridClock, journal: Block,
-        settings: Settings, now: float, remembered: Iterable[LinkEntry] = (),
-    ) -> None:  # fmt: skip
+        self,
+        router: str,
+        incarnation: int,
+        routers: Collection[str],
+        clock: HybridClock,
+        journal: Block,
+        settings: Settings,
+        now: float,
+        remembered: Iterable[LinkEntry] = (),
+    ) -> None:
         """`routers` are the members of the plan, `remembered` are the durable links of the state store (3.3,
         8): orphans until they come back."""
         self.settings = settings
@@ -115,10 +122,19 @@ class Topic:
 
     @event
     def attach_publisher(
-        self, identity: LinkIdentity, link: Any, now: float, *, generation: bytes | None = None, seen: Epoch = NOWHERE,
-        first: bool = False, lifetime: Lifetime = FLEETING, unsettled: Mapping[bytes, int] | None = None,
-        complete: bool = True, allowance: Allowance | None = None,
-    ) -> Stream:  # fmt: skip
+        self,
+        identity: LinkIdentity,
+        link: Any,
+        now: float,
+        *,
+        generation: bytes | None = None,
+        seen: Epoch = NOWHERE,
+        first: bool = False,
+        lifetime: Lifetime = FLEETING,
+        unsettled: Mapping[bytes, int] | None = None,
+        complete: bool = True,
+        allowance: Allowance | None = None,
+    ) -> Stream:
         """An attach of a publisher (7.1); answered when all routers in contact know of it. With its unsettled map (tag
         to state, 0 for none) it resumes what it left, wherever that was; with a null one it begins afresh: a new
         generation tells it so (protocol 2). `seen` is the epoch that it echoes; nothing is concluded from
@@ -174,9 +190,14 @@ class Topic:
 
     @event
     def publish(
-        self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool,
+        self,
+        stream: Stream,
+        tags: list[bytes],
+        messages: list[bytes],
+        *,
+        presettled: bool,
         until: Sequence[float] | None = None,
-    ) -> list[Record]:  # fmt: skip
+    ) -> list[Record]:
         """Take a batch of transfers. Returns their records, in the same order. `until`: when, in the shell's seconds,
         somebody has to have each; infinity for never, `OVER` for what comes too late (protocol 5, Time to live)."""
         return self.home.publishing.publish(stream, tags, messages, presettled=presettled, until=until)
@@ -195,10 +216,20 @@ class Topic:
 
     @event
     def attach_subscriber(
-        self, identity: LinkIdentity, link: Any, now: float, *, seen: Epoch = NOWHERE, first: bool = False,
-        sends_settled: bool = False, lifetime: Lifetime = FLEETING, unsettled: Mapping[bytes, int] | None = None,
-        complete: bool = True, told: bool = False, wants: Wants | None = None,
-    ) -> LocalSubscriber:  # fmt: skip
+        self,
+        identity: LinkIdentity,
+        link: Any,
+        now: float,
+        *,
+        seen: Epoch = NOWHERE,
+        first: bool = False,
+        sends_settled: bool = False,
+        lifetime: Lifetime = FLEETING,
+        unsettled: Mapping[bytes, int] | None = None,
+        complete: bool = True,
+        told: bool = False,
+        wants: Wants | None = None,
+    ) -> LocalSubscriber:
         """An attach of a subscriber (6.1); answered when all routers in contact have joined it. With its unsettled map
         (delivery key to state, 0 for none) it resumes what it left, wherever that was; with a null one, as with an
         empty one. If the map is not `complete` it is given only what the map names. `seen` as above. `told`: the client

@@ -236,9 +236,17 @@ class Peers:
             self.home.balancing.room(name, attach, count)
 
     def _on_forward(
-        self, router: str, publisher: bytes, epoch: list[Any], seen: dict[str, int], first: int, presettled: bool,
-        keys: bytes, messages: list[bytes | None], only: list[Any] | None,
-    ) -> None:  # fmt: skip
+        self,
+        router: str,
+        publisher: bytes,
+        epoch: list[Any],
+        seen: dict[str, int],
+        first: int,
+        presettled: bool,
+        keys: bytes,
+        messages: list[bytes | None],
+        only: list[Any] | None,
+    ) -> None:
         entry = self._unfenced(router, publisher, _given_by(router, epoch))
         if entry is None or not messages:
             self.edge.consumers.dropped(router, only, len(messages))

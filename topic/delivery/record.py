@@ -61,10 +61,29 @@ class Record:
     """One delivery at this router."""
 
     __slots__ = (
-        "awaited", "chosen", "given", "key", "known", "locals", "message", "moved", "n", "open", "orphans",
-        "presettled", "refusals", "refused_by", "routers", "state", "stream", "tag", "taken", "tries", "unread",
+        "awaited",
+        "chosen",
+        "given",
+        "key",
+        "known",
+        "locals",
+        "message",
+        "moved",
+        "n",
+        "open",
+        "orphans",
+        "presettled",
+        "refusals",
+        "refused_by",
+        "routers",
+        "state",
+        "stream",
+        "tag",
+        "taken",
+        "tries",
+        "unread",
         "without",
-    )  # fmt: skip
+    )
 
     def __init__(self, stream: "Stream", key: bytes, tag: bytes, message: bytes | None) -> None:
         self.stream = stream
@@ -429,11 +448,41 @@ class Stream:
     """What one publisher sends under one epoch: its records by `n`, in order."""
 
     __slots__ = (
-        "_generation", "abandoned", "ahead", "alone", "answered", "askers", "echo_covers", "epoch", "expected",
-        "gates", "here", "home", "identity", "incomplete", "keys", "kind", "label", "lifetime", "link", "next_n",
-        "overtook", "publisher", "questions", "received", "records", "reply", "settled_before", "settles_first",
-        "unassigned", "unconfirmed", "until", "window", "withheld", "withheld_at_edge",
-    )  # fmt: skip
+        "_generation",
+        "abandoned",
+        "ahead",
+        "alone",
+        "answered",
+        "askers",
+        "echo_covers",
+        "epoch",
+        "expected",
+        "gates",
+        "here",
+        "home",
+        "identity",
+        "incomplete",
+        "keys",
+        "kind",
+        "label",
+        "lifetime",
+        "link",
+        "next_n",
+        "overtook",
+        "publisher",
+        "questions",
+        "received",
+        "records",
+        "reply",
+        "settled_before",
+        "settles_first",
+        "unassigned",
+        "unconfirmed",
+        "until",
+        "window",
+        "withheld",
+        "withheld_at_edge",
+    )
 
     def __init__(
         self, publisher: bytes, identity: LinkIdentity, epoch: Epoch, generation: bytes, kind: AddressKind

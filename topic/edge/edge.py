@@ -235,9 +235,14 @@ class Edge:
             self.consumers.count(named[0], stream.home, 1, refused=refused)
 
     def _forward_one(
-        self, stream: Stream, n: int, moved: tuple[bytes, ...], record: Record, subscribers: list[LocalSubscriber],
+        self,
+        stream: Stream,
+        n: int,
+        moved: tuple[bytes, ...],
+        record: Record,
+        subscribers: list[LocalSubscriber],
         whom: Whom,
-    ) -> Record | None:  # fmt: skip
+    ) -> Record | None:
         """Take one record that may be here already, forwarded before or unconfirmed. `whom` says which of the
         subscribers are given it. What home has settled it does not forward: if it does all the same, that is over
         here."""

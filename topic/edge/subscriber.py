@@ -42,11 +42,39 @@ class LocalSubscriber:
     """A subscriber whose custodian is this router."""
 
     __slots__ = (
-        "accepted", "answered", "armed", "attempts", "claims", "client_map", "confirmable", "credit", "delivered",
-        "echo_covers", "epoch", "exempt", "gated", "identity", "incomplete", "joined", "kind", "lifetime", "link",
-        "marker", "name", "overtook", "ready", "resuming", "room", "sends_settled", "settles_first", "stale",
-        "told", "unanswered", "unread", "wants",
-    )  # fmt: skip
+        "accepted",
+        "answered",
+        "armed",
+        "attempts",
+        "claims",
+        "client_map",
+        "confirmable",
+        "credit",
+        "delivered",
+        "echo_covers",
+        "epoch",
+        "exempt",
+        "gated",
+        "identity",
+        "incomplete",
+        "joined",
+        "kind",
+        "lifetime",
+        "link",
+        "marker",
+        "name",
+        "overtook",
+        "ready",
+        "resuming",
+        "room",
+        "sends_settled",
+        "settles_first",
+        "stale",
+        "told",
+        "unanswered",
+        "unread",
+        "wants",
+    )
 
     def __init__(self, name: bytes, identity: LinkIdentity, kind: AddressKind) -> None:
         self.name = name

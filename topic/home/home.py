@@ -38,9 +38,14 @@ class Home:
     """The streams of this router's own publishers."""
 
     def __init__(
-        self, outlet: Outlet, records: RecordTable, directory: Directory, settings: Settings, kinds: AddressKinds,
+        self,
+        outlet: Outlet,
+        records: RecordTable,
+        directory: Directory,
+        settings: Settings,
+        kinds: AddressKinds,
         links: Endings,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`links` ends those that something is accepted without."""
         self.outlet = outlet
         self.records = records

@@ -49,9 +49,14 @@ class Publishing:
         """Perhaps: there is room since it was looked last."""
 
     def publish(
-        self, stream: Stream, tags: list[bytes], messages: list[bytes], *, presettled: bool,
+        self,
+        stream: Stream,
+        tags: list[bytes],
+        messages: list[bytes],
+        *,
+        presettled: bool,
         until: Sequence[float] | None = None,
-    ) -> list[Record]:  # fmt: skip
+    ) -> list[Record]:
         """Take a batch of transfers of one publisher, in order. Returns their records, in the same order."""
         if stream.expected or stream.unconfirmed:
             rows = zip(tags, messages, until or repeat(inf, len(tags)), strict=True)
@@ -60,9 +65,16 @@ class Publishing:
         return self._publish_new(stream, list(map(key, tags)), tags, messages, until, presettled=presettled)
 
     def _publish_new(
-        self, stream: Stream, keys: list[bytes], tags: list[bytes], messages: list[bytes],
-        until: Sequence[float] | None, *, presettled: bool, is_expected: bool = False,
-    ) -> list[Record]:  # fmt: skip
+        self,
+        stream: Stream,
+        keys: list[bytes],
+        tags: list[bytes],
+        messages: list[bytes],
+        until: Sequence[float] | None,
+        *,
+        presettled: bool,
+        is_expected: bool = False,
+    ) -> list[Record]:
         records = [Record(stream, *columns) for columns in zip(keys, tags, messages, strict=True)]
         if not is_expected and not stream.incomplete:
             stream.kind.nobody_has(records)

@@ -207,8 +207,16 @@ class Outgoing:
         versions = {router: seen[router] for router in routers}
         keys = b"".join([record.key for record in records])
         segment = [
-            Segment.FORWARD, stream.publisher, stream.epoch, versions, first.n, first.presettled, keys, messages, only
-        ]  # fmt: skip
+            Segment.FORWARD,
+            stream.publisher,
+            stream.epoch,
+            versions,
+            first.n,
+            first.presettled,
+            keys,
+            messages,
+            only,
+        ]
         batch.segments.append(segment)
 
     def body(self, routers: tuple[str, ...], stream: Stream, key: bytes, at: int, piece: bytes) -> None:

@@ -160,7 +160,14 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Segment.JOINED: (_is_name, _is_epoch, _is_gated),
     Segment.ADMIT: (_is_name, _is_name),
     Segment.FORWARD: (
-        _is_name, _is_epoch, _is_versions, _is_first, _is(bool), _is(bytes), _is_messages, _is_optional_attach
+        _is_name,
+        _is_epoch,
+        _is_versions,
+        _is_first,
+        _is(bool),
+        _is(bytes),
+        _is_messages,
+        _is_optional_attach,
     ),
     Segment.ROOM: (_is_name, _is_epoch, _is_count),
     Segment.GONE: (_is(str), _is_count),
@@ -175,7 +182,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Segment.EXPIRE: (_is_role, _is_name, _is_epoch, _is_decision),
     Segment.VOTE: (_is_role, _is_name, _is_epoch, _is_decision, _is(bool)),
     Segment.EXPIRED: (_is_role, _is_name, _is_epoch, _is_decision),
-}  # fmt: skip
+}
 """The columns of each kind, in order."""
 
 
