@@ -92,15 +92,7 @@ class PingPacket:
     pass
 
 
-Packet = (
-    ConnectPacket
-    | PublishPacket
-    | AckPacket
-    | SubscribePacket
-    | UnsubscribePacket
-    | DisconnectPacket
-    | PingPacket
-)  # fmt: skip
+Packet = ConnectPacket | PublishPacket | AckPacket | SubscribePacket | UnsubscribePacket | DisconnectPacket | PingPacket
 
 # Of those that clients send: the flags that must be set (MQTT 5 2.1.3); PUBLISH has its own.
 _FLAGS: Final = {
