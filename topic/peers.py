@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from linkstate.plan.plan import Plan
 from topic.actions import STOLEN, Detach, Note
-from topic.delivery.record import Record
+from topic.delivery.record import Record, presettle
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status, check_once, unpack_entries, unpack_entry
 from topic.directory.gossip import Gossip
 from topic.edge.bodies import Bodies
@@ -257,8 +257,7 @@ class Peers:
         stream, ours = self.edge.stream(entry), seen.get(self.outlet.router, 0)
         records = [Record(stream, key, b"", message) for key, message in zip(split, messages, strict=True)]
         if presettled:
-            for record in records:
-                record.presettled = True
+            presettle(records)
             self.edge.forward_presettled(stream, first, records, only[0] if only is not None else None)
         elif only is None:
             self.edge.forward(stream, first, ours, records)

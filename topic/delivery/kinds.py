@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, refusal
-from topic.delivery.record import AWAITING_HOME, AddressKind, AtEdge, AtHome, Record, Stream
+from topic.delivery.record import AWAITING_HOME, AddressKind, AtEdge, AtHome, Record, Stream, choose, taken
 from topic.settings import BALANCED, TOPIC, Settings, is_dynamic
 
 UNASSIGNED: Final = b""
@@ -108,8 +108,7 @@ class BalancedKind(AddressKind):
     unfit = DeliveryOutcome.MODIFIED  # another subscriber may take it
 
     def nobody_has(self, records: Iterable[Record]) -> None:
-        for record in records:
-            record.chosen = UNASSIGNED
+        choose(records, UNASSIGNED)
 
     def concerns(self, record: Record, subscriber: bytes) -> bool:
         """It is for that one, or whoever has it is sought."""
@@ -119,8 +118,7 @@ class BalancedKind(AddressKind):
         return not record.chosen
 
     def accepted(self, records: Iterable[Record]) -> None:
-        for record in records:
-            record.taken = True
+        taken(records)
 
     def is_over(self, record: Record) -> bool:
         return record.taken
@@ -131,7 +129,7 @@ class BalancedKind(AddressKind):
 
     def sum_up(self, records: Iterable[Record]) -> None:
         for record in records:
-            record.refusals = verdict(record)
+            record.sum_up(verdict(record))
 
     def spread(
         self, home: AtHome, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]
@@ -156,7 +154,7 @@ class BalancedKind(AddressKind):
 
     def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:
         """Home asks who has the record. Of these subscribers those who may; it is for nobody else (12.4)."""
-        record.chosen = None
+        record.seek_holders()
         for subscriber in [s for s, state in record.locals.items() if state == AWAITING_HOME and not s.has(record)]:
             record.let_go(subscriber, has_it=False)
         return [subscriber for subscriber in subscribers if subscriber.has(record)]
@@ -164,19 +162,19 @@ class BalancedKind(AddressKind):
     def owed(self, record: Record, subscribers: list[Any]) -> list[Any]:
         """The record has been this subscriber's before. It may have it, whatever its map says: that may be late
         (12.5)."""
-        record.chosen = subscribers[0].name if subscribers else UNASSIGNED
+        record.choose(subscribers[0].name if subscribers else UNASSIGNED)
         return subscribers
 
     def found_here(self, record: Record, subscribers: list[Any]) -> list[Any]:
         return self.holders(record, subscribers) if record.chosen is None else self.owed(record, subscribers)
 
     def offered(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        record.chosen = UNASSIGNED
+        record.choose(UNASSIGNED)
         for subscriber in subscribers:
             refused = record.locals.get(subscriber) in REFUSED
             takes = not refused and (subscriber.has(record) or subscriber.spare > 0)
             if takes or refused:
-                record.chosen = subscriber.name
+                record.choose(subscriber.name)
             return [subscriber] if takes else []
         return []
 

@@ -1,7 +1,10 @@
 """Delivery records and the streams that order them (protocol section 4).
 
-There is one record per delivery and router that holds it. A record is the only writer of its state, and of what each
-local subscriber has of it; *when* that changes is decided in `topic.home` and `topic.edge`.
+There is one record per delivery and router that holds it. This module alone writes what is in a record; *when* that
+changes is decided in `topic.home` and `topic.edge`. What happens to one record is a method named after that, and what
+happens to a batch a function over its records, as a call for each would cost too much there. Two fields others write,
+for the same reason: `unread` (`topic.edge.receipts` and `settlement`), and `message` as it is dropped
+(`topic.delivery.records`).
 
 The record as a whole:
 
@@ -160,6 +163,98 @@ class Record:
             elif state not in OPEN and self.stream.kind.counts_again(state):
                 self.refusals = add_refusals(self.refusals, refusal(DeliveryOutcome(state)))
 
+    def rehome(self, stream: "Stream") -> None:
+        """The publisher has a new attach: the record waits for the word of that home."""
+        self.stream = stream
+
+    def transferred_again(self, tag: bytes, message: bytes | None) -> None:
+        """The publisher, which is attached here, has transferred the record once more, with the message or without."""
+        self.tag = tag
+        if message is not None:
+            self.message = message
+
+    # at home: who is awaited
+
+    def forwarded_to(self, router: str) -> None:
+        """The router gets the record, and its outcome is awaited."""
+        self.awaited.add(router)
+        if router not in self.routers:
+            self.routers = (*self.routers, router)
+
+    def await_router(self, router: str) -> None:
+        """The outcome of a router that has had the record before is awaited."""
+        self.awaited.add(router)
+
+    def await_router_no_more(self, router: str) -> None:
+        """The router has answered, or is gone for good, or has settled its subscribers."""
+        self.awaited.discard(router)
+
+    def lost_at(self, router: str) -> None:
+        """The contact with the router is over: it does not get the settlement."""
+        if router in self.routers:
+            self.routers = tuple(other for other in self.routers if other != router)
+
+    def await_by_name(self, names: Iterable[bytes]) -> None:
+        """No router in contact holds these subscribers, or their backlog is not under way."""
+        self.orphans.update(names)
+
+    def await_by_name_no_more(self, names: Iterable[bytes]) -> None:
+        """The subscribers have gone or lapsed, or are awaited at their routers."""
+        self.orphans.difference_update(names)
+
+    def leave_out(self, lapsed: dict[bytes, None]) -> None:
+        """These have lapsed, in place of those before. Records may share the dict."""
+        self.without = lapsed
+
+    def is_back(self, name: bytes) -> None:
+        """The subscriber had lapsed, and is back, or has ended. Also for records that share the dict."""
+        self.without.pop(name, None)
+
+    def await_no_router(self) -> None:
+        """The publisher's next home will ask for what is still to be known."""
+        self.awaited.clear()
+
+    def await_nobody(self) -> None:
+        """The record is over for all, or its publisher is gone."""
+        self.awaited.clear()
+        self.orphans.clear()
+
+    def await_settled(self, router: str) -> None:
+        """At an edge: home awaits that we forget the record."""
+        self.awaited = {router}
+
+    def count(self, refusals: Refusals | None) -> None:
+        """So many subscribers at one router have refused the record."""
+        self.refusals = add_refusals(self.refusals, refusals)
+
+    def left_without(self, subscriber: bytes) -> None:
+        """The subscriber went from here before it had the record."""
+        self.moved = (*self.moved, subscriber)
+
+    # one of many
+
+    def seek_holders(self) -> None:
+        """The record is for whoever has it, and for nobody else."""
+        self.chosen = None
+
+    def choose(self, subscriber: bytes) -> None:
+        """The record is for this subscriber, or for none yet."""
+        self.chosen = subscriber
+
+    def sum_up(self, refusals: Refusals | None) -> None:
+        """This has become of the record where it was offered, whatever was counted before."""
+        self.refusals = refusals
+
+    def refused_for_itself(self, subscriber: bytes) -> None:
+        """The subscriber is not offered the record again."""
+        if subscriber not in self.refused_by:
+            self.refused_by = (*self.refused_by, subscriber)
+
+    def offer_again(self, nobody: bytes, *, given_back: bool) -> None:
+        """The record is for `nobody` yet, and will be offered to another. Whether it was `given_back` counts."""
+        self.tries += given_back
+        self.chosen, self.refusals = nobody, None
+
     # at its local subscribers
 
     def name(self, subscriber: Any, state: int) -> None:
@@ -251,11 +346,58 @@ def spread(records: Sequence[Record], first: int, audience: AddressAudience) -> 
             record.without = audience.lapsed
 
 
+def forwarded(stream: "Stream", records: Iterable[Record], first: int, moved: tuple[bytes, ...]) -> None:
+    """An edge takes new records under their places in home's order, from `first` on."""
+    in_order = stream.records
+    for n, record in enumerate(records, first):
+        record.n = n
+        record.moved = moved
+        in_order[n] = record
+
+
+def presettle(records: Iterable[Record]) -> None:
+    """The publisher has transferred these settled."""
+    for record in records:
+        record.presettled = True
+
+
+def choose(records: Iterable[Record], subscriber: bytes) -> None:
+    """These are for this subscriber, or for none yet."""
+    for record in records:
+        record.chosen = subscriber
+
+
+def taken(records: Iterable[Record]) -> None:
+    """One of many has accepted these."""
+    for record in records:
+        record.taken = True
+
+
+def answered_by(router: str, records: Iterable[Record]) -> None:
+    """All subscribers at the router have answered, or know of the settlement."""
+    for record in records:
+        record.awaited.discard(router)
+
+
+def await_settlement(records: Iterable[Record]) -> None:
+    """Home tells all routers that have these of the settlement, and awaits that they forget them. A router out of
+    contact is not told."""
+    for record in records:
+        if record.routers or record.awaited:
+            record.awaited = set(record.routers)
+
+
 def accept(records: Iterable[Record]) -> None:
     """Home answers the publisher, or an edge reports to home."""
     for record in records:
         assert record.state is State.IN_DOUBT
         record.state = State.ACCEPTED
+
+
+def outcome_kept(records: Iterable[Record]) -> None:
+    """The publisher has answered an echo behind the outcome of these: it has that in its store."""
+    for record in records:
+        record.known = True
 
 
 def settle(records: Iterable[Record]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from topic.delivery.gates import UNPROVEN
 from topic.delivery.kinds import UNASSIGNED, AddressKinds
-from topic.delivery.record import AWAITING_HOME, OPEN, WITHHELD, Record, State, Stream
+from topic.delivery.record import AWAITING_HOME, OPEN, WITHHELD, Record, State, Stream, forwarded
 from topic.delivery.records import RecordTable, in_ranges, ranges_without
 from topic.delivery.streams import Streams, stream_of
 from topic.directory.addresses import ByAddress
@@ -214,10 +214,7 @@ class Edge:
                 self._forward_one(stream, n, moved, record, joined, stream.kind.holders)
             self.release(stream)
             return
-        for n, record in enumerate(records, first):
-            record.n = n
-            record.moved = moved
-            stream.records[n] = record
+        forwarded(stream, records, first, moved)
         self.outlet.trace_records(Event.RECEIVED, stream, records, n=first)
         self._begin(stream, records, self.delivery.name_new(stream, records, joined))
 
@@ -319,7 +316,7 @@ class Edge:
             self.settlement.close(unsettled[0].stream, unsettled)
         unread = [record for record in known if record.unread]
         for record in unread:
-            record.awaited = {home}
+            record.await_settled(home)
         if unread:
             ranges = ranges_without(ranges, {record.n for record in unread})
         if ranges:

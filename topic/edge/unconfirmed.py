@@ -92,7 +92,7 @@ class Unconfirmed:
         assert old is not new
         for record in records:
             del old.unconfirmed[record.key]
-            record.stream = new
+            record.rehome(new)
             new.unconfirmed[record.key] = record
         if old.address != new.address:
             self._found_at(new.address, records)

@@ -11,7 +11,7 @@ from operator import attrgetter
 import attrs
 
 from topic.delivery.gates import Gate
-from topic.delivery.record import AWAITING_HOME, Record, State, Stream
+from topic.delivery.record import AWAITING_HOME, Record, State, Stream, answered_by
 from topic.delivery.records import had
 from topic.delivery.streams import Streams
 from topic.directory.addresses import meets
@@ -120,9 +120,8 @@ class Audiences:
                 local = [subscriber.name for subscriber in record.locals]
                 for name in dict.fromkeys((*local, *record.orphans, *record.without, *counted_on)):
                     self._gate_by(record, name)
-            record.awaited.clear()
-            record.orphans.clear()
-            record.without = NOBODY
+            record.await_nobody()
+            record.leave_out(NOBODY)
         self.edge.delivery.take_back(stream, records, stream.gates)
 
     def _gate_by(self, record: Record, name: bytes) -> None:
@@ -193,10 +192,10 @@ class Audiences:
             stream.gates.pop(subscriber.name, None)
             awaited = [record for record in stream.records.values() if subscriber.name in record.orphans]
             for record in awaited:
-                record.orphans.discard(subscriber.name)
+                record.await_by_name_no_more([subscriber.name])
             if not subscriber.lifetime.timeout:  # it is told, or gone: what else it misses matters to nobody
                 for record in stream.records.values():
-                    record.without.pop(subscriber.name, None)
+                    record.is_back(subscriber.name)
             self._home.evaluate(stream, awaited)
 
     def lose(self, router: str, *, waits: bool) -> None:
@@ -208,15 +207,14 @@ class Audiences:
                 askers.discard(router)
             left: _Left | None = None  # looked up if something waits for them
             for record in list(stream.records.values()):
-                if router in record.routers:
-                    record.routers = tuple(other for other in record.routers if other != router)
+                record.lost_at(router)
                 if router in record.awaited and record.state is State.IN_DOUBT:
                     left = left or self._left_at(router, stream.address)
                     if record.presettled or not left.counted_on:
-                        record.awaited.discard(router)
+                        record.await_router_no_more(router)
                     self._await_orphans(record, left.orphans, left.lapsed)
                 elif router in record.awaited:
-                    record.awaited.discard(router)
+                    record.await_router_no_more(router)
                     if not record.awaited and not record.unread:
                         self.edge.receipts.forget([record])
             self._home.evaluate(stream, list(stream.records.values()))
@@ -241,8 +239,8 @@ class Audiences:
         for stream in self._streams.values():
             waiting = _waiting_for(stream, router)
             there = [e.name for e in subscribers if waiting and meets(e.identity.address, stream.address)]
+            answered_by(router, waiting)
             for record in waiting:
-                record.awaited.discard(router)
                 for name in there:
                     self._expect(record, name)
 
@@ -255,9 +253,9 @@ class Audiences:
             lapsed = self._left_at(router, stream.address).lapsed
             by_name = [r for r in stream.records.values() if not lapsed.keys().isdisjoint(r.orphans)]
             waiting = list(dict.fromkeys((*_waiting_for(stream, router), *by_name)))
+            answered_by(router, waiting)
             for record in waiting:
-                record.awaited.discard(router)
-                record.orphans -= lapsed.keys()
+                record.await_by_name_no_more(lapsed)
                 self._await_orphans(record, [], lapsed)
             count += len(waiting)
             self._home.evaluate(stream, waiting)
@@ -269,8 +267,7 @@ class Audiences:
         for stream in list(self._streams.at(address)) if router in self._counts_on else ():
             if not self._counted_on(router, stream.address):
                 waiting = _waiting_for(stream, router)
-                for record in waiting:
-                    record.awaited.discard(router)
+                answered_by(router, waiting)
                 self._home.evaluate(stream, waiting)
 
     # who is awaited by name
@@ -283,7 +280,7 @@ class Audiences:
         records = [record for stream in self._busy(subscriber) for record in stream.records.values()]
         waited = [record for record in records if name in record.without]
         for record in waited:
-            record.without.pop(name, None)  # also for those that share it, which are among these
+            record.is_back(name)  # also for those that share the dict, which are among these
             self._expect(record, name)
         for record in records:
             if former in record.awaited or (local and record.locals.get(local) == AWAITING_HOME):
@@ -306,9 +303,9 @@ class Audiences:
         """The subscriber is at no router in contact, or its backlog is not under way. One that has lapsed is not
         awaited."""
         if name not in self.directory.lapsed:
-            record.orphans.add(name)
+            record.await_by_name([name])
         elif name not in record.without:
-            record.without = {**record.without, name: None}
+            record.leave_out({**record.without, name: None})
 
     def seek(self, record: Record, name: bytes, *, not_at: str) -> None:
         """The subscriber left the router `not_at` without the delivery: await it where the directory has it."""
@@ -329,7 +326,7 @@ class Audiences:
         assert record.stream.here
         directory = self.directory
         subscriber = directory.subscriber(name)
-        record.orphans.discard(name)
+        record.await_by_name_no_more([name])
         if subscriber is None or not subscriber.live or not meets(subscriber.identity.address, record.stream.address):
             return False
         if _is_gating(record, name):
@@ -343,9 +340,7 @@ class Audiences:
             whom = record.stream.kind.found_here(record, [self.edge.subscribers[name]])
             self.edge.delivery.take_for(record.stream, record, whom)
             return False
-        record.awaited.add(router)
-        if router not in record.routers:
-            record.routers = (*record.routers, router)
+        record.forwarded_to(router)
         return True
 
     def _forward(self, records: list[Record], name: bytes) -> None:
@@ -361,7 +356,7 @@ class Audiences:
     def left_without(self, subscriber: bytes, records: list[Record]) -> None:
         """A local subscriber went before it had these. Their homes are told; if home is here, it is awaited by name."""
         for record in records:
-            record.moved = (*record.moved, subscriber)
+            record.left_without(subscriber)
             if record.stream.here and not record.stream.abandoned and record.n >= 0:
                 self.await_by_name(record, subscriber)
         self.edge.delivery.finished([record for record in records if not record.open])
@@ -372,11 +367,11 @@ class Audiences:
         assert record.state is State.IN_DOUBT
         if record.presettled:
             return
-        record.orphans.update(name for name in orphans if _is_for(record, name))
+        record.await_by_name(name for name in orphans if _is_for(record, name))
         if record.without or record.stream.gates or record.chosen is not None:
-            record.without = record.without | {name: None for name in lapsed if _is_for(record, name)}
+            record.leave_out(record.without | {name: None for name in lapsed if _is_for(record, name)})
         else:
-            record.without = lapsed
+            record.leave_out(lapsed)
 
 
 def _waiting_for(stream: Stream, router: str) -> list[Record]:

@@ -110,7 +110,7 @@ class Balancing:
     def _is_for_nobody(record: Record) -> bool:
         """It may have been ended for its time meanwhile, or somebody may have come who has it by its map."""
         if record.open:
-            record.chosen = None
+            record.seek_holders()
         return record.state is State.IN_DOUBT and not record.open
 
     def claimed(self, stream: Stream, record: Record, router: str) -> None:
@@ -119,10 +119,8 @@ class Balancing:
         if record.chosen or router in record.awaited or router == self.directory.router or record.taken:
             return
         stream.unassigned.pop(record, None)
-        record.chosen = None
-        record.awaited.add(router)
-        if router not in record.routers:
-            record.routers = (*record.routers, router)
+        record.seek_holders()
+        record.forwarded_to(router)
         had(stream, [record])
         if router in self.directory.applied:
             self._ask(record, router)
@@ -138,7 +136,7 @@ class Balancing:
         """The router has told its section: what it has asked about before may be forwarded to it."""
         for record in self._claims.pop(router, ()):
             if record.stream.here and record.state is State.IN_DOUBT:
-                record.awaited.add(router)
+                record.await_router(router)
                 self._ask(record, router)
 
     def _share(self, stream: Stream, waiting: Collection[Record]) -> tuple[LinkEntry, list[Record]] | None:
@@ -171,12 +169,13 @@ class Balancing:
     def _assign(self, stream: Stream, records: list[Record], entry: LinkEntry) -> None:
         had(stream, records)
         for record in records:
-            record.chosen, record.refusals = entry.name, None
+            record.choose(entry.name)
+            record.sum_up(None)
         if self.directory.is_mine(entry):
             for record in records:
                 whom = stream.kind.offered(record, [self._edge.subscribers[entry.name]])
                 if not whom and record.chosen == entry.name:  # it has answered before
-                    record.refusals = verdict(record)
+                    record.sum_up(verdict(record))
                 self._give(record, whom)
             self._home.evaluate(stream, records)
             return
@@ -186,9 +185,7 @@ class Balancing:
         epoch, room = self._room[entry.name]
         self._room[entry.name] = epoch, max(0, room - len(records))
         for record in records:
-            record.awaited.add(entry.router)
-            if entry.router not in record.routers:
-                record.routers = (*record.routers, entry.router)
+            record.forwarded_to(entry.router)
         if not records[0].presettled:
             self.outlet.trace_records(Event.FORWARDED, stream, records, peer=entry.router)
         for _, run in groupby(enumerate(records), key=lambda one: one[1].n - one[0]):
@@ -232,21 +229,21 @@ class Balancing:
         is_over = self._is_over(stream)
         for record in records:
             if record.taken:
-                record.refusals = None
+                record.sum_up(None)
             elif is_over:
                 stream.unassigned.pop(record, None)
-                record.refusals = NOT_HAD
+                record.sum_up(NOT_HAD)
             elif not self._is_refused(stream, record):
                 left[record] = None
             else:
                 stream.unassigned.pop(record, None)
-                record.refusals = record.refusals or (0, 0, len(record.refused_by))
+                record.sum_up(record.refusals or (0, 0, len(record.refused_by)))
         return left
 
     def _is_refused(self, stream: Stream, record: Record) -> bool:
         rejected, released, modified = record.refusals or NOT_HAD
-        if modified and record.chosen and record.chosen not in record.refused_by:
-            record.refused_by = (*record.refused_by, record.chosen)
+        if modified and record.chosen:
+            record.refused_for_itself(record.chosen)
         is_used_up = record.tries + bool(released or modified) > self._redeliveries
         return rejected > 0 or is_used_up or (bool(record.refused_by) and self._is_for_nobody_else(stream, record))
 
@@ -270,15 +267,14 @@ class Balancing:
             return
         for record in records:
             _, *given_back = record.refusals or NOT_HAD
-            record.tries += any(given_back)
-            record.chosen, record.refusals = UNASSIGNED, None
+            record.offer_again(UNASSIGNED, given_back=any(given_back))
         waiting = sorted((*stream.unassigned, *records), key=attrgetter("n"))
         stream.unassigned = dict.fromkeys(waiting)
         without = [record for record in records if record.without]
         if without:
             self._home.leave_out(stream, without)
             for record in without:
-                record.without = NOBODY
+                record.leave_out(NOBODY)
         self.go_on(stream)
 
     @staticmethod

@@ -11,8 +11,8 @@ from typing import Final
 
 from topic.actions import AnswerDeliveries, Cause
 from topic.delivery.kinds import NOT_HAD, AddressKinds
-from topic.delivery.outcomes import LOGGED, TERMINAL, DeliveryOutcome, Refusals, add_refusals
-from topic.delivery.record import Question, Record, State, Stream, accept, settle
+from topic.delivery.outcomes import LOGGED, TERMINAL, DeliveryOutcome, Refusals
+from topic.delivery.record import Question, Record, State, Stream, accept, answered_by, outcome_kept, settle
 from topic.delivery.records import RecordTable, given_in, in_ranges
 from topic.delivery.streams import Streams, leave
 from topic.directory.directory import Directory
@@ -74,8 +74,7 @@ class Home:
     def outcome(self, router: str, stream: Stream, ranges: list[int]) -> None:
         """All subscribers at `router` accepted these."""
         records = [record for record in in_ranges(stream, ranges) if record.state is State.IN_DOUBT]
-        for record in records:
-            record.awaited.discard(router)
+        answered_by(router, records)
         stream.kind.accepted(records)
         self.evaluate(stream, records)
 
@@ -86,8 +85,8 @@ class Home:
         record = stream.records.get(n)
         if record is None or record.state is not State.IN_DOUBT:
             return
-        record.refusals = add_refusals(record.refusals, refusals)
-        record.awaited.discard(router)
+        record.count(refusals)
+        record.await_router_no_more(router)
         if refusals is None:
             stream.kind.accepted([record])
         else:
@@ -217,7 +216,7 @@ class Home:
         done = list(stream.records.values())  # all that is settled: nothing else is left
         self.resolution.hand_over(stream, [record.key for record in done if record.awaited], new)
         for record in done:
-            record.awaited.clear()
+            record.await_no_router()
         self.edge.receipts.forget([record for record in done if not record.unread])
 
     def handed_over(self, publisher: bytes, epoch: Epoch, keys: list[bytes]) -> None:
@@ -303,8 +302,7 @@ class Home:
         elif isinstance(question, tuple):
             self.resolution.answer(question[0], stream, question[1])
         elif answered:
-            for record in question:
-                record.known = True
+            outcome_kept(question)
             self.audiences.open_gates(stream, question)
 
     # publishers that go
@@ -324,8 +322,7 @@ class Home:
         self.edge.abandon_unconfirmed(stream)
         records = list(stream.records.values())
         for record in records:
-            record.awaited.clear()
-            record.orphans.clear()
+            record.await_nobody()
         self.records.forget(stream, [record for record in records if record.presettled])
         self.edge.receipts.forget([record for record in records if record.state is State.SETTLED and not record.unread])
         done = [r for r in stream.records.values() if r.state is not State.SETTLED and not r.open]

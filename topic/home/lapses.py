@@ -62,7 +62,7 @@ class Lapses:
         for stream in list(self._streams.at(entry.identity.address)):
             awaited = [record for record in stream.records.values() if name in record.orphans]
             for record in awaited:
-                record.orphans.discard(name)
+                record.await_by_name_no_more([name])
                 self._audiences.await_by_name(record, name)
             self._home.evaluate(stream, awaited)
 

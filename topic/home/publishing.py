@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from math import inf
 
-from topic.delivery.record import Record, State, Stream, spread
+from topic.delivery.record import Record, State, Stream, presettle, spread
 from topic.delivery.records import had
 from topic.delivery.streams import Streams
 from topic.edge.edge import Edge
@@ -85,8 +85,7 @@ class Publishing:
         sizes = list(map(len, messages))
         stream.window.take(sizes)
         if presettled:
-            for record in records:
-                record.presettled = True
+            presettle(records)
         asked = stream.questions and any(stream.is_questioned(key) for key in keys)
         is_large = max(sizes) > 2 * self._piece and not presettled and stream.kind.goes_in_pieces
         over = self.ttl.begin(stream, records, until) if until is not None else []
@@ -113,15 +112,15 @@ class Publishing:
             alone = [key], [tag], [message], None if is_expected else [until]
             (record,) = self._publish_new(stream, *alone, presettled=presettled, is_expected=is_expected)
             return record
-        record.message = message
-        return self.again(stream, tag, record)
+        return self.again(stream, tag, record, message)
 
-    def again(self, stream: Stream, tag: bytes, record: Record) -> Record:
-        """A delivery that was unconfirmed here gets an audience in this epoch (7.3)."""
+    def again(self, stream: Stream, tag: bytes, record: Record, message: bytes | None = None) -> Record:
+        """A delivery that was unconfirmed here gets an audience in this epoch (7.3). `message` is what came, if it came
+        again."""
+        record.transferred_again(tag, message)
         stream.received += 1
         self.records.received[stream.kind.name] += 1
         stream.window.take([record.size])
-        record.tag = tag
         if stream.withheld:
             stream.withheld.append(record)
         else:

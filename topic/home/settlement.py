@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from topic.actions import Credit
-from topic.delivery.record import Record, State, Stream
+from topic.delivery.record import Record, State, Stream, answered_by, await_settlement
 from topic.delivery.records import had, in_ranges, sizes
 from topic.edge.edge import Edge
 from topic.home.audiences import Audiences
@@ -45,9 +45,7 @@ class HomeSettlement:
         self.outlet.trace_records(event, stream, records)
         self._edge.settlement.settle_locals(records)
         forwarded = [record for record in records if record.routers]
-        for record in records:
-            if record.routers or record.awaited:  # a router out of contact is not told
-                record.awaited = set(record.routers)
+        await_settlement(records)
         for routers, run in groupby(forwarded, key=attrgetter("routers")):
             self.outlet.batches.settle(routers, stream, [record.n for record in run])
         self._edge.records.settled += records
@@ -62,8 +60,7 @@ class HomeSettlement:
     def settled(self, router: str, stream: Stream, ranges: list[int]) -> None:
         """`router` has settled its subscribers. The last router to say so lets the records go."""
         records = [record for record in in_ranges(stream, ranges) if record.state is State.SETTLED]
-        for record in records:
-            record.awaited.discard(router)
+        answered_by(router, records)
         known = [record for record in records if not record.awaited and not record.unread]
         if known:
             self._edge.receipts.forget(known)
