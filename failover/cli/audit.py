@@ -40,17 +40,17 @@ CONTEXT = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 
 @click.command()
 @click.argument("run_dirs", nargs=-1, required=True, metavar="RUN_DIR...")
-@click.option("--spark", is_flag=True, help="Use Spark for short runs, too: by default for those of 100 MiB and more.")
-@click.option("--master", metavar="URL", help="A Spark master. Default: this machine's cores.")
-@click.option("--tables", metavar="DIR", help="Write what was found there, too, as Parquet: docs/tables.md.")
-@click.option("--follow", "follows", is_flag=True, help="Go on with what is written, until Ctrl-C or SIGTERM.")
+@click.option("--spark", is_flag=True, help="Always use Spark. Default: only for logs of 100 MiB and more.")
+@click.option("--master", metavar="URL", help="The Spark master. Default: the cores of this machine.")
+@click.option("--tables", metavar="DIR", help="Write the findings to DIR as Parquet tables (docs/tables.md).")
+@click.option("--follow", "follows", is_flag=True, help="Keep reading while the mesh runs, until Ctrl-C or SIGTERM.")
 @click.option(
     "--checkpoint",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="With --follow: where it stopped, and goes on.",
+    help="With --follow: save progress in DIR, and continue from there.",
 )
-@click.option("--json", "as_json", is_flag=True, help="With --follow: a JSON object in a line, each time.")
+@click.option("--json", "as_json", is_flag=True, help="With --follow: print each verdict as one line of JSON.")
 @needs_audit
 def audit(
     run_dirs: tuple[str, ...],
@@ -61,21 +61,22 @@ def audit(
     checkpoint: Path | None,
     as_json: bool,
 ) -> None:
-    """Judge by the delivery logs of a run whether exactly once holds.
+    """Check the delivery logs of a run for lost, repeated and reordered messages.
 
-    Did every subscriber get all that it was owed, once and in order? A run directory may be any path that Hadoop reads;
-    several belong to one mesh. Writes audit.html and audit.json next to the first one's logs, or here if that is no
-    directory of this machine; where they cannot be written the verdict stands.
+    The audit checks that every subscriber processed every message that the mesh owed it, once and in order. A run
+    directory may be any path that Hadoop reads. Several run directories must belong to one mesh. The audit writes
+    audit.html and audit.json into the first run directory, or into the current directory if the first is remote. If it
+    cannot write them, it prints a warning and the exit status stays the same.
 
-    Exit status: 0 exactly once holds, 1 it was violated, 2 a log is missing or damaged in its middle,
-    or the audit itself failed, 3 undecided, 4 it holds, but deliveries were accepted without a subscriber that was
-    there, or a link was ended in use.
+    Exit status: 0 exactly once holds; 1 it is violated; 2 no verdict, because a log is missing or damaged in its
+    middle, or the audit failed; 3 undecided; 4 it holds, but a message was accepted without a subscriber that was
+    there, or the mesh ended a link in use.
 
-    With --tables, every delivery, event and link is a row to be asked about in SQL. DIR is any path that Hadoop writes
-    to, new or of an earlier audit; Spark does all the work then.
+    With --tables, the audit also writes a table row for every delivery, event and link, to query with SQL. DIR is new,
+    or has the tables of an earlier audit; it may be any path that Hadoop writes. This always uses Spark.
 
-    With --follow, what holds so far is told every few seconds, while the mesh runs. The last verdict is about all
-    that was read.
+    With --follow, the audit prints a verdict every few seconds while the mesh runs. The last verdict covers everything
+    that it has read.
 
     \b
     Examples:
@@ -86,11 +87,11 @@ def audit(
     if follows:
         if spark or master is not None or tables is not None:
             raise click.UsageError(
-                "--follow reads directories of this machine by itself: no --spark, --master, --tables"
+                "--follow reads local directories without Spark: omit --spark, --master and --tables"
             )
         raise click.exceptions.Exit(_guarded(lambda: _follow(run_dirs, checkpoint, as_json)))
     if checkpoint is not None or as_json:
-        raise click.UsageError("--checkpoint and --json are for --follow: audit.json has the verdict of an audit")
+        raise click.UsageError("--checkpoint and --json need --follow; without it, the verdict is in audit.json")
     raise click.exceptions.Exit(judge(run_dirs, master, spark=spark, tables=tables))
 
 
@@ -212,7 +213,7 @@ def _judge(run_dirs: tuple[str, ...], master: str | None, spark: bool, tables: s
     told = _written(folder / "audit.json", report.write)
     shown = _written(folder / "audit.html", lambda path: write_page(report, path))
     if told and shown:
-        out.print(f"all of it in {folder / 'audit.html'} and audit.json", soft_wrap=True)
+        out.print(f"full report: {folder / 'audit.html'} and audit.json", soft_wrap=True)
     return report.exit_code
 
 
@@ -275,15 +276,15 @@ class Story(click.Command):
 @click.command(cls=Story, context_settings=CONTEXT)
 @click.argument("run_dirs", nargs=-1, metavar="RUN_DIR...")
 @click.argument("key", metavar="KEY")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--master", metavar="URL", help="A Spark master, for run directories that are not local.")
 @needs_audit
 def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None) -> None:
-    """Tell one delivery's life across routers and clients.
+    """Show the history of one delivery at all routers and clients.
 
-    KEY is the delivery's key, as a finding of the audit or `subscribe --format json` tells it, or a start of it that no
-    other key has. Several run directories belong to one mesh; those that are not local are named with their scheme,
-    such as hdfs://.
+    KEY is the delivery's key, or its first characters if no other key begins like this. The audit and
+    `subscribe --format json` print keys. Several run directories must belong to one mesh. Write a remote run directory
+    with its scheme, such as hdfs://.
 
     \b
     Example: oncemesh story run/triangle iOqXyO9LeQEY5ypLWcgN

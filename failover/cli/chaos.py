@@ -29,22 +29,26 @@ MOST_SEED = 1 << 32
 @click.option(
     "--run-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where logs and state go; made anew if it holds an earlier run. Default: ./run/chaos-<script>.",
+    help="Directory for logs and state; an earlier run in it is deleted. Default: ./run/chaos-<script>.",
 )
-@click.option("--seed", type=click.IntRange(0, MOST_SEED), help="Of everything random. Default: a new one, told.")
-@click.option("--namespaces", is_flag=True, help="Each router on a host of its own, as far as networks tell; root.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, MOST_SEED),
+    help="Seed of all random choices. Default: a new one, which is printed.",
+)
+@click.option("--namespaces", is_flag=True, help="Give each router its own network namespace; needs root.")
 @needs_audit
 def chaos(script: Path, run_dir: Path | None, seed: int | None, namespaces: bool) -> None:
-    """Break a mesh under load, by a script; ends with the verdict.
+    """Run a mesh under load, inject the faults of a script, then audit the run.
 
-    Starts the script's mesh on free ports and its clients, strikes with its faults, heals everything, waits until
-    all is delivered, and audits the run. Scripts are in topologies/chaos.
+    The command starts the mesh of the script on free ports, starts its clients, injects its faults, ends all faults,
+    waits until every message is delivered, and audits the run. Scripts are in topologies/chaos.
 
-    With --namespaces every router has its own network namespace, and links are real interfaces: so packets may be lost,
-    and cables pulled. That takes root; nothing is left of it at the end, whatever the end is.
+    With --namespaces, every router has its own network namespace, and the links are real interfaces: a script can then
+    lose packets and pull cables. This needs root. The command removes the namespaces at its end, also after an error.
 
-    Exit status: the audit's. 0 exactly once holds, 1 it was violated, 2 no verdict, 3 undecided, or the run did not
-    come to its end, or a process of it ended by itself, or a subscriber misses what the audit does not explain,
+    Exit status, as of audit: 0 exactly once holds; 1 it is violated; 2 no verdict; 3 undecided, or messages were still
+    under way at the end, or a router or client crashed, or a client counts errors that the audit does not explain;
     4 it holds, but not for everybody.
 
     \b

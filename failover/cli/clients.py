@@ -102,17 +102,17 @@ def target_options(command: Command) -> Command:
         click.option(
             "--state",
             type=click.Path(dir_okay=False, path_type=Path),
-            help="Keep what is unsettled in this file, and resume what an earlier run left in it; needs --id.",
+            help="File for unsettled messages; a later run with the same --id and file resumes them.",
         ),
-        click.option("--id", "name", callback=read_text, help="The client's container-id. Default: a new one."),
+        click.option("--id", "name", callback=read_text, help="Container-id of the client. Default: a new one."),
         run_dir_option,
-        click.option("--router", help="The router to attach to first. Default: the first that runs."),
+        click.option("--router", help="The router to connect to first. Default: the first that runs."),
         click.option(
             "--url",
             "urls",
             multiple=True,
             callback=read_urls,
-            help="A router to try, amqp://host:port, or amqps:// for TLS; may be repeated.",
+            help="A router to connect to, amqp://host:port, or amqps:// for TLS; may be repeated.",
         ),
     ):
         command = option(command)
@@ -121,7 +121,7 @@ def target_options(command: Command) -> Command:
 
 def named(name: str | None, role: str, state: Path | None) -> str:
     if name is None and state is not None:
-        raise click.UsageError("--state needs --id: a link is resumed by the same client only")
+        raise click.UsageError("--state needs --id: only the same client can resume a link")
     return name or f"{role}-{secrets.token_hex(4)}"
 
 
@@ -137,7 +137,7 @@ def find_target(
     if urls:
         for option, value in (("--run-dir", run_dir), ("--router", router)):
             if value is not None:
-                raise click.UsageError(f"--url and {option} exclude each other: a mesh is found by one of them")
+                raise click.UsageError(f"--url and {option} exclude each other: name the mesh by one of them")
         return Target(tuple(urls), None, state, credentials)
     directory = find_run_dir(run_dir)
     entries = directory.read().routers
@@ -145,7 +145,7 @@ def find_target(
         raise RunError(f'there is no router "{router}" in this mesh, {expected(router, entries)}')
     running = directory.running()
     if not running and all(is_loopback(Address.parse(entry.amqp).host) for entry in entries.values()):
-        raise RunError(f"{directory.path}: no router of this mesh is running; `oncemesh start` starts them again")
+        raise RunError(f"{directory.path}: no router of this mesh is running, start them with oncemesh start")
     first = [router] if router is not None else [entry for entry in entries if entry in running]
     order = dict.fromkeys([*first, *entries])
     scheme, credentials = operator_of(directory, credentials)
@@ -156,8 +156,8 @@ def find_target(
 def client_log(directory: RunDirectory, name: str) -> Path:
     if not NAME.fullmatch(name):
         shown = name if len(name) <= LONGEST_NAME else f"{name[:32]}…"
-        which = f"expected letters, digits, dots, - and _, at most {LONGEST_NAME}"
-        raise RunError(f'"{shown}" cannot name a client, {which}')
+        which = f"expected letters, digits, dots, - and _, at most {LONGEST_NAME} characters"
+        raise RunError(f'"{shown}" is not a valid client name, {which}')
     return directory.path / "clients" / name / "log"
 
 
@@ -177,7 +177,7 @@ def tell_of_others(out: Console, store: SqliteStore | None, role: Role, identity
     for other, link, unsettled in store.others(role, identity) if store is not None else ():
         whose = f" of user {link.user}" if link.user != identity.user else ""
         kept_too = f"{other} {printable(f'{link}{whose}')}, {unsettled} unsettled"
-        out.print(f"not gone on with, in the same state file: {kept_too}", soft_wrap=True)
+        out.print(f"the state file also has another link, which this run leaves alone: {kept_too}", soft_wrap=True)
 
 
 def teller(out: Console, name: str, *, first: bool = True) -> Callable[[Event], None]:
@@ -190,13 +190,13 @@ def teller(out: Console, name: str, *, first: bool = True) -> Callable[[Event], 
         match event:
             case Lost(reason):
                 told = True
-                out.print(f"{name} attaches again: {printable(reason)}", soft_wrap=True)
+                out.print(f"{name} reconnects: {printable(reason)}", soft_wrap=True)
             case Searching(reason, left):
-                out.print(f"{printable(reason)}; {name} tries for {left:.0f} s more", soft_wrap=True)
+                out.print(f"{printable(reason)}; {name} keeps trying for {left:.0f} s", soft_wrap=True)
             case Connected(url, router) if told:
                 out.print(f"attached to {printable(router or url)} as {name}", soft_wrap=True)
             case Abandoned(in_doubt):
-                out.print(f"{in_doubt} in doubt: this router does not know the link's former life")
+                out.print(f"{in_doubt} messages stay in doubt: this router does not remember the link")
 
     return tell
 

@@ -18,11 +18,11 @@ SCRIPT = Path(__file__).parents[1] / "chaos" / "demo" / "demo.yaml"
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("run/demo"),
     show_default=True,
-    help="Where logs and state go; made anew.",
+    help="Directory for logs and state; an earlier run in it is deleted.",
 )
 @needs_audit
 def demo(run_dir: Path) -> None:
-    """Watch the main job once: a mesh, killed routers, the verdict.
+    """Show failover in action: start a mesh, kill routers under load, audit the run.
 
     \b
     Example: oncemesh demo

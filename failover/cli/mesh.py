@@ -32,14 +32,15 @@ routers_argument = click.argument("routers", nargs=-1, metavar="[ROUTER]...")
 @click.option(
     "--run-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where logs and state go. Default: ./run/<mesh name>.",
+    help="Directory for logs and state. Default: ./run/<mesh name>.",
 )
-@click.option("--detach", is_flag=True, help="Return as soon as all routers see each other.")
+@click.option("--detach", is_flag=True, help="Return when all routers are connected; they keep running.")
 def up(topology: Path, run_dir: Path | None, detach: bool) -> None:
     """Start the mesh of a topology file.
 
-    Returns, or settles into a live status, when all routers see each other. If after 30 s they do not, it says who
-    lacks whom, and leaves them running; with --detach its exit status is 3 then. Ctrl-C stops the mesh.
+    Without --detach, the command shows a live status until Ctrl-C, which stops the mesh. If some routers are not
+    connected after 30 s, it prints what is missing and leaves all of them running; with --detach it then exits with
+    status 3.
 
     \b
     Example: oncemesh up topologies/triangle.yaml --detach
@@ -67,7 +68,7 @@ async def _up(plan: Topology, directory: RunDirectory, detach: bool) -> int:
         if not detach:
             await _watch(out, launcher, plan.mesh)
     if scope.cancelled_caught and not up:
-        raise RunError("interrupted while starting; everything that was started is stopped")
+        raise RunError("interrupted while starting; all started routers were stopped again")
     if scope.cancelled_caught:
         _show_stopped(out, await launcher.stop(list(plan.routers)))
         return 0
@@ -123,9 +124,10 @@ class ChangeLines:
 @routers_argument
 @run_dir_option
 def start(routers: tuple[str, ...], run_dir: Path | None) -> None:
-    """Start stopped routers of a mesh; all of them if none is named.
+    """Start stopped routers of a mesh, or all of them if you name none.
 
-    If after 30 s they are not all connected it says who lacks whom, leaves them running, and its exit status is 3.
+    If some routers are not connected after 30 s, the command prints what is missing, leaves all of them running and
+    exits with status 3.
 
     \b
     Example: oncemesh start b --run-dir run/triangle
@@ -148,9 +150,9 @@ async def show_start(
         started = True
         _show_started(out, directory.read().mesh, await look(directory, fetcher(directory)), lack)
     if scope.cancelled_caught and started:
-        raise RunError("interrupted, but what was to be started runs: see oncemesh status")
+        raise RunError("interrupted, but the routers run: see oncemesh status")
     if scope.cancelled_caught:
-        raise RunError("interrupted while starting; what was started is stopped")
+        raise RunError("interrupted while starting; the started routers were stopped again")
     return HALF_UP if lack else 0
 
 
@@ -158,7 +160,7 @@ async def show_start(
 @routers_argument
 @run_dir_option
 def stop(routers: tuple[str, ...], run_dir: Path | None) -> None:
-    """Stop routers of a running mesh; all if none is named.
+    """Stop routers of a running mesh, or all of them if you name none.
 
     \b
     Example: oncemesh stop b
@@ -171,10 +173,10 @@ def stop(routers: tuple[str, ...], run_dir: Path | None) -> None:
 @click.argument("router")
 @run_dir_option
 def drain(router: str, run_dir: Path | None) -> None:
-    """Send a router's clients to other routers, then stop it.
+    """Move a router's clients to other routers, then stop it.
 
-    It stops when they are attached there. Clients that resume do so at once, with nothing lost or doubled. To restart a
-    whole mesh without an interruption, drain and start one router after the other.
+    The router stops when its clients are attached elsewhere. Clients that can resume continue there at once, without
+    loss or repetition. To restart a whole mesh without an interruption, drain and start one router after the other.
 
     \b
     Example: oncemesh drain b && oncemesh start b
@@ -187,7 +189,7 @@ def drain(router: str, run_dir: Path | None) -> None:
 @click.command()
 @run_dir_option
 def down(run_dir: Path | None) -> None:
-    """Stop a mesh.
+    """Stop all routers of a mesh.
 
     \b
     Example: oncemesh down --run-dir run/triangle

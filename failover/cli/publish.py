@@ -61,8 +61,10 @@ def read_properties(context: click.Context, param: click.Parameter, values: tupl
 
 @click.command()
 @address_argument
-@click.option("--body", metavar="TEXT", help="The body.")
-@click.option("--body-file", type=click.File("rb"), help="The body is all of this file; - is standard input.")
+@click.option("--body", metavar="TEXT", help="Body of each message.")
+@click.option(
+    "--body-file", type=click.File("rb"), help="The whole file is the body of each message; - is standard input."
+)
 @click.option(
     "--from",
     "lines",
@@ -73,36 +75,46 @@ def read_properties(context: click.Context, param: click.Parameter, values: tupl
     "--format",
     "form",
     type=click.Choice(["raw", "json"]),
-    help="What a line is. raw: a body. json: a message, as `subscribe --format json` prints it, such"
+    help="Format of a line. raw: the body. json: a message as `subscribe --format json` prints it, such"
     ' as {"body": "text", "properties": {"subject": "s"}}.  [default: raw]',
 )
-@click.option("--count", type=click.IntRange(0), help="How many: so often the same body, else numbered ones.")
-@click.option("--size", callback=read_size, metavar="SIZE", help="Bytes of each numbered body.  [default: 100B]")
-@click.option("--subject", metavar="TEXT", help="Of each, as all that follows; JSON's own comes first.")
+@click.option(
+    "--count",
+    type=click.IntRange(0),
+    help="Number of messages: copies of the body, or numbered bodies if none is given.",
+)
+@click.option("--size", callback=read_size, metavar="SIZE", help="Size of each numbered body.  [default: 100B]")
+@click.option(
+    "--subject",
+    metavar="TEXT",
+    help="Subject of every message; a JSON line's own value wins, also over the options below.",
+)
 @click.option(
     "--property",
     "properties",
     multiple=True,
     callback=read_properties,
     metavar="NAME=VALUE",
-    help="An application property, a text; may be repeated.",
+    help="An application property with a text value; may be repeated.",
 )
 @click.option(
     "--ttl",
     callback=read_ttl,
     metavar="DURATION",
-    help="Time to live, such as 30s: what waits longer at its router, and nobody has, is rejected.",
+    help="Time to live, such as 30s. The router rejects a message that no subscriber has got by then.",
 )
-@click.option("--priority", type=click.IntRange(0, 255), help="How urgent it is: carried, but heeded by no router.")
+@click.option(
+    "--priority", type=click.IntRange(0, 255), help="Priority for the subscriber; routers pass it on and ignore it."
+)
 @click.option("--rate", type=float, callback=read_rate, help="Messages per second. Default: no limit.")
 @click.option(
     "--wait-for-subscribers",
     "wanted",
     type=click.IntRange(1),
     metavar="N",
-    help="Begin when so many are subscribed to the address. What is accepted before has nobody to go to.",
+    help="Begin when N subscribers are attached to the address: a message without a subscriber is accepted and gone.",
 )
-@click.option("--json", "machine", is_flag=True, help="At the end, what became of them as one JSON object.")
+@click.option("--json", "machine", is_flag=True, help="At the end, print the outcomes as one JSON object.")
 @target_options
 def publish(
     address: str,
@@ -128,11 +140,12 @@ def publish(
 ) -> None:
     """Publish messages; exit status 0 only if all were accepted.
 
-    A message has the body of --body or --body-file; without either, each line of --from or standard input is one. With
-    --count or --size alone, bodies are made up, and numbered.
+    The body comes from --body or --body-file. Without either, each line of --from or of standard input is a message.
+    With only --count or --size, the command makes up numbered bodies.
 
-    When its router is lost it goes on at another, and looks for one for up to a minute: nothing is lost or comes twice.
-    With --state, what an earlier run left without an outcome comes first; --count 0 does only that.
+    If its router fails, the command continues at another router, without loss or repetition; it tries for up to a
+    minute. With --state, it first sends the messages of an earlier run that have no outcome yet; --count 0 does only
+    this.
 
     \b
     Examples:
@@ -250,7 +263,7 @@ async def _await_subscribers(publisher: Publisher, wanted: int, bar: Bar) -> Non
     seen = None
     while (now := await publisher.subscribers()) < wanted:
         if now != seen:
-            bar.say(f"waiting, {now} of {wanted} subscribers")
+            bar.say(f"waiting for subscribers, {now} of {wanted}")
             seen = now
         await trio.sleep(ASK_S)
     bar.say("")

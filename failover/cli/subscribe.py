@@ -36,22 +36,22 @@ FORMATS: Final[Mapping[str, Show]] = {"raw": as_raw, "pretty": as_text, "json": 
 
 @click.command()
 @address_argument
-@click.option("--count", type=click.IntRange(1), help="End after so many messages. Default: go on until Ctrl-C.")
+@click.option("--count", type=click.IntRange(1), help="End after this number of messages. Default: run until Ctrl-C.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(list(FORMATS)),
     default="raw",
     show_default=True,
-    help="raw: the body and a line's end; on a terminal, without what that would obey. pretty: the key and all"
-    " sections, for reading. json: the same, a message a line, for programs.",
+    help="raw: the body and a newline; on a terminal, without control characters. pretty: the key and all sections,"
+    " for people. json: the same, one message a line, for programs.",
 )
 @click.option(
     "--filter",
     "selector",
     metavar="SELECTOR",
-    help="Only messages for which this holds: a condition on their properties, as JMS has it. Nobody waits for this"
-    " subscriber with the others.",
+    help="Get only the messages that match this JMS selector, a condition on their properties. Publishers do not wait"
+    " for this subscriber with other messages.",
 )
 @target_options
 def subscribe(
@@ -66,13 +66,12 @@ def subscribe(
     state: Path | None,
     credentials: Credentials,
 ) -> None:
-    """Print messages as they come, and accept each.
+    """Print each message that arrives, then accept it.
 
-    When its router is lost it goes on at another, and looks for one for up to a minute: nothing is lost or comes twice.
-    With --state, the subscription stays when the command ends, for a minute, and the next run takes it up. Publishers
-    wait for it that long, and also for a command that was killed without --state. Messages are accepted after they
-    were printed: what a command that was killed has printed last, a hundred messages at most, may come again in the
-    next run.
+    If its router fails, the command continues at another router, without loss or repetition; it tries for up to a
+    minute. With --state, the subscription outlives the command for a minute, and the next run continues it. Publishers
+    wait for it during this minute; they also wait this long for a command without --state that was killed. The command
+    accepts messages after it has printed them: after a kill, the next run may print up to a hundred messages again.
 
     \b
     Examples:
@@ -142,18 +141,19 @@ def unsubscribe(
     state: Path | None,
     credentials: Credentials,
 ) -> None:
-    """End a subscription that `subscribe --state` has left, for good: publishers wait for it no more.
+    """End a subscription of `subscribe --state` for good; publishers no longer wait for it.
 
-    It is named as it was there, by --id and --state. What was processed is told to the routers; what has come meanwhile
-    is lost to it. Who has lost the state file waits until the timeout is over, or has it ended by oncemesh forget.
+    Give the same --id and --state as to subscribe. The command reports the messages that were processed to the routers;
+    the subscription loses the messages that arrived since. If the state file is lost, wait until the timeout is over,
+    or use oncemesh forget.
 
     \b
     Example: oncemesh unsubscribe topic/news --id reader --state reader.db
     """
     if name is None or state is None:
-        raise click.UsageError("expected --id and --state of the subscription that is to end")
+        raise click.UsageError("expected --id and --state of the subscription")
     if not state.exists():
-        raise RunError(f"{state}: there is no such file; without it, oncemesh forget ends a subscription that is away")
+        raise RunError(f"{state}: there is no such file; without it, end the subscription with oncemesh forget")
     target = find_target(run_dir, urls, router, name, state, credentials)
     attached(_unsubscribe, target, name, address)
     click.echo(f"{printable(name)} is no longer subscribed to {printable(address)}", err=True)

@@ -67,5 +67,5 @@ def run(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
 run_dir_option = click.option(
     "--run-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The run directory of the mesh. Default: that of the only mesh running under ./run.",
+    help="The run directory of the mesh. Default: the only running mesh under ./run.",
 )

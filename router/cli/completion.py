@@ -10,7 +10,7 @@ SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 @click.argument("shell", type=click.Choice(list(SHELLS)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what a shell reads for Tab to complete commands and options.
+    """Print the shell script that completes commands and options on Tab.
 
     \b
     Examples:

@@ -32,15 +32,19 @@ from router.text.printable import printable
 @click.option(
     "--run-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where logs and state go. Default: ./run/<mesh name>.",
+    help="Directory for logs and state. Default: ./run/<mesh name>.",
 )
 @click.option("--amqp-fd", type=int, hidden=True, help="The listener for clients, inherited from the launcher.")
 @click.option("--inter-fd", type=int, hidden=True, help="The listener for routers, inherited from the launcher.")
-@click.option("--http-fd", type=int, hidden=True, help="The listener for who looks at it, inherited from the launcher.")
+@click.option("--http-fd", type=int, hidden=True, help="The HTTP listener, inherited from the launcher.")
 @click.option("--mqtt-fd", type=int, hidden=True, help="The listener for MQTT, inherited from the launcher.")
-@click.option("--join", is_flag=True, help="Join a mesh that runs: take clients when that has taken this router in.")
-@click.option("--whole", is_flag=True, hidden=True, help="The whole mesh is started: it is what the topology says.")
-@click.option("--clock-offset", type=float, hidden=True, help="Seconds by which this host's clock is to seem wrong.")
+@click.option(
+    "--join",
+    is_flag=True,
+    help="Join a running mesh: accept clients only when the mesh has taken this router into its plan.",
+)
+@click.option("--whole", is_flag=True, hidden=True, help="The whole mesh starts: the plan is the topology.")
+@click.option("--clock-offset", type=float, hidden=True, help="Seconds to add to the clock of this host, for tests.")
 def router(
     name: str,
     topology: Path,
@@ -53,10 +57,10 @@ def router(
     whole: bool,
     clock_offset: float | None,
 ) -> None:
-    """Run one router in the foreground, for meshes of several hosts.
+    """Run one router in the foreground, for a mesh on several hosts.
 
-    Every router that others dial needs `inter: host:port` in the topology. The run directory holds what runs on this
-    host; the other commands take it as --run-dir.
+    In the topology, every router that others connect to needs `inter: host:port`. Other commands on this host take the
+    run directory of this router as --run-dir.
 
     \b
     Example: oncemesh router a topologies/pair.yaml
@@ -117,7 +121,7 @@ def _claim(directory: RunDirectory, name: str, listeners: Listeners) -> None:
         entry = record.routers.get(name)
         ports = [listeners[kind].getsockname()[1] for kind in (AMQP, INTER)]
         if entry is None or [Address.parse(at).port for at in (entry.amqp, entry.inter)] != ports:
-            raise RunError(f"{directory.path}: router {name} was started anew, or removed, before this process ran")
+            raise RunError(f"{directory.path}: router {name} was started again, or removed, before this process ran")
         entry.pid = os.getpid()
 
 

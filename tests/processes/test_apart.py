@@ -224,7 +224,7 @@ async def test_the_command_shows_why_and_goes_on(stage: Stage, nursery: trio.Nur
     await until(lambda: printed == b"L\n")
     told, why, again = shown.decode().splitlines()
     assert told == "attached to c as S"
-    assert " attaches again: amqp:resource-deleted: " in why
+    assert " reconnects: amqp:resource-deleted: " in why
     assert_says_why(why)
     assert again.endswith(" as S")
 

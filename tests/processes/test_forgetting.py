@@ -70,7 +70,7 @@ async def test_an_operator_ends_a_subscription_whose_client_has_gone(
         accepted = await held_up(triangle, publisher)
         told = await oncemesh("forget", "gone/subscribe", "--url", url(triangle, "b"))
         assert (told.exit_code, told.output) == (
-            0, f"subscriber gone/subscribe on {NEWS} has ended: nobody waits for it\n"
+            0, f"subscriber gone/subscribe on {NEWS} was ended; publishers no longer wait for it\n"
         )  # fmt: skip
         with trio.fail_after(PATIENCE_S):
             await accepted.wait()
@@ -106,13 +106,16 @@ async def test_a_link_with_a_client_is_not_ended(triangle: RunningMesh) -> None:
     async with reader, Management([url(triangle, "a")]) as management:
         told = await oncemesh("forget", "here/subscribe", "--url", url(triangle, "a"))
         assert told.exit_code == 1
-        assert f"subscriber here/subscribe on {NEWS} has a client, at router c: that ends its link" in told.output
+        assert f"subscriber here/subscribe on {NEWS} is in use: its client is attached at router c; stop" in told.output
         rows = await management.query("io.oncemesh.subscriber", ["identity", "container"], "c")
         [identity] = [row["identity"] for row in rows if row["container"] == "here"]
         with pytest.raises(RefusedError, match="is attached here"):
             await management.ask("DELETE", "c", type="io.oncemesh.subscriber", identity=identity)
         nobody = await oncemesh("forget", "nobody/subscribe", "--url", url(triangle, "a"))
-        assert nobody.exit_code == 1 and "knows a link nobody/subscribe; every link has its client" in nobody.output
+        assert (
+            nobody.exit_code == 1
+            and "knows a link nobody/subscribe; the clients of all links are attached" in nobody.output
+        )
         assert losses == []
 
 
@@ -122,7 +125,10 @@ async def test_a_publisher_that_is_gone_is_ended_too(triangle: RunningMesh, tmp_
             async with Publisher([url(triangle, "b")], NEWS, container="p2", link="publish", store=store):
                 raise KeyError  # it is not left in order
         told = await oncemesh("forget", "p2", "--role", "publisher", "--url", url(triangle, "a"))
-        assert (told.exit_code, told.output) == (0, f"publisher p2/publish on {NEWS} has ended: nobody waits for it\n")
+        assert (told.exit_code, told.output) == (
+            0,
+            f"publisher p2/publish on {NEWS} was ended; publishers no longer wait for it\n",
+        )
         assert not [one for one in (await triangle.status("b"))["publishers"] if one["container"] == "p2"]
 
 

@@ -23,7 +23,7 @@ def oncemesh(*arguments: str) -> Result:
 def test_the_list_of_commands_cuts_nothing_off(width: int) -> None:
     text = CliRunner().invoke(main, ["--help"], terminal_width=width).output
     listed = " ".join(text.partition("Commands:")[2].split())
-    assert "..." not in listed and "start Start stopped routers of a mesh; all of them if none is named." in listed
+    assert "..." not in listed and "start Start stopped routers of a mesh, or all of them if you name none." in listed
 
 
 @pytest.mark.parametrize("name", main.commands)

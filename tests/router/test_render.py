@@ -103,7 +103,7 @@ def test_what_it_wrote_is_written_anew_and_nothing_else(out: Path, tmp_path: Pat
     refused = render(tmp_path)
     assert (refused.exit_code, unit.read_text(), (out / NAMES[2]).exists()) == (1, "[Unit]\n", False)
     assert refused.stderr == (
-        f"Error: {unit}: not written by oncemesh render, and left as it is: expected another folder\n"
+        f"Error: {unit}: not written by oncemesh render, so it is kept; expected another folder\n"
     )
 
 

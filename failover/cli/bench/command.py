@@ -23,12 +23,22 @@ WIDTH = 40
 @address_argument
 @click.option("--publishers", type=click.IntRange(1, 1000), default=1, show_default=True)
 @click.option("--subscribers", type=click.IntRange(0, 1000), default=1, show_default=True)
-@click.option("--size", callback=read_size, default="100B", show_default=True, help="Of each body.")
-@click.option("--rate", type=float, callback=read_rate, help="Messages a second, of all. Default: as fast as it goes.")
-@click.option("--warm-up", callback=read_duration, default="2s", show_default=True, help="Before anything counts.")
-@click.option("--duration", callback=read_duration, default="10s", show_default=True, help="For which it counts.")
-@click.option("--json", "machine", is_flag=True, help="One JSON object; latencies in ms.")
-@click.option("--url", "urls", multiple=True, callback=read_urls, help="A router, amqp://host:port; may be repeated.")
+@click.option("--size", callback=read_size, default="100B", show_default=True, help="Size of each message body.")
+@click.option(
+    "--rate", type=float, callback=read_rate, help="Messages per second of all publishers together. Default: no limit."
+)
+@click.option(
+    "--warm-up", callback=read_duration, default="2s", show_default=True, help="Load before the measurement begins."
+)
+@click.option("--duration", callback=read_duration, default="10s", show_default=True, help="Length of the measurement.")
+@click.option("--json", "machine", is_flag=True, help="Print one JSON object, latencies in ms.")
+@click.option(
+    "--url",
+    "urls",
+    multiple=True,
+    callback=read_urls,
+    help="A router to connect to, amqp://host:port; may be repeated.",
+)
 @run_dir_option
 @login_options
 def bench(
@@ -44,12 +54,12 @@ def bench(
     run_dir: Path | None,
     credentials: Credentials,
 ) -> None:
-    """Load a mesh that runs, and tell how long messages take.
+    """Load a running mesh and measure its rate and latency.
 
-    Clients begin at one router after the other, and go on at others when these die. Latencies count from when a message
-    was due: to its outcome, and to each subscriber. Ask for a rate: as fast as it goes, a message mostly waits for
-    those before it. All clients are in this one process, in Python: what it tells is of the mesh and of them. It says
-    when they, and not the mesh, were the limit. Its messages go to whoever else is subscribed, too.
+    The clients attach to the routers in turn, and move to another router when theirs dies. Latency is measured from the
+    time when a message was due, to its outcome and to each subscriber. Set --rate to measure latency: without a limit,
+    each message mostly waits for earlier ones. All clients run in this one Python process, so the figures include
+    their own work; bench says so if the clients were the limit. Other subscribers of the address get the messages, too.
 
     \b
     Examples:

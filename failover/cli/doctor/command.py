@@ -35,14 +35,19 @@ STYLES = {Level.PASS: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 @click.command()
 @click.argument("topology", required=False, type=click.Path(path_type=Path))
 @run_dir_option
-@click.option("--router", "routers", multiple=True, help="Only this router is of this host; may be repeated.")
-@click.option("--json", "machine", is_flag=True, help="As one JSON list.")
+@click.option(
+    "--router",
+    "routers",
+    multiple=True,
+    help="Check only this router of the topology, which runs on this host; may be repeated.",
+)
+@click.option("--json", "machine", is_flag=True, help="Print one JSON list.")
 def doctor(topology: Path | None, run_dir: Path | None, routers: tuple[str, ...], machine: bool) -> None:
-    """Tell what is wrong with this host, a topology, and the mesh that runs here; and what to do.
+    """Check this host, a topology and the mesh that runs here; print each fault and its remedy.
 
-    With a topology it looks whether that could be started here: all of it, or the routers named by --router. Else it
-    looks at the mesh of the run directory, if there is one, and the routers that were started there. It changes
-    nothing. Exit status: 0 if nothing failed, warnings or not; else 1.
+    With a topology, doctor checks whether its routers could start here: all of them, or those that --router names.
+    Without one, it checks the mesh of the run directory, if there is one, and the routers that were started there. It
+    changes nothing. Exit status: 1 if a check fails, else 0; a warning is no failure.
 
     \b
     Examples:

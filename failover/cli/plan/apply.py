@@ -28,12 +28,13 @@ SAME = ("addresses", "timing", "limits", "log", "security")
 @click.argument("topology", type=click.Path(path_type=Path))
 @run_dir_option
 def apply(topology: Path, run_dir: Path | None) -> None:
-    """Make a running mesh what a topology file says.
+    """Change a running mesh to match a topology file.
 
-    Routers that are new in the file are started, and take clients when the mesh has taken them in; clients that resume
-    are asked to go there, a few at a time, until all routers have about as many links. Routers that it lacks send
-    their clients to others and end. Links and their costs become those of the file. The rest of it must be as it was,
-    and so must the listeners of routers that run: routers read that when they start.
+    New routers in the file start here, join the mesh, and then accept clients. Other routers ask clients that can
+    resume to move there, a few at a time, until all routers have about equally many links. Routers that the file no
+    longer has move their clients to others and stop. Links and their costs change as the file says. Nothing else may
+    differ: neither the other sections of the file, nor the listeners of running routers. Routers read those when they
+    start.
 
     \b
     Example: oncemesh apply bigger.yaml
@@ -43,7 +44,7 @@ def apply(topology: Path, run_dir: Path | None) -> None:
     differing = [name for name in SAME if getattr(wanted, name) != getattr(former, name)]
     if differing:
         raise RunError(
-            f"{topology}: {', '.join(differing)} cannot change while the mesh runs, expected them as they were"
+            f"{topology}: {', '.join(differing)} cannot change while the mesh runs, expected the former values"
         )
     _check_listeners(wanted, former, directory)
     check(wanted, wanted.routers)
@@ -53,12 +54,15 @@ def apply(topology: Path, run_dir: Path | None) -> None:
 @click.command()
 @click.argument("router")
 @run_dir_option
-@click.option("--force", is_flag=True, help="Also if it does not run, and what only it knows is lost.")
+@click.option(
+    "--force", is_flag=True, help="Remove a router that does not run; durable links that only it knows are lost."
+)
 def remove(router: str, run_dir: Path | None, force: bool) -> None:
-    """Take a router out of a running mesh, for good.
+    """Remove a router from a running mesh for good.
 
-    Its clients are sent to others first. One that does not run may know durable links that nobody else does: it goes
-    with --force only. Until then the others keep what it may come back for.
+    The router first moves its clients to other routers. A router that does not run may know durable links that no
+    other router knows, so --force is needed to remove it. Until then the other routers keep the links and deliveries
+    that concern it.
 
     \b
     Examples:
@@ -73,10 +77,12 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
         raise RunError(f'there is no router "{router}" in this mesh, {expected(router, sorted(known))}')
     there = {*directory.running()}.union(*map(contacts_of, views.values()))
     if router not in there and not force:
-        raise RunError(f"router {router} does not run: start it, or use --force, and what only it knows is lost")
+        raise RunError(
+            f"router {router} does not run: start it, or use --force and lose the durable links that only it knows"
+        )
     members = {name for name, standing in planned(views).items() if standing == "member"}
     if joined := sorted(members - former.routers.keys() - {router}):
-        raise RunError(f"{', '.join(joined)} joined later, expected oncemesh apply with a file that has them")
+        raise RunError(f"{', '.join(joined)} joined later: use oncemesh apply with a topology that has them")
     raise click.exceptions.Exit(run(_apply, _without(former, router, directory), directory, (router,) if force else ()))
 
 
@@ -91,7 +97,9 @@ def _without(topology: Topology, router: str, directory: RunDirectory) -> Topolo
         return attrs.evolve(load(path), base=Path(directory.read().base))
     except FileError as error:
         whys = "; ".join(message.removeprefix(f"{path}:").lstrip("0123456789: ") for message in error.messages)
-        raise RunError(f"without router {router} the topology does not hold: {whys}; see oncemesh apply") from None
+        raise RunError(
+            f"without router {router} the topology is not valid: {whys}; change the file and use oncemesh apply"
+        ) from None
 
 
 def _ends(link: object) -> Collection[str]:
@@ -134,5 +142,5 @@ async def _apply(wanted: Topology, directory: RunDirectory, forced: Collection[s
         if lack:
             out.print(lack, style="yellow", soft_wrap=True)
     if scope.cancelled_caught:
-        raise RunError("interrupted: the mesh follows all the same, see oncemesh status")
+        raise RunError("interrupted, but the mesh applies the change all the same: see oncemesh status")
     return HALF_UP if lack else 0

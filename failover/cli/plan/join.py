@@ -39,21 +39,22 @@ def read_via(context: click.Context, param: click.Parameter, value: str) -> Addr
 @click.argument("name")
 @click.argument("topology", type=click.Path(path_type=Path))
 @click.option(
-    "--via", required=True, callback=read_via, metavar="HOST:PORT", help="Where clients find a router of the mesh."
+    "--via", required=True, callback=read_via, metavar="HOST:PORT", help="Client address of a router of the mesh."
 )
 @click.option(
     "--run-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where logs and state go on this host. Default: ./run/<mesh name>.",
+    help="Directory for logs and state on this host. Default: ./run/<mesh name>.",
 )
 @login_options
 def join(name: str, topology: Path, via: Address, run_dir: Path | None, credentials: Credentials) -> None:
-    """Start a router here that joins a mesh which runs on other hosts.
+    """Start a router here that joins a mesh on other hosts.
 
-    The topology file is that of the mesh, with the new router and its links. The mesh is told of them by way of one of
-    its routers, as who runs the mesh: by its secret, which has to be here, or by what the options show. When the router
-    takes clients, it goes on in the background as after oncemesh start. If it cannot start, or no router of the mesh
-    reaches it, the mesh is told that, too, and is what it was.
+    The topology file is the file of the mesh, with the new router and its links added. The command announces the new
+    router to the router at HOST:PORT. It needs the rights of an operator: it uses the secret of the mesh, if that is on
+    this host, or the user or certificate of the options. When the new router accepts clients, it runs in the background
+    as after oncemesh start. If it cannot start, or no router of the mesh reaches it, the command takes the
+    announcement back.
 
     \b
     Example: oncemesh join d mesh.yaml --via a.example.org:5672
@@ -85,10 +86,13 @@ async def _listed(name: str, topology: Topology, management: Management, launche
                 raise  # it is there, and may need longer
             await launcher.stop([name])
         log = launcher.directory.log_path(name)
-        raise RunError(f"router {name} is stopped again, as no router of the mesh reaches it: see {log}") from None
+        raise RunError(f"router {name} was stopped again because no router of the mesh reaches it: see {log}") from None
     except BaseException:
         if reason := await _take_back(management, name):
-            click.echo(f"Warning: the mesh still expects {name}, until oncemesh remove --force: {reason}", err=True)
+            click.echo(
+                f"Warning: the mesh still has router {name} in its plan, until oncemesh remove --force: {reason}",
+                err=True,
+            )
         raise
 
 
@@ -125,11 +129,11 @@ async def _ask(management: Management, operation: str, name: str, body: Any = No
             while not await _is_done(management, operation, name, body):
                 await trio.sleep(LOOK_S)
     except RefusedError as error:
-        expected = ", expected the mesh's secret, or who else runs it" if error.status == FORBIDDEN else ""
+        expected = ", expected the secret of the mesh or an operator's credentials" if error.status == FORBIDDEN else ""
         raise RunError(f"router {name} may not join: {error.description}{expected}") from None
     except trio.TooSlowError:
         what = f"the mesh has not answered within {format_duration(ANSWER_S)}"
-        raise RunError(f"{what}, and may expect router {name} now: try again") from None
+        raise RunError(f"{what}, and may have taken router {name} into its plan: try again") from None
 
 
 async def _is_done(management: Management, operation: str, name: str, body: Any) -> bool:

@@ -20,9 +20,9 @@ PERIOD_S = 0.5
 
 
 @click.command()
-@click.option("--follow", "-f", is_flag=True, help="Go on with what happens, until Ctrl-C.")
-@click.option("--since", "ago", callback=read_duration, help="Of the last 30s, 10m, 2h, … only.")
-@click.option("--json", "machine", is_flag=True, help="Each as a line of JSON, with all that is known of it.")
+@click.option("--follow", "-f", is_flag=True, help="Print new events as they happen, until Ctrl-C.")
+@click.option("--since", "ago", callback=read_duration, help="Only events of the last 30s, 10m, 2h, …")
+@click.option("--json", "machine", is_flag=True, help="Print each event as one line of JSON, with all its fields.")
 @mesh_options
 def events(
     follow: bool,
@@ -33,12 +33,12 @@ def events(
     routers: tuple[str, ...],
     credentials: Credentials,
 ) -> None:
-    """Tell what has happened: clients that attach, move, and expire, routers that come and go, what was refused.
+    """Print events: clients that attach, move or expire, routers that come and go, refused requests.
 
-    A line for each event: when it happened by the clock of its router, which router that is, and what happened. They
-    are in the order of those clocks. docs/management.md has the kinds and fields that --json tells. A router keeps its
-    last 4,096. Those of a router that cannot be reached are told when it can be again. Links for answers, such as those
-    of the commands that ask a mesh, are told by --json only.
+    Each line has the time by the clock of the router, the router, and the event. Events are sorted by these times.
+    docs/management.md lists the kinds and fields of --json. Each router keeps its last 4,096 events. With --follow, the
+    events of an unreachable router are printed when it is reachable again. Events of reply links, which commands such
+    as this one use, are printed only with --json.
 
     \b
     Examples:

@@ -25,7 +25,11 @@ Row = dict[str, Any]
 
 @click.command()
 @click.argument("link")
-@click.option("--role", type=click.Choice(["publisher", "subscriber"]), help="Of two links of one name.")
+@click.option(
+    "--role",
+    type=click.Choice(["publisher", "subscriber"]),
+    help="Needed if a publisher and a subscriber have this name.",
+)
 @mesh_options
 def forget(
     link: str,
@@ -35,15 +39,15 @@ def forget(
     routers: tuple[str, ...],
     credentials: Credentials,
 ) -> None:
-    """End a link whose client is gone for good: nobody waits for it any more.
+    """End a link whose client is gone for good; publishers no longer wait for it.
 
-    LINK is its name as `oncemesh status` tells it: its container, and as much as is needed behind that of its link and
-    its address, such as reader, reader/subscribe or "reader/subscribe on topic/news". A link that has a client is
-    refused. What publishers have in doubt for a subscriber is accepted without it. What a publisher had in doubt stays
-    so.
+    LINK is the name that `oncemesh status` prints, or its beginning: the container alone if it has one link, such as
+    reader, else reader/subscribe or "reader/subscribe on topic/news". The command refuses to end a link whose client is
+    attached. If you end a subscriber, messages that waited only for it are accepted. If you end a publisher, its
+    messages in doubt stay in doubt.
 
-    A client that is attached behind a partition, where nobody sees it, loses its link when the partition is over. Where
-    clients prove who they are, only who runs the mesh may ask for this.
+    A client that is attached behind a partition, out of sight of this router, loses its link when the partition heals.
+    In a mesh with users or certificates, only an operator may use this command.
 
     \b
     Examples:
@@ -55,7 +59,7 @@ def forget(
         found = one_of(await candidates(management, routers), link, role)
         kind = f"io.oncemesh.{found['kind']}"
         await management.ask("DELETE", found["router"], type=kind, identity=found["identity"])
-        click.echo(f"{_said(found)} has ended: nobody waits for it")
+        click.echo(f"{_said(found)} was ended; publishers no longer wait for it")
 
     ask_mesh(ask, run_dir, urls, credentials)
 
@@ -79,14 +83,20 @@ def one_of(rows: Sequence[Row], link: str, role: str | None) -> Row:
     named = {_said(row): row for row in rows if role in (None, row["role"]) and _is_called(row, link)}
     if not named:
         away = dict.fromkeys(_said(row) for row in rows if row["status"] in AWAY)
-        known = f"without a client are {', '.join([*away][:MOST_NAMED])}" if away else "every link has its client"
-        raise RunError(f"no router that answers knows a link {printable(link)}; {known}")
+        known = (
+            f"these links have no client: {', '.join([*away][:MOST_NAMED])}"
+            if away
+            else "the clients of all links are attached"
+        )
+        raise RunError(f"no reachable router knows a link {printable(link)}; {known}")
     if len(named) > 1:
-        which = "expected its address behind it, --role, or its identity ($management)"
-        raise RunError(f"{len(named)} links are called {printable(link)}: {', '.join([*named][:MOST_NAMED])}; {which}")
+        which = "add the address, or use --role, or the identity that $management lists"
+        raise RunError(
+            f"{len(named)} links have the name {printable(link)}: {', '.join([*named][:MOST_NAMED])}; {which}"
+        )
     [(said, found)] = named.items()
     if found["status"] not in AWAY:
-        raise RunError(f"{said} has a client, at router {found['router']}: that ends its link itself")
+        raise RunError(f"{said} is in use: its client is attached at router {found['router']}; stop the client instead")
     return found
 
 

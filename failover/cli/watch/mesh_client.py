@@ -39,13 +39,14 @@ def mesh_options(command: Command) -> Command:
     command = login_options(command)
     for option in (
         run_dir_option,
-        click.option("--router", "routers", multiple=True, help="Of this router only; may be repeated."),
+        click.option("--router", "routers", multiple=True, help="Only this router; may be repeated."),
         click.option(
             "--url",
             "urls",
             multiple=True,
             callback=read_urls,
-            help="A router to ask for all, amqp://host:port, or amqps:// for TLS; may be repeated.",
+            help="A router to connect to, which answers for the whole mesh: amqp://host:port, or amqps:// for TLS; may"
+            " be repeated.",
         ),
     ):
         command = option(command)

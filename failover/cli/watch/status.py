@@ -40,8 +40,8 @@ Look = Callable[[], Awaitable[Seen]]
 
 
 @click.command()
-@click.option("--json", "machine", is_flag=True, help="One JSON document instead of tables.")
-@click.option("--watch", is_flag=True, help="Every second anew, until Ctrl-C; in a pipe one after the other.")
+@click.option("--json", "machine", is_flag=True, help="Print one JSON document.")
+@click.option("--watch", is_flag=True, help="Repeat every second, until Ctrl-C.")
 @mesh_options
 def status(
     machine: bool,
@@ -51,10 +51,10 @@ def status(
     routers: tuple[str, ...],
     credentials: Credentials,
 ) -> None:
-    """Show routers, links, clients and who is being waited for.
+    """Show routers, links and clients, and which subscribers messages wait for.
 
-    Whom a healthy mesh waits for under load it waits for milliseconds: only waits of a second or more are named. --json
-    has them all. With --url any router of any host tells of all that it reaches.
+    Waits of less than a second are normal under load; only --json shows them. With --url, the router that you name
+    answers for all routers that it reaches, on any host.
 
     \b
     Examples:

@@ -29,9 +29,11 @@ MOST_LINKS: Final = 40
 
 
 @click.command()
-@click.option("--interval", callback=read_duration, default="2s", show_default=True, help="Between two looks.")
-@click.option("--once", is_flag=True, help="Two looks, and no more.")
-@click.option("--json", "machine", is_flag=True, help="A line of JSON a look instead of tables.")
+@click.option(
+    "--interval", callback=read_duration, default="2s", show_default=True, help="Time between two measurements."
+)
+@click.option("--once", is_flag=True, help="Print one table and exit.")
+@click.option("--json", "machine", is_flag=True, help="Print one line of JSON for each interval.")
 @mesh_options
 def top(
     interval: float,
@@ -42,12 +44,12 @@ def top(
     routers: tuple[str, ...],
     credentials: Credentials,
 ) -> None:
-    """Show the rates of routers and of links between routers and of clients, the busiest first, until Ctrl-C.
+    """Show message rates of routers, their connections and clients, the busiest first, until Ctrl-C.
 
-    Of a publisher it is what its router receives, of a subscriber what is transferred to it and what it accepts:
-    messages a second, between two looks. Routers tell each other of many deliveries in one message, and pass on what
-    they do not read: so messages between them are those of AMQP. Bytes are those of the connection, whatever is on it.
-    As many links are shown as the terminal has lines; --json has all.
+    Rates are messages per second during the last interval. For a publisher, the router counts the messages that it
+    receives; for a subscriber, those that it sends and those that the subscriber accepts. Between routers it counts
+    AMQP messages, each of which may carry many deliveries, and all bytes of the connection. The table has as many links
+    as fit on the screen; --json has all.
 
     \b
     Examples:

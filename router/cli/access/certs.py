@@ -12,7 +12,7 @@ from router.security.users import EXPECTED, USER
 
 @click.group()
 def certs() -> None:
-    """Certificates for trying TLS out.
+    """Create certificates to try out TLS.
 
     \b
     Example: oncemesh certs init topologies/pair.yaml
@@ -22,12 +22,15 @@ def certs() -> None:
 @certs.command()
 @click.argument("topology", type=click.Path(path_type=Path))
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=Path("certs"), show_default=True)
-@click.option("--user", "users", multiple=True, help="One for a client of this name, too; may be repeated.")
+@click.option(
+    "--user", "users", multiple=True, help="Also create a certificate for a client of this name; may be repeated."
+)
 def init(topology: Path, folder: Path, users: tuple[str, ...]) -> None:
-    """Make a small CA, and a certificate for each router of a topology.
+    """Create a small CA and a certificate for each router of a topology.
 
-    A CA that is in the folder goes on, and vouches for new certificates in place of those that are there. They last a
-    year. Routers that run read theirs anew on SIGHUP. The user $mesh is who runs the mesh.
+    If the folder already has a CA of this command, that CA signs new certificates, which replace the old ones.
+    Certificates are valid for a year. A running router reads its certificate again on SIGHUP. Use --user '$mesh' for a
+    certificate of an operator.
 
     \b
     Example: oncemesh certs init mesh.yaml --user alice
@@ -36,11 +39,11 @@ def init(topology: Path, folder: Path, users: tuple[str, ...]) -> None:
 
     plan = load(topology)
     if taken := [user for user in users if user in plan.routers]:
-        raise RunError(f"{taken[0]} is a router: a client of this name would be taken for it")
+        raise RunError(f"{taken[0]} is the name of a router, expected another name for the client")
     if wrong := [user for user in users if user != OPERATOR and not USER.fullmatch(user)]:
         raise RunError(f"{wrong[0]!r} is no user, {EXPECTED}")
     if CA in (*plan.routers, *users):
-        raise RunError(f"{CA} is the CA: a router or a client of this name would take the place of its files")
+        raise RunError(f"{CA} is the name of the CA's files, expected another name for a router or client")
     try:
         made = issue_all(plan, folder, users)
     except ValueError as error:

@@ -15,11 +15,13 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _OPTIONS = (
-    click.option("--user", metavar="NAME", help="Who we are; needs --password-file."),
-    click.option("--password-file", type=_FILE, help="Its first line is the user's password."),
-    click.option("--certificate", type=_FILE, help="Says who we are, and needs --key; over amqps."),
-    click.option("--key", type=_FILE, help="Of the certificate."),
-    click.option("--ca", type=_FILE, help="Who vouches for routers, over amqps. Default: whom the system believes."),
+    click.option("--user", metavar="NAME", help="Log in as this user; needs --password-file."),
+    click.option("--password-file", type=_FILE, help="File whose first line is the password."),
+    click.option("--certificate", type=_FILE, help="Log in with this client certificate; needs --key and amqps."),
+    click.option("--key", type=_FILE, help="Private key of the certificate."),
+    click.option(
+        "--ca", type=_FILE, help="CA that signed the certificates of the routers. Default: the CAs of the system."
+    ),
 )
 
 

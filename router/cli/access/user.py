@@ -17,9 +17,9 @@ file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type
 
 @click.group()
 def user() -> None:
-    """Who may come in by a password: `security.users` of a topology.
+    """Manage the users and passwords of a mesh (the file `security.users` of its topology).
 
-    Routers that run know of a change at once. Who is removed stays where he is connected.
+    Running routers notice a change at once. A removed user keeps the connections that are already open.
 
     \b
     Example: oncemesh user add users alice
@@ -32,10 +32,10 @@ def user() -> None:
 @click.option(
     "--password-file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Its first line is the password. Default: the terminal, or standard input.",
+    help="File whose first line is the password. Default: ask on the terminal, or read standard input.",
 )
 def add(file: Path, name: str, password_file: Path | None) -> None:
-    """Add a user, or give one another password.
+    """Add a user, or change the password of a user.
 
     \b
     Example: oncemesh user add users alice
@@ -80,9 +80,9 @@ def remove(file: Path, name: str) -> None:
 
 @user.command("list")
 @file_argument
-@click.option("--json", "machine", is_flag=True, help="As one JSON list.")
+@click.option("--json", "machine", is_flag=True, help="Print one JSON list.")
 def show(file: Path, machine: bool) -> None:
-    """The users' names.
+    """List the names of all users.
 
     \b
     Example: oncemesh user list users

@@ -19,11 +19,11 @@ MARK: Final = "# Written by oncemesh render"
 @click.argument("topology", type=click.Path(path_type=Path))
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 def render(topology: Path, folder: Path) -> None:
-    """Write files that run a mesh on its hosts.
+    """Write systemd units and a compose file that run a mesh on its hosts.
 
-    A systemd unit for each router, and a compose file with a service for each. Where they expect what is
-    docs/operations.md's. Files that it wrote earlier are written anew; any other of their names is left alone, and
-    nothing is written.
+    The command writes a systemd unit for each router, and one compose file with a service for each router.
+    docs/operations.md says where they expect their files. The command replaces files that it wrote earlier. If another
+    file has the name of one of them, it writes nothing.
 
     \b
     Example: oncemesh render mesh.yaml deploy
@@ -43,7 +43,7 @@ def render(topology: Path, folder: Path) -> None:
 def rendered(plan: Topology) -> dict[str, str]:
     """By their names."""
     files = dict(unit(plan, router) for router in plan.routers) | {FILE: compose(plan)}
-    mark = f"{MARK} from {plan.path.name}, and by the next one anew: change that, or add to this in another file.\n"
+    mark = f"{MARK} from {plan.path.name}; the next oncemesh render replaces it. Add your settings in another file.\n"
     return {name: mark + text for name, text in files.items()}
 
 
@@ -56,4 +56,4 @@ def _check(path: Path) -> None:
         return
     except (OSError, UnicodeDecodeError):
         pass
-    raise RunError(f"{path}: not written by oncemesh render, and left as it is: expected another folder")
+    raise RunError(f"{path}: not written by oncemesh render, so it is kept; expected another folder")

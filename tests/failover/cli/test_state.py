@@ -125,7 +125,8 @@ async def test_who_uses_a_state_file_of_another_client_is_told(
             link = await a.answer()
             await a.send(link, KEY, b"once")
             await a.next(Stated)
-    told = "not gone on with, in the same state file: publisher p/publish on topic/x, 1 unsettled\n"
+    link_left = "publisher p/publish on topic/x, 1 unsettled"
+    told = f"the state file also has another link, which this run leaves alone: {link_left}\n"
     assert capsys.readouterr().err.startswith(told)
 
 

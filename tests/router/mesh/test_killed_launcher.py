@@ -98,4 +98,4 @@ def test_a_router_in_whose_place_another_was_started_makes_way(
         inherited = amqp.fileno(), inter.fileno()
         done = subprocess.run(command, capture_output=True, text=True, pass_fds=inherited, timeout=HANGS_S)
     assert (done.returncode, directory.read()) == (1, record)
-    assert done.stderr == f"Error: {directory.path}: router a was started anew, or removed, before this process ran\n"
+    assert done.stderr == f"Error: {directory.path}: router a was started again, or removed, before this process ran\n"

@@ -41,8 +41,14 @@ def test_users_come_and_go(tmp_path: Path) -> None:
         (["user", "remove", "users", "alice"], "users: No such file or directory, expected a file of users"),
         (["user", "add", "nodir/users", "b", "--password-file", "word"], "Error: nodir/users: No such file or direc"),
         (["user", "list", "empty/users"], "empty/users: Not a directory, expected a file of users"),
-        (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "a"], "a is a router: a client of this name"),
-        (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "ca"], "ca is the CA: a router or a client"),
+        (
+            ["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "a"],
+            "a is the name of a router, expected another name",
+        ),
+        (
+            ["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "ca"],
+            "ca is the name of the CA's files, expected another",
+        ),
         (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--folder", "odd"], "Error: odd/ca.pem: expected what"),
         (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--folder", "torn"], "Error: torn/ca.key: expected what"),
         (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "../x"], "'../x' is no user, expected letters"),
