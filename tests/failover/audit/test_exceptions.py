@@ -129,7 +129,8 @@ def test_a_home_that_accepts_it_after_that_without_a_word_has_lost_it(judged: Ju
     run = Run()
     is_apart(run, 1)
     accepted = run.find("a", Event.ACCEPTED, run.key(ONE, 1))
-    run.after("b", accepted, epoch=run.epoch(TWO))
+    again = {name: accepted[name] for name in ("keys", "address", "publisher", "outcome")}
+    run.before("b", run.find("b", Event.CLOSED), Event.ACCEPTED, epoch=run.epoch(TWO), **again)
     assert judged(run).violations == {"lost": 1}
 
 
