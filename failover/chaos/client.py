@@ -12,6 +12,7 @@ import sqlite3
 import sys
 from collections.abc import Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -19,10 +20,10 @@ import attrs
 import trio
 
 from failover.chaos.hosts.namespace import enter
-from failover.chaos.ledger import Ledger, open_database
-from failover.chaos.workload import Pace, publish, subscribe
+from failover.chaos.ledger import Ledger, body, open_database
 from failover.client import Connected, Event, Lost, Publisher, SqliteStore, Subscriber
 from failover.client.endpoint import Options
+from failover.client.workload import Pace, publish, subscribe
 from router.garbage import tame
 from router.groups import leaves
 from router.mesh.rundir import RunDirectory
@@ -98,13 +99,18 @@ async def _play(spec: Spec, store: SqliteStore, ledger: Ledger, told: Mapping[by
         async with Publisher(spec.urls, spec.address, container=spec.name, link=LINK, **options) as publisher:
             await told[BEGIN].wait()
             pace = Pace(spec.rate, publisher.sent, spec.count)
-            await publish(publisher, spec.name, ledger, pace, told[FINISH], spec.size)
+            make = partial(_body, spec)
+            await publish(publisher, pace, make, ledger, told[FINISH])
         return
     subscriber = Subscriber(spec.urls, spec.address, container=spec.name, link=LINK, settle=spec.settle, **options)
     async with subscriber, trio.open_nursery() as receiving:
-        receiving.start_soon(subscribe, subscriber, ledger, spec.think)
+        receiving.start_soon(subscribe, subscriber, ledger.received, spec.think)
         await told[FINISH].wait()
         receiving.cancel_scope.cancel()
+
+
+def _body(spec: Spec, number: int, due: int) -> bytes:
+    return body(spec.name, number, spec.size)
 
 
 async def _obey(told: Mapping[bytes, trio.Event], scope: trio.CancelScope) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from failover.chaos.accounts import Published
-from failover.client import Outcome, SqliteStore
+from failover.client import Delivery, Outcome, SqliteStore
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS otherwise (number INTEGER PRIMARY KEY, outcome TEXT)",
@@ -34,10 +34,10 @@ class Ledger:
         self._accepted_at = math.inf
         self._pause_s = 0.0
 
-    def sent(self, number: int) -> None:
+    def sent(self, number: int, due: int) -> None:
         self.counts["sent"] += 1
 
-    def told(self, number: int, outcome: Outcome) -> None:
+    def told(self, number: int, due: int, outcome: Outcome) -> None:
         if outcome is Outcome.ACCEPTED:
             self.counts["accepted"] += 1
             self._pause()
@@ -51,9 +51,19 @@ class Ledger:
             self._execute("INSERT INTO pause VALUES (?)", (round(self._pause_s * 1000),))
         self._accepted_at = now
 
-    def received(self, publisher: str, number: int) -> None:
+    def received(self, delivery: Delivery) -> None:
+        publisher, number = parsed(delivery.body)
         self.counts["received"] += 1
         self._execute("INSERT INTO received (publisher, number) VALUES (?, ?)", (publisher, number))
+
+
+def body(publisher: str, number: int, size: int) -> bytes:
+    return f"{publisher} {number} ".encode().ljust(size, b".")
+
+
+def parsed(message: bytes) -> tuple[str, int]:
+    publisher, number, _ = message.split(b" ", 2)
+    return publisher.decode(), int(number)
 
 
 def open_database(path: Path) -> sqlite3.Connection:

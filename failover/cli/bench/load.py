@@ -13,7 +13,8 @@ import trio
 from attrs import Factory, define, frozen
 
 from failover.cli.bench.histogram import QUANTILES, Histogram
-from failover.client import Event, Handle, Publisher, Subscriber
+from failover.client import Delivery, Event, Outcome, Publisher, Subscriber
+from failover.client.workload import Pace, publish, subscribe
 from router.amqp.sasl.credentials import Credentials
 
 STAMP: Final = 8
@@ -97,7 +98,6 @@ class Load:
         self._credentials = credentials
         self._events = events
         self._from_ns = 0
-        self._until_ns = 0
 
     async def run(self) -> Measured:
         """Raises what clients raise."""
@@ -109,7 +109,6 @@ class Load:
             writers = [self._client(Publisher, f"{name}-p{number}", number) for number in range(plan.publishers)]
             begin = time.monotonic_ns()
             self._from_ns = begin + round(plan.warm_up_s * 1e9)
-            self._until_ns = self._from_ns + round(plan.duration_s * 1e9)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch_processor)
                 for number, writer in enumerate(writers):
@@ -131,35 +130,28 @@ class Load:
     async def _subscribe(self, subscriber: Subscriber, task_status: trio.TaskStatus[None]) -> None:
         async with subscriber:
             task_status.started()
-            async for delivery in subscriber:
-                due = int.from_bytes(delivery.body[:STAMP], "big")
-                now = time.monotonic_ns()
-                if self._from_ns <= due <= now:  # else it is of the warm-up, or of somebody else
-                    self.measured.delivered += 1
-                    self.measured.delivery.add(now - due)
-                await delivery.accept()
+            await subscribe(subscriber, self._received)
+
+    def _received(self, delivery: Delivery) -> None:
+        due, now = int.from_bytes(delivery.body[:STAMP], "big"), time.monotonic_ns()
+        if self._from_ns <= due <= now:  # else it is of the warm-up, or of somebody else
+            self.measured.delivered += 1
+            self.measured.delivery.add(now - due)
 
     async def _publish(self, publisher: Publisher, number: int, begin: int) -> None:
-        """All outcomes are awaited. Publishers take turns in a rate."""
-        plan = self._plan
-        step = round(plan.publishers / plan.rate * 1e9) if plan.rate is not None else 0
-        due = begin + round(number / plan.rate * 1e9) if plan.rate is not None else time.monotonic_ns()
-        sending, sent = trio.open_memory_channel["tuple[Handle, int]"](math.inf)  # `send` bounds it
-        async with publisher, trio.open_nursery() as nursery:
-            nursery.start_soon(self._await_outcomes, sent)
-            async with sending:
-                while due < self._until_ns:
-                    if step:
-                        await trio.sleep((due - time.monotonic_ns()) / 1e9 if due > time.monotonic_ns() else 0)
-                    handle = await publisher.send(body_of(due, plan.size))
-                    self.measured.sent += due >= self._from_ns
-                    sending.send_nowait((handle, due))
-                    due = due + step if step else time.monotonic_ns()
+        """Publishers take turns in a rate."""
+        plan, until = self._plan, self._from_ns + round(self._plan.duration_s * 1e9)
+        rate = plan.rate / plan.publishers if plan.rate is not None else None
+        turn = round((number - plan.publishers) / plan.rate * 1e9) if plan.rate is not None else 0
+        pace = Pace(rate, since=begin + turn, until=until, arrears=math.inf, tick=0.0)
+        async with publisher:
+            await publish(publisher, pace, lambda _, due: body_of(due, plan.size), self, trio.Event())
 
-    async def _await_outcomes(self, sent: "trio.MemoryReceiveChannel[tuple[Handle, int]]") -> None:
-        outcomes = self.measured.outcomes
-        async for handle, due in sent:
-            outcome = str(await handle.outcome())
-            if due >= self._from_ns:
-                outcomes[outcome] = outcomes.get(outcome, 0) + 1
-                self.measured.acceptance.add(time.monotonic_ns() - due)
+    def sent(self, number: int, due: int) -> None:
+        self.measured.sent += due >= self._from_ns
+
+    def told(self, number: int, due: int, outcome: Outcome) -> None:
+        if due >= self._from_ns:
+            outcomes = self.measured.outcomes
+            outcomes[str(outcome)] = outcomes.get(str(outcome), 0) + 1
+            self.measured.acceptance.add(time.monotonic_ns() - due)

@@ -14,9 +14,10 @@ from failover.chaos.accounts import (
     subscriber_counts,
     unexplained,
 )
-from failover.chaos.ledger import Ledger, open_database, published, received
-from failover.client import Outcome, SqliteStore
+from failover.chaos.ledger import Ledger, body, open_database, published, received
+from failover.client import Delivery, Outcome, SqliteStore
 from failover.client.state.store import Added, Decided, Removed, tag_of
+from router.amqp.format.message import data_message
 from router.amqp.format.values import ACCEPTED
 from topic.identity import LinkIdentity
 
@@ -64,6 +65,13 @@ def test_what_was_delivered_again_overtakes_nothing() -> None:
     assert overtaken([0, 1, 2, 0, 3]) == 0
 
 
+def delivery_of(publisher: str, number: int) -> Delivery:
+    async def never(delivery: Delivery, outcome: Outcome) -> None:
+        raise AssertionError
+
+    return Delivery(never, b"key", data_message(body(publisher, number, 20)))
+
+
 def test_a_publishers_account_outlives_its_process(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     for life in range(2):
@@ -71,10 +79,10 @@ def test_a_publishers_account_outlives_its_process(tmp_path: Path) -> None:
             store, ledger = SqliteStore(connection), Ledger(connection)
             for number in range(3 * life, 3 * life + 3):
                 store.write("publisher", LINK, [Added(number, b"x")])
-                ledger.sent(number)
-            ledger.told(3 * life, Outcome.IN_DOUBT)
+                ledger.sent(number, 0)
+            ledger.told(3 * life, 0, Outcome.IN_DOUBT)
             store.write("publisher", LINK, [Removed(tag_of(3 * life)), Decided(tag_of(3 * life + 1), ACCEPTED)])
-            ledger.told(3 * life + 1, Outcome.ACCEPTED)
+            ledger.told(3 * life + 1, 0, Outcome.ACCEPTED)
             assert (ledger.counts["sent"], ledger.counts["accepted"]) == (3, 1)
     assert published(path) == Published(6, otherwise=frozenset([0, 3]), unknown=frozenset([2, 5]))
 
@@ -86,7 +94,7 @@ def test_the_longest_pause_is_between_acceptances_of_one_life(tmp_path: Path, mo
             ledger = Ledger(connection)
             for number, now in enumerate(life):
                 monkeypatch.setattr("failover.chaos.ledger.time.monotonic", lambda now=now: now)
-                ledger.told(number, Outcome.ACCEPTED)
+                ledger.told(number, 0, Outcome.ACCEPTED)
             connection.commit()
     assert published(path).pause_ms == 2500
 
@@ -96,9 +104,9 @@ def test_a_subscribers_account_is_what_it_committed_with_its_acceptances(tmp_pat
     with closing(open_database(path)) as connection:
         store, ledger = SqliteStore(connection), Ledger(connection)
         for publisher, number in (("p", 0), ("q", 0), ("p", 1)):
-            ledger.received(publisher, number)
+            ledger.received(delivery_of(publisher, number))
             store.write("subscriber", LINK, [Decided(b"%b%d" % (publisher.encode(), number), ACCEPTED)])
-        ledger.received("p", 2)  # killed before it was accepted
+        ledger.received(delivery_of("p", 2))  # killed before it was accepted
     assert received(path) == {"p": [0, 1], "q": [0]}
 
 

@@ -1,0 +1,122 @@
+"""A load: a publisher at an even pace, a subscriber that accepts everything; for chaos and for `oncemesh bench`.
+
+Both tell an account what they see, at once: of a delivery before it is accepted, in one transaction if there is any.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from failover.client import Delivery, Handle, Outcome, Publisher, Subscriber
+
+TICK_S = 0.02
+"""Messages are sent in bursts, a tick apart: on the way through the mesh a burst costs little more than one message."""
+ARREARS_S = 1.0
+"""Of time in which nothing could be sent: so much is made up for, what is more is let go."""
+AT_ONCE = 1000
+LEAST_SLEEP_S = 0.005
+
+
+class LoadAccount(Protocol):
+    """`number` is the message's; `due` is when it was to be sent, in ns of the monotonic clock."""
+
+    def sent(self, number: int, due: int) -> None: ...
+
+    def told(self, number: int, due: int, outcome: Outcome) -> None: ...
+
+
+class Pace:
+    """When messages are due, in ns: `rate` a second, the first a step after `since`; `number` is that of the next."""
+
+    def __init__(
+        self,
+        rate: float | None,
+        number: int = 0,
+        most: float = math.inf,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        arrears: float = ARREARS_S,
+        tick: float = TICK_S,
+    ) -> None:
+        """`most` in all, and none from `until` on. Without a rate a message is due whenever there is time."""
+        self.number = number
+        self._until = until
+        self._most = most
+        self._step = round(1e9 / rate) if rate is not None else 0
+        self._since = since if since is not None else time.monotonic_ns()
+        self._arrears = max(arrears * 1e9, 2 * self._step)  # a slow one is due after all
+        self._tick = tick
+
+    def due(self, now: int) -> list[int]:
+        """When each of the messages was due that are due by now."""
+        if self.is_over(now):
+            assert self._until is not None
+            now = self._until - 1
+        if not self._step:
+            return [now]
+        if now - self._since > self._arrears:
+            self._since = round(now - self._arrears)
+        count, began = max(0, (now - self._since) // self._step), self._since
+        self._since += count * self._step
+        return [began + at * self._step for at in range(1, 1 + int(min(count, self._most - self.number)))]
+
+    def is_over(self, now: int) -> bool:
+        return self._until is not None and now >= self._until
+
+    async def rest(self) -> None:
+        """Until more may be due."""
+        if self._step:
+            await trio.sleep(self._tick or max(0, self._since + self._step - time.monotonic_ns()) / 1e9)
+
+
+async def publish(
+    publisher: Publisher, pace: Pace, make: Callable[[int, int], bytes], account: LoadAccount, finish: trio.Event
+) -> None:
+    """From the number where the publisher's store stands on, until told to finish or the pace is over, and all outcomes
+    are known. `make` has a message's body, of its number and when it is due.
+
+    Outcomes are awaited in the order of sending: an acceptance counts when all before it are known as well.
+    """
+    to_await, awaited = trio.open_memory_channel[tuple[Handle, int]](AT_ONCE)
+    async with trio.open_nursery() as nursery, to_await:
+        nursery.start_soon(_tell, awaited, account)
+        for handle in publisher.resumed:
+            await to_await.send((handle, time.monotonic_ns()))
+        while not finish.is_set():
+            now = time.monotonic_ns()
+            for due in pace.due(now):
+                handle = await publisher.send(make(pace.number, due))
+                assert number_of(handle) == pace.number
+                account.sent(pace.number, due)
+                pace.number += 1
+                await to_await.send((handle, due))
+            if pace.is_over(now):
+                return
+            await pace.rest()
+
+
+def number_of(handle: Handle) -> int:
+    """The client numbers its deliveries by their tags."""
+    return int.from_bytes(handle.tag, "big")
+
+
+async def _tell(awaited: "trio.MemoryReceiveChannel[tuple[Handle, int]]", account: LoadAccount) -> None:
+    async for handle, due in awaited:
+        account.told(number_of(handle), due, await handle.outcome())
+
+
+async def subscribe(subscriber: Subscriber, received: Callable[[Delivery], None], think: float = 0.0) -> None:
+    """Each message takes `think` seconds. Short ones are slept for together: a sleep takes a millisecond at least."""
+    busy = 0.0
+    async for delivery in subscriber:
+        if think:
+            now = trio.current_time()
+            busy = max(busy, now) + think
+            if busy > now + LEAST_SLEEP_S:
+                await trio.sleep_until(busy)
+        received(delivery)
+        await delivery.accept()
