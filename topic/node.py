@@ -1,6 +1,7 @@
 """One router: its cores, and the loop that carries what each of them says to the other (docs/architecture.md).
 
     clients' links ◀──▶ Topic ◀──▶ link state ◀──▶ neighbours
+      inside ends ◀──╯
 
 The router process, the simulation, the exhaustive search and the benches drive this same code. The contract between a
 node and the shell that drives it:
@@ -13,6 +14,9 @@ node and the shell that drives it:
    it is in the store: nobody must know of what a router that dies now would not remember. Where the store cannot be
    written the node goes on with what it had; the shell refuses new durable links then (`save`).
 5. It calls `handle_timer` no later than `deadline()`, which may have moved whenever `pump` returns, and then `pump`.
+
+The shell does what the topic core asks of clients' links. What it asks of an end inside the router (`InsideEnd`,
+`topic.ends.end`) the node has that end do itself.
 
 All of it is synchronous. Nothing here reads a clock or awaits: time, store and the ways out are the shell's.
 """
@@ -31,6 +35,7 @@ from linkstate.plan.plan import Plan
 from topic.actions import Action, Doubt, LinkAction, Note
 from topic.core import Topic
 from topic.directory.entry import LinkEntry, Role
+from topic.ends.end import InsideEnd
 from topic.errors import BreachError, UnkeptError
 from topic.journal import Block, Event
 from topic.settings import Settings
@@ -258,6 +263,8 @@ class Node:
             self.mesh.doubt(action.router, action.reason, self._shell.now())
         elif isinstance(action, Note):
             self._shell.note(action)
+        elif isinstance(action.link, InsideEnd):
+            action.link.perform(action)
         else:
             self._shell.perform(action)
 

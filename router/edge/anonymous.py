@@ -27,7 +27,7 @@ from router.edge.signs import EchoedLink, ProvingConnection
 from topic.actions import AnswerDeliveries, AnswerPublisher, Detach
 from topic.delivery.allowance import Allowance
 from topic.delivery.window import window_of
-from topic.identity import NOWHERE
+from topic.ends.publishing import AFRESH
 from topic.node import Node
 from topic.settings import is_dynamic
 
@@ -47,10 +47,7 @@ def request_for(link: Link, address: str, prefixes: tuple[str, ...]) -> AttachRe
         identity=identity_of(link, address, prefixes, receives=False),
         lifetime=FLEETING,
         settles_first=link.remote_rcv_settle_mode == RCV_FIRST,
-        seen=NOWHERE,
-        unsettled=None,
-        complete=True,
-        generation=None,
+        claim=AFRESH,
         told=False,
         filters={},
         wants=None,
@@ -97,7 +94,7 @@ class AnonymousLink(End):
 
     def _grant(self) -> None:
         credit = self._window.due()
-        answers = credit < 0 and any(publisher.signs.answers for publisher in self._publishers.values())
+        answers = credit < 0 and any(publisher.answers for publisher in self._publishers.values())
         grant(self.link, self._window, credit, answers=answers)
 
     # what happens on the link
@@ -213,13 +210,10 @@ class AnonymousLink(End):
 class AddressPublisher(PublisherLink):
     """Such a link towards one address."""
 
-    __slots__ = ("_has_begun", "_link_end", "_waiting")
-
     def __init__(self, end: AnonymousLink, request: AttachRequest, node: Node, max_message: int) -> None:
-        super().__init__(end.link, request, node, max_message, None)
+        super().__init__(end.link, request, node, max_message)
         end.link.tells = None  # there is no one audience
         self._link_end = end
-        self._has_begun = False
         self._waiting: list[Transfer] = []
         """For the answer to its attach."""
 
@@ -244,7 +238,7 @@ class AddressPublisher(PublisherLink):
         return self._link_end.is_there
 
     def take(self, run: list[Transfer]) -> None:
-        if self._waiting or not self._has_begun:
+        if self._waiting or not self.is_answered:
             self._waiting += run
             return
         self.on_transfers(Transfers(*map(list, zip(*run, strict=True))))
@@ -261,15 +255,14 @@ class AddressPublisher(PublisherLink):
         self._settled(known)
         self._link_end.settled(sizes)
 
-    def _answer_deliveries(self, action: AnswerDeliveries) -> None:
-        handles = [self.handles[record] for record in action.records]
-        super()._answer_deliveries(action)
+    def tell(self, action: AnswerDeliveries) -> None:
+        handles = [self.open[record] for record in action.records]
+        super().tell(action)
         if action.settle:
             self._link_end.answered(handles)
             self._link_end.settled([record.size for record in action.records])
 
-    def _answer(self, action: AnswerPublisher) -> None:
-        self._has_begun = True
+    def begin(self, action: AnswerPublisher) -> None:
         self.signs.begin()
         self.node.later(self._take_waiting)
 
@@ -278,7 +271,7 @@ class AddressPublisher(PublisherLink):
         if run and self.is_there:
             self.take(run)
 
-    def _grant(self, credit: int) -> None:
+    def grant(self, count: int) -> None:
         """It is the link that has a window."""
 
     def detach(self, action: Detach) -> None:

@@ -32,7 +32,7 @@ from topic.edge.filters import NoLocal, Wants
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, NOWHERE, Epoch, LinkIdentity, link_name
 from topic.properties import ANSWERS, EPOCH, GENERATION, TOLD
 from topic.settings import is_dynamic
-from topic.termini.generations import Generations
+from topic.termini.generations import Claim, Generations
 
 DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
 
@@ -65,13 +65,8 @@ class AttachRequest:
     """Granted."""
     settles_first: bool
     """It knows of no settlement by us: receiver settle mode first."""
-    seen: Epoch
-    """The epoch that the link had before; `NOWHERE` if it says none."""
-    unsettled: dict[bytes, int] | None
-    """Its map, None for a null one."""
-    complete: bool
-    generation: bytes | None
-    """Of a publisher, the one that it had before."""
+    claim: Claim
+    """What it had before: a null map, and `NOWHERE`, if it says nothing of that."""
     told: bool
     """A subscriber says that it knows that it has missed something (protocol 8, Apart)."""
     filters: Mapping[str, Described]
@@ -89,10 +84,12 @@ def read_request(link: Link, address: str, prefixes: tuple[str, ...], longest: i
         identity=identity,
         lifetime=FLEETING if is_dynamic(address) else lifetime_of(link, longest),
         settles_first=link.remote_rcv_settle_mode == RCV_FIRST,
-        seen=seen_of(link),
-        unsettled=unsettled_of(link),
-        complete=not link.remote_incomplete_unsettled,
-        generation=None if link.is_sender else generation_of(link),
+        claim=Claim(
+            generation=None if link.is_sender else generation_of(link),
+            unsettled=unsettled_of(link),
+            complete=not link.remote_incomplete_unsettled,
+            seen=seen_of(link),
+        ),
         told=link.remote_properties.get(TOLD) is True,
         filters=filters,
         wants=NoLocal(identity.container, identity.user, selector) if no_local else selector,

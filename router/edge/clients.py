@@ -27,7 +27,7 @@ from router.edge.attach import (
     is_anonymous,
     is_dynamic_source,
 )
-from router.edge.ends import AddressNode, CoreEnd, End, Wakeable
+from router.edge.ends import AddressNode, ClientEnd, End, Wakeable
 from router.edge.guard import Guard, Visiting
 from router.edge.status_node import STATUS_ADDRESS
 from topic.actions import LinkAction
@@ -88,7 +88,7 @@ class ClientEdge(Handler):
         """In the order in which they opened."""
         self._numbers = count(1)
         self._topics = topics
-        self._full: dict[Wakeable, dict[CoreEnd, None]] = {}
+        self._full: dict[Wakeable, dict[ClientEnd, None]] = {}
 
     # connections
 
@@ -221,14 +221,14 @@ class ClientEdge(Handler):
                 self._look(end)
             self.node.pump()
 
-    def _look(self, end: CoreEnd) -> None:
+    def _look(self, end: ClientEnd) -> None:
         if end.awaits_writing and not end.link.ended:
             self._full.setdefault(end.link.connection, {})[end] = None
 
     # what the core asks
 
     def perform(self, action: LinkAction) -> None:
-        end: CoreEnd = action.link
+        end: ClientEnd = action.link
         if not end.link.ended:
             connection: Wakeable = end.link.connection
             end.perform(action)  # which may end it

@@ -6,15 +6,15 @@ else can receive from it. The node ends with the link, whatever that asks for. M
 """
 
 import secrets
-from collections.abc import Mapping
 from typing import Protocol
 
-from router.amqp.format.codec import Described
 from router.amqp.format.values import EXPIRE_LINK
 from router.amqp.proton.link import Host, Link
 from router.edge.attach import AttachRequest
 from router.edge.subscriber_link import SubscriberLink
+from topic.actions import AnswerSubscriber
 from topic.node import Node
+from topic.properties import EPOCH
 from topic.settings import DYNAMIC
 
 
@@ -38,20 +38,14 @@ class NobodyAnswers:
 class DynamicLink(SubscriberLink):
     """Of a dynamic source."""
 
-    __slots__ = ("_answering",)
-
     def __init__(self, link: Link, request: AttachRequest, node: Node, answering: Answering) -> None:
-        super().__init__(link, request, node, None)
+        super().__init__(link, request, node)
         self._answering = answering
 
-    def answer(
-        self,
-        properties: dict[str, str | bytes],
-        unsettled: dict[bytes, int] | None,
-        max_message: int | None = None,
-        filters: Mapping[str, Described] | None = None,
-    ) -> None:
+    def begin(self, action: AnswerSubscriber) -> None:
+        properties = {EPOCH: str(action.epoch)}
         self.link.answer(expiry_policy=EXPIRE_LINK, properties=properties, address=self.identity.address)
+        self.node.later(self._take_first_credit)
 
     def _drain(self) -> None:
         if not self._answering.awaits_credit(self.link.connection):

@@ -1,22 +1,20 @@
-"""Our end of a client's link: what happens to it, and what the topic core asks of it.
+"""Our end of a client's link: what happens to it, and what its connection has to do with it.
 
-An end of whatever node hears what comes on its link; those of topics also do what the core asks (`topic.actions`). A
-delivery is known to the engine by a handle and to the core by a record: an end translates, for as long as the delivery
-is unsettled there, and decides nothing. `publisher_link` and `subscriber_link` are the two kinds.
+An end of whatever node hears what comes on its link (`End`). One at a topic is also an end that the core knows
+(`topic.ends`), of a client: of AMQP (`publisher_link` and `subscriber_link`), or of MQTT (`router.mqtt.ends`).
 """
 
-from collections.abc import Collection, Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.format.codec import Described
 from router.amqp.proton.link import Link
-from router.edge.attach import AttachRequest
-from topic.actions import Detach, LinkAction
-from topic.delivery.record import Stream
-from topic.directory.entry import LinkEntry, Role
-from topic.edge.subscriber import LocalSubscriber
-from topic.identity import Epoch, LinkIdentity
+from router.edge.signs import EchoedLink, SignsOfLife
+from topic.actions import Detach
+from topic.ends.end import LinkEnd
+from topic.ends.publishing import Known, PublishingEnd
+from topic.ends.subscribing import SubscribingEnd
 from topic.node import Node
 
 
@@ -35,30 +33,44 @@ class SeenLink(Protocol):
     def connection(self) -> Any: ...
 
 
-class CoreEnd(Protocol):
-    """An end at a topic, of AMQP or of MQTT, as far as the core has it do something."""
+class ClientEnd(LinkEnd):
+    """An end at a topic behind which there is a client."""
+
+    node: Node
 
     @property
-    def link(self) -> SeenLink: ...
+    def link(self) -> SeenLink:
+        raise NotImplementedError
+
     @property
-    def identity(self) -> LinkIdentity: ...
-    @property
-    def awaits_writing(self) -> bool: ...
-    def written(self) -> None: ...
-    def perform(self, action: LinkAction) -> None: ...
+    def awaits_writing(self) -> bool:
+        """Whether the link is full, or soon: it is to hear when something is written."""
+        return False
+
+    def written(self) -> None:
+        """What the connection held is about to be written."""
 
 
-@runtime_checkable
-class PublishingEnd(CoreEnd, Protocol):
+class ClientPublishingEnd(ClientEnd, PublishingEnd[Known]):
+    """A client that publishes is asked for signs of life."""
+
+    signs: SignsOfLife
+
     @property
-    def stream(self) -> Stream: ...
+    def echoed(self) -> EchoedLink:
+        raise NotImplementedError
+
+    def ask(self) -> None:
+        self.signs.ask()
+
+    @property
+    def answers(self) -> bool:
+        return self.signs.answers
 
 
-class SubscribingEnd(CoreEnd, Protocol):
-    @property
-    def subscriber(self) -> LocalSubscriber: ...
-    @property
-    def records(self) -> Collection[Any]: ...
+class ClientSubscribingEnd(ClientEnd, SubscribingEnd):
+    records: Mapping[Any, Any]
+    """What it was sent, and has not settled, by what it knows that by."""
 
 
 class End:
@@ -100,44 +112,20 @@ class AddressNode(Protocol):
         """Give the link an end for its context, and answer it, now or later; or raise `Refusal`."""
 
 
-class TopicEnd(End):
+class TopicEnd(End, ClientEnd):
     """Of a topic."""
 
-    __slots__ = ("lifetime", "node")
-
-    def __init__(self, link: Link, request: AttachRequest, node: Node) -> None:
-        super().__init__(link)
-        self.lifetime = request.lifetime  # granted
-        self.node = node
+    def __init__(self, link: Link) -> None:
+        End.__init__(self, link)
 
     @property
     def lasts(self) -> bool:
         return bool(self.lifetime.timeout)
 
-    @property
-    def identity(self) -> LinkIdentity:
-        raise NotImplementedError
-
-    @property
-    def epoch(self) -> Epoch:
-        raise NotImplementedError
-
-    @property
-    def awaits_writing(self) -> bool:
-        """Whether the link is full, or soon: it is to hear when something is written."""
-        return False
-
-    def written(self) -> None:
-        """What the engine held is about to be written, as far as the peer's session has room for it."""
-
-    def perform(self, action: LinkAction) -> None:
-        """Do what the core asks."""
-        raise NotImplementedError
-
     def answer(
         self,
         properties: dict[str, str | bytes],
-        unsettled: dict[bytes, int] | None,
+        unsettled: Mapping[bytes, int] | None,
         max_message: int | None = None,
         filters: Mapping[str, Described] | None = None,
     ) -> None:
@@ -154,26 +142,3 @@ class TopicEnd(End):
     def detach(self, action: Detach) -> None:
         self.part()
         self.link.detach(action.condition, action.description)
-
-
-class Nobody:
-    """In the place of an end: what the core asks of it is left out of account."""
-
-    ended = True
-
-    @property
-    def link(self) -> "Nobody":
-        return self
-
-
-def end_link(node: Node, entry: LinkEntry) -> None:
-    """Close it in its client's place, wherever that was: the link is attached here, later than everywhere, and closed.
-    A client that is attached out of sight is told that its link was stolen."""
-    topic, nobody = node.topic, Nobody()
-    link, now, seen, lifetime = entry.identity, node.now(), entry.epoch, entry.lifetime
-    if entry.role is Role.SUBSCRIBER:
-        subscriber = topic.attach_subscriber(link, nobody, now, seen=seen, lifetime=lifetime)
-        topic.detach_subscriber(subscriber, nobody, now)
-    else:
-        topic.detach_publisher(topic.attach_publisher(link, nobody, now, seen=seen, lifetime=lifetime), now)
-    node.perform()

@@ -16,16 +16,16 @@ from router.amqp.format.values import ACCEPTED, Handle
 from router.amqp.inbox import OF_ALL
 from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest, answers_echoes
-from router.edge.ends import TopicEnd
+from router.edge.ends import ClientPublishingEnd, TopicEnd
 from router.edge.signs import EchoedLink, SignsOfLife
 from router.edge.ttl import times_of
-from topic.actions import AnswerDeliveries, AnswerPublisher, Cause, Credit, Detach, Echo, LinkAction
+from topic.actions import AnswerDeliveries, AnswerPublisher, Cause, Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
 from topic.delivery.window import OWN, CreditWindow
-from topic.identity import Epoch, LinkIdentity
 from topic.node import Node
 from topic.properties import ALONE, EPOCH, GENERATION, SUBSCRIBERS
+from topic.termini.generations import Claim
 
 PARTIAL_ACCEPTANCE: Final = "oncemesh:partial-acceptance"
 EXPIRED: Final = "oncemesh:expired"
@@ -61,54 +61,35 @@ def grant(link: Link, window: CreditWindow, credit: int, *, answers: bool) -> No
     link.overdraft = window.reserve
 
 
-class PublisherLink(TopicEnd):
-    __slots__ = (
-        "__weakref__",
-        "_max_message",
-        "again",
-        "alone",
-        "former",
-        "handles",
-        "known",
-        "records",
-        "signs",
-        "stream",
-    )
-
-    def __init__(
-        self, link: Link, request: AttachRequest, node: Node, max_message: int, former: "PublisherLink | None"
-    ) -> None:
-        super().__init__(link, request, node)
-        self.stream: Stream
-        answers = answers_echoes(link) or (former is not None and former.signs.answers)
-        self.signs: SignsOfLife = SignsOfLife(self, answers=answers)
-        self.former = former.stream if former is not None else None  # which this attach continues
+class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
+    def __init__(self, link: Link, request: AttachRequest, node: Node, max_message: int) -> None:
+        TopicEnd.__init__(self, link)
+        ClientPublishingEnd.__init__(
+            self, node, request.identity, request.lifetime, settles_first=request.settles_first
+        )
+        self.signs = SignsOfLife(self, answers=answers_echoes(link))
+        self.records: dict[Handle, Record] = {}
+        """The inverse of `open`."""
+        self.again: dict[Handle, Record] = {}
+        """What is open on the former link, which this one continues, until we have answered."""
+        self.kept: dict[Handle, bytes] = {}
+        """Tags of what the client has yet to settle, and is known to have kept."""
+        self._former: Stream | None = None
+        """Of that link, until we have answered."""
         self._max_message = max_message
         self.alone = 0  # accepted on this link, and nobody was subscribed to them
         link.tells = self.state
-        self.handles: dict[Record, Handle] = {}
-        self.records: dict[Handle, Record] = {}
-        self.again: dict[Handle, Record] = {}  # unsettled on the former link, in order, until we have answered
-        self.known: dict[Handle, bytes] = {}  # tags of what its client has yet to settle, and is known to have kept
-        if former is not None:
-            rows = former.again | former.records
-            self.again = {handle: record for handle, record in rows.items() if not record.known}
-            self.known = former.known | {handle: record.tag for handle, record in rows.items() if record.known}
 
-    @property
-    def identity(self) -> LinkIdentity:
-        return self.stream.identity
-
-    @property
-    def epoch(self) -> Epoch:
-        return self.stream.epoch
-
-    def unsettled(self) -> dict[bytes, int]:
-        """The map that a re-attaching client would bring. What it was told and has not settled it may not have kept,
-        unless it has answered an echo since."""
-        assert self.former is not None
-        doubted = [*(record.tag for record in self.again.values()), *self.former.expected.values()]
-        return {**dict.fromkeys(self.known.values(), ACCEPTED), **dict.fromkeys(doubted, 0)}
+    def go_on_from(self, former: "PublisherLink") -> Claim:
+        """This attach continues that link: it brings the map that its client would. What that was told and has not
+        settled it may not have kept, unless it has answered an echo since."""
+        self._former, rows = former.stream, former.again | former.records
+        self.again = {handle: record for handle, record in rows.items() if not record.known}
+        self.kept = former.kept | {handle: record.tag for handle, record in rows.items() if record.known}
+        self.signs.answers |= former.signs.answers
+        doubted = [*(record.tag for record in self.again.values()), *former.stream.expected.values()]
+        unsettled = {**dict.fromkeys(self.kept.values(), ACCEPTED), **dict.fromkeys(doubted, 0)}
+        return self.claim(unsettled, complete=not former.stream.incomplete)
 
     def state(self) -> dict[str, int]:
         """What the client is told of its link whenever it asks for the flow state (protocol 5, Nobody)."""
@@ -119,36 +100,26 @@ class PublisherLink(TopicEnd):
     def echoed(self) -> EchoedLink:
         return self.link
 
-    def alive(self, answered: bool) -> None:
-        """The client was there when it was last asked."""
-        if self.is_there:
-            self.node.now()
-            self.node.topic.alive(self.stream, answered=answered)
-            self.node.perform()
-
     # what happens on the link
 
-    def _leave(self) -> None:
+    def _let_keep(self) -> None:
         """The link has ended. What is unsettled on it the engine keeps for a while."""
-        self.link.keep(sum(record.size for record in self.handles))
+        self.link.keep(sum(record.size for record in self.open))
 
     def detach(self, action: Detach) -> None:
         super().detach(action)
-        self._leave()
+        self._let_keep()
 
     def gone(self, now: float, *, closed: bool) -> None:
-        self._leave()
-        if closed:
-            self.node.topic.detach_publisher(self.stream, now)
-        else:
-            self.node.topic.suspend_publisher(self.stream, self, now)
+        self._let_keep()
+        self.leave(now, closed=closed)
 
     def on_transfers(self, transfers: Transfers) -> None:
         if refuse_all(self.link, self.stream.window, transfers.messages):
             return
         if True not in transfers.settled:
             until = times_of(transfers.messages, self.node)
-            self._publish(transfers.handles, transfers.tags, transfers.messages, until)
+            self.publish(transfers.handles, transfers.tags, transfers.messages, until)
             return
         start = 0
         for presettled, run in groupby(transfers.settled):  # in their order
@@ -158,15 +129,15 @@ class PublisherLink(TopicEnd):
             if presettled:
                 self.node.topic.publish(self.stream, tags, messages, presettled=True, until=until)
             else:
-                self._publish(transfers.handles[start:end], tags, messages, until)
+                self.publish(transfers.handles[start:end], tags, messages, until)
             start = end
 
-    def _publish(
-        self, handles: list[Handle], tags: list[bytes], messages: list[bytes], until: Sequence[float] | None = None
-    ) -> None:
-        records = self.node.topic.publish(self.stream, tags, messages, presettled=False, until=until)
-        self.records.update(zip(handles, records, strict=True))
-        self.handles.update(zip(records, handles, strict=True))
+    def publish(
+        self, known: Sequence[Handle], tags: list[bytes], messages: list[bytes], until: Sequence[float] | None = None
+    ) -> list[Record]:
+        records = super().publish(known, tags, messages, until)
+        self.records.update(zip(known, records, strict=True))
+        return records
 
     def on_resumed(self, resumed: ResumedTransfers) -> None:
         """What our map listed is known; a client that got a null map sends what is new to us. The rest is ignored."""
@@ -182,7 +153,7 @@ class PublisherLink(TopicEnd):
                 self._ignore([handle])
             elif handle is not None:
                 self.records[handle] = record
-                self.handles[record] = handle
+                self.open[record] = handle
 
     def _ignore(self, handles: list[Handle]) -> None:
         """Transfers that resume what is unknown here (AMQP 1.0 2.7.5), or end it: they are gone, and took no credit."""
@@ -197,12 +168,12 @@ class PublisherLink(TopicEnd):
             self._settled(dispositions.handles)
 
     def _settled(self, handles: Sequence[Handle]) -> None:
-        if self.known:
-            self._settle_known(handle for handle in handles if handle in self.known)
+        if self.kept:
+            self._settle_known(handle for handle in handles if handle in self.kept)
             handles = [handle for handle in handles if handle in self.records]
         records = [self.records.pop(handle) for handle in handles]
         for record in records:
-            del self.handles[record]
+            del self.open[record]
         self.link.settle_many(handles)
         if records:
             self.node.topic.settle(self.stream, records)
@@ -211,7 +182,7 @@ class PublisherLink(TopicEnd):
         """The core has done with these."""
         settled = list(handles)
         for handle in settled:
-            del self.known[handle]
+            del self.kept[handle]
         self.link.settle_many(settled)
 
     def on_echo(self) -> None:
@@ -219,23 +190,8 @@ class PublisherLink(TopicEnd):
 
     # what the core asks
 
-    def perform(self, action: LinkAction) -> None:
-        match action:
-            case AnswerDeliveries():
-                self._answer_deliveries(action)
-            case Credit():
-                self._grant(action.count)
-            case Echo():
-                self.signs.ask()
-            case AnswerPublisher():
-                self._answer(action)
-            case Detach():
-                self.detach(action)
-            case _:
-                raise AssertionError(f"of a subscriber: {action}")
-
-    def _answer_deliveries(self, action: AnswerDeliveries) -> None:
-        handles = [self.handles[record] for record in action.records]
+    def tell(self, action: AnswerDeliveries) -> None:
+        handles = [self.open[record] for record in action.records]
         if action.outcome is DeliveryOutcome.ACCEPTED:
             self.link.update_many(handles, ACCEPTED, action.settle)
             if action.alone:
@@ -248,32 +204,32 @@ class PublisherLink(TopicEnd):
                 self.link.reject(handle, condition, action.description, action.settle, info=info)
         if action.settle:
             for handle, record in zip(handles, action.records, strict=True):
-                del self.handles[record], self.records[handle]
+                del self.open[record], self.records[handle]
 
-    def _answer(self, action: AnswerPublisher) -> None:
+    def begin(self, action: AnswerPublisher) -> None:
         properties: dict[str, str | bytes] = {EPOCH: str(action.epoch), GENERATION: action.generation}
+        former, self._former = self._former, None
         again, self.again = self.again, {}
-        if self.former is not None and self.former.generation != action.generation:  # its life has ended meanwhile
+        if former is not None and former.generation != action.generation:  # its life has ended meanwhile
             self.link.settle_many(again)
-            self._settle_known(self.known)
+            self._settle_known(self.kept)
             again = {}
-        self.answer(properties, action.unsettled if self.former is None else None, self._max_message)
-        self.former = None
-        self._grant(action.credit - len(again))
+        self.answer(properties, action.unsettled if former is None else None, self._max_message)
+        self.grant(action.credit - len(again))
         self.signs.begin()
-        self._settle_known(handle for handle in self.known if self.link.remote_state(handle)[1])
+        self._settle_known(handle for handle in self.kept if self.link.remote_state(handle)[1])
         if again and self.stream.link is self:  # else it was taken by what came behind that
             self._publish_again(again)
 
-    def _grant(self, credit: int) -> None:
+    def grant(self, count: int) -> None:
         """Some clients do not heed their credit: they are let go on within the window, though not without end."""
-        grant(self.link, self.stream.window, credit, answers=self.signs.answers)
+        grant(self.link, self.stream.window, count, answers=self.answers)
 
     def _publish_again(self, again: dict[Handle, Record]) -> None:
         """What a client has transferred that attached again, it does not transfer again: we do, in its place."""
         messages = [record.message for record in again.values() if record.message is not None]
         assert len(messages) == len(again), "what its publisher has not settled is not forgotten"
-        self._publish(list(again), [record.tag for record in again.values()], messages)
+        self.publish(list(again), [record.tag for record in again.values()], messages)
         self.node.later(partial(self._settle_again, list(again)))
 
     def _settle_again(self, again: list[Handle]) -> None:

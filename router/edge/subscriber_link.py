@@ -5,7 +5,7 @@ behind knows what such a map would say, and for the core the attach is one that 
 not transferred again: the core's new record is given the old handle.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import compress
@@ -28,26 +28,17 @@ from router.amqp.format.values import (
 )
 from router.amqp.proton.link import Link
 from router.edge.attach import AttachRequest
-from router.edge.ends import TopicEnd
+from router.edge.ends import ClientSubscribingEnd, TopicEnd
 from router.edge.unfit import refuse_for
-from topic.actions import (
-    EXPIRED,
-    AnswerSubscriber,
-    Deliver,
-    Detach,
-    Echo,
-    LinkAction,
-    Redeliver,
-    Resume,
-    SettleSubscriber,
-)
+from topic.actions import EXPIRED, AnswerSubscriber, Detach, Resume
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.addresses import is_pattern
-from topic.edge.subscriber import ROOM, LocalSubscriber
-from topic.identity import Epoch, LinkIdentity
+from topic.edge.filters import Wants
+from topic.edge.subscriber import ROOM
 from topic.node import Node
 from topic.properties import ADDRESS, EPOCH
+from topic.termini.generations import Claim
 
 NOTHING: Final = b"\x00\x53\x75\xa0\x00"
 """An empty data section, for resumed transfers without payload: some clients choke on transfers without any."""
@@ -59,87 +50,52 @@ def _annotation(address: str) -> bytes:
     return encode({Symbol(ADDRESS): address})
 
 
-class SubscriberLink(TopicEnd):
-    __slots__ = (
-        "_epoch",
-        "again",
-        "filters",
-        "former",
-        "handles",
-        "modified",
-        "named",
-        "of_pattern",
-        "records",
-        "sends_settled",
-        "subscriber",
-    )
-
-    def __init__(self, link: Link, request: AttachRequest, node: Node, former: "SubscriberLink | None") -> None:
-        super().__init__(link, request, node)
-        self.subscriber: LocalSubscriber
-        self._epoch: Epoch
+class SubscriberLink(TopicEnd, ClientSubscribingEnd):
+    def __init__(self, link: Link, request: AttachRequest, node: Node) -> None:
+        TopicEnd.__init__(self, link)
+        ClientSubscribingEnd.__init__(
+            self,
+            node,
+            request.identity,
+            request.lifetime,
+            settles_first=request.settles_first,
+            sends_settled=link.remote_snd_settle_mode == SND_SETTLED,
+        )
         self.filters = request.filters  # applied
-        self.former = former  # which this attach continues, until we have answered
-        self.sends_settled = link.remote_snd_settle_mode == SND_SETTLED
         self.handles: dict[Record, Handle] = {}
         self.records: dict[Handle, Record] = {}
-        self.again: dict[bytes, Handle] = {}  # by key: unsettled on the former link, until the core resumes it
-        self.named: dict[bytes, int] = {}  # by key: the client's map, and what of that is not resumed yet
-        # What its modified outcomes make of a message that is offered again: failed deliveries, and annotations.
+        self.again: dict[bytes, Handle] = {}
+        """By key: what of `named` the client has in hand, as it was sent it on the link that this one continues."""
+        self._says_map = True  # in the answer, unless the client has brought none
         self.modified: dict[Record, tuple[int, bytes]] = {}
+        """What its modified outcomes make of a message that is offered again: failed deliveries, and annotations."""
         self.of_pattern = is_pattern(request.identity.address)
 
-    @property
-    def identity(self) -> LinkIdentity:
-        return self.subscriber.identity
-
-    @property
-    def epoch(self) -> Epoch:
-        """Of this attach, whatever has become of the subscriber since."""
-        return self._epoch
-
-    def begin(self, subscriber: LocalSubscriber) -> None:
-        """The core has taken the attach."""
-        self.subscriber = subscriber
-        self._epoch = subscriber.epoch
-        self.link.moves = not subscriber.kind.is_for_all
-
-    def unsettled(self) -> dict[bytes, int]:
-        """The map that a re-attaching client would bring. What it has released, it has not got any more."""
-        assert self.former is not None
-        if self.former.link.pointer in self.link.continued:  # else it is freed: it had nothing unsettled
-            self.former.forget_unsent()
-        handles = self.former.again | {record.key: handle for record, handle in self.former.handles.items()}
-        self.named = self.former.named
-        stated = {}
-        for key, handle in handles.items():
+    def go_on_from(self, former: "SubscriberLink") -> Claim:
+        """This attach continues that link: it brings the map that its client would. What that has released, it has not
+        got any more. It is answered with a null map, unless the client had brought a map before and was still being
+        resumed by it."""
+        if former.link.pointer in self.link.continued:  # else it is freed: it had nothing unsettled
+            former.forget_unsent()
+        named = {key: state for key, state in former.named.items() if key not in former.again}
+        self._says_map = bool(named)
+        for key, handle in (former.again | {record.key: handle for record, handle in former.handles.items()}).items():
             state, settled = self.link.remote_state(handle)
             if state in (ACCEPTED, REJECTED) or not (settled or state in (RELEASED, MODIFIED)):
                 self.again[key] = handle
-                stated[key] = state
+                named[key] = state
             else:
                 self.link.settle(handle)
-        return {**self.named, **stated}
+        return self.claim(named, complete=not former.subscriber.incomplete)
 
-    def agree(self, ours: Mapping[bytes, int] | None) -> dict[bytes, int] | None:
-        """Our map in the answer, when the core has said what is not settled. A re-attach is answered with a null one,
-        unless the client had brought a map before and was still being resumed by it."""
-        is_known = ours is not None and (self.former is None or bool(self.named))
-        ours = ours or {}
-        for key in [key for key in self.again if key not in ours]:
-            self.link.settle(self.again.pop(key))
-        self.named = {key: state for key, state in self.named.items() if key in ours}
-        named = self.named if self.former is not None else ours
-        self.former = None
-        return {key: ours[key] for key in named} if is_known else None
+    def attach(self, claim: Claim, now: float, *, told: bool = False, wants: Wants | None = None) -> None:
+        super().attach(claim, now, told=told, wants=wants)
+        self.link.moves = not self.subscriber.kind.is_for_all
 
     # what happens on the link
 
     def gone(self, now: float, *, closed: bool) -> None:
-        if closed:
-            self.node.topic.detach_subscriber(self.subscriber, self, now)
-        else:
-            self.node.topic.suspend_subscriber(self.subscriber, self, now)
+        self.leave(now, closed=closed)
 
     def forget_unsent(self) -> None:
         """The last transfers were never written: the client has not got them. Some may have been settled meanwhile. As
@@ -193,7 +149,7 @@ class SubscriberLink(TopicEnd):
         gone = [record for record, is_settled in zip(records, settled, strict=True) if is_settled]
         details = self._modified(handles, records, states) if MODIFIED in states else {}
         if gone:
-            self.settle(gone)
+            self._settle(gone)
         if states.count(ACCEPTED) == len(states):
             self.node.topic.outcomes(self.subscriber, records, DeliveryOutcome.ACCEPTED)
             return
@@ -213,7 +169,7 @@ class SubscriberLink(TopicEnd):
         rows = zip(records, handles, states, strict=True)
         return {record: self.link.remote_outcome(handle) for record, handle, state in rows if state == MODIFIED}
 
-    def settle(self, records: Sequence[Record]) -> None:
+    def _settle(self, records: Sequence[Record]) -> None:
         """Settle those of the records that are still unsettled on this link."""
         take = self.handles.pop
         handles = [handle for record in records if (handle := take(record, None)) is not None]
@@ -240,28 +196,24 @@ class SubscriberLink(TopicEnd):
 
     # what the core asks
 
-    def perform(self, action: LinkAction) -> None:
-        match action:
-            case Deliver():
-                self._deliver(action)
-            case SettleSubscriber():
-                self._settle_subscriber(action)
-            case Redeliver():
-                self._redeliver(action)
-            case Resume():
-                self._resume(action)
-            case Echo():
-                self.link.echo()
-            case AnswerSubscriber():
-                self.answer({EPOCH: str(action.epoch)}, self.agree(action.unsettled), filters=self.filters)
-                self.node.later(self._take_first_credit)
-            case Detach():
-                self.detach(action)
-            case _:
-                raise AssertionError(f"of a publisher: {action}")
+    def begin(self, action: AnswerSubscriber) -> None:
+        ours = action.unsettled if self._says_map else None
+        if ours is not None:
+            ours = {key: state for key, state in ours.items() if key not in self.again}
+        self.answer({EPOCH: str(action.epoch)}, ours, filters=self.filters)
+        self.node.later(self._take_first_credit)
 
-    def _deliver(self, action: Deliver) -> None:
-        records, settled = action.records, self.sends_settled or action.records[0].presettled
+    def forget(self, keys: Sequence[bytes]) -> None:
+        """What the client has in hand; of the others our map tells."""
+        for key in keys:
+            if (handle := self.again.pop(key, None)) is not None:
+                self.link.settle(handle)
+
+    def ask(self) -> None:
+        self.link.echo()
+
+    def deliver(self, records: list[Record]) -> None:
+        settled = self.sends_settled or records[0].presettled
         if self.of_pattern:
             messages = list(map(self.message, records))
         else:
@@ -288,9 +240,9 @@ class SubscriberLink(TopicEnd):
         self.node.topic.credit(self.subscriber, self.subscriber.credit + len(records))
         self.node.topic.room(self.subscriber, self.subscriber.room + sum(record.size for record in records))
 
-    def _redeliver(self, action: Redeliver) -> None:
-        record, message = action.record, self.message_again(action.record)
-        self.settle([record])
+    def redeliver(self, record: Record) -> None:
+        message = self.message_again(record)
+        self._settle([record])
         if not self.link.takes(message):
             self._refuse([record])
             return
@@ -299,13 +251,12 @@ class SubscriberLink(TopicEnd):
             self.records[handle] = record
             self.handles[record] = handle
 
-    def _resume(self, action: Resume) -> None:
+    def resume(self, action: Resume) -> None:
         record = action.record
         in_hand = self.again.pop(record.key, None)
         if in_hand is not None:
             self._take_up(action, in_hand)
             return
-        self.named.pop(record.key, None)
         aborted = action.settled and not action.state
         message = NOTHING if action.state or aborted else self.message(record)
         if not self.link.takes(message):  # it took more on its former link
@@ -329,10 +280,10 @@ class SubscriberLink(TopicEnd):
                 self.on_dispositions(Dispositions([handle], [state], [settled]))
         self._give_back([action.record])
 
-    def _settle_subscriber(self, action: SettleSubscriber) -> None:
-        self.settle(action.records)
+    def settle(self, records: Sequence[Record]) -> None:
+        self._settle(records)
         if self.modified:
-            for record in action.records:
+            for record in records:
                 self.modified.pop(record, None)
 
     def detach(self, action: Detach) -> None:

@@ -5,8 +5,6 @@
 from collections.abc import Sequence
 from functools import partial
 
-import attrs
-
 from router.amqp.format.errors import NOT_FOUND, NOT_IMPLEMENTED, RESOURCE_LIMIT
 from router.amqp.proton.link import Link
 from router.edge.anonymous import AddressPublisher, AnonymousLink, request_for
@@ -26,7 +24,8 @@ from router.edge.publisher_link import PublisherLink
 from router.edge.subscriber_link import SubscriberLink
 from router.mesh.config import AddressRule
 from topic.directory.entry import Role
-from topic.identity import NOWHERE, link_name
+from topic.ends.publishing import AFRESH
+from topic.identity import link_name
 from topic.node import Node
 from topic.settings import is_dynamic
 
@@ -104,66 +103,32 @@ class Topics:
         end: TopicEnd | None = link.former.context if link.former is not None else None
         if end is None:
             return None
-        goes_on = self._goes_on(end, link, request)
+        known = end.known()
+        goes_on = end.identity == request.identity and known is not None and known.epoch == end.epoch
         if goes_on:
             link.continue_former()
         link.former = None
         end.part()
         return end if goes_on else None
 
-    def _goes_on(self, end: TopicEnd, link: Link, request: AttachRequest) -> bool:
-        role = Role.SUBSCRIBER if link.is_sender else Role.PUBLISHER
-        known = self._node.topic.directory.entry((role, link_name(request.identity)))
-        return end.identity == request.identity and known is not None and known.epoch == end.epoch
-
     def _attach_subscriber(self, link: Link, request: AttachRequest, former: SubscriberLink | None, now: float) -> None:
-        if former is None and request.unsettled:
-            has_room = self._node.topic.generations.has_room_for(request.unsettled)
+        if former is None and request.claim.unsettled:
+            has_room = self._node.topic.generations.has_room_for(request.claim.unsettled)
             self._guard.resumes(link.connection, has_room)
         end: SubscriberLink
         if is_dynamic(request.identity.address):
-            end = link.context = DynamicLink(link, request, self._node, self.answering)
-            request = attrs.evolve(request, seen=NOWHERE, complete=True, unsettled=None)
+            end, claim = DynamicLink(link, request, self._node, self.answering), AFRESH
         else:
-            end = link.context = SubscriberLink(link, request, self._node, former)
+            end, claim = SubscriberLink(link, request, self._node), request.claim
+        link.context = end
         if former is not None:
-            seen, complete = former.epoch, not former.subscriber.incomplete
-            request = attrs.evolve(request, seen=seen, complete=complete, unsettled=end.unsettled())
-        else:
-            end.named = request.unsettled or {}
-        subscriber = self._node.topic.attach_subscriber(
-            request.identity,
-            end,
-            now,
-            seen=request.seen,
-            first=request.settles_first,
-            sends_settled=end.sends_settled,
-            lifetime=request.lifetime,
-            unsettled=request.unsettled,
-            complete=request.complete,
-            told=request.told,
-            wants=request.wants,
-        )
-        end.begin(subscriber)
+            claim = end.go_on_from(former)
+        end.attach(claim, now, told=request.told, wants=request.wants)
 
     def _attach_publisher(self, link: Link, request: AttachRequest, former: PublisherLink | None, now: float) -> None:
-        end = link.context = PublisherLink(link, request, self._node, self._max_message, former)
-        if former is not None:
-            seen, complete = former.epoch, not former.stream.incomplete
-            generation, unsettled = former.stream.generation, end.unsettled()
-            request = attrs.evolve(request, seen=seen, complete=complete, generation=generation, unsettled=unsettled)
-        end.stream = self._node.topic.attach_publisher(
-            request.identity,
-            end,
-            now,
-            generation=request.generation,
-            seen=request.seen,
-            first=request.settles_first,
-            lifetime=request.lifetime,
-            unsettled=request.unsettled,
-            complete=request.complete,
-            allowance=self._guard.allowance(link.connection),
-        )
+        end = link.context = PublisherLink(link, request, self._node, self._max_message)
+        claim = request.claim if former is None else end.go_on_from(former)
+        end.attach(claim, now, self._guard.allowance(link.connection))
 
     def _begin_publisher(self, end: AnonymousLink, address: str) -> AddressPublisher:
         """Towards an address, of a link to none."""
@@ -173,9 +138,7 @@ class Topics:
         self._guard.attaches(end.link.connection, address, receives=False)
         self._check_there(address)
         publisher = AddressPublisher(end, request, self._node, self._max_message)
-        publisher.stream = self._node.topic.attach_publisher(
-            request.identity, publisher, now, first=request.settles_first, lifetime=request.lifetime
-        )
+        publisher.attach(request.claim, now)
         return publisher
 
 

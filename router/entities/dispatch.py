@@ -16,7 +16,7 @@ import trio
 from attrs import frozen
 
 from router.edge.clients import ClientConnection
-from router.edge.ends import PublishingEnd, SubscribingEnd
+from router.edge.ends import ClientPublishingEnd, ClientSubscribingEnd
 from router.entities.observed import ObservedRouter
 from router.entities.routers import our_version, route_to
 from router.entities.table import DISPATCH, Attribute, Entity, Metric, Type, Where
@@ -251,22 +251,22 @@ CONNECTION: Final = Entity[Peer](
     managed=f"{DISPATCH}connection",
 )  # fmt: skip
 
-End = PublishingEnd | SubscribingEnd
+End = ClientPublishingEnd[Any] | ClientSubscribingEnd
 
 
 def _ends(at: ObservedRouter) -> Iterator[End]:
-    """Of links at topics, but for the suspended."""
+    """Of clients' links at topics, but for the suspended."""
     topic = at.node.topic
     links = chain((s.link for s in topic.home.streams.values()), (s.link for s in topic.edge.subscribers.values()))
-    return (end for end in links if end is not None)
+    return (end for end in links if isinstance(end, ClientPublishingEnd | ClientSubscribingEnd))
 
 
 def _direction(end: End) -> str:
-    return "in" if isinstance(end, PublishingEnd) else "out"
+    return "in" if isinstance(end, ClientPublishingEnd) else "out"
 
 
 def _name_of(end: End) -> bytes:
-    return end.stream.publisher if isinstance(end, PublishingEnd) else end.subscriber.name
+    return end.stream.publisher if isinstance(end, ClientPublishingEnd) else end.subscriber.name
 
 
 def _connection_of(at: ObservedRouter, end: End) -> str | None:
@@ -276,7 +276,7 @@ def _connection_of(at: ObservedRouter, end: End) -> str | None:
 
 
 def _capacity(at: ObservedRouter, end: End) -> int:
-    if isinstance(end, PublishingEnd):
+    if isinstance(end, ClientPublishingEnd):
         return at.topology.limits.window
     return end.subscriber.credit + len(end.records)
 
@@ -300,14 +300,14 @@ LINK: Final = Entity[End](
         _told("capacity", Type.NUMBER, "of a publisher its window, of a subscriber what it has in hand and credit for",
             _capacity),
         _told("undeliveredCount", Type.NUMBER, "deliveries that wait for a subscriber",
-            lambda at, end: 0 if isinstance(end, PublishingEnd) else end.subscriber.queued()),
+            lambda at, end: 0 if isinstance(end, ClientPublishingEnd) else end.subscriber.queued()),
         _told("unsettledCount", Type.NUMBER, "deliveries that are not settled",
-            lambda at, end: end.stream.window.unsettled if isinstance(end, PublishingEnd) else len(end.records)),
+            lambda at, end: end.stream.window.unsettled if isinstance(end, ClientPublishingEnd) else len(end.records)),
         _told("deliveryCount", Type.COUNT, "transfers since it attached",
-            lambda at, end: end.stream.received if isinstance(end, PublishingEnd) else end.subscriber.delivered),
+            lambda at, end: end.stream.received if isinstance(end, ClientPublishingEnd) else end.subscriber.delivered),
         _fixed("presettledCount", None),
         _told("acceptedCount", Type.COUNT, "transfers that a subscriber has accepted",
-            lambda at, end: None if isinstance(end, PublishingEnd) else end.subscriber.accepted),
+            lambda at, end: None if isinstance(end, ClientPublishingEnd) else end.subscriber.accepted),
         _fixed("rejectedCount", None),
         _fixed("releasedCount", None),
         _fixed("modifiedCount", None),

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from router.amqp.format.values import StreamFigures
+from router.edge.ends import ClientEnd
 from router.entities import states
 from router.entities.observed import ObservedRouter
 from router.entities.table import OURS, Attribute, Entity, How, Metric, Type, Where
@@ -14,7 +15,7 @@ from topic.edge.subscriber import LocalSubscriber
 
 def _carried(link: Any) -> StreamFigures | None:
     """What the connection has carried that a client's link is on."""
-    return link.link.connection.measure() if link is not None else None
+    return link.link.connection.measure() if isinstance(link, ClientEnd) else None
 
 
 def _blocked(at: ObservedRouter, stream: Stream) -> bool:
@@ -83,7 +84,7 @@ PUBLISHER: Final = Entity[Stream](
             "count", lambda at, stream: carried.received if (carried := _carried(stream.link)) is not None else None,
             Where.STATUS),
         Attribute("answers", Type.FLAG, "whether it answers echoes; only then its own answers prove that it is alive",
-            lambda at, stream: stream.link is not None and stream.link.signs.answers, Where.STATUS),
+            lambda at, stream: stream.link is not None and stream.link.answers, Where.STATUS),
     ),
     status="publishers",
     managed=f"{OURS}publisher",

@@ -7,11 +7,11 @@ The links of a session of MQTT end together, as they expire together (protocol 8
 import logging
 from operator import attrgetter
 
-from router.edge.ends import end_link
 from router.entities.observed import ObservedRouter
 from router.events.kind import EventKind, event
 from router.management.message import BAD_REQUEST, NOT_FOUND, ManagementError
 from topic.directory.entry import Index
+from topic.ends.nobody import end_link
 
 log = logging.getLogger("oncemesh")
 

@@ -11,7 +11,6 @@ from itertools import count
 from typing import Final, Protocol
 
 from router.edge.clients import ClientEdge, Guest
-from router.edge.ends import end_link
 from router.edge.guard import Guard
 from router.mesh.config import Limits
 from router.mqtt.away import Away, is_kept
@@ -34,6 +33,7 @@ from router.mqtt.session import MqttSession
 from router.mqtt.subscriber import MqttSubscriber
 from topic.actions import EXPIRED, STOLEN, Detach
 from topic.directory.entry import Index, LinkEntry, Role, Status
+from topic.ends.nobody import end_link
 from topic.identity import Epoch, LinkIdentity, link_name
 from topic.node import Node
 
@@ -228,7 +228,7 @@ class MqttEdge:
             elif receives:
                 subscriber = MqttSubscriber(session, self._node, address, entry.lifetime.durable)
                 session.subscribers[address] = subscriber
-                subscriber.attach(resumes=True)
+                subscriber.subscribe(resumes=True)
             else:
                 self._publisher(session, address, 1 if entry.identity.link == LINK_QOS_1 else 2).take_over()
 

@@ -1,18 +1,18 @@
 """Our end of what is for the mesh one link of an MQTT client: a topic that it publishes to, or is subscribed to.
 
-For the core, and for the rooms that look at links, it is what an end of AMQP is (`router.edge.ends.TopicEnd`), and its
-own link. What the client knows of a delivery is an identifier of 16 bits, which the session keeps.
+It stands on the same base as an end of AMQP (`router.edge.ends.ClientEnd`), and is its own link. What the client knows
+of a delivery is an identifier of 16 bits, which the session keeps.
 """
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
 
+from router.edge.ends import ClientEnd
 from router.mqtt.connection import MqttConnection
-from topic.actions import Detach, LinkAction
+from topic.actions import Detach
 from topic.delivery.allowance import Allowance
 from topic.directory.entry import Index, Lifetime, LinkEntry, Role, Status
-from topic.identity import NOWHERE, Epoch, LinkIdentity, link_name
-from topic.node import Node
+from topic.identity import NOWHERE, Epoch, LinkIdentity
 
 LINK: Final = "mqtt"
 """The name of a client's link to a topic."""
@@ -86,28 +86,23 @@ def are_whole(known: Iterable[LinkEntry], here: Collection["MqttEnd"]) -> bool:
     return all(end.is_current for end in here) and not since
 
 
-class MqttEnd:
-    """Of either kind."""
+class MqttEnd(ClientEnd):
+    """Of either kind. It is its own link."""
 
-    role: Role
+    host: EndHost
+    _awaited: tuple[MqttConnection | Absent, Callable[[], None]] | None = None
 
-    def __init__(self, host: EndHost, node: Node, address: str, name: str) -> None:
-        self.host = host
-        self.node = node
-        self.name = name
-        self.identity = LinkIdentity(host.client, name, address, host.user)
-        self.mesh_name = link_name(self.identity)
-        self._awaited: tuple[MqttConnection | Absent, Callable[[], None]] | None = None
-        self.is_detached = False
-        """By the core: it is attached elsewhere, or has ended."""
+    @property
+    def name(self) -> str:
+        return self.identity.link
 
     @property
     def link(self) -> "MqttEnd":
         return self
 
     @property
-    def index(self) -> Index:
-        return self.role, self.mesh_name
+    def is_there(self) -> bool:
+        return self.epoch is not None and not self.ended
 
     @property
     def allowance(self) -> Allowance | None:
@@ -145,42 +140,14 @@ class MqttEnd:
         if then is not None and self.connection is connection:  # else it is over, and the client's next one is asked
             then()
 
-    @property
-    def awaits_writing(self) -> bool:
-        """Whether it is to hear when something is written."""
-        return False
-
-    def written(self) -> None:
-        """What the connection held is about to be written."""
-
-    def known(self) -> LinkEntry | None:
-        """What the mesh knows of the link."""
-        directory = self.node.topic.directory
-        return (directory.publisher if self.role is Role.PUBLISHER else directory.subscriber)(self.mesh_name)
-
-    @property
-    def epoch(self) -> Epoch | None:
-        """Of its last attach here."""
-        raise NotImplementedError
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the link is where this left it: it was not elsewhere since, as far as the mesh knows, nor has it
-        ended."""
-        if self.epoch is None:
-            return True
-        known = self.known()
-        return known is not None and known.live and known.epoch == self.epoch
-
     def gone(self, now: float, *, closed: bool) -> None:
         """The connection is over; `closed`: the session too."""
         raise NotImplementedError
 
-    def perform(self, action: LinkAction) -> None:
-        """Do what the core asks."""
-        raise NotImplementedError
-
     def detach(self, action: Detach) -> None:
-        if not self.is_detached:
-            self.is_detached = True
-            self.host.lost(action)
+        self.host.lost(action)
+
+
+def identity_at(host: EndHost, name: str, address: str) -> LinkIdentity:
+    """Of a client's link of this name."""
+    return LinkIdentity(host.client, name, address, host.user)

@@ -7,15 +7,15 @@ client is back at this router meanwhile, before what it publishes then.
 
 from collections import deque
 from math import inf
-from typing import Final
+from typing import Any, Final
 
+from router.edge.ends import ClientPublishingEnd
 from router.edge.signs import SignsOfLife
-from router.mqtt.ends import OVERHEAD, EndHost, MqttEnd
-from topic.actions import AnswerPublisher, Credit, Detach, Echo, LinkAction
-from topic.delivery.record import Stream
-from topic.directory.entry import Role
+from router.mqtt.ends import OVERHEAD, EndHost, MqttEnd, identity_at
+from topic.actions import AnswerPublisher, Detach
+from topic.directory.entry import Lifetime
 from topic.home.ttl import OVER
-from topic.identity import NOWHERE, Epoch, LinkIdentity, link_name
+from topic.identity import link_name
 from topic.node import Node
 
 LINK_QOS_0: Final = "mqtt-qos0"
@@ -25,22 +25,21 @@ LINK_QOS_0: Final = "mqtt-qos0"
 def _name(host: EndHost, node: Node, address: str) -> str:
     """One that no other router uses, and no end that lingers here."""
     name = first = f"{LINK_QOS_0}-{node.name}"
-    while known := node.topic.directory.publisher(link_name(LinkIdentity(host.client, name, address, host.user))):
+    while known := node.topic.directory.publisher(link_name(identity_at(host, name, address))):
         if not known.live:
             break
         name = f"{first}-{known.epoch.hlc}"
     return name
 
 
-class PresettledPublisher(MqttEnd):
-    role = Role.PUBLISHER
-
+class PresettledPublisher(MqttEnd, ClientPublishingEnd[Any]):
     def __init__(self, host: EndHost, node: Node, address: str) -> None:
-        super().__init__(host, node, address, _name(host, node, address))
+        identity = identity_at(host, _name(host, node, address), address)
+        ClientPublishingEnd.__init__(self, node, identity, Lifetime(), settles_first=False)
+        self.host = host
         self.lingers = False
         """Its client has gone, and has left something that is still to be done."""
         self.signs = SignsOfLife(self, answers=False)
-        self.stream: Stream | None = None
         self._waiting: deque[tuple[bytes, float]] = deque()
         """What is not transferred yet: each with when its time is over."""
         self._credit = self._count = 0
@@ -54,10 +53,6 @@ class PresettledPublisher(MqttEnd):
     def ended(self) -> bool:
         return super().ended and not (self.lingers and not self.is_detached)
 
-    @property
-    def epoch(self) -> Epoch | None:
-        return self.stream.epoch if self.stream is not None else None
-
     # what the client does
 
     def take(self, message: bytes, until: float) -> None:
@@ -69,12 +64,9 @@ class PresettledPublisher(MqttEnd):
         """Transfer what may be. What comes of it is performed."""
         if self.ended:
             return
-        if self.stream is None:
-            known, now = self.known(), self.node.now()
-            seen = known.epoch if known is not None else NOWHERE
-            self.stream = self.node.topic.attach_publisher(
-                self.identity, self, now, seen=seen, allowance=self.allowance
-            )  # fmt: skip
+        if self.epoch is None:
+            now = self.node.now()
+            self.attach(self.claim(None), now, self.allowance)
             self.node.perform()
         while self._waiting and self._credit > 0:
             self._transfer([self._waiting.popleft() for _ in range(min(self._credit, len(self._waiting)))])
@@ -82,7 +74,6 @@ class PresettledPublisher(MqttEnd):
             self._leave()
 
     def _transfer(self, batch: list[tuple[bytes, float]]) -> None:
-        assert self.stream is not None
         self._credit -= len(batch)
         tags = [(self._count + number).to_bytes(8, "big") for number in range(len(batch))]
         self._count += len(batch)
@@ -95,7 +86,7 @@ class PresettledPublisher(MqttEnd):
 
     def gone(self, now: float, *, closed: bool) -> None:
         """What waits is transferred yet, unless the core has asked for something that was not done."""
-        is_attached = self.stream is not None and not self.is_detached
+        is_attached = self.epoch is not None and not self.is_detached
         self.lingers = is_attached and bool(self._waiting) and not self.host.was_left
         if not self.lingers:
             self._leave()
@@ -109,32 +100,21 @@ class PresettledPublisher(MqttEnd):
         self.lingers = False
         self.host.waiting_bytes -= sum(OVERHEAD + len(message) for message, _ in self._waiting)
         self._waiting.clear()
-        if self.stream is not None and not self.is_detached:
-            self.node.topic.detach_publisher(self.stream, self.node.now())
-            self.node.perform()
+        self.leave(self.node.now(), closed=True)
+        self.node.perform()
 
     # what the core asks
 
-    def perform(self, action: LinkAction) -> None:
-        match action:
-            case Credit():
-                self._credit += action.count
-                self.node.later(self.go_on)
-            case AnswerPublisher():
-                self._credit = action.credit
-                self.node.later(self.go_on)
-            case Echo():
-                self.signs.ask()
-            case Detach() if self.lingers:
-                self.is_detached = True
-                self._leave()
-            case Detach():
-                self.detach(action)
-            case _:
-                raise AssertionError(f"of what is not settled: {action}")
+    def begin(self, action: AnswerPublisher) -> None:
+        self._credit = action.credit
+        self.node.later(self.go_on)
 
-    def alive(self, answered: bool) -> None:
-        if not self.ended and self.stream is not None:
-            self.node.now()
-            self.node.topic.alive(self.stream, answered=answered)
-            self.node.perform()
+    def grant(self, count: int) -> None:
+        self._credit += count
+        self.node.later(self.go_on)
+
+    def detach(self, action: Detach) -> None:
+        if self.lingers:
+            self._leave()
+        else:
+            super().detach(action)

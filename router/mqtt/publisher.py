@@ -23,14 +23,14 @@ from typing import Protocol
 
 from attrs import define
 
+from router.edge.ends import ClientPublishingEnd
 from router.edge.signs import SignsOfLife
-from router.mqtt.ends import LINK, LINK_QOS_1, OVERHEAD, EndHost, MqttEnd
-from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Echo, LinkAction
+from router.mqtt.ends import LINK, LINK_QOS_1, OVERHEAD, EndHost, MqttEnd, identity_at
+from topic.actions import AnswerDeliveries, AnswerPublisher
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record, Stream
-from topic.directory.entry import Role
 from topic.home.ttl import OVER
-from topic.identity import NOWHERE, Epoch
+from topic.identity import NOWHERE
 from topic.node import Node
 
 
@@ -68,19 +68,17 @@ class PublisherHost(EndHost, Protocol):
         """The mesh knows that the client has released these: their identifiers may be used again."""
 
 
-class MqttPublisher(MqttEnd):
-    role = Role.PUBLISHER
+class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
     host: PublisherHost
 
     def __init__(self, host: PublisherHost, node: Node, address: str, *, first: bool) -> None:
         """`first`: for what comes at QoS 1."""
-        super().__init__(host, node, address, LINK_QOS_1 if first else LINK)
-        self.stream: Stream | None = None
+        identity = identity_at(host, LINK_QOS_1 if first else LINK, address)
+        ClientPublishingEnd.__init__(self, node, identity, host.lifetime(0), settles_first=first)
+        self.host = host
         self.signs = SignsOfLife(self, answers=False)
         self.waiting: deque[ReceivedMessage] = deque()
         """What is not transferred yet."""
-        self._first = first
-        self._open: dict[Record, ReceivedMessage] = {}
         self._over: list[ReceivedMessage] = []  # released since the last batch
         self._stated: list[ReceivedMessage] = []
         """Released, and settled by the maps of attaches: known when nobody waits to hear of it."""
@@ -89,7 +87,6 @@ class MqttPublisher(MqttEnd):
         self._renews = False  # all that this was for is over: the next attach begins a life
         self._begins = False  # an attach, or a life, waits for its proof
         self._is_unproven = False  # who this attach begins a life for may have gone before it is answered
-        self._answered = False
         self._resumes = False  # answered, and what was transferred before is to be transferred again
         self._credit = self._count = 0
 
@@ -102,16 +99,12 @@ class MqttPublisher(MqttEnd):
     @property
     def is_idle(self) -> bool:
         """Whether nothing of the client's is under way."""
-        return not (self.waiting or self._open or self._stated or self._begins)
+        return not (self.waiting or self.open or self._stated or self._begins)
 
     @property
     def _attached(self) -> Stream | None:
         """Its stream, while that is attached here, or about to be."""
-        return self.stream if self.stream is not None and self.stream.link is self else None
-
-    @property
-    def epoch(self) -> Epoch | None:
-        return self.stream.epoch if self.stream is not None else None
+        return self.stream if self.epoch is not None and self.stream.link is self else None
 
     # what the client does
 
@@ -123,8 +116,8 @@ class MqttPublisher(MqttEnd):
     def release(self, incoming: ReceivedMessage) -> None:
         """The client knows of the outcome, or wants to know no more of it; settled with `go_on`."""
         record, incoming.released = incoming.record, True
-        goes_on = incoming.told and self._answered and not self._resumes
-        if goes_on and record is not None and self._open.pop(record, None) is not None:
+        goes_on = incoming.told and self.is_answered and not self._resumes
+        if goes_on and record is not None and self.open.pop(record, None) is not None:
             self._over.append(incoming)
 
     def go_on(self) -> None:
@@ -138,10 +131,10 @@ class MqttPublisher(MqttEnd):
             return
         if self.waiting and self._attached is None:
             self._attach()
-        elif self.waiting and self._answered:
+        elif self.waiting and self.is_answered:
             while ready := self._ready():
                 self._transfer(ready)
-            if self._inherits and self.waiting and self._answered:
+            if self._inherits and self.waiting and self.is_answered:
                 self._get_past(self.waiting[0])
 
     def _settle(self) -> None:
@@ -163,27 +156,24 @@ class MqttPublisher(MqttEnd):
     def _get_past(self, head: ReceivedMessage) -> None:
         """The map of this attach does not have it: it is another copy, or all copies have come."""
         is_copy = head.dup and head.tag not in self._named
-        if is_copy or not (head.dup or self._open):
+        if is_copy or not (head.dup or self.open):
             self._renews = not is_copy
             self._attach()
 
     def _transfer(self, batch: Sequence[ReceivedMessage]) -> None:
-        assert self.stream is not None
         self._credit -= len(batch)
         tags, messages = [one.tag for one in batch], [one.message for one in batch]
         is_timed, now = any(one.until < inf for one in batch), self.node.now()
         until = [one.until if one.until > now else OVER for one in batch] if is_timed else None
-        records = self.node.topic.publish(self.stream, tags, messages, presettled=False, until=until)
-        for incoming, record in zip(batch, records, strict=True):
+        for incoming, record in zip(batch, self.publish(batch, tags, messages, until), strict=True):
             incoming.record = record
-            self._open[record] = incoming
         self.node.perform()
 
     # attaching
 
     def resume(self) -> None:
         """The client is back at this router. It has all its links again, that they expire together."""
-        if self.stream is not None:
+        if self.epoch is not None:
             self._attach()
 
     def take_over(self) -> None:
@@ -193,7 +183,7 @@ class MqttPublisher(MqttEnd):
 
     def _goes_on(self) -> bool:
         """Whether this life goes on here: nobody in the mesh knows of a later attach."""
-        return self.stream is not None and self.is_current and not self._renews
+        return self.epoch is not None and self.is_current and not self._renews
 
     def _attach(self) -> None:
         """A life that is to last begins, or comes from elsewhere, when it is certain that the client is here (protocol
@@ -211,30 +201,27 @@ class MqttPublisher(MqttEnd):
         topic, now, unsettled = self.node.topic, self.node.now(), self._map()
         if (stream := self._attached) is not None:
             topic.suspend_publisher(stream, self, now)
-        known = self.known()
-        self._answered = self._resumes = self._renews = self._is_unproven = False
+        claim = self.claim(unsettled, complete=not self._inherits)
+        self._resumes = self._renews = self._is_unproven = False
         self._credit = 0
         self.signs.end()
         self.signs = SignsOfLife(self, answers=False)
-        self.stream = topic.attach_publisher(
-            self.identity, self, now, generation=known.generation if known and unsettled is not None else None,
-            seen=known.epoch if known else NOWHERE, first=self._first, lifetime=self.host.lifetime(0),
-            unsettled=unsettled, complete=not self._inherits, allowance=self.allowance,
-        )  # fmt: skip
+        self.lifetime = self.host.lifetime(0)
+        self.attach(claim, now, self.allowance)
         self.node.perform()
-        may_begin = unsettled is None or known is None
-        self._is_unproven = may_begin and not self._answered and self.host.timeout > 0
+        may_begin = unsettled is None or claim.seen == NOWHERE
+        self._is_unproven = may_begin and not self.is_answered and self.host.timeout > 0
 
     def _map(self) -> dict[bytes, int] | None:
         """By tag, of this attach; None begins afresh."""
         copies = {incoming.tag for incoming in self.waiting if incoming.dup}
-        self._stated += [incoming for incoming in self._open.values() if incoming.released]
-        self._open = {record: incoming for record, incoming in self._open.items() if not incoming.released}
+        self._stated += [incoming for incoming in self.open.values() if incoming.released]
+        self.open = {record: incoming for record, incoming in self.open.items() if not incoming.released}
         if self._goes_on():
             states = {incoming.tag: int(DeliveryOutcome.ACCEPTED) for incoming in self._stated}
-            states |= {incoming.tag: 0 for incoming in self._open.values()}
+            states |= {incoming.tag: 0 for incoming in self.open.values()}
         else:
-            left, self._open = list(self._open.values()), {}  # their life has ended: they are sent again
+            left, self.open = list(self.open.values()), {}  # their life has ended: they are sent again
             for incoming in reversed(left):
                 incoming.record = None
                 self.waiting.appendleft(incoming)
@@ -242,7 +229,7 @@ class MqttPublisher(MqttEnd):
             known, states = self.known(), {}
             may_be_there = self.host.resumes and self.host.timeout > 0 and not self.node.topic.directory.complete
             is_there = known.lasts if known is not None else may_be_there and bool(copies)
-            self._inherits = is_there and not (self._renews or self._first) and (self._inherits or bool(copies))
+            self._inherits = is_there and not (self._renews or self.settles_first) and (self._inherits or bool(copies))
             if not self._inherits:
                 return None
         self._named = copies if self._inherits else set()
@@ -253,54 +240,33 @@ class MqttPublisher(MqttEnd):
         self.host.waiting_bytes -= sum(one.size for one in self.waiting)
         self.waiting.clear()
         if closed or not self.host.timeout:
-            self._open.clear()
+            self.open.clear()
         self._settle()
-        self._answered, self._resumes, self._begins, self._credit = False, False, False, 0
-        if self.stream is None or self.is_detached:
+        self._resumes, self._begins, self._credit = False, False, 0
+        self.leave(now, closed=closed)
+        if self.epoch is None or self.is_detached:
             return
-        if closed:
-            self.node.topic.detach_publisher(self.stream, now)
-        else:
-            self.node.topic.suspend_publisher(self.stream, self, now)
         if not self.stream.here:  # its attach has waited for who may know of it, and never begun
-            self.stream = None
+            self.epoch = None
         self.node.perform()
 
     def forget(self) -> None:
         """Its session is over."""
         self._awaited = None
-        for left in (self.waiting, self._open, self._over, self._stated):
+        for left in (self.waiting, self.open, self._over, self._stated):
             left.clear()
 
     # what the core asks
 
-    def perform(self, action: LinkAction) -> None:
-        match action:
-            case AnswerDeliveries():
-                self._answer_deliveries(action)
-            case Credit() | Echo() if not self._answered:
-                pass  # of an attach before this one: it was still to be done as its answer brought this one about
-            case Credit():
-                self._credit += action.count
-                self.node.later(self.go_on)
-            case Echo():
-                self.signs.ask()
-            case AnswerPublisher():
-                self._begun(action)
-            case Detach():
-                self.detach(action)
-            case _:
-                raise AssertionError(f"of a subscriber: {action}")
+    def grant(self, count: int) -> None:
+        self._credit += count
+        self.node.later(self.go_on)
 
-    def alive(self, answered: bool) -> None:
-        if not self.ended and self.stream is not None:
-            self.node.now()
-            self.node.topic.alive(self.stream, answered=answered)
-            self._believe()
-            self.node.perform()
+    def proven(self) -> None:
+        self._believe()
 
-    def _begun(self, action: AnswerPublisher) -> None:
-        self._answered, self._resumes, self._credit = True, True, action.credit
+    def begin(self, action: AnswerPublisher) -> None:
+        self._resumes, self._credit = True, action.credit
         self._begins = self._is_unproven
         if self._begins:  # the client may have gone to who has not heard of this life, and goes on with one before
             self.when_certain(self._granted)
@@ -314,33 +280,34 @@ class MqttPublisher(MqttEnd):
     def _transfer_again(self) -> None:
         """What was transferred before is, by us; what was released since, another attach settles."""
         self._resumes = False
-        if any(incoming.told and incoming.released for incoming in self._open.values()):
+        if any(incoming.told and incoming.released for incoming in self.open.values()):
             return self._attach()
         self._believe()
-        again, self._open = list(self._open.values()), {}
+        again, self.open = list(self.open.values()), {}
         if again:
             self._transfer(again)
 
     def _believe(self) -> None:
         """The mesh knows what was stated, and nobody waits to hear of; who is here not every kernel tells."""
-        if (stream := self.stream) is not None and self._answered:
+        if self.is_answered:
+            stream = self.stream
             asked = stream.is_questioned if self.connection.can_prove else lambda _: False
             over = {one: None for one in self._stated if not asked(stream.keys.key(one.tag))}
             self._stated = [one for one in self._stated if one not in over]
             self.host.over(over)
 
-    def _answer_deliveries(self, action: AnswerDeliveries) -> None:
+    def tell(self, action: AnswerDeliveries) -> None:
         accepted = action.outcome is DeliveryOutcome.ACCEPTED
         for record in action.records:
-            if (incoming := self._open.get(record)) is None:
+            if (incoming := self.open.get(record)) is None:
                 continue  # released as this was on its way: it is settled next
             if not (incoming.told or incoming.released):
                 incoming.told = self.host.connection is not None
                 self.host.answer(incoming, accepted, action.description)
             if action.settle:
-                del self._open[record]
+                del self.open[record]
             elif incoming.released:
-                del self._open[record]
+                del self.open[record]
                 self._over.append(incoming)
         if self._over:
             self._settle()

@@ -95,7 +95,7 @@ class MqttSession:
             elif outgoing.end is None:
                 self.let_go(outgoing)
         for subscriber in list(self.subscribers.values()):
-            subscriber.attach(resumes=True)
+            subscriber.subscribe(resumes=True)
         for publisher in list(self.publishers.values()):
             publisher.resume()
 
@@ -316,14 +316,14 @@ class MqttSession:
     def _subscribe(self, address: str, qos: int, waiting: WaitingSuback) -> None:
         end = self.subscribers.get(address)
         if end is not None and end.qos == qos:
-            if not end.is_attached:
+            if not end.is_answered:
                 self._subacks.wait(end, waiting)
             return
         new = self.subscribers[address] = end.successor(qos) if end else MqttSubscriber(self, self._node, address, qos)
         if end is not None:
             self._subacks.hand_over(end, new)
         self._subacks.wait(new, waiting)
-        new.attach(resumes=end is not None)
+        new.subscribe(resumes=end is not None)
 
     def answered(self, end: MqttSubscriber) -> None:
         self._subacks.answered(end, self._say_suback)

@@ -14,27 +14,17 @@ from typing import Final, Protocol
 
 from attrs import define
 
+from router.edge.ends import ClientSubscribingEnd
 from router.edge.unfit import refuse_for
 from router.mqtt.connection import MqttConnection
-from router.mqtt.ends import LINK, EndHost, MqttEnd
+from router.mqtt.ends import LINK, EndHost, MqttEnd, identity_at
 from router.mqtt.format.fields import text
 from router.mqtt.message import MqttContent, from_amqp, is_topic
-from topic.actions import (
-    AnswerSubscriber,
-    Deliver,
-    Detach,
-    Echo,
-    LinkAction,
-    Redeliver,
-    Resume,
-    SettleSubscriber,
-)
+from topic.actions import AnswerSubscriber, Resume
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.addresses import is_pattern
-from topic.directory.entry import Role
-from topic.edge.subscriber import ROOM, LocalSubscriber
-from topic.identity import NOWHERE, Epoch
+from topic.edge.subscriber import ROOM
 from topic.node import Node
 
 CREDIT: Final = 1000
@@ -80,14 +70,15 @@ class SendingHost(EndHost, Protocol):
         """The subscription holds."""
 
 
-class MqttSubscriber(MqttEnd):
-    role = Role.SUBSCRIBER
+class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
     host: SendingHost
-    subscriber: LocalSubscriber
-    """Of its last attach: the first is made with it."""
 
     def __init__(self, host: SendingHost, node: Node, address: str, qos: int) -> None:
-        super().__init__(host, node, address, LINK)
+        identity = identity_at(host, LINK, address)
+        ClientSubscribingEnd.__init__(
+            self, node, identity, host.lifetime(qos), settles_first=qos == 1, sends_settled=not qos
+        )
+        self.host = host
         self.qos = qos
         """Granted."""
         self._topic = None if is_pattern(address) else text(address)
@@ -95,38 +86,22 @@ class MqttSubscriber(MqttEnd):
         """By key: sent, and not answered. On other routers the key means the same, an identifier nothing."""
         self.unsent: dict[Record, None] = {}
         """What waits for an identifier."""
-        self.is_attached = False
         self._answered: dict[bytes, DeliveryOutcome] = {}
         """By key: what the client has answered, and its publisher has not settled."""
-        self._named: dict[bytes, int] = {}
-        """The map of this attach, until it is answered."""
         self._outcomes: dict[DeliveryOutcome, list[Record]] = {}
 
     def topic_of(self, record: Record) -> bytes:
         """As PUBLISH has it."""
         return self._topic or text(record.stream.address)
 
-    @property
-    def epoch(self) -> Epoch:
-        return self.subscriber.epoch
-
     # attaching
 
-    def attach(self, *, resumes: bool) -> None:
-        """With a map, if the subscription was there before: all that the session knows of it, if it was here."""
-        known, now = self.known(), self.node.now()
-        self._named = {key: int(outcome) for key, outcome in self._answered.items()} | dict.fromkeys(self.records, 0)
-        self.is_attached = False
-        self.subscriber = self.node.topic.attach_subscriber(
-            self.identity,
-            self,
-            now,
-            seen=known.epoch if known is not None else NOWHERE,
-            first=self.qos == 1,
-            sends_settled=not self.qos,
-            lifetime=self.host.lifetime(self.qos),
-            unsettled=dict(self._named) if resumes else None,
-        )
+    def subscribe(self, *, resumes: bool) -> None:
+        """Attach. If the subscription was there before, its map has all that the session knows of it."""
+        answered = {key: int(outcome) for key, outcome in self._answered.items()}
+        now, claim = self.node.now(), self.claim(answered | dict.fromkeys(self.records, 0) if resumes else None)
+        self.lifetime = self.host.lifetime(self.qos)
+        self.attach(claim, now)
         self.node.perform()
 
     def successor(self, qos: int) -> "MqttSubscriber":
@@ -141,17 +116,11 @@ class MqttSubscriber(MqttEnd):
         return other
 
     def gone(self, now: float, *, closed: bool) -> None:
-        self.is_attached = False
         self._drop_unsent()
         if closed:
             for outgoing in self.records.values():
                 outgoing.end = None
-        if self.is_detached:
-            return
-        if closed:
-            self.node.topic.detach_subscriber(self.subscriber, self, now)
-        else:
-            self.node.topic.suspend_subscriber(self.subscriber, self, now)
+        self.leave(now, closed=closed)
 
     # what the client does
 
@@ -170,51 +139,35 @@ class MqttSubscriber(MqttEnd):
         self._grant()
 
     def _grant(self) -> None:
-        if self.is_attached and not self.ended:
+        if self.is_answered and not self.ended:
             most = CREDIT if self.qos else CREDIT_SETTLED
             self.node.topic.credit(self.subscriber, max(0, most - len(self.records) - len(self.unsent)))
         self.node.perform()
 
     @property
     def awaits_writing(self) -> bool:
-        return self.is_attached and (self.subscriber.room < ROOM // 2 or self.subscriber.credit < CREDIT // 2)
+        return self.is_answered and (self.subscriber.room < ROOM // 2 or self.subscriber.credit < CREDIT // 2)
 
     def written(self) -> None:
-        if not self.ended and self.is_attached:
+        if not self.ended and self.is_answered:
             self.node.topic.room(self.subscriber, ROOM)
             self._grant()
 
     # what the core asks
 
-    def perform(self, action: LinkAction) -> None:
-        match action:
-            case Deliver():
-                self._deliver(action.records)
-            case SettleSubscriber():
-                self._settle(action.records)
-            case Redeliver():
-                self._deliver([action.record])
-            case Resume():
-                self._resume(action)
-            case Echo():  # the session has read all of it; the client brings no keys elsewhere
-                self.node.topic.echoed(self.subscriber)
-                self.node.perform()
-            case AnswerSubscriber():
-                self._begun(action)
-            case Detach():
-                self.detach(action)
-            case _:
-                raise AssertionError(f"of a publisher: {action}")
-
-    def _begun(self, action: AnswerSubscriber) -> None:
-        ours, named = action.unsettled or {}, self._named
-        self._named = {}
-        self.is_attached = True
-        for key in named:
-            if key not in ours:
-                self._end(key)
+    def begin(self, action: AnswerSubscriber) -> None:
+        self.named.clear()  # the session knows what that was
         self.host.answered(self)
         self._grant()
+
+    def forget(self, keys: Sequence[bytes]) -> None:
+        for key in keys:
+            self._end(key)
+
+    def ask(self) -> None:
+        """The session has read all of it; the client brings no keys elsewhere."""
+        self.node.topic.echoed(self.subscriber)
+        self.node.perform()
 
     def _end(self, key: bytes) -> None:
         """The delivery is settled: also where the client has not answered."""
@@ -222,7 +175,10 @@ class MqttSubscriber(MqttEnd):
         if (outgoing := self.records.pop(key, None)) is not None:
             self.host.let_go(outgoing)
 
-    def _deliver(self, records: Sequence[Record]) -> None:
+    def redeliver(self, record: Record) -> None:
+        self.deliver([record])
+
+    def deliver(self, records: list[Record]) -> None:
         refused = []
         settled = not self.qos or records[0].presettled
         for record in records:
@@ -244,18 +200,18 @@ class MqttSubscriber(MqttEnd):
         """The client cannot be given these."""
         refuse_for(self.node, self.subscriber, records, "it is too large, or has no bytes")
 
-    def _resume(self, action: Resume) -> None:
+    def resume(self, action: Resume) -> None:
         key, outgoing = action.record.key, self.records.get(action.record.key)
         if action.settled:
             self._end(key)
         elif not action.state and outgoing is not None:
-            self._deliver([action.record])
+            self.deliver([action.record])
         elif not action.state:  # it has answered since
             outcome = self._answered.get(key, DeliveryOutcome.ACCEPTED)
             self.node.topic.outcomes(self.subscriber, [action.record], outcome)
             self.node.perform()
 
-    def _settle(self, records: Sequence[Record]) -> None:
+    def settle(self, records: Sequence[Record]) -> None:
         for record in records:
             if record in self.unsent:
                 self.host.drop(self, record)

@@ -168,7 +168,7 @@ def releases_not_repeated(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttSubscriber, "_resume", by="1", scenario=scenario(3))
+@mutant(MqttSubscriber, "resume", by="1", scenario=scenario(3))
 def sent_again_though_answered(original: Method) -> Method:
     """MQTT: what the client has answered since is not sent to it again at the same router."""
 
@@ -177,7 +177,7 @@ def sent_again_though_answered(original: Method) -> Method:
         if action.settled or action.state or record.key in subscriber.records:  # type: ignore[attr-defined]
             original(subscriber, action)
         else:
-            subscriber._deliver([record])
+            subscriber.deliver([record])
 
     return broken
 

@@ -40,9 +40,9 @@ def copies_at_qos_1_taken_for_what_they_read_like(original: Method) -> Method:
     """MQTT: what comes at QoS 1 at another router may be another message than the one that it reads like."""
 
     def broken(publisher: MqttPublisher) -> dict[bytes, int] | None:
-        first, publisher._first = publisher._first, False
+        first, publisher.settles_first = publisher.settles_first, False
         unsettled: dict[bytes, int] | None = original(publisher)
-        publisher._first = first
+        publisher.settles_first = first
         return unsettled
 
     return broken
@@ -67,9 +67,9 @@ def never_begun_and_missed(original: Method) -> Method:
     """MQTT: a session is whole without a link whose attach has waited, and never begun."""
 
     def broken(publisher: MqttPublisher, now: float, *, closed: bool) -> None:
-        stream = publisher.stream
+        epoch = publisher.epoch
         original(publisher, now, closed=closed)
-        publisher.stream = stream
+        publisher.epoch = epoch
 
     return broken
 
@@ -106,7 +106,7 @@ def publishes_though_taken(original: Method) -> Method:
     return broken
 
 
-@mutant(MqttPublisher, "_begun", by="1", scenario=gone_as_it_begins)
+@mutant(MqttPublisher, "begin", by="1", scenario=gone_as_it_begins)
 def begun_for_who_has_gone(original: Method) -> Method:
     """MQTT: a life begins with a client that is there when all know of it."""
 

@@ -10,6 +10,7 @@ import trio
 
 from linkstate.clock import COUNTER_BITS
 from router.amqp.format.values import StreamFigures
+from router.edge.ends import ClientPublishingEnd
 from router.entities.observed import ObservedRouter
 from router.entities.report import status as status_of
 from tests.router.observing import observed
@@ -29,10 +30,19 @@ def boot(store: CountingStore, routers: str = "a") -> Node:
     return node
 
 
-def client_link(carried: StreamFigures | None = None) -> Any:
-    """Whose connection has carried so much."""
-    connection = SimpleNamespace(measure=lambda: carried)
-    return SimpleNamespace(signs=SimpleNamespace(answers=True), link=SimpleNamespace(connection=connection))
+class SeenEnd(ClientPublishingEnd[Any]):
+    """Of a link whose connection has carried so much."""
+
+    def __init__(self, carried: StreamFigures | None = None) -> None:
+        self._connection = SimpleNamespace(measure=lambda: carried)
+
+    @property
+    def link(self) -> Any:
+        return SimpleNamespace(connection=self._connection)
+
+    @property
+    def answers(self) -> bool:
+        return True
 
 
 def looked_at(node: Node, path: Path) -> ObservedRouter:
@@ -52,7 +62,7 @@ def path(tmp_path: Path) -> Path:
 async def test_links_that_only_the_store_remembers_are_orphans(path: Path) -> None:
     with CountingStore(path) as store:
         node = boot(store)
-        node.topic.attach_subscriber(S, client_link(), node.now(), lifetime=DURABLE)
+        node.topic.attach_subscriber(S, SeenEnd(), node.now(), lifetime=DURABLE)
         assert status(node, path)["orphans"] == []
     with CountingStore(path) as store:
         orphan = {"container": "s", "link": "link", "address": "topic/x", "router": "a", "timeout_s": 60}
@@ -61,7 +71,7 @@ async def test_links_that_only_the_store_remembers_are_orphans(path: Path) -> No
 
 async def test_a_suspended_link_is_shown(path: Path) -> None:
     with CountingStore(path) as store:
-        node, link = boot(store), client_link()
+        node, link = boot(store), SeenEnd()
         subscriber = node.topic.attach_subscriber(S, link, node.now(), lifetime=DURABLE)
         assert [one["status"] for one in status(node, path)["subscribers"]] == ["attached"]
         node.topic.suspend_subscriber(subscriber, link, node.now())
@@ -71,7 +81,7 @@ async def test_a_suspended_link_is_shown(path: Path) -> None:
 
 async def test_a_link_tells_what_its_connection_has_carried_as_long_as_that_is_there(path: Path) -> None:
     with CountingStore(path) as store:
-        node, link = boot(store), client_link(StreamFigures(sent=2000, received=30, rtt_s=0.1))
+        node, link = boot(store), SeenEnd(StreamFigures(sent=2000, received=30, rtt_s=0.1))
         subscriber = node.topic.attach_subscriber(S, link, node.now(), lifetime=DURABLE)
         node.topic.attach_publisher(P, link, node.now())
         seen = status(node, path)
@@ -98,7 +108,7 @@ async def test_links_whose_names_read_alike_are_two(path: Path) -> None:
     with CountingStore(path) as store:
         node = boot(store)
         for container, link in (("p/q", "r"), ("p", "q/r")):
-            node.topic.attach_publisher(LinkIdentity(container, link, "topic/x"), client_link(), node.now())
+            node.topic.attach_publisher(LinkIdentity(container, link, "topic/x"), SeenEnd(), node.now())
         assert [(one["container"], one["link"]) for one in status(node, path)["publishers"]] == [
             ("p/q", "r"),
             ("p", "q/r"),
@@ -108,7 +118,7 @@ async def test_links_whose_names_read_alike_are_two(path: Path) -> None:
 async def test_a_delivery_that_only_a_map_names_waits_for_its_publisher(path: Path) -> None:
     with CountingStore(path) as store:
         node = boot(store)
-        node.topic.attach_subscriber(S, client_link(), node.now(), lifetime=DURABLE, unsettled={KEY: 0})
+        node.topic.attach_subscriber(S, SeenEnd(), node.now(), lifetime=DURABLE, unsettled={KEY: 0})
         found = status(node, path)
         assert found["records"] == {"placeholder": 1, "unconfirmed": 0, "in_doubt": 0, "accepted": 0, "settled": 0}
         assert [wait["for"] for wait in found["waits"]] == ["publisher that nobody knows"]
@@ -118,7 +128,7 @@ async def test_a_delivery_that_only_a_map_names_waits_for_its_publisher(path: Pa
 async def test_a_subscriber_that_has_lapsed_is_shown_with_how_long_it_is_out_of_reach(path: Path) -> None:
     with CountingStore(path) as store:
         node = boot(store)
-        node.topic.attach_subscriber(S, client_link(), node.now(), lifetime=DURABLE)
+        node.topic.attach_subscriber(S, SeenEnd(), node.now(), lifetime=DURABLE)
         status(node, path)
     with CountingStore(path) as store:
         node = boot(store)
@@ -133,7 +143,7 @@ async def test_a_subscriber_that_has_lapsed_is_shown_with_how_long_it_is_out_of_
 async def test_a_subscriber_that_has_ended_and_does_not_know_is_shown_with_what_it_will_be_told(path: Path) -> None:
     with CountingStore(path) as store:
         node = boot(store)
-        node.topic.attach_subscriber(S, client_link(), node.now(), lifetime=DURABLE)
+        node.topic.attach_subscriber(S, SeenEnd(), node.now(), lifetime=DURABLE)
         status(node, path)
     with CountingStore(path) as store:
         node = boot(store)
@@ -149,8 +159,8 @@ async def test_a_subscriber_that_has_ended_and_does_not_know_is_shown_with_what_
 async def test_what_waits_names_who_is_awaited_and_whose_deliveries_wait(path: Path) -> None:
     with CountingStore(path) as store:
         node = boot(store)
-        node.topic.attach_subscriber(S, client_link(), node.now(), lifetime=DURABLE)
-        stream = node.topic.attach_publisher(P, client_link(), node.now(), lifetime=DURABLE)
+        node.topic.attach_subscriber(S, SeenEnd(), node.now(), lifetime=DURABLE)
+        stream = node.topic.attach_publisher(P, SeenEnd(), node.now(), lifetime=DURABLE)
         node.topic.publish(stream, [b"1", b"2"], [b"one", b"two"], presettled=False)
         (wait,) = status(node, path)["waits"]
         held = {"for": f"subscriber {S}", "publishers": [str(P)], "records": 2}
@@ -160,8 +170,8 @@ async def test_what_waits_names_who_is_awaited_and_whose_deliveries_wait(path: P
 async def test_a_publisher_without_credit_is_shown_with_whom_it_is_held_for(path: Path, autojump_clock: object) -> None:
     with CountingStore(path) as store:
         node = boot(store)
-        subscriber = node.topic.attach_subscriber(S, client_link(), node.now(), lifetime=DURABLE)
-        stream = node.topic.attach_publisher(P, client_link(), node.now(), lifetime=DURABLE)
+        subscriber = node.topic.attach_subscriber(S, SeenEnd(), node.now(), lifetime=DURABLE)
+        stream = node.topic.attach_publisher(P, SeenEnd(), node.now(), lifetime=DURABLE)
         at = looked_at(node, path)
         held = ("unsettled", "bytes", "credit", "held_for", "held_s")
         tags, messages = [b"%d" % number for number in range(512)], [bytes(16 << 10)] * 512  # the window, in bytes
@@ -184,8 +194,8 @@ async def test_a_publisher_without_credit_is_shown_with_whom_it_is_held_for(path
 async def test_waits_under_load_are_young_and_one_that_lasts_grows_old(path: Path, autojump_clock: object) -> None:
     with CountingStore(path) as store:
         node = boot(store)
-        subscriber = node.topic.attach_subscriber(S, client_link(), node.now(), lifetime=DURABLE)
-        stream = node.topic.attach_publisher(P, client_link(), node.now(), lifetime=DURABLE)
+        subscriber = node.topic.attach_subscriber(S, SeenEnd(), node.now(), lifetime=DURABLE)
+        stream = node.topic.attach_publisher(P, SeenEnd(), node.now(), lifetime=DURABLE)
         node.topic.credit(subscriber, 10)
         at = looked_at(node, path)
         for number in range(3):
@@ -214,10 +224,10 @@ async def test_an_attach_that_waits_for_other_routers_says_for_whom(path: Path, 
 async def test_a_sign_of_life_is_waited_for_by_who_has_something_to_be_given(path: Path, count: int) -> None:
     with CountingStore(path) as store:
         node = boot(store)
-        stream = node.topic.attach_publisher(P, client_link(), node.now(), lifetime=DURABLE)
+        stream = node.topic.attach_publisher(P, SeenEnd(), node.now(), lifetime=DURABLE)
         for _ in range(count):
             node.topic.publish(stream, [b"1"], [b"one"], presettled=False)
-        link = client_link()  # it has been elsewhere
+        link = SeenEnd()  # it has been elsewhere
         node.topic.attach_subscriber(S, link, node.now(), lifetime=DURABLE, unsettled={})
         awaited = [wait["for"] for wait in status(node, path)["waits"] if "alive" in wait["for"]]
         assert awaited == [f"publisher {P}, to show that it is alive, for subscriber {S}"] * count

@@ -12,7 +12,6 @@ import attrs
 
 from linkstate.clock import HybridClock
 from linkstate.events import ContactLost, Loss, Replanned, Transmit
-from router.edge.ends import Nobody
 from tests.contacts import Contacts
 from tests.deaf import Deaf
 from tests.plans import file
@@ -57,8 +56,7 @@ class Station(Deaf):
 
     def perform(self, action: LinkAction) -> None:
         self.bench.saw(self.name, action)
-        if not isinstance(action.link, Nobody):
-            action.link.hear(action)
+        action.link.hear(action)
 
     def transmit(self, action: Transmit) -> None:
         raise AssertionError("there are no neighbours, only contacts")

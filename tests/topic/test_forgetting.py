@@ -1,11 +1,11 @@
 """A link that its router ends in its client's place (protocol 8, By word): nobody waits for it any more."""
 
-from router.edge.ends import end_link
 from tests.topic.bench import Bench, pen_at, reader_at
 from tests.topic.clients import NEWS
 from topic.actions import STOLEN, Detach, SettleSubscriber
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Role
+from topic.ends.nobody import end_link
 from topic.identity import LinkIdentity, link_name
 
 ACCEPTED = DeliveryOutcome.ACCEPTED

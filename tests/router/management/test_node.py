@@ -62,12 +62,8 @@ class Source(DynamicLink):
         self.link = link = Asking(host)  # type: ignore[assignment]
         link.context = self
         self._nodes, self.credit = nodes, credit
-        self.address = f"_dynamic/a/{next(NUMBERS)}"
+        self.identity = LinkIdentity("client", "answers", f"_dynamic/a/{next(NUMBERS)}")
         self.got: list[bytes] = []
-
-    @property
-    def identity(self) -> LinkIdentity:
-        return LinkIdentity("client", "answers", self.address)
 
     @property
     def can_say(self) -> bool:
@@ -177,7 +173,7 @@ async def test_an_answer_is_made_when_there_is_credit_for_it(
 ) -> None:
     nursery.start_soon(nodes.run)
     requests, answers = pair(nodes, Host(), credit=0)
-    send(requests, request(answers.address))
+    send(requests, request(answers.identity.address))
     await trio.sleep(10)
     assert (requests.said, counted.looks, answers.got) == (["accepted"], 0, [])
     answers.grant(1)
@@ -191,10 +187,10 @@ async def test_who_does_not_read_gets_no_second_answer_and_none_is_made(
 ) -> None:
     nursery.start_soon(nodes.run)
     requests, answers = pair(nodes, Host(), credit=1000)
-    send(requests, request(answers.address))
+    send(requests, request(answers.identity.address))
     await trio.sleep(1)
     answers.link.unsent = 1  # type: ignore[misc]
-    send(requests, *[request(answers.address)] * 5)
+    send(requests, *[request(answers.identity.address)] * 5)
     await trio.sleep(100)
     assert (counted.looks, len(answers.got)) == (1, 1)
     answers.link.unsent = 0  # type: ignore[misc]
@@ -207,11 +203,11 @@ async def test_a_connection_has_so_many_requests_here_and_others_are_served_mean
 ) -> None:
     nursery.start_soon(nodes.run)
     requests, answers = pair(nodes, Host(), credit=0)
-    send(requests, *[request(answers.address)] * (MOST_REQUESTS + 3))
+    send(requests, *[request(answers.identity.address)] * (MOST_REQUESTS + 3))
     assert requests.said.count("accepted") == MOST_REQUESTS
     assert sum("resource-limit-exceeded" in said for said in requests.said) == 3
     requests, answers = pair(nodes, Host())
-    send(requests, request(answers.address))
+    send(requests, request(answers.identity.address))
     await trio.sleep(1)
     assert len(answers.got) == 1
 
@@ -222,7 +218,7 @@ async def test_an_answer_that_is_larger_than_its_link_takes_is_an_error(
     nursery.start_soon(nodes.run)
     requests, answers = pair(nodes, Host())
     answers.link.remote_max_message_size = 20
-    send(requests, request(answers.address))
+    send(requests, request(answers.identity.address))
     await trio.sleep(1)
     assert [status_of(answer) for answer in answers.got] == [400]
 
@@ -233,7 +229,12 @@ async def test_nobody_is_answered_on_the_link_of_another_connection(
     nursery.start_soon(nodes.run)
     _, others_answers = pair(nodes, Host())
     requests, _ = pair(nodes, Host())
-    send(requests, request(others_answers.address), b"no message", encode(Described(0x74, {"operation": "QUERY"})))
+    send(
+        requests,
+        request(others_answers.identity.address),
+        b"no message",
+        encode(Described(0x74, {"operation": "QUERY"})),
+    )
     await trio.sleep(1)
     assert others_answers.got == []
     assert [said.split(":")[1] for said in requests.said] == ["not-found", "decode-error", "invalid-field"]
@@ -246,10 +247,10 @@ async def test_requests_go_with_the_link_that_their_answers_are_for(
     nursery.start_soon(nodes.run)
     host = Host()
     requests, answers = pair(nodes, host, credit=0)
-    send(requests, request(answers.address))
+    send(requests, request(answers.identity.address))
     answers.end()
     again = Source(nodes, host, 1)
-    send(requests, request(again.address))
+    send(requests, request(again.identity.address))
     await trio.sleep(1)
     assert (counted.looks, len(again.got), requests.granted) == (1, 1, 3)
 
@@ -261,8 +262,8 @@ async def test_a_router_that_does_not_answer_holds_up_only_who_asked_it(
     host = Host()
     there, there_answers = pair(nodes, host, router="b")
     here, here_answers = pair(nodes, Host())
-    send(there, request(there_answers.address))
-    send(here, request(here_answers.address))
+    send(there, request(there_answers.identity.address))
+    send(here, request(here_answers.identity.address))
     await trio.sleep(1)
     assert (others.asked, there_answers.got, len(here_answers.got)) == (["b"], [], 1)
     others.let_go.set()
@@ -277,7 +278,7 @@ async def test_of_a_closed_mesh_only_who_runs_it_changes_anything_at_any_router(
     told = []
     for user, router in (("guest", "a"), ("guest", "b"), (OPERATOR, "a")):
         requests, answers = pair(nodes, Host(user), router=router)
-        send(requests, request(answers.address, "DELETE", identity="1"))
+        send(requests, request(answers.identity.address, "DELETE", identity="1"))
         await trio.sleep(1)
         told.append(status_of(answers.got[0]))
     assert (told, others.asked) == ([403, 403, 501], [])
@@ -288,7 +289,7 @@ def test_credit_is_awaited_while_there_is_a_request(nodes: ManagementNodes) -> N
     host = Host()
     requests, answers = pair(nodes, host, credit=0)
     assert not nodes.awaits_credit(host)  # type: ignore[arg-type]
-    send(requests, request(answers.address))
+    send(requests, request(answers.identity.address))
     assert nodes.awaits_credit(host)  # type: ignore[arg-type]
 
 

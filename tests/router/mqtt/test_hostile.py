@@ -264,13 +264,13 @@ def test_another_qos_begins_a_link_and_is_paced_as_one() -> None:
 def test_of_a_filter_that_stands_twice_in_a_packet_the_last_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = MqttBench("a", "b", "c")
     guest, attached = bench.client("a", "guest"), list[int]()
-    attach = MqttSubscriber.attach
+    attach = MqttSubscriber.subscribe
 
     def counted(subscriber: MqttSubscriber, *, resumes: bool) -> None:
         attached.append(subscriber.qos)
         attach(subscriber, resumes=resumes)
 
-    monkeypatch.setattr(MqttSubscriber, "attach", counted)
+    monkeypatch.setattr(MqttSubscriber, "subscribe", counted)
     guest.say(by_hand.subscribe(1, [(TOPIC, number % 3) for number in range(MOST_FILTERS)]))
     (suback,) = [heard for heard in guest.heard if heard.kind is PacketKind.SUBACK]
     assert list(suback.body[3:]) == [number % 3 for number in range(MOST_FILTERS)]
@@ -293,13 +293,13 @@ def test_a_suback_is_said_once_all_that_was_granted_is_attached(monkeypatch: pyt
     for other in "bc":  # nobody is waited for
         bench.lose(other)
     guest = bench.client("a", "guest")
-    attached, attach = list[int](), MqttSubscriber.attach
+    attached, attach = list[int](), MqttSubscriber.subscribe
 
     def counted(subscriber: MqttSubscriber, *, resumes: bool) -> None:
         attach(subscriber, resumes=resumes)
         attached.append(guest.connection.unsent)
 
-    monkeypatch.setattr(MqttSubscriber, "attach", counted)
+    monkeypatch.setattr(MqttSubscriber, "subscribe", counted)
     guest.say(by_hand.subscribe(1, [("topic/one", 1), ("topic/two", 1), ("queue/none", 1)]))
     assert guest.kinds() == ["CONNACK", "SUBACK"] and attached == [0, 0]
     bench.finish(guest)

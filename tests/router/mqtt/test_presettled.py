@@ -5,7 +5,7 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 
 import pytest
 
-from router.edge.ends import PublishingEnd
+from router.edge.ends import ClientPublishingEnd
 from router.mqtt.format.values import V5, PacketKind
 from tests.fuzz.mesh import MAX_MESSAGE, SETTINGS
 from tests.router.mqtt import by_hand
@@ -168,7 +168,7 @@ def test_its_link_is_known_for_a_publishers_to_who_looks_at_links(bench: MqttBen
     for qos in (0, 1, 2):
         publish(writer, b"m", qos, 1 + qos)
     ends = [stream.link for stream in bench.routers["a"].node.topic.home.streams.values() if stream.link is not None]
-    found = [end.link.name for end in ends if isinstance(end, PublishingEnd)]
+    found = [end.link.name for end in ends if isinstance(end, ClientPublishingEnd)]
     assert {"mqtt", "mqtt-qos0-a", "mqtt-qos1"} <= set(found)
     assert len(found) == len(ends)
     bench.finish(writer)

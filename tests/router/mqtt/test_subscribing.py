@@ -6,11 +6,11 @@ a ~~~ b ~~~ c       whole routers but for their sockets, all in contact
 import pytest
 
 from router.amqp.format.message import data_message
-from router.edge.ends import Nobody
 from router.mqtt.format.values import V3, V5, PacketKind, Reason
 from tests.router.mqtt import by_hand
 from tests.router.mqtt.bench import TOPIC, MqttBench, MqttGuest, answer, answer_all, leave, publish
 from topic.actions import SettleSubscriber
+from topic.ends.nobody import Nobody
 from topic.identity import LinkIdentity
 
 PUBREC, PUBREL, PUBCOMP, PUBACK = PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP, PacketKind.PUBACK

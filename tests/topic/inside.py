@@ -1,0 +1,192 @@
+"""Ends inside a router: a publisher and a subscriber whose state outlives it. Any router may take them over, with their
+complete maps. Each act is an event at their router, and all that comes of it has arrived when the act returns."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tests.topic.clients import NEWS
+from topic.actions import AnswerDeliveries, AnswerPublisher, AnswerSubscriber, Detach, Resume
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record
+from topic.directory.entry import Lifetime
+from topic.ends.end import InsideEnd
+from topic.ends.publishing import PublishingEnd
+from topic.ends.subscribing import SubscribingEnd
+from topic.identity import LinkIdentity
+
+if TYPE_CHECKING:
+    from tests.topic.bench import Bench
+
+LASTING = Lifetime(60, "connection-close", 1)
+
+
+@attrs.define
+class Outgoing:
+    """What a publisher has unsettled, in its order; all routers that may take it over have this."""
+
+    messages: dict[bytes, bytes] = attrs.Factory(dict)
+    """By tag."""
+    outcomes: dict[bytes, DeliveryOutcome] = attrs.Factory(dict)
+    """By tag, of those."""
+
+    @property
+    def map(self) -> dict[bytes, int]:
+        return {tag: int(self.outcomes.get(tag, 0)) for tag in self.messages}
+
+
+class InsidePublisher(PublishingEnd[bytes], InsideEnd):
+    """Knows its deliveries by their tags."""
+
+    def __init__(self, bench: "Bench", router: str, state: Outgoing, *, settles: bool = True) -> None:
+        """`settles`: what has an outcome."""
+        identity = LinkIdentity("set", "out", NEWS)
+        super().__init__(bench.stations[router].node, identity, LASTING, settles_first=False)
+        self.bench, self.state, self.settles = bench, state, settles
+        self.credit = 0
+        self.granted: list[int] = []
+        self.why = ""
+        self.come()
+
+    @property
+    def is_there(self) -> bool:
+        return self.epoch is not None and not self.is_detached
+
+    def come(self) -> None:
+        """With the map, if the link has been anywhere before."""
+        now = self.node.now()
+        self.attach(self.claim(self.state.map if self.known() is not None else None), now)
+        self.bench.flow()
+
+    def go(self, *, closed: bool = False) -> None:
+        self.leave(self.node.now(), closed=closed)
+        self.bench.flow()
+
+    def send(self, *messages: bytes) -> None:
+        self.state.messages |= {message: message for message in messages}
+        self.node.now()
+        self._go_on()
+        self.bench.flow()
+
+    def settle_all(self) -> None:
+        self.node.now()
+        self.settles = True
+        self._settle([record for record, tag in self.open.items() if tag in self.state.outcomes])
+        self.bench.flow()
+
+    def _go_on(self) -> None:
+        transferred = set(self.open.values())
+        tags = [tag for tag in self.state.messages if tag not in transferred and tag not in self.state.outcomes]
+        tags = tags[: self.credit]
+        if tags:
+            self.credit -= len(tags)
+            self.publish(tags, tags, [self.state.messages[tag] for tag in tags])
+            self.node.perform()
+
+    def _settle(self, records: list[Record]) -> None:
+        for record in records:
+            tag = self.open.pop(record)
+            del self.state.messages[tag], self.state.outcomes[tag]
+        self.node.topic.settle(self.stream, records)
+        self.node.perform()
+
+    # what the core asks
+
+    def begin(self, action: AnswerPublisher) -> None:
+        for tag in list(self.state.outcomes):  # settled by the map
+            del self.state.messages[tag], self.state.outcomes[tag]
+        self.open.clear()
+        self.credit = action.credit
+        self.node.later(self._go_on)
+
+    def tell(self, action: AnswerDeliveries) -> None:
+        self.state.outcomes |= {self.open[record]: action.outcome for record in action.records}
+        if self.settles:
+            self._settle(action.records)
+
+    def grant(self, count: int) -> None:
+        self.granted.append(count)
+        self.credit += count
+        self.node.later(self._go_on)
+
+    def ask(self) -> None:
+        self.alive(answered=True)
+
+    def detach(self, action: Detach) -> None:
+        self.why = action.condition
+
+
+@attrs.define
+class Incoming:
+    """What a subscriber was given; all routers that may take it over have this."""
+
+    taken: list[bytes] = attrs.Factory(list)
+    """Messages, in their order."""
+    map: dict[bytes, int] = attrs.Factory(dict)
+    """By key, what is not known to be settled."""
+
+
+class InsideSubscriber(SubscribingEnd, InsideEnd):
+    """Answers as it is given something, if it `accepts`."""
+
+    def __init__(self, bench: "Bench", router: str, state: Incoming, *, accepts: bool = True) -> None:
+        identity = LinkIdentity("set", "in", NEWS)
+        node = bench.stations[router].node
+        super().__init__(node, identity, LASTING, settles_first=False, sends_settled=False)
+        self.bench, self.state, self.accepts = bench, state, accepts
+        self.resumed: list[tuple[int, bool]] = []
+        """State, and whether it is settled."""
+        self.why = ""
+        self.come()
+
+    @property
+    def is_there(self) -> bool:
+        return self.epoch is not None and not self.is_detached
+
+    def come(self) -> None:
+        now = self.node.now()
+        self.attach(self.claim(self.state.map), now)
+        self.bench.flow()
+
+    def go(self, *, closed: bool = False) -> None:
+        self.leave(self.node.now(), closed=closed)
+        self.bench.flow()
+
+    # what the core asks
+
+    def begin(self, action: AnswerSubscriber) -> None:
+        self.node.topic.credit(self.subscriber, 100)
+
+    def deliver(self, records: list[Record]) -> None:
+        self.state.map |= dict.fromkeys((record.key for record in records), 0)
+        if self.accepts:
+            self._take(records)
+
+    def redeliver(self, record: Record) -> None:
+        raise AssertionError("it gives nothing back")
+
+    def _take(self, records: list[Record]) -> None:
+        self.state.taken += [record.message for record in records if record.message is not None]
+        self.state.map |= dict.fromkeys((record.key for record in records), int(DeliveryOutcome.ACCEPTED))
+        self.node.topic.outcomes(self.subscriber, records, DeliveryOutcome.ACCEPTED)
+
+    def resume(self, action: Resume) -> None:
+        self.resumed.append((action.state, action.settled))
+        if action.settled:
+            self.forget([action.record.key])
+        elif not action.state and self.accepts:
+            self._take([action.record])
+
+    def settle(self, records: Sequence[Record]) -> None:
+        self.forget([record.key for record in records])
+
+    def forget(self, keys: Sequence[bytes]) -> None:
+        for key in keys:
+            self.state.map.pop(key, None)  # what a map named may be settled twice
+
+    def ask(self) -> None:
+        self.node.topic.echoed(self.subscriber)
+
+    def detach(self, action: Detach) -> None:
+        self.why = action.condition

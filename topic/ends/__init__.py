@@ -1,0 +1,1 @@
+"""Ends of links, whatever protocol their clients speak, if any."""
