@@ -4,11 +4,10 @@ Never here: what comes of a client that comes back (`edge`).
 """
 
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from router.mqtt.connection import MqttConnection
-from router.mqtt.session import MqttSession
+from router.mqtt.session import MqttSession, SessionKeeper
 
 log = logging.getLogger("oncemesh.mqtt")
 
@@ -22,11 +21,10 @@ class Away:
     kept at all is for a client whose first message was lost with its connection: without a session it would give it up.
     """
 
-    def __init__(self, forget: Callable[[MqttSession], None]) -> None:
-        """`forget` is called with those that are over."""
+    def __init__(self, keeper: SessionKeeper) -> None:
         self.since: dict[MqttSession, float] = {}
         """When they were left, in this order."""
-        self._forget = forget
+        self._keeper = keeper
         self._empty: dict[str, dict[MqttSession, None]] = {}
         """Those without topics, by user, in the same order."""
 
@@ -56,7 +54,7 @@ class Away:
 
     def _end(self, session: MqttSession) -> None:
         self.discard(session)
-        self._forget(session)
+        self._keeper.forget(session)
         if session.connection is None:
             self.end(session)
 

@@ -54,6 +54,9 @@ class MqttHandler(Protocol):
     """What becomes of the packets of connections."""
 
     def on_connect(self, connection: "MqttConnection", packet: ConnectPacket) -> None: ...
+    def on_first_word(self, connection: "MqttConnection") -> None:
+        """The client has said something since it was let in; called before that is handled."""
+
     def on_publish(self, connection: "MqttConnection", packet: PublishPacket) -> None: ...
     def on_ack(self, connection: "MqttConnection", packet: AckPacket) -> None: ...
     def on_subscribe(self, connection: "MqttConnection", packet: SubscribePacket) -> None: ...
@@ -92,8 +95,6 @@ class MqttConnection:
         """The client was let in."""
         self.has_spoken = False
         """It has said something since."""
-        self.before_first_word: Callable[[], None] = lambda: None
-        """Called as it does, before that is handled."""
         self.closing = False
         self.closed = False
         self.has_failed = False  # there is no engine that might
@@ -160,7 +161,7 @@ class MqttConnection:
                     break
                 if self.opened and not self.has_spoken:
                     self.has_spoken = True
-                    self.before_first_word()
+                    self._handler.on_first_word(self)
                     continue
                 first, body, at = buffer[at], bytes(buffer[start:end]), end
                 if not self.opened:

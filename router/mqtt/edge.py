@@ -5,7 +5,7 @@ comes has been here or elsewhere. What becomes of a delivery is not decided here
 """
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Final, Protocol
@@ -74,7 +74,9 @@ class MqttEdge:
         self.sessions: dict[tuple[str, str], MqttSession] = {}
         """By user and client identifier."""
         self._of: dict[MqttConnection, MqttSession] = {}
-        self._away = Away(self._forget)
+        self._away = Away(self)
+        self._at_first_word: dict[MqttConnection, Callable[[], None]] = {}
+        """What waits for the client to show that it has heard that it is let in."""
         self.entrances: dict[MqttConnection, Entrance] = {}
 
     # who comes and goes
@@ -145,7 +147,7 @@ class MqttEdge:
             return former, True
         if former is not None:
             self._away.end(former)
-        session = self.sessions[name] = MqttSession(self._node, client, connection.user, self._lost)
+        session = self.sessions[name] = MqttSession(self._node, client, connection.user, self)
         if not clean and live:
             session.take_over(live)
         return session, session.resumes
@@ -159,7 +161,7 @@ class MqttEdge:
             return False
         return {entry.epoch for entry in links} <= {end.epoch for end in session.ends}
 
-    def _forget(self, session: MqttSession) -> None:
+    def forget(self, session: MqttSession) -> None:
         if self._is_current(session) and session.connection is None:
             del self.sessions[session.user, session.client]
 
@@ -187,7 +189,11 @@ class MqttEdge:
         if session.is_expected:
             wait()
         else:  # it may not hear of that here: then nothing has ended for those whom it comes to next
-            connection.before_first_word = wait
+            self._at_first_word[connection] = wait
+
+    def on_first_word(self, connection: MqttConnection) -> None:
+        if (begin := self._at_first_word.pop(connection, None)) is not None:
+            begin()
 
     def _go_on(self, session: MqttSession, timeout: int) -> None:
         """The client has come back to where it was, and was told so."""
@@ -245,6 +251,7 @@ class MqttEdge:
 
     def on_close(self, connection: MqttConnection, packet: DisconnectPacket | None) -> None:
         self.entrances.pop(connection, None)
+        self._at_first_word.pop(connection, None)
         self._end(connection, packet)
         if connection.error is not None and connection.error.limit:
             self._guard.exceeded[connection.error.limit] += 1
@@ -270,8 +277,7 @@ class MqttEdge:
         if closed:
             self._away.end(session)
 
-    def _lost(self, session: MqttSession, action: Detach) -> None:
-        """The core has detached one of its links: the session is elsewhere, or has ended without the client."""
+    def lost(self, session: MqttSession, action: Detach) -> None:
         if self._is_current(session):
             del self.sessions[session.user, session.client]
         if session.connection is not None:

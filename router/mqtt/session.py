@@ -7,9 +7,9 @@ may have a session, and what is asked for in vain, is `router.mqtt.edge`'s busin
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 from router.mqtt.connection import MqttConnection
 from router.mqtt.ends import are_whole
@@ -30,8 +30,18 @@ from topic.node import Node
 log = logging.getLogger("oncemesh.mqtt")
 
 
+class SessionKeeper(Protocol):
+    """Who knows which sessions there are: `router.mqtt.edge`."""
+
+    def lost(self, session: "MqttSession", action: Detach) -> None:
+        """The core has detached one of its links: the session is elsewhere, or has ended without the client."""
+
+    def forget(self, session: "MqttSession") -> None:
+        """It is over, unless its client has come meanwhile, or has begun another."""
+
+
 class MqttSession:
-    def __init__(self, node: Node, client: str, user: str, lost: Callable[["MqttSession", Detach], None]) -> None:
+    def __init__(self, node: Node, client: str, user: str, keeper: SessionKeeper) -> None:
         self.client, self.user, self.timeout = client, user, 0
         self.is_expected = False
         """By its client, who was told of it, or wanted a new one. Else, if it has heard nothing, it expects another."""
@@ -51,7 +61,7 @@ class MqttSession:
         self.sent: dict[int, SentMessage] = {}
         """By identifier: ours."""
         self._node = node
-        self._lost = lost
+        self._keeper = keeper
         self._quota, self._largest = MOST_SENT, 0
         self._identifiers = Identifiers()
         self._unsent: OrderedDict[tuple[MqttSubscriber, Record], None] = OrderedDict()
@@ -124,7 +134,7 @@ class MqttSession:
         self.received = {number: one for number, one in self.received.items() if one.record is not None}
 
     def lost(self, action: Detach) -> None:
-        self._lost(self, action)
+        self._keeper.lost(self, action)
 
     # what the client publishes
 
@@ -311,7 +321,8 @@ class MqttSession:
         waiting = WaitingSuback(identifier, [reason for _, reason in granted])
         for address, qos in {name: qos for name, qos in granted if qos < REFUSED}.items():  # the last of equal ones
             self._subscribe(address, qos, waiting)
-        self._subacks.less(waiting, self._say_suback)
+        if waiting.less():
+            self._say_suback(waiting)
 
     def _subscribe(self, address: str, qos: int, waiting: WaitingSuback) -> None:
         end = self.subscribers.get(address)
@@ -326,7 +337,8 @@ class MqttSession:
         new.subscribe(resumes=end is not None)
 
     def answered(self, end: MqttSubscriber) -> None:
-        self._subacks.answered(end, self._say_suback)
+        for waiting in self._subacks.answered(end):
+            self._say_suback(waiting)
 
     def _say_suback(self, waiting: WaitingSuback) -> None:
         if (connection := self.connection) is not None:

@@ -9,7 +9,7 @@ what resumes the link, at this router: its map has the keys. At another router n
 `Subacks` has the SUBACKs that wait for subscriptions, of all of a session.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from attrs import define
@@ -232,6 +232,11 @@ class WaitingSuback:
     left: int = 1
     """Subscriptions that do not hold yet, and one while not all are asked for."""
 
+    def less(self) -> bool:
+        """It waits for one thing less. Whether that was the last."""
+        self.left -= 1
+        return not self.left
+
 
 class Subacks:
     """Of one session, by the ends that they wait for."""
@@ -247,15 +252,9 @@ class Subacks:
         """What waits for one waits for the other."""
         self._of[successor] = self._of.pop(end, [])
 
-    def answered(self, end: MqttEnd, say: Callable[[WaitingSuback], None]) -> None:
-        """It holds, or is over."""
-        for waiting in self._of.pop(end, ()):
-            self.less(waiting, say)
-
-    def less(self, waiting: WaitingSuback, say: Callable[[WaitingSuback], None]) -> None:
-        waiting.left -= 1
-        if not waiting.left:
-            say(waiting)
+    def answered(self, end: MqttEnd) -> list[WaitingSuback]:
+        """It holds, or is over. Returns those that wait for nothing more."""
+        return [waiting for waiting in self._of.pop(end, ()) if waiting.less()]
 
     def clear(self) -> None:
         self._of.clear()
