@@ -32,7 +32,7 @@ from router.events.kind import EventKind, event
 from router.garbage import FreeMemory, return_large_blocks, tame
 from router.journal import FLUSH_S, JournalFile, has_segments
 from router.log_limit import limit_logs
-from router.management.node import management_of
+from router.management.node import Callers, management_of
 from router.management.recent_events import RecentEvents
 from router.mesh.config import GO_ON, HTTP, MQTT, Topology
 from router.mesh.errors import RunError
@@ -98,8 +98,9 @@ class Process:
             max_payload=settings.largest,
         )
         self.node = Node(mesh, topic, store, shell)
-        self._guard = Guard(lambda user: self._doors.rules.of(user), limits)
-        topics = Topics(self.node, topology.addresses, limits.max_message, timing.terminus, self._guard)
+        self._guard = Guard(self._doors, limits)
+        callers = Callers()
+        topics = Topics(self.node, topology.addresses, limits.max_message, timing.terminus, self._guard, callers)
         self.clients = ClientEdge(self.node, topics, self._guard)
         self._mesh = mesh
         keep, size, goes_on = topology.log.keep, topology.log.size, topology.log.full == GO_ON
@@ -129,8 +130,8 @@ class Process:
             self._from_clients,
             self._events,
         )
-        self._status = StatusNode(partial(report, at), self._seen)
-        self._management = topics.answering = management_of(at, self._events, self._turns.turn)
+        self._status = StatusNode(partial(report, at), self)
+        self._management = management_of(at, self._events, self._turns.turn, callers)
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
 
@@ -187,9 +188,9 @@ class Process:
 
         await WebListener(self._observed, self._management, self._doors, self._turns.turn).run(http)
 
-    def _seen(self, told: bytes, user: str) -> bytes:
+    def view(self, report: bytes, user: str) -> bytes:
         """What of a report a user is shown."""
-        return told if self._guard.sees_all(user) else only_of(user, told)
+        return report if self._guard.sees_all(user) else only_of(user, report)
 
     # the end
 
@@ -249,7 +250,7 @@ class Process:
         """Loaded only where there is such a listener, as what `_show` takes is."""
         from router.mqtt.listener import MqttListener
 
-        return MqttListener(self._observed, self._guard, self._doors, self._turns.turn, self._serve).serve
+        return MqttListener(self._observed, self._guard, self._doors, self._turns.turn, self).serve
 
     async def _serve_client(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor), partial(self._guard.exceeded.update, ["opening"])):
@@ -276,7 +277,7 @@ class Process:
         connection.context = visitor
         written = partial(self.clients.written, connection)
         turn = guesses.after(self._turns.turn, lambda: connection.opened)
-        await self._serve(stream, connection, self.node.pump, str(visitor), written, turn)
+        await self.drive(stream, connection, self.node.pump, str(visitor), written, turn)
 
     async def _accept_neighbour(self, below: trio.SocketStream, visitor: Visitor) -> None:
         with told(str(visitor)):
@@ -301,7 +302,7 @@ class Process:
                 known()
             self.node.pump()
 
-        await self._serve(stream, connection, after_input, peer, lambda: self.neighbours.written(connection))
+        await self.drive(stream, connection, after_input, peer, lambda: self.neighbours.written(connection))
 
     def _neighbour_connection(self, sasl: SaslLayer, *, server: bool) -> BodyConnection:
         return BodyConnection(
@@ -316,7 +317,7 @@ class Process:
             sasl=sasl,
         )
 
-    async def _serve(
+    async def drive(
         self,
         stream: trio.abc.Stream,
         connection: DrivenConnection,

@@ -82,7 +82,7 @@ MAY_IMPORT = {
     "router/mqtt": (
         *(
             f"router.{what}"
-            for what in ("mqtt", "admission", "amqp", "edge", "entities.observed", "mesh.config", "security.doors")
+            for what in ("mqtt", "admission", "amqp", "edge", "entities.observed", "mesh.config", "security")
         ),
         "topic",
     ),

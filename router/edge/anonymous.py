@@ -10,9 +10,9 @@ Never here: resumption. A map has no addresses, so nobody could tell whose its t
 when it ends stays so, and its client sends it again, at least once.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress, groupby
-from typing import Final
+from typing import Final, Protocol
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.format.errors import INVALID_FIELD, NOT_FOUND, RESOURCE_LIMIT, AmqpError
@@ -64,24 +64,25 @@ def destination(message: bytes) -> str:
     return address_in(to) if isinstance(to, str) else ""
 
 
+class AddressPublishers(Protocol):
+    """Who attaches publishers: `router.edge.topics`."""
+
+    def begin_publisher(self, end: "AnonymousLink", address: str) -> "AddressPublisher":
+        """Towards an address, of a link to none. Raises `Refusal`."""
+
+
 class AnonymousLink(End):
     """Our end of such a link."""
 
-    __slots__ = ("_asked", "_asks", "_begin", "_home", "_node", "_publishers", "_window")
+    __slots__ = ("_asked", "_asks", "_home", "_node", "_publishers", "_topics", "_window")
 
     def __init__(
-        self,
-        link: Link,
-        node: Node,
-        max_message: int,
-        allowance: Allowance,
-        begin: Callable[["AnonymousLink", str], "AddressPublisher"],
+        self, link: Link, node: Node, max_message: int, allowance: Allowance, topics: AddressPublishers
     ) -> None:
-        """`begin` attaches a publisher to an address, or raises `Refusal`."""
         super().__init__(link)
         self._node = node
         self._window = window_of(node.topic.settings, allowance)
-        self._begin = begin
+        self._topics = topics
         self._publishers: dict[str, AddressPublisher] = {}
         self._home: dict[Handle, AddressPublisher] = {}
         """Of what is not settled."""
@@ -147,7 +148,7 @@ class AnonymousLink(End):
             if idle is None:
                 raise Refusal(RESOURCE_LIMIT, f"messages to {MOST_ADDRESSES} other addresses wait on this link")
             self._leave(idle)
-        publisher = self._publishers[address] = self._begin(self, address)
+        publisher = self._publishers[address] = self._topics.begin_publisher(self, address)
         return publisher
 
     def _leave(self, address: str) -> None:

@@ -24,15 +24,10 @@ def new_address(router: str) -> str:
 
 
 class Answering(Protocol):
-    """Who sends answers on dynamic sources besides what is published to them."""
+    """Who sends answers on dynamic sources besides what is published to them: `router.management.node`."""
 
     def awaits_credit(self, connection: Host) -> bool:
         """A dynamic source of this connection may have credit. Whether there is an answer to be sent on one."""
-
-
-class NobodyAnswers:
-    def awaits_credit(self, connection: Host) -> bool:
-        return False
 
 
 class DynamicLink(SubscriberLink):

@@ -7,7 +7,6 @@ guard hears when they have ended a connection. What a rule says is `router.secur
 
 import logging
 from collections import Counter
-from collections.abc import Callable
 from typing import Final, Protocol
 
 import attrs
@@ -27,7 +26,7 @@ from router.amqp.proton.link import Link
 from router.edge.attach import Refusal
 from router.events.kind import EventKind, event
 from router.mesh.config import Limits
-from router.security.rules import Rule, RuleOf
+from router.security.rules import Rule
 from topic.delivery.allowance import Allowance
 from topic.directory.addresses import is_pattern, parts
 from topic.settings import is_dynamic
@@ -63,9 +62,15 @@ class _Pace:
     at: float
 
 
+class RuleBook(Protocol):
+    """Who knows the rules of users: `router.security.doors`."""
+
+    def rule_of(self, user: str) -> Rule: ...
+
+
 class Guard:
-    def __init__(self, rule_of: RuleOf, limits: Limits) -> None:
-        self._rule_of = rule_of
+    def __init__(self, rules: RuleBook, limits: Limits) -> None:
+        self._rules = rules
         self._limits = limits
         self.exceeded: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
         self.refused: Counter[str] = Counter(dict.fromkeys(CONDITIONS, 0))
@@ -87,7 +92,7 @@ class Guard:
 
     def opens(self, connection: Visiting) -> str:
         """Why it may not; empty if it may."""
-        user, most = connection.user, self._rule_of(connection.user).connections
+        user, most = connection.user, self._rules.rule_of(connection.user).connections
         if most is not None and self._connections[user] >= most:
             return self.exceed("user_connections", _named(connection), f"more than {most} connections of a user")
         self._connections[user] += 1
@@ -128,7 +133,7 @@ class Guard:
 
     def attaches(self, connection: Visiting, address: str, *, receives: bool) -> None:
         """To a topic; raises Refusal if its user may not."""
-        rule = self._rule_of(connection.user)
+        rule = self._rules.rule_of(connection.user)
         if is_dynamic(address):  # nobody knows it but by its client: for all who may publish, or receive, anything
             allowed, what = bool(rule.receive if receives else rule.send), "use"
         elif receives:
@@ -146,12 +151,12 @@ class Guard:
             raise Refusal(UNAUTHORIZED, "this user may not see the links of others", told=True)
 
     def may_look(self, connection: Visiting) -> bool:
-        return self._rule_of(connection.user).sees_all
+        return self._rules.rule_of(connection.user).sees_all
 
-    def keeps(self, connection: Visiting, durable: Callable[[], int]) -> None:
+    def keeps(self, connection: Visiting, durable: int) -> None:
         """Another durable link, of a user who has so many; raises Refusal if these are enough."""
-        most = self._rule_of(connection.user).durable
-        if most is not None and durable() >= most:
+        most = self._rules.rule_of(connection.user).durable
+        if most is not None and durable >= most:
             whose, limit = ("a user", "user_durable") if connection.user else ("strangers", "anonymous_durable")
             what = f"more than {most} durable links of {whose}"
             raise Refusal(RESOURCE_LIMIT, self.exceed(limit, _named(connection), what), told=True)
@@ -190,7 +195,7 @@ class Guard:
 
     def sees_all(self, user: str) -> bool:
         """Whether the user may see the links of others."""
-        return self._rule_of(user).sees_all
+        return self._rules.rule_of(user).sees_all
 
 
 def may_receive(rule: Rule, address: str) -> bool:

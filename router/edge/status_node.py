@@ -8,8 +8,7 @@ the credit that it is sent for. A link that does not take so large a message is 
 Never here: what a report says (`router.entities.report`).
 """
 
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
@@ -24,13 +23,23 @@ PAUSE_S: Final = 0.1
 SHARE: Final = 9  # a report is followed by a pause of so many times what it took
 
 
+class StatusReports(Protocol):
+    """Who makes them: `router.entities.report`."""
+
+    def __call__(self) -> bytes: ...
+
+
+class Views(Protocol):
+    """Who knows what a user may see: `router.process`."""
+
+    def view(self, report: bytes, user: str) -> bytes:
+        """What of a report the user is shown."""
+
+
 class StatusNode:
-    def __init__(
-        self, report: Callable[[], bytes], view: Callable[[bytes, str], bytes] = lambda report, user: report
-    ) -> None:
-        """`view`: what of a report a user is shown."""
+    def __init__(self, report: StatusReports, views: Views) -> None:
         self._report = report
-        self._view = view
+        self._views = views
         self._waiting: dict[Link, None] = {}  # with credit, in the order in which they began to wait
         self._asked = trio.Event()
         self._sent = 0
@@ -60,7 +69,7 @@ class StatusNode:
         waiting, self._waiting = [link for link in self._waiting if link.credit > 0], {}
         served = {link.connection: link for link in reversed(waiting) if not link.unsent}
         report = self._report() if served else b""
-        seen = {user: data_message(self._view(report, user)) for user in {host.user for host in served}}
+        seen = {user: data_message(self._views.view(report, user)) for user in {host.user for host in served}}
         for link in served.values():
             self._sent += 1
             message = seen[link.connection.user]

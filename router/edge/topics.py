@@ -3,7 +3,6 @@
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from router.amqp.format.errors import NOT_FOUND, NOT_IMPLEMENTED, RESOURCE_LIMIT
 from router.amqp.proton.link import Link
@@ -17,7 +16,7 @@ from router.edge.attach import (
     is_dynamic_source,
     read_request,
 )
-from router.edge.dynamic import Answering, DynamicLink, NobodyAnswers, new_address
+from router.edge.dynamic import Answering, DynamicLink, new_address
 from router.edge.ends import TopicEnd
 from router.edge.guard import Guard
 from router.edge.publisher_link import PublisherLink
@@ -32,7 +31,13 @@ from topic.settings import is_dynamic
 
 class Topics:
     def __init__(
-        self, node: Node, addresses: Sequence[AddressRule], max_message: int, longest: float, guard: Guard
+        self,
+        node: Node,
+        addresses: Sequence[AddressRule],
+        max_message: int,
+        longest: float,
+        guard: Guard,
+        answering: Answering,
     ) -> None:
         """`longest` is the longest timeout, in seconds, that a terminus is granted."""
         self._node = node
@@ -40,14 +45,13 @@ class Topics:
         self._prefixes = tuple(rule.prefix for rule in addresses)
         self._max_message = max_message
         self._longest = int(longest)
-        self.answering: Answering = NobodyAnswers()
-        """Who else sends something on dynamic sources."""
+        self._answering = answering
 
     def attach(self, link: Link) -> None:
         if is_anonymous(link):
             check_modes(link)
             allowance = self._guard.allowance(link.connection)
-            link.context = AnonymousLink(link, self._node, self._max_message, allowance, self._begin_publisher)
+            link.context = AnonymousLink(link, self._node, self._max_message, allowance, self)
             return
         now = self._node.now()
         address = new_address(self._node.name) if is_dynamic_source(link) else checked_address(link)
@@ -63,7 +67,7 @@ class Topics:
             self._guard.selects(link.connection, asked.with_another(link.connection.user, request.wants))
         former, is_to_be_kept = self._former(link, request), self._is_to_be_kept(link, request)
         if is_to_be_kept:
-            self._guard.keeps(link.connection, partial(durable_of, self._node, link.connection.user))
+            self._guard.keeps(link.connection, durable_of(self._node, link.connection.user))
             if self._node.unkept:
                 raise self._refusal()
         if link.is_sender:
@@ -117,7 +121,7 @@ class Topics:
             self._guard.resumes(link.connection, has_room)
         end: SubscriberLink
         if is_dynamic(request.identity.address):
-            end, claim = DynamicLink(link, request, self._node, self.answering), AFRESH
+            end, claim = DynamicLink(link, request, self._node, self._answering), AFRESH
         else:
             end, claim = SubscriberLink(link, request, self._node), request.claim
         link.context = end
@@ -130,8 +134,7 @@ class Topics:
         claim = request.claim if former is None else end.go_on_from(former)
         end.attach(claim, now, self._guard.allowance(link.connection))
 
-    def _begin_publisher(self, end: AnonymousLink, address: str) -> AddressPublisher:
-        """Towards an address, of a link to none."""
+    def begin_publisher(self, end: AnonymousLink, address: str) -> AddressPublisher:
         now = self._node.now()
         self._guard.begins(end.link.connection, now)
         request = request_for(end.link, address, self._prefixes)
@@ -149,5 +152,5 @@ def is_known_dynamic(node: Node, address: str) -> bool:
 
 def durable_of(node: Node, user: str) -> int:
     """A user's durable links in the mesh, as far as it is in contact; those of all who have not said who they are, of
-    the user "". Asked once for each link that is new."""
+    the user ""."""
     return node.topic.directory.kept.get(user, 0)

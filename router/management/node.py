@@ -102,13 +102,72 @@ class Caller:
         self.connection.wake()
 
 
+class Callers:
+    """Connections with links to management, and which of these wait for an answer."""
+
+    def __init__(self) -> None:
+        self._callers: dict[Host, Caller] = {}
+        self._waiting: dict[Caller, None] = {}
+        """With a request, in the order in which they began to wait."""
+        self._come = trio.Event()
+
+    def enter(self, link: Link) -> Caller:
+        """Raises Refusal."""
+        caller = self._callers.setdefault(link.connection, Caller(link.connection))
+        if len(caller.links) >= MOST_LINKS:
+            raise Refusal(RESOURCE_LIMIT, f"this connection has {MOST_LINKS} links to management already")
+        caller.links[link] = None
+        return caller
+
+    def leave(self, caller: Caller, link: Link) -> None:
+        caller.links.pop(link, None)
+        if not caller.links:
+            self._callers.pop(caller.connection, None)
+            self._waiting.pop(caller, None)
+
+    def awaits_credit(self, connection: Host) -> bool:
+        """It may have some now, for the answer to its next request."""
+        caller = self._callers.get(connection)
+        if caller is None:
+            return False
+        self.look(caller)
+        return caller.is_served or bool(caller.errands)
+
+    def look(self, caller: Caller) -> None:
+        """It may be served now."""
+        if caller.errands and not caller.is_served:
+            self._waiting[caller] = None
+            self._come.set()
+
+    async def next(self) -> Caller:
+        """The one that waits longest of those that can be answered. Who cannot be comes again with credit."""
+        while True:
+            for caller in list(self._waiting):
+                del self._waiting[caller]
+                source = caller.source(caller.errands[0].request)
+                if source is None:
+                    caller.drop()
+                    self.look(caller)
+                elif not source.can_say:
+                    continue
+                elif caller.is_writing:
+                    self._waiting[caller] = None
+                else:
+                    return caller
+            if self._waiting:
+                await trio.sleep(PAUSE_S)
+            else:
+                self._come = trio.Event()
+                await self._come.wait()
+
+
 Answering = Callable[[Errand], Awaitable[bytes]]
 
 
 class ManagementNodes:
     """Of one router. `run` answers."""
 
-    def __init__(self, name: str, agent: Agent, relay: Relay, *, is_closed: bool) -> None:
+    def __init__(self, name: str, agent: Agent, relay: Relay, callers: Callers, *, is_closed: bool) -> None:
         """If it `is_closed`, only who runs the mesh may ask what is reserved; else everybody may."""
         self._name = name
         self._agent = agent
@@ -116,10 +175,7 @@ class ManagementNodes:
         self.types = agent.types
         self._is_closed = is_closed
         self._operators = {OPERATOR}
-        self._callers: dict[Host, Caller] = {}
-        self._waiting: dict[Caller, None] = {}
-        """With a request, in the order in which they began to wait."""
-        self._come = trio.Event()
+        self.callers = callers
 
     def table(self, routers: Collection[str]) -> dict[str, AddressNode]:
         """The nodes, for the edge; these are the routers of the mesh from now on."""
@@ -153,22 +209,6 @@ class ManagementNodes:
             raise ManagementError(head["statusCode"], head["statusDescription"])
         return sections.get("value")
 
-    # links
-
-    def enter(self, end: "RequestEnd") -> Caller:
-        """Raises Refusal."""
-        caller = self._callers.setdefault(end.link.connection, Caller(end.link.connection))
-        if len(caller.links) >= MOST_LINKS:
-            raise Refusal(RESOURCE_LIMIT, f"this connection has {MOST_LINKS} links to management already")
-        caller.links[end.link] = None
-        return caller
-
-    def leave(self, end: "RequestEnd") -> None:
-        end.caller.links.pop(end.link, None)
-        if not end.caller.links:
-            self._callers.pop(end.caller.connection, None)
-            self._waiting.pop(end.caller, None)
-
     # requests
 
     def take(self, caller: Caller, link: Link, message: bytes, router: str) -> None:
@@ -182,21 +222,7 @@ class ManagementNodes:
         if caller.source(request) is None:
             raise Refusal(NOT_FOUND, f"reply-to {request.reply_to[:100]!r} is no dynamic source of this connection")
         caller.errands.append(Errand(request, message, router, link))
-        self.look(caller)
-
-    def awaits_credit(self, connection: Host) -> bool:
-        """It may have some now, for the answer to its next request."""
-        caller = self._callers.get(connection)
-        if caller is None:
-            return False
-        self.look(caller)
-        return caller.is_served or bool(caller.errands)
-
-    def look(self, caller: Caller) -> None:
-        """It may be served now."""
-        if caller.errands and not caller.is_served:
-            self._waiting[caller] = None
-            self._come.set()
+        self.callers.look(caller)
 
     async def run(self) -> None:
         """Answer, for as long as the router runs."""
@@ -207,34 +233,13 @@ class ManagementNodes:
 
     async def _serve_all(self, nursery: trio.Nursery) -> None:
         while True:
-            caller = await self._next()
+            caller = await self.callers.next()
             caller.is_served = True
             errand = caller.errands.popleft()
             if errand.router == self._name:
                 await self._serve(caller, errand, self._answer_here)
             else:
                 nursery.start_soon(self._serve, caller, errand, self._answer_there)
-
-    async def _next(self) -> Caller:
-        """The one that waits longest of those that can be answered. Who cannot be comes again with credit."""
-        while True:
-            for caller in list(self._waiting):
-                del self._waiting[caller]
-                source = caller.source(caller.errands[0].request)
-                if source is None:
-                    caller.drop()
-                    self.look(caller)
-                elif not source.can_say:
-                    continue
-                elif caller.is_writing:
-                    self._waiting[caller] = None
-                else:
-                    return caller
-            if self._waiting:
-                await trio.sleep(PAUSE_S)
-            else:
-                self._come = trio.Event()
-                await self._come.wait()
 
     async def _serve(self, caller: Caller, errand: Errand, answer: Answering) -> None:
         try:
@@ -244,7 +249,7 @@ class ManagementNodes:
             message = error_message(errand.request, error)
         caller.is_served = False
         caller.answer(errand, message)
-        self.look(caller)
+        self.callers.look(caller)
 
     async def _answer_here(self, errand: Errand) -> bytes:
         return await self._agent.answer(errand.request)
@@ -261,11 +266,11 @@ class RequestEnd(End):
     def __init__(self, link: Link, nodes: ManagementNodes, router: str) -> None:
         super().__init__(link)
         self.nodes = nodes
-        self.caller = nodes.enter(self)
+        self.caller = nodes.callers.enter(link)
         self._router = router
 
     def gone(self, now: float, *, closed: bool) -> None:
-        self.nodes.leave(self)
+        self.nodes.callers.leave(self.caller, self.link)
 
     def on_transfers(self, transfers: Transfers) -> None:
         for handle, _, message, _ in transfers:
@@ -295,7 +300,9 @@ class ForRouter:
         link.flow(1)
 
 
-def management_of(at: ObservedRouter, events: RecentEvents, turn: Callable[[], Awaitable[None]]) -> ManagementNodes:
+def management_of(
+    at: ObservedRouter, events: RecentEvents, turn: Callable[[], Awaitable[None]], callers: Callers
+) -> ManagementNodes:
     """What is to be done next waits for its `turn`. Where clients have names, only who runs the mesh is an operator."""
 
     def nodes() -> list[str]:
@@ -306,4 +313,4 @@ def management_of(at: ObservedRouter, events: RecentEvents, turn: Callable[[], A
     agent = Agent(kinds, nodes, events, told, Looks(kinds, told, events), turn)
     security = at.topology.security
     is_closed = security.users is not None or security.closes_mesh
-    return ManagementNodes(at.name, agent, Relay(at.node, agent.answer), is_closed=is_closed)
+    return ManagementNodes(at.name, agent, Relay(at.node, agent.answer), callers, is_closed=is_closed)

@@ -6,7 +6,7 @@ It is loaded by `router.process` only where the topology has one.
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 from attrs import frozen
@@ -21,6 +21,7 @@ from router.mqtt.connection import MqttConnection
 from router.mqtt.edge import HEADROOM, MqttEdge
 from router.mqtt.format.packets import ConnectPacket
 from router.mqtt.format.values import MqttError, Reason
+from router.security.attempts import Guesses
 from router.security.doors import Doors, told
 
 log = logging.getLogger("oncemesh.mqtt")
@@ -34,7 +35,21 @@ PATIENCE_S: Final = 1.0
 LOOK_S: Final = 0.01
 
 Turn = Callable[[], Awaitable[None]]
-Serve = Callable[[trio.abc.Stream, MqttConnection, Callable[[], None], str, Callable[[], None], Turn], Awaitable[None]]
+
+
+class Driver(Protocol):
+    """Who drives connections: `router.process`."""
+
+    async def drive(
+        self,
+        stream: trio.abc.Stream,
+        connection: MqttConnection,
+        after_input: Callable[[], None],
+        peer: str,
+        before_output: Callable[[], None],
+        turn: Turn,
+    ) -> None:
+        """Until it is over. Each read waits for its `turn`."""
 
 
 @frozen
@@ -43,9 +58,8 @@ class Door:
 
     certified: str
     """The user that its certificate names; empty if none."""
-    may_try: Callable[[], bool]
-    """Whether a password that is said now is looked at."""
-    denied: Callable[[], None]
+    guesses: Guesses
+    """At passwords, from there."""
     doors: Doors
     passwords: bool
     """May be said here."""
@@ -54,11 +68,11 @@ class Door:
 
     def user_of(self, packet: ConnectPacket) -> str:
         if packet.user is not None and self.passwords:
-            if not self.may_try():
+            if not self.guesses.may_check():
                 raise MqttError(Reason.BUSY, TOO_MANY)
             password = (packet.password or b"").decode(errors="replace")
             if not self.doors.proves(packet.user, password):
-                self.denied()
+                self.guesses.was_wrong()
                 raise MqttError(
                     Reason.BAD_PASSWORD, f"user {packet.user[:64]!r} is not known, or its password is wrong"
                 )
@@ -73,10 +87,7 @@ class Door:
 class MqttListener:
     """Of one router."""
 
-    def __init__(
-        self, at: ObservedRouter, guard: Guard, doors: Doors, turn: Turn, serve: Serve
-    ) -> None:  # fmt: skip
-        """`serve` drives a connection over a stream."""
+    def __init__(self, at: ObservedRouter, guard: Guard, doors: Doors, turn: Turn, driver: Driver) -> None:
         topology = at.topology
         address = topology.routers[at.name].mqtt
         assert address is not None, "there is such a listener"
@@ -87,7 +98,7 @@ class MqttListener:
         self._limits = limits
         self._doors = doors
         self._turn = turn
-        self._drive = serve
+        self._driver = driver
         self._boot = trio.Lock()
         has_passwords = security.users is not None or security.secret is not None
         self._passwords = has_passwords and security.hears_passwords(address.host)
@@ -100,9 +111,7 @@ class MqttListener:
                 return
             connection = MqttConnection(self.edge, self._limits.max_message + HEADROOM, self._limits.opening)
             connection.context = visitor
-            self.edge.entrances[connection] = Door(
-                certified, guesses.may_check, guesses.was_wrong, self._doors, self._passwords, self._anybody
-            )
+            self.edge.entrances[connection] = Door(certified, guesses, self._doors, self._passwords, self._anybody)
 
             async def turn() -> None:
                 tcp.acknowledge(below)
@@ -112,7 +121,7 @@ class MqttListener:
                     await guesses.turn()
 
             written = partial(self._at.clients.written, connection)
-            await self._drive(stream, connection, self._at.node.pump, str(visitor), written, turn)
+            await self._driver.drive(stream, connection, self._at.node.pump, str(visitor), written, turn)
 
     async def _boots(self, below: trio.SocketStream) -> bool:
         """Wait until it is known here what clients have at other routers: each is told at once whether it has a session

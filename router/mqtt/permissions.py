@@ -1,8 +1,7 @@
 """What an MQTT client may publish and subscribe to, and why not: in reason codes, and in words for the log."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -39,11 +38,11 @@ class Permissions:
     def grant(
         self, connection: MqttConnection, session: MqttSession, filters: Iterable[FilterRequest]
     ) -> list[tuple[str, int]]:
-        """Of one SUBSCRIBE: each with its QoS, or with why not. What asks all the mesh is asked once."""
+        """Of one SUBSCRIBE: each with its QoS, or with why not."""
         granted, fresh, kept = list[tuple[str, int]](), set[str](), set[str]()
-        durable = cache(partial(durable_of, self._node, connection.user))
+        durable = durable_of(self._node, connection.user)
         for asked in filters:
-            qos = self._grant(connection, session, asked, len(fresh), lambda: durable() + len(kept))
+            qos = self._grant(connection, session, asked, len(fresh), durable + len(kept))
             granted.append((asked.filter, qos))
             if qos < REFUSED and asked.filter not in session.subscribers:
                 fresh.add(asked.filter)
@@ -52,10 +51,9 @@ class Permissions:
         return granted
 
     def _grant(
-        self, connection: MqttConnection, session: MqttSession, asked: FilterRequest, fresh: int,
-        durable: Callable[[], int],
-    ) -> int:  # fmt: skip
-        """The QoS, or why not. So many new ones are granted already."""
+        self, connection: MqttConnection, session: MqttSession, asked: FilterRequest, fresh: int, durable: int
+    ) -> int:
+        """The QoS, or why not. So many new ones are granted already, and so many of the user's are durable."""
         address, why = asked.filter, None
         if address.startswith("$share/"):
             why = Reason.NO_SHARED, "shared subscriptions are not supported"
@@ -122,7 +120,7 @@ class Permissions:
             return Reason.QUOTA, str(refusal)
         return None
 
-    def _cannot_be_kept(self, connection: MqttConnection, durable: Callable[[], int]) -> tuple[Reason, str] | None:
+    def _cannot_be_kept(self, connection: MqttConnection, durable: int) -> tuple[Reason, str] | None:
         try:
             self._guard.keeps(connection, durable)
         except Refusal as refusal:

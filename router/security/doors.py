@@ -35,7 +35,7 @@ from router.mesh.signals import taken
 from router.security.attempts import Attempts, Checks, Guesses
 from router.security.files import Files
 from router.security.operator import OPERATOR
-from router.security.rules import Rules, read_rules
+from router.security.rules import Rule, Rules, read_rules
 from router.security.users import Users
 
 log = logging.getLogger("oncemesh.security")
@@ -94,16 +94,20 @@ class Doors:
         secret = self.files.secret()
         self._contexts = self.files.contexts() if self._tls else None
         self._secret, self._users = secret, users
-        self.rules = Rules(rules, self._topology.limits, self._routers)
+        self._rules = Rules(rules, self._topology.limits, self._routers)
         self._verifier = Verifier.of(secret) if secret is not None else None
         if users is not None or secret is None:
             self._decoys = b""
         else:  # by as much work as a guess of the secret costs
             self._decoys = Verifier.of(secret, b"decoys").stored_key
 
+    def rule_of(self, user: str) -> Rule:
+        """As the files say now."""
+        return self._rules.rule_of(user)
+
     def follow(self, routers: Collection[str]) -> None:
         """These are the routers of the mesh from now on, which as users may do everything."""
-        self._routers = self.rules.routers = routers
+        self._routers = self._rules.routers = routers
 
     async def reload_on_hangup(self) -> None:
         """Certificates run out and secrets get known: new ones come while the router runs."""
@@ -182,7 +186,7 @@ class Doors:
 
     def sees_all(self, user: str) -> bool:
         """Whether the user may see the links of all."""
-        return self.rules.of(user).sees_all
+        return self.rule_of(user).sees_all
 
     # where we come
 

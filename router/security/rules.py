@@ -7,7 +7,7 @@ A user who has a rule may do what it says and nothing else; who has none may do 
 once: as a link is attached, a connection opened, a status sent. Links that are there stay.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,7 +58,6 @@ def _fits(pattern: str, address: str) -> bool:
 
 
 EVERYTHING: Final = Rule((_REST,), (_REST,), ALL)
-RuleOf = Callable[[str], Rule]
 
 
 class RulesError(FileError):
@@ -73,7 +72,7 @@ class Rules:
         self._limits = limits
         self.routers = routers
 
-    def of(self, user: str) -> Rule:
+    def rule_of(self, user: str) -> Rule:
         """With all limits that there are: one of ours has none but by a rule."""
         is_own = user == OPERATOR or user in self.routers
         rule = EVERYTHING if is_own else self._rules.get(user or ANONYMOUS, EVERYTHING)

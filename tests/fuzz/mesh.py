@@ -24,6 +24,7 @@ from router.amqp.proton.link import Link
 from router.edge.clients import ClientEdge
 from router.edge.guard import Guard
 from router.edge.topics import Topics
+from router.management.node import Callers
 from router.mesh.config import AddressRule, Limits
 from router.security.rules import Rules
 from tests.contacts import Contacts
@@ -113,9 +114,10 @@ class FuzzRouter(Deaf):
         self.clock, known = HybridClock(self.store.reserved), self.store.remembered
         topic = Topic(name, incarnation, mesh.names, self.clock, self.journal, mesh.settings, mesh.now, known)
         self.node = Node(self.contacts, topic, self.store, self)
-        self.guard = Guard(Rules({}, mesh.limits, mesh.names).of, mesh.limits)
+        self.guard = Guard(Rules({}, mesh.limits, mesh.names), mesh.limits)
         others = (AddressRule(prefix, kind) for prefix, kind in mesh.settings.kinds)
-        topics = Topics(self.node, (AddressRule("topic/"), *others), MAX_MESSAGE, LONGEST_S, self.guard)
+        addresses = AddressRule("topic/"), *others
+        topics = Topics(self.node, addresses, MAX_MESSAGE, LONGEST_S, self.guard, Callers())
         self.clients = ClientEdge(self.node, topics, self.guard)
 
     def now(self) -> float:

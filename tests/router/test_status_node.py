@@ -54,11 +54,18 @@ class Reports:
         return b"{}"
 
 
+class Everything:
+    """Is what all may see."""
+
+    def view(self, report: bytes, user: str) -> bytes:
+        return report
+
+
 async def test_ten_clients_with_credit_without_end_are_told_ten_times_a_second_by_one_report_each_time(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     reports = Reports()
-    node = StatusNode(reports)
+    node = StatusNode(reports, Everything())
     links = [Looking(Waking(), 2**31 - 1) for _ in range(10)]
     nursery.start_soon(node.run)
     for link in links:
@@ -71,7 +78,7 @@ async def test_ten_clients_with_credit_without_end_are_told_ten_times_a_second_b
 async def test_a_connection_is_told_on_one_link_at_a_time_and_on_all_in_turn(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    node = StatusNode(Reports())
+    node = StatusNode(Reports(), Everything())
     connection = Waking()
     links = [Looking(connection, 2) for _ in range(3)]
     nursery.start_soon(node.run)
@@ -84,7 +91,7 @@ async def test_a_connection_is_told_on_one_link_at_a_time_and_on_all_in_turn(
 
 async def test_a_report_that_takes_long_is_made_less_often(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
     reports = Reports(took_s=0.5)
-    node = StatusNode(reports)
+    node = StatusNode(reports, Everything())
     nursery.start_soon(node.run)
     node.attach(Looking(Waking(), 1000))  # type: ignore[arg-type]
     await trio.sleep(20)
@@ -95,7 +102,7 @@ async def test_who_does_not_take_its_report_gets_no_other_and_none_is_made(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     reports = Reports()
-    node = StatusNode(reports)
+    node = StatusNode(reports, Everything())
     link = Looking(Waking(), 1000)
     nursery.start_soon(node.run)
     node.attach(link)  # type: ignore[arg-type]
@@ -108,7 +115,7 @@ async def test_who_does_not_take_its_report_gets_no_other_and_none_is_made(
 async def test_who_drains_gets_one_report_and_gives_the_rest_back(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    node = StatusNode(Reports())
+    node = StatusNode(Reports(), Everything())
     link = Looking(Waking(), 1000, draining=True)
     nursery.start_soon(node.run)
     node.attach(link)  # type: ignore[arg-type]
@@ -131,7 +138,7 @@ class Small(Looking):
 async def test_a_link_that_does_not_take_so_large_a_report_is_detached(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    node, small = StatusNode(Reports()), Small(Waking(), 1)
+    node, small = StatusNode(Reports(), Everything()), Small(Waking(), 1)
     nursery.start_soon(node.run)
     node.attach(small)  # type: ignore[arg-type]
     await trio.sleep(10)

@@ -35,13 +35,11 @@ class Router(Process):
         super().pumped()
         self.mesh.step()
 
-    async def _serve(
-        self, stream: trio.abc.Stream, connection: DrivenConnection, *arguments: Any, **hooks: Any
-    ) -> None:
+    async def drive(self, stream: trio.abc.Stream, connection: DrivenConnection, *arguments: Any, **hooks: Any) -> None:
         with trio.CancelScope() as scope:
             self.mesh.scopes[connection] = scope
             try:
-                await super()._serve(stream, connection, *arguments, **hooks)
+                await super().drive(stream, connection, *arguments, **hooks)
             finally:
                 del self.mesh.scopes[connection]
 

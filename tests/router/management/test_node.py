@@ -16,7 +16,7 @@ from router.edge.dynamic import DynamicLink
 from router.management.agent import Agent
 from router.management.entity import EntityType
 from router.management.message import ManagementError
-from router.management.node import MOST_LINKS, MOST_REQUESTS, PAUSE_S, ManagementNodes
+from router.management.node import MOST_LINKS, MOST_REQUESTS, PAUSE_S, Callers, ManagementNodes
 from router.management.recent_events import RecentEvents
 from router.security.operator import OPERATOR
 from topic.identity import LinkIdentity
@@ -75,7 +75,7 @@ class Source(DynamicLink):
 
     def grant(self, credit: int) -> None:
         self.credit += credit
-        self._nodes.awaits_credit(self.link.connection)
+        self._nodes.callers.awaits_credit(self.link.connection)
 
     def end(self) -> None:
         self.link.ended = True
@@ -137,7 +137,7 @@ def others() -> Iterator[Others]:
 @pytest.fixture
 def nodes(counted: Counted, others: Others) -> ManagementNodes:
     agent = Agent([counted.kind()], list, RecentEvents("a", 1), lambda: b"{}", lambda _: Raw(b""), at_once)
-    return ManagementNodes("a", agent, others, is_closed=True)  # type: ignore[arg-type]
+    return ManagementNodes("a", agent, others, Callers(), is_closed=True)  # type: ignore[arg-type]
 
 
 def attached(nodes: ManagementNodes, address: str, link: Asking) -> Asking:
@@ -288,9 +288,9 @@ def test_credit_is_awaited_while_there_is_a_request(nodes: ManagementNodes) -> N
     """So it is not drained then."""
     host = Host()
     requests, answers = pair(nodes, host, credit=0)
-    assert not nodes.awaits_credit(host)  # type: ignore[arg-type]
+    assert not nodes.callers.awaits_credit(host)  # type: ignore[arg-type]
     send(requests, request(answers.identity.address))
-    assert nodes.awaits_credit(host)  # type: ignore[arg-type]
+    assert nodes.callers.awaits_credit(host)  # type: ignore[arg-type]
 
 
 def test_a_connection_has_so_many_links_here(nodes: ManagementNodes) -> None:
@@ -304,4 +304,4 @@ def test_a_connection_has_so_many_links_here(nodes: ManagementNodes) -> None:
 def test_a_connection_without_links_is_forgotten(nodes: ManagementNodes) -> None:
     requests, _ = pair(nodes, Host())
     requests.context.gone(0.0, closed=False)
-    assert nodes._callers == {}
+    assert nodes.callers._callers == {}

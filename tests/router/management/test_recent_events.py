@@ -18,7 +18,7 @@ from router.management.bounds import LONGEST
 from router.management.message import Request
 from router.management.recent_events import MOST_EVENTS, PER_MS, RecentEvents
 from router.mesh.config import Limits
-from router.security.rules import EVERYTHING
+from router.security.rules import Rules
 from tests.router.test_node import DURABLE, CountingStore, P, S, boot
 from topic.directory.entry import LinkEntry, Role, Status
 from topic.identity import Epoch, link_name
@@ -109,7 +109,7 @@ def test_a_link_that_is_stolen_or_expires_elsewhere_is_told_of(path: Path) -> No
 def test_a_limit_that_somebody_exceeds_is_told_of(path: Path) -> None:
     events = RecentEvents("a", 1)
     with CountingStore(path) as store, events.listening(boot(store)[0].topic.outlet):
-        Guard(lambda user: EVERYTHING, Limits()).exceed("links", "a peer", "more than 1000")
+        Guard(Rules({}, Limits(), ()), Limits()).exceed("links", "a peer", "more than 1000")
     assert told(events) == [{"kind": "limit", "limit": "links", "origin": "a peer", "why": "more than 1000"}]
 
 

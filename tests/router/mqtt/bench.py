@@ -140,8 +140,11 @@ class MqttBench(FuzzMesh):
         self._limits, self.rule = limits or Limits(max_message=MAX_MESSAGE), rule
         self.edges = {name: self.edge(router) for name, router in self.routers.items()}
 
+    def rule_of(self, user: str) -> Rule:
+        return self.rule
+
     def edge(self, router: FuzzRouter) -> MqttEdge:
-        guard = router.clients._guard = Guard(lambda user: self.rule, self._limits)  # one, as in a process
+        guard = router.clients._guard = Guard(self, self._limits)  # one, as in a process
         return MqttEdge(router.node, router.clients, guard, ["topic/"], self._limits, LONGEST_S)
 
     def stranger(self, router: str, version: int = V5) -> MqttGuest:

@@ -63,7 +63,7 @@ def by_mqtt(doors: Doors, user: str, password: str, guesses: Guesses) -> bool:
     packet = read_packet(said[0], reader.rest(), 5)
     assert isinstance(packet, ConnectPacket)
     try:
-        return Door("", guesses.may, guesses.was_wrong, doors, passwords=True, anybody=False).user_of(packet) == user
+        return Door("", guesses, doors, passwords=True, anybody=False).user_of(packet) == user
     except MqttError as error:
         if error.reason is Reason.BUSY:
             raise TurnError from None

@@ -58,12 +58,12 @@ def test_a_pattern_is_allowed_if_all_that_it_covers_is(receive: tuple[str, ...],
 
 def test_who_has_no_rule_may_do_everything_within_the_limits(path: Path) -> None:
     rules = Rules(read_rules(path), Limits(user_connections=7, user_durable=8, anonymous_durable=9), ["a"])
-    carol, bob = rules.of("carol"), rules.of("bob")
+    carol, bob = rules.rule_of("carol"), rules.rule_of("bob")
     assert (carol.send, carol.receive, carol.sees_all) == (("*",), ("*",), True)
     assert (carol.connections, carol.durable) == (bob.connections, bob.durable) == (7, 8)
-    assert (rules.of("alice").connections, rules.of("alice").durable) == (5, 0)
-    assert rules.of("") == Rule(durable=9)
-    assert rules.of(OPERATOR) == rules.of("a") == EVERYTHING
+    assert (rules.rule_of("alice").connections, rules.rule_of("alice").durable) == (5, 0)
+    assert rules.rule_of("") == Rule(durable=9)
+    assert rules.rule_of(OPERATOR) == rules.rule_of("a") == EVERYTHING
 
 
 @pytest.mark.parametrize(
