@@ -229,7 +229,7 @@ class Admission:
             except BlockingIOError:
                 pass
             except OSError as error:
-                log.warning("no connection can be accepted: %s", os.strerror(error.errno or 0))
+                log.warning("cannot accept connections: %s", os.strerror(error.errno or 0))
                 await trio.sleep(PAUSE_S)
 
     def _accept(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
@@ -249,7 +249,7 @@ class Admission:
                 with trio.move_on_after(self._patience) as patience:
                     await trio.lowlevel.wait_readable(accepted)
                 if patience.cancelled_caught:
-                    self._exceed("opening", str(visitor), "it has not said what it speaks")
+                    self._exceed("opening", str(visitor), "the client has not sent a protocol header")
                 else:
                     accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
                     self._strangers.speaks(visitor)
@@ -264,7 +264,9 @@ class Admission:
         """For one that comes."""
         visitor = self._strangers.next_to_go()
         if visitor is not None:
-            self._exceed("connections", str(visitor), "it makes way for others: it had no link at a topic")
+            self._exceed(
+                "connections", str(visitor), "closed to make room for others, because it had no link to a topic"
+            )
             self._strangers.forget(visitor)
             visitor.scope.cancel()
 

@@ -137,7 +137,7 @@ class JournalFile:
         has_room = self._segment.tail.append(self.block.unsaved() or b"", reserved=0)
         assert has_room, "a reason is shorter than what is reserved for it"
         self.block.saved()
-        log.error("the delivery log breaks off, as it cannot be written: %s", self.why)
+        log.error("the delivery log breaks off because it cannot be written: %s", self.why)
 
     def _go_on(self) -> None:
         if not self.why:
@@ -146,7 +146,7 @@ class JournalFile:
         self._missed_before = self.missing
         self._tell({"entries": missing})
         self.save()
-        log.warning("the delivery log is written again; %d entries are missing", missing)
+        log.warning("writing the delivery log again; %d entries are missing", missing)
 
     def _tell(self, detail: dict[str, object]) -> None:
         self.block.append(Event.GAP, time_us=time.time_ns() // 1000, hlc=0, detail=json.dumps(detail))

@@ -172,7 +172,7 @@ class Neighbours(Handler):
     def _come_up(self, transport: Transport) -> None:
         older = self._up.get(transport.name)
         if older is not None and not self._closed and self._linkstate.neighbours[transport.name].heard:
-            self._refuse(transport.connection, f"router {transport.name!r} is there, and lives")
+            self._refuse(transport.connection, f"router {transport.name!r} has a connection already, which is alive")
             return
         if older is not None:  # the neighbour has begun anew before we noticed
             self._down(older)
@@ -247,7 +247,7 @@ class Neighbours(Handler):
             transport.fill()
             transport.up = False
             self.parting.add(transport.connection)
-            transport.connection.close("amqp:connection:forced", "no neighbour any more")
+            transport.connection.close("amqp:connection:forced", "no longer a neighbour")
             transport.connection.wake()
 
     def close(self) -> None:
@@ -270,7 +270,7 @@ async def keep_dialling(
                 stream = await trio.open_tcp_stream(address.host, address.port)
         except (OSError, trio.TooSlowError) as error:
             if (why := _reason(error, patience)) not in told:
-                log.info("router %s is not reached at %s: %s", neighbour, address, why)
+                log.info("cannot reach router %s at %s: %s", neighbour, address, why)
                 told.add(why)
         else:
             began = trio.current_time()

@@ -180,7 +180,7 @@ class Process:
         log.info("router %s of mesh %s serves %s", self.name, self.topology.mesh, at, extra=told)
         if awaited := self.node.topic.boot.waiting_for:
             longest = format_duration(self.topology.timing.boot_wait)
-            log.info("it waits for %s before it answers publishers, for %s at most", " and ".join(awaited), longest)
+            log.info("waiting for %s before answering publishers, for %s at most", " and ".join(awaited), longest)
 
     async def _show(self, http: socket.socket) -> None:
         """What that takes is loaded only where there is such a listener."""
@@ -361,7 +361,7 @@ class Process:
 
     def _is_gone(self, neighbour: str) -> None:
         """The neighbour's process is gone."""
-        log.info("router %s has ended: its host refuses connections to it", neighbour)
+        log.info("router %s has ended: its host refuses connections to its port", neighbour)
         with self._outbound:
             self.node.now()
             self.node.topic.refused(neighbour)
@@ -389,7 +389,7 @@ async def run_router(
         set_aside(directory / "state.db")
     with StateStore(directory / "state.db", topology.mesh, name) as store:
         if not store.found and starts is not Start.JOIN and has_segments(directory / "log"):
-            log.warning("router %s has run before, but its state.db is gone: it has forgotten its durable links", name)
+            log.warning("router %s ran before, but its state.db is missing: its durable links are forgotten", name)
         if starts is not Start.MESH and planned(topology).merge(store.plan).is_out(name, time.time_ns() // 1_000_000):
             raise RunError(
                 f"router {name} was removed from mesh {topology.mesh}, expected oncemesh apply to take it in"

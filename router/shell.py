@@ -97,7 +97,7 @@ class Shell:
         elif isinstance(happening, Replanned):
             plan = happening.plan
             told = event(EventKind.PLAN, digest=f"{plan.digest:x}", routers=sorted(plan.listed))
-            log.info("the plan is %x", plan.digest, extra=told)
+            log.info("new plan %x", plan.digest, extra=told)
             self._owner.planned()
         else:
             log.warning("%s", happening.text)

@@ -179,7 +179,7 @@ class StateStore:
             self._connection.execute(_COUNT, self._counters())
 
     def _unkept(self, error: sqlite3.Error | str) -> str:
-        return f"{self._path}: the router's state cannot be kept: {error}"
+        return f"{self._path}: the router's state cannot be stored: {error}"
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -112,19 +112,19 @@ class Stops:
         (then, before), self._last = self._last, (now, processor)
         if (lasted := now - then) <= self._dead:
             return ""
-        return f"the process did not let the watch run for {lasted:.1f} s, and computed for {processor - before:.1f} s"
+        return f"the watchdog did not run for {lasted:.1f} s, and the process computed for {processor - before:.1f} s"
 
 
 def _watch(turns: Turns, thread: int, dead: float, over: threading.Event) -> None:
     turn, stops = Turn(dead), Stops(dead, time.monotonic(), time.process_time())
     while not over.wait(dead / LOOKS):
         if stopped := stops.look(time.monotonic(), time.process_time()):
-            log.warning("%s: the machine was busy, or the process was stopped", stopped)
+            log.warning("%s: the machine was busy, or the process was suspended", stopped)
         match turn.look(turns.current, time.process_time()):
             case Health.LATE:
-                _tell(f"a turn of the loop lasts longer than {dead:g} s", thread)
+                _tell(f"the event loop is blocked for more than {dead:g} s", thread)
             case Health.STUCK:
-                _tell(f"a turn of the loop has not come back for {turn.lasted:g} s, the router ends", thread)
+                _tell(f"the event loop is blocked for {turn.lasted:g} s, the router exits", thread)
                 os._exit(STUCK)
 
 

@@ -225,7 +225,7 @@ class Node:
                 self._plan = None
             except UnkeptError as error:
                 self.unkept = str(error)
-                self._shell.note(Note(f"{self.unkept}; new durable links are refused until it can be"))
+                self._shell.note(Note(f"{self.unkept}; the router refuses new durable links until then"))
         unsaved.clear()
         return not self.unkept
 
@@ -237,7 +237,7 @@ class Node:
         else:
             self._plan = None
             self.unkept = ""
-            self._shell.note(Note("the router's state is kept again"))
+            self._shell.note(Note("the router's state can be stored again"))
 
     def perform(self) -> None:
         """Carry out the topic core's actions so far, in the order in which it has asked for them. If one of these is an

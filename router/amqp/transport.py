@@ -346,4 +346,4 @@ class _Driver:
         if self._stalled >= STALL_S:
             self._connection.receive_eof()
             self.scope.cancel()
-            raise AmqpError(RESOURCE_LIMIT, f"it has read nothing for {STALL_S:g} s, and something waits to be written")
+            raise AmqpError(RESOURCE_LIMIT, f"the peer has read nothing for {STALL_S:g} s while output waits")

@@ -32,7 +32,7 @@ def _origin(event: Fields) -> str:
 
 
 def _stolen(event: Fields) -> str:
-    return f"{_link(event)} " + (f"went to router {event['peer']}" if event.get("peer") else "attached anew")
+    return f"{_link(event)} " + (f"went to router {event['peer']}" if event.get("peer") else "attached again")
 
 
 def _refused(event: Fields) -> str:
@@ -42,27 +42,29 @@ def _refused(event: Fields) -> str:
 
 
 _SENTENCES: Final[Mapping[EventKind, Callable[[Fields], str]]] = {
-    EventKind.BOOT: lambda event: "began",
-    EventKind.DRAINING: lambda event: "sends its clients away",
+    EventKind.BOOT: lambda event: "started",
+    EventKind.DRAINING: lambda event: "moves its clients to other routers",
     EventKind.STOPPING: lambda event: "stops",
-    EventKind.PLAN: lambda event: f"knows another plan: {', '.join(event.get('routers', ()))}",
+    EventKind.PLAN: lambda event: f"has a new plan with routers {', '.join(event.get('routers', ()))}",
     EventKind.NEIGHBOUR_UP: lambda event: f"link to router {event.get('neighbour')} is up",
     EventKind.NEIGHBOUR_DOWN: lambda event: f"link to router {event.get('neighbour')} is down{_why(event)}",
     EventKind.CONTACT: lambda event: f"contact with router {event.get('peer')}",
     EventKind.CONTACT_LOST: lambda event: f"contact with router {event.get('peer')} lost{_why(event)}",
     EventKind.MOVED: lambda event: f"{_link(event)} moves here from router {event.get('former')}",
     EventKind.ATTACHED: lambda event: f"{_link(event)} attached",
-    EventKind.SUSPENDED: lambda event: f"{_link(event)} is away, and may come back",
+    EventKind.SUSPENDED: lambda event: f"{_link(event)} lost its connection and may come back",
     EventKind.DETACHED: lambda event: f"{_link(event)} left",
     EventKind.STOLEN: _stolen,
     EventKind.EXPIRED: lambda event: f"{_link(event)} expired{_why(event)}",
-    EventKind.FENCED: lambda event: f"a batch of router {event.get('peer')} for {_link(event)} was dropped",
+    EventKind.FENCED: lambda event: (
+        f"dropped deliveries from router {event.get('peer')}, a former home of {_link(event)}"
+    ),
     EventKind.LIMIT: lambda event: f"limit {event.get('limit')}, {_origin(event)}{_why(event)}",
     EventKind.REFUSED: _refused,
     EventKind.ENDED: lambda event: f"connection of {_origin(event)} ended{_why(event)}",
     EventKind.CLOSED: lambda event: (
-        f"connection of {event.get('container') or _origin(event)} closed, as management was asked to"
+        f"connection of {event.get('container') or _origin(event)} closed at the request of an operator"
     ),
-    EventKind.FORGOTTEN: lambda event: f"{_link(event)} was ended, as management was asked to",
+    EventKind.FORGOTTEN: lambda event: f"{_link(event)} was ended at the request of an operator",
     EventKind.WARNING: lambda event: str(event.get("text")),
 }

@@ -130,14 +130,15 @@ def _told(seen: MeshLook) -> Iterator[Row]:
     for name, answer in seen.answers.items():
         status = answer.status
         if status["waiting_for"]:
-            yield _about(name, f"withholds acceptances until it has heard from {', '.join(status['waiting_for'])}")
+            yield _about(name, f"accepts no messages until it has heard from {', '.join(status['waiting_for'])}")
         for link in status["lapsed"]:
-            yield _about(name, f"waits no more for {link['container']}/{link['link']} on {link['address']}")
+            yield _about(name, f"no longer waits for {link['container']}/{link['link']} on {link['address']}")
         for link in status["untold"]:
-            yield _about(name, f"{link['container']}/{link['link']} on {link['address']} has ended: {link['ending']}")
+            ended = f"{link['container']}/{link['link']} on {link['address']} was ended"
+            yield _about(name, f"{ended}, and its client does not know yet: {link['ending']}")
         disk = status["disk"]
         if disk["log"]:
-            yield _about(name, f"writes no delivery log: {disk['log']}")
+            yield _about(name, f"cannot write its delivery log: {disk['log']}")
         if disk["store"]:
             yield _about(name, f"refuses new durable links: {disk['store']}")
 

@@ -34,5 +34,5 @@ def forget(at: ObservedRouter, index: Index) -> None:
     for link in links:
         end_link(at.node, link)
         told = event(EventKind.FORGOTTEN, role=link.role.name.lower(), **link.identity.parts())
-        log.warning("%s %s is ended, as management was asked to", link.role.name.lower(), link.identity, extra=told)
+        log.warning("ending %s %s at the request of an operator", link.role.name.lower(), link.identity, extra=told)
     at.node.pump()

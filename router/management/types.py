@@ -35,6 +35,6 @@ def types_at(at: ObservedRouter) -> Iterator[EntityType[Any]]:
 def _close(peer: Peer) -> None:
     origin, container = peer.connection.origin, peer.connection.remote_container
     told = event(EventKind.CLOSED, origin=origin, container=container)
-    log.info("connection of %s (%s) is closed by management", origin, container, extra=told)
+    log.info("closing the connection of %s (%s) at the request of an operator", origin, container, extra=told)
     peer.connection.close("amqp:connection:forced", "closed by management")
     peer.connection.wake()

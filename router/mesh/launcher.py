@@ -119,7 +119,7 @@ class Launcher:
             members = planned(await look(self.directory, self.fetch))
             if not members:
                 raise LaunchError(
-                    f"{self.directory.path}: no router here answers, so who else is of the mesh is not known"
+                    f"{self.directory.path}: no router here answers, so the other routers of the mesh are not known"
                 )
             known = {*members, *self.directory.running()}  # not all in mesh.json: an apply may have ended half-way
             fresh = {name: router for name, router in topology.routers.items() if name not in known}
@@ -149,7 +149,9 @@ class Launcher:
                     return
                 await rest(began)
         lacks = "; ".join(f"router {name} {lack}" for name, lack in lacking.items())
-        raise HalfUpError(f"told, but after {format_duration(APPLY_S)} not all have followed: {lacks or 'no answer'}")
+        raise HalfUpError(
+            f"told, but some routers have not followed after {format_duration(APPLY_S)}: {lacks or 'no answer'}"
+        )
 
     def begin(self, names: Collection[str], clock_offset: float = 0.0) -> None:
         """Starts routers as `start` does, but does not wait until they are up: what they need for it may be broken."""
@@ -191,7 +193,7 @@ class Launcher:
         if undying:
             raise LaunchError(f"router {', '.join(undying)}: still there after SIGKILL")
         self._forget(running)
-        killed = f"killed, it had not ended after {format_duration(patience)}"
+        killed = f"killed, because it had not ended after {format_duration(patience)}"
         outcome = {name: killed if name in stubborn else ended for name in running}
         return {name: outcome.get(name, "was not running") for name in names}
 
@@ -308,7 +310,7 @@ class Launcher:
             await rest(began)
         lacks = "; ".join(f"router {name} {lack}" for name, lack in lacking.items())
         after = format_duration(START_S)
-        raise HalfUpError(f"started, but after {after} not all is up, and left running: {lacks}")
+        raise HalfUpError(f"started and left running, but not connected after {after}: {lacks}")
 
     async def _abandon(self, names: Collection[str]) -> None:
         """Stops what a start that failed has begun, whether or not mesh.json knows of it yet."""

@@ -110,7 +110,7 @@ def unapplied(topology: Topology, views: Mapping[str, RouterView], running: Coll
         digests.add(plan.get("digest"))
         if plan.get("routers") != dict.fromkeys(sorted(topology.routers), "member"):
             leaving = [other for other, standing in plan.get("routers", {}).items() if standing == "leaving"]
-            lacking.setdefault(name, f"waits until {', '.join(leaving)} has left" if leaving else "has another plan")
+            lacking.setdefault(name, f"waits for {', '.join(leaving)} to leave" if leaving else "has another plan")
     return lacking or (dict.fromkeys(names, "has another plan") if len(digests) > 1 else {})
 
 

@@ -36,7 +36,7 @@ class Away:
         empty[session] = None
         if len(empty) > MOST_EMPTY:
             first = next(iter(empty))
-            log.info("%s had no topics, and is forgotten: %d others have left since", first, MOST_EMPTY)
+            log.info("%s had no topics and was forgotten, after %d later sessions", first, MOST_EMPTY)
             self._end(first)
 
     def discard(self, session: MqttSession) -> None:

@@ -204,7 +204,7 @@ class MqttEdge:
         elif not session.is_whole(known):  # as is known by now: it goes on from there when it comes again
             connection.leave(Reason.ADMINISTRATIVE, "the session has been elsewhere since")
         else:
-            log.info("%s goes on where it was: exactly once", session)
+            log.info("%s continues here, exactly once", session)
             session.told, session.timeout = None, timeout
             session.take_over(others := elsewhere(known, session.ends))
             session.resume()
@@ -219,7 +219,7 @@ class MqttEdge:
             _expired_just_now(session, connection)
             return
         routers = ", ".join(sorted({entry.router for entry in known}))
-        log.warning("%s comes from router %s: what it had not answered there it is sent again", session, routers)
+        log.warning("%s comes from router %s: unanswered messages are sent again", session, routers)
         session.free()
         self._take_over_links(session, connection, known)
 
@@ -283,7 +283,7 @@ class MqttEdge:
         if session.connection is not None:
             reason = Reason.TAKEN_OVER if action.condition == STOLEN else Reason.ADMINISTRATIVE
             if action.condition == EXPIRED:
-                log.warning("%s has missed something: %s", session, action.description)
+                log.warning("%s has missed messages: %s", session, action.description)
             session.connection.leave(reason, action.description)
 
     # what it does

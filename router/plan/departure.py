@@ -56,13 +56,13 @@ class Departure:
             if await anext(signals) == DRAIN:
                 nursery.start_soon(self._drain, nursery.cancel_scope)
                 while await anext(signals) == DRAIN:
-                    log.info("draining already")
+                    log.info("already draining")
             nursery.cancel_scope.cancel()
 
     async def _until_removed(self, removed: trio.CancelScope) -> None:
         """Until the mesh has taken this router out, or it has left, as it was to."""
         await self._unwanted.wait()
-        log.warning("router %s is no longer to be of this mesh", self._node.name)
+        log.warning("router %s was removed from the mesh", self._node.name)
         if not self._is_out:
             await self._drain()
             leave(self._node, self._mesh)
@@ -76,7 +76,7 @@ class Departure:
             while self._is_needed():
                 await trio.sleep(LOOK_S)
         if patience.cancelled_caught:
-            log.warning("not all clients were attached elsewhere within %s", format_duration(DRAIN_S))
+            log.warning("some clients were not attached to another router within %s", format_duration(DRAIN_S))
         if drained is not None:
             drained.cancel()
 

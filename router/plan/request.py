@@ -40,11 +40,11 @@ def apply(node: Node, mesh: Mesh, run_dir: Path, *, afresh: bool = False) -> Non
         former = mesh.plan.without_leaving() if afresh else mesh.plan
         mesh.replan(former.revised(wanted, version, forced), now)
     except (PlanError, RunError, FileError) as error:
-        log.error("the topology cannot be applied: %s", error)
+        log.error("cannot apply the topology: %s", error)
         return
     node.pump()
     if not afresh:
-        log.info("applied the topology: plan %x", mesh.plan.digest)
+        log.info("topology applied, plan %x", mesh.plan.digest)
 
 
 def leave(node: Node, mesh: Mesh) -> None:

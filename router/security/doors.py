@@ -115,9 +115,9 @@ class Doors:
             async for _ in signals:
                 try:
                     self._load()
-                    log.info("certificates, secret, users and rules are read anew")
+                    log.info("certificates, secret, users and rules were read again")
                 except FileError as error:
-                    log.error("certificates, secret, users and rules stay as they were: %s", error)
+                    log.error("keeping the old certificates, secret, users and rules: %s", error)
 
     async def _secured(self, stream: trio.SocketStream, context: ssl.SSLContext) -> TlsStream:
         with trio.move_on_after(self._patience):

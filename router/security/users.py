@@ -124,7 +124,7 @@ class Users:
     def _read(self) -> None:
         self._file = read_users(self._path)
         if not self._file.verifiers:
-            log.warning("%s has no users: nobody comes in by a password", self._path)
+            log.warning("%s has no users: no client can log in with a password", self._path)
 
     def find(self, user: str) -> Verifier | None:
         version = _version(self._path)
@@ -133,7 +133,7 @@ class Users:
             try:
                 self._read()
             except UsersError as error:
-                log.error("the users stay as they were: %s", error)
+                log.error("keeping the old users: %s", error)
         return self._file.verifiers.get(user)
 
     @property

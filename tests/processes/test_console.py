@@ -98,7 +98,7 @@ async def test_who_waits_for_a_suspended_subscriber_is_told_and_a_delivery_of_it
     await clients.until(lambda: len(subscriber.received) == 1)
     client_of(subscriber).vanish()
     await page.open(url(mesh, "b"))
-    await page.until("#headline", lambda texts: "longer than a moment" in texts[0])
+    await page.until("#headline", lambda texts: "over 1 s" in texts[0])
     waits = await page.until("#waits tbody tr", lambda texts: any("subscriber" in text for text in texts))
     assert any(text.startswith(f"writer/{publisher.link.name} on {TOPIC} subscriber {SHOWN}/") for text in waits)
     assert len(await page.texts("#map circle.away")) == 1

@@ -147,7 +147,7 @@ async def test_a_plain_subscriber_that_missed_something_while_a_router_stood_sti
     await clients.until(lambda: plain.ended)
     assert publisher.accepted == [0], "without a grace nobody waits for it behind a cut"
     assert plain.detached is not None and plain.detached.name == MISSED
-    assert "router a accepted messages without it" in plain.detached.description
+    assert "router a accepted messages without this subscriber" in plain.detached.description
     assert not publisher.ended
 
     afresh = await clients.subscriber(mesh.address("b"), topic, "another attach")

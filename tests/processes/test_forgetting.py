@@ -75,7 +75,7 @@ async def test_an_operator_ends_a_subscription_whose_client_has_gone(
         with trio.fail_after(PATIENCE_S):
             await accepted.wait()
     events = await oncemesh("events", "--router", router, "--url", url(triangle, "b"))
-    assert f"subscriber gone/subscribe on {NEWS} was ended, as management was asked to" in events.output
+    assert f"subscriber gone/subscribe on {NEWS} was ended at the request of an operator" in events.output
 
 
 async def test_an_operator_ends_an_orphan_at_whatever_router(own_triangle: RunningMesh, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ async def test_what_is_wrong_and_harms_nothing_is_answered(kind: str, besieged: 
     assert told in heard
 
 
-@pytest.mark.parametrize(("size", "why"), [(5, "it has not said what it speaks"), (9, "no CONNECT in time")])
+@pytest.mark.parametrize(("size", "why"), [(5, "the client has not sent a protocol header"), (9, "no CONNECT in time")])
 async def test_who_says_no_connect_is_given_up(besieged: RunningMesh, size: int, why: str) -> None:
     assert await provoke(besieged, CONNECT[:size]) == b""
     assert why in besieged.log("b")

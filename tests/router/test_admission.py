@@ -163,7 +163,7 @@ async def test_who_says_nothing_is_sent_away(caplog: pytest.LogCaptureFixture) -
     async with door(served, patience=0.01) as at:
         assert await is_over(await at.comes(b""))
     assert served.visitors == {}
-    assert "it has not said what it speaks" in caplog.text
+    assert "the client has not sent a protocol header" in caplog.text
 
 
 async def test_nobody_is_served_before_he_has_said_what_he_speaks() -> None:
@@ -199,6 +199,6 @@ async def test_an_accept_that_fails_ends_nothing_and_fills_no_log(
                 await trio.sleep(1)
             nursery.cancel_scope.cancel()
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    line = f"no connection can be accepted: {os.strerror(number)}"
+    line = f"cannot accept connections: {os.strerror(number)}"
     assert told[0] == line and told.count(line) == 2, "1000 times 0.1 s are two minutes"
     assert sum(int(one.split()[0]) for one in told if one != line) == 1000 - 2

@@ -82,7 +82,7 @@ def test_a_plan_may_take_away_the_neighbour_that_tells_it(b: B) -> None:
     assert "a" not in b.mesh.neighbours
     assert b.neighbours.heard(b.connection), "its bytes have come, and nothing follows from them any more"
     b.neighbours.follow()
-    assert b.connection.ended == "no neighbour any more"
+    assert b.connection.ended == "no longer a neighbour"
 
 
 def test_what_such_a_neighbour_said_behind_the_plan_is_not_looked_at(b: B) -> None:
@@ -105,7 +105,7 @@ def test_a_plan_closes_a_connection_that_is_up_and_its_end_is_no_news(b: B) -> N
     b.open()
     b.replan(WITHOUT_A)
     b.neighbours.follow()
-    assert b.connection.ended == "no neighbour any more"
+    assert b.connection.ended == "no longer a neighbour"
     b.replan(WITHOUT_A.revised(FILE, (2, "a")))
     assert not b.neighbours.connections, "it is over, whatever the plan says next"
     b.neighbours.on_close(b.connection, None)

@@ -165,16 +165,14 @@ def test_clients_records_and_waits_are_shown() -> None:
     assert "2 unconfirmed, 3 in doubt, 1 accepted" in text
     assert "a has 2 attaches waiting for b, c" in text
     unheard = status("a", attaches={"waiting": 1, "for": [], "since_s": 6.0})
-    assert "a has 1 attach waiting for a router that has heard of its client's last attach" in shown(
-        views(view("a", unheard))
-    )
+    assert "a has 1 attach waiting for a router that knows the client's last attach" in shown(views(view("a", unheard)))
     assert row(text, "x/p") == "x/p topic/z a attached 100 3"
     assert row(text, "y/s") == "y/s topic/z a suspended 100 98 2 4 10"
-    assert "a withholds acceptances until it has heard from c" in text
+    assert "a accepts no messages until it has heard from c" in text
     assert "a waits for subscriber y/s on topic/z, which is away: 3 records of x/p on topic/z, for 1.2s or more" in text
     assert "a waits for router c: 4 records of 2 publishers, for 3.0s or more" in text
-    assert "a holds x/p on topic/z, at 8.0 MiB, for router b and 1 more" in text
-    assert "a waits no more for z/s on topic/z, out of its reach for 4.5s" in text
+    assert "a gives no credit to x/p on topic/z, which has 8.0 MiB unsettled, because of router b and 1 more" in text
+    assert "a no longer waits for z/s on topic/z, which is out of reach for 4.5s" in text
 
 
 @pytest.mark.parametrize("width", [45, 60, 80, 100, 120])
@@ -212,7 +210,7 @@ def test_a_slow_subscriber_is_one_wait_which_names_it_and_no_router() -> None:
     for_s = {"for": "subscriber y/s on topic/z", "publishers": [x], "records": 3, "since_s": 2.0}
     a = view("a", status("a", waits=[for_c], publishers=[publisher]))
     assert list(waits([a, view("c", status("c", waits=[for_s]))])) == [
-        "a holds x/p on topic/z, at 8.0 MiB, for subscriber y/s on topic/z",
+        "a gives no credit to x/p on topic/z, which has 8.0 MiB unsettled, because of subscriber y/s on topic/z",
         "c waits for subscriber y/s on topic/z: 3 records of x/p on topic/z, for 2.0s or more",
     ]
     for_c["publishers"] = [x, "x/q on topic/z"]
@@ -220,7 +218,7 @@ def test_a_slow_subscriber_is_one_wait_which_names_it_and_no_router() -> None:
     assert "a waits for router c: 4 records of x/q on topic/z, for 3.0s or more" in said, "c does not say for whom"
     alone = list(waits([a]))
     assert "a waits for router c: 4 records of 2 publishers, for 3.0s or more" in alone
-    assert "a holds x/p on topic/z, at 8.0 MiB, for router c" in alone
+    assert "a gives no credit to x/p on topic/z, which has 8.0 MiB unsettled, because of router c" in alone
 
 
 def test_who_is_away_is_said_to_be() -> None:
@@ -248,16 +246,29 @@ def test_a_disk_that_cannot_be_written_is_shown() -> None:
     full = {"log": "/x/1.oml: No space left on device", "missing": 7, "store": ""}
     again = {"log": "", "missing": 3, "store": "/x/state.db: full"}
     text = shown(views(view("a", status("a", disk=full)), view("b", status("b", disk=again)), view("c", status("c"))))
-    assert "a writes no delivery log: /x/1.oml: No space left on device; entries that it lacks: 7" in text
-    assert "b writes its delivery log again; entries that it lacks: 3" in text
+    assert "a cannot write its delivery log: /x/1.oml: No space left on device; missing entries: 7" in text
+    assert "b writes its delivery log again; missing entries: 3" in text
     assert text.count("delivery log") == 2
     assert "b refuses new durable links: /x/state.db: full" in text
 
 
 def test_who_has_ended_untold_is_shown_once_for_all_routers_that_say_so() -> None:
-    ended = [{"container": "z", "link": "s", "address": "topic/z", "ending": "router a accepted messages without it"}]
+    ended = [
+        {
+            "container": "z",
+            "link": "s",
+            "address": "topic/z",
+            "ending": "router a accepted messages without this subscriber",
+        }
+    ]
     text = shown(views(view("a", status("a", untold=ended)), view("b", status("b", untold=ended))))
-    assert text.count("z/s on topic/z has ended untold: router a accepted messages without it") == 1
+    assert (
+        text.count(
+            "z/s on topic/z was ended, and its client does not know yet: "
+            "router a accepted messages without this subscriber"
+        )
+        == 1
+    )
 
 
 def test_a_thousand_subscribers_do_not_flood_the_terminal() -> None:

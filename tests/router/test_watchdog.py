@@ -91,7 +91,7 @@ def test_a_loop_that_does_not_come_back_ends_its_process_and_the_log_says_where_
     process = start(started, "turn_without_end()", 0.05)
     _, told = process.communicate(timeout=HANGS_S)
     assert process.returncode == STUCK
-    assert "lasts longer than 0.05 s" in told
+    assert "is blocked for more than 0.05 s" in told
     assert "in turn_without_end" in told
 
 
@@ -110,5 +110,5 @@ def test_a_process_that_was_stopped_in_a_turn_goes_on_when_it_is_woken(started: 
 def test_a_watch_that_did_not_run_tells_for_how_long_and_whether_the_process_computed() -> None:
     stops = Stops(DEAD_S, 10.0, 1.0)
     assert stops.look(10.25, 1.1) == "", "looks come on time"
-    assert stops.look(12.75, 1.2) == "the process did not let the watch run for 2.5 s, and computed for 0.1 s"
+    assert stops.look(12.75, 1.2) == "the watchdog did not run for 2.5 s, and the process computed for 0.1 s"
     assert stops.look(13.0, 1.3) == "", "a stop is told once"

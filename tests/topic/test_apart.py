@@ -64,8 +64,8 @@ def test_who_had_something_accepted_without_it_is_told() -> None:
     bench.flow()
     [detach] = reader.mine(Detach)
     assert detach.condition == EXPIRED
-    assert "router a accepted messages without it" in detach.description
-    assert re.search(r"out of its reach for 6\d\.\d s, longer than the timeout of 60 s", detach.description)
+    assert "router a accepted messages without this subscriber" in detach.description
+    assert re.search(r"out of reach for 6\d\.\d s, longer than its timeout of 60 s", detach.description)
     reader.answer_detach()
     assert not [entry for core in bench.cores.values() for entry in core.directory.entries() if entry.name == name]
 

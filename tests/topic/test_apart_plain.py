@@ -36,7 +36,7 @@ def test_it_is_told_what_was_accepted_without_it_as_soon_as_the_contact_is_back(
     bench.flow()
     [detach] = reader.mine(Detach)
     assert detach.condition == EXPIRED
-    assert "router a accepted messages without it, which had been out of its reach for 0." in detach.description
+    assert "router a accepted messages without this subscriber, which was out of reach for 0." in detach.description
     afresh = bench.subscriber("b")
     pen.send(b"2")
     assert afresh.delivered == [b"2"]

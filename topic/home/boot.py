@@ -46,7 +46,7 @@ class Boot:
             return
         if self._unheard:
             missed = ", ".join(sorted(self._unheard))
-            note = f"boot: going on without {missed}; subscribers that only they know are not awaited"
+            note = f"boot: continuing without {missed}; publishers do not wait for subscribers that only they know"
             self._home.outlet.actions.append(Note(note))
         self._home.booted = True
         self._home.evaluate_all()

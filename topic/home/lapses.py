@@ -78,12 +78,13 @@ class Lapses:
                 self.outlet.trace_records(Event.APART, stream, theirs, subscriber=name)
             if entry is not None and since_us is not None:
                 away_s, timeout = (self.outlet.time_us - since_us) / 1e6, entry.lifetime.timeout
+                limit = f"longer than its timeout of {timeout} s" if timeout else "and has no timeout"
                 ending = (
-                    f"router {self.outlet.router} accepted messages without it, which had been out of its reach for "
-                    f"{away_s:.1f} s, {f'longer than the timeout of {timeout} s' if timeout else 'without a timeout'}"
+                    f"router {self.outlet.router} accepted messages without this subscriber, which was out of reach "
+                    f"for {away_s:.1f} s, {limit}"
                 )
                 if timeout:  # of plain ones there may be thousands at a router that has died
-                    self.outlet.actions.append(Note(f"subscriber {entry.identity} has ended: {ending}"))
+                    self.outlet.actions.append(Note(f"subscriber {entry.identity} was ended: {ending}"))
                 self._links.end_apart(entry, ending)
 
     @staticmethod

@@ -162,7 +162,7 @@ class Changes:
                 self.follow([self.outlet.tell(self.directory, entry)])
             return
         if entry.ending:
-            self.outlet.actions.append(Note(f"subscriber {entry.identity} has ended: {entry.ending}"))
+            self.outlet.actions.append(Note(f"subscriber {entry.identity} was ended: {entry.ending}"))
         self.end(current, entry.ending)
 
     def end_apart(self, entry: LinkEntry, ending: str) -> None:

@@ -27,8 +27,8 @@ from topic.journal import Event
 from topic.settings import Settings
 from topic.termini.attaches import Attaches
 
-FORGOTTEN = "no router remembers it: subscribers that were forgotten with it are not awaited before they are back"
-UNHEARD_OF = "no router in contact has heard of its last attach, nor of subscribers that came since"
+FORGOTTEN = "no router remembers it: publishers wait for its forgotten subscribers only when these attach again"
+UNHEARD_OF = "no reachable router knows its last attach, or the subscribers that attached since"
 
 MOST_NOWHERE: Final = 10_000
 """Publishers that only placeholders name, at one router, some 5 KB each: anybody may make names up."""

@@ -122,5 +122,5 @@ class Grace:
         self.directory.give_up(router, self._wait_no_more(router).since_us)
         count = self._audiences.give_up(router)
         if count:
-            text = f"router {router} {why}: its plain subscribers are not waited for, {count} deliveries went on"
+            text = f"router {router} {why}: {count} deliveries no longer wait for its plain subscribers"
             self.outlet.actions.append(Note(text))

@@ -26,7 +26,7 @@ function headline() {
   if (away.length) return ["bad", `${away.map((router) => `router ${router.name} ${router.state}`).join(", ")}`];
   if (picture.told.length) return ["bad", plural(picture.told.length, "trouble")];
   if (down.length) return ["bad", `${plural(down.length, "link")} down`];
-  if (picture.waits.length) return ["warn", `${plural(picture.waits.length, "wait")} longer than a moment`];
+  if (picture.waits.length) return ["warn", `${plural(picture.waits.length, "wait")} over 1 s`];
   if (booting.length) return ["warn", `router ${booting.map((router) => router.name).join(", ")} booting`];
   return ["ok", `${plural(picture.routers.length, "router")} ready`];
 }

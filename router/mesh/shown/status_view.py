@@ -77,9 +77,9 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
 def shown_at(views: Iterable[RouterView]) -> str:
     """Where routers show themselves to browsers, and where they speak MQTT; empty if none does."""
     views = list(views)
-    http = ", ".join(f"{view.name} at {view.http}" for view in views if view.http)
-    mqtt = ", ".join(f"{view.name} at {view.mqtt}" for view in views if view.mqtt)
-    return "\n".join([*([f"to be looked at: {http}"] if http else []), *([f"MQTT: {mqtt}"] if mqtt else [])])
+    http = ", ".join(f"{view.name} {view.http}" for view in views if view.http)
+    mqtt = ", ".join(f"{view.name} {view.mqtt}" for view in views if view.mqtt)
+    return "\n".join([*([f"console: {http}"] if http else []), *([f"MQTT: {mqtt}"] if mqtt else [])])
 
 
 def routers_table(views: Mapping[str, RouterView]) -> Fitting:
@@ -162,7 +162,10 @@ def untold(views: Iterable[RouterView]) -> list[str]:
     """Who was missed in something and does not know. All routers in contact say the same of it: once is enough."""
     ended = (link for view in views if view.status is not None for link in view.status["untold"])
     return list(
-        dict.fromkeys(f"{link_name(one)} on {one['address']} has ended untold: {one['ending']}" for one in ended)
+        dict.fromkeys(
+            f"{link_name(one)} on {one['address']} was ended, and its client does not know yet: {one['ending']}"
+            for one in ended
+        )
     )
 
 
@@ -170,9 +173,9 @@ def disks(views: Iterable[RouterView]) -> Iterator[str]:
     """What routers cannot write."""
     for view in views:
         disk = view.status["disk"] if view.status is not None else {}
-        missing = f"entries that it lacks: {disk.get('missing', 0)}"
+        missing = f"missing entries: {disk.get('missing', 0)}"
         if disk.get("log"):
-            yield f"{view.name} writes no delivery log: {disk['log']}; {missing}"
+            yield f"{view.name} cannot write its delivery log: {disk['log']}; {missing}"
         elif disk.get("missing"):
             yield f"{view.name} writes its delivery log again; {missing}"
         if disk.get("store"):

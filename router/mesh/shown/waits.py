@@ -14,7 +14,7 @@ from router.mesh.status import RouterView
 
 LASTING_S: Final = 1.0
 """In a mesh under load somebody is always awaited, for milliseconds. People are told of waits that last longer."""
-UNHEARD_OF: Final = "a router that has heard of its client's last attach"
+UNHEARD_OF: Final = "a router that knows the client's last attach"
 """All that are in contact have answered, and none of them has (protocol 7.9)."""
 AWAY: Final = ", which is away"
 
@@ -64,7 +64,7 @@ def waits(views: Iterable[RouterView]) -> Iterator[str]:
     for status in statuses:
         name = status["router"]
         if status["waiting_for"]:
-            yield f"{name} withholds acceptances until it has heard from {', '.join(status['waiting_for'])}"
+            yield f"{name} accepts no messages until it has heard from {', '.join(status['waiting_for'])}"
         attaches = status["attaches"]
         if attaches["waiting"] and attaches["since_s"] >= LASTING_S:
             waiting = counted(attaches["waiting"], "attach", "es")
@@ -75,7 +75,7 @@ def waits(views: Iterable[RouterView]) -> Iterator[str]:
         yield from _held(status, found)
         for link in status["lapsed"]:
             gone = format_duration(link["since_s"])
-            yield f"{name} waits no more for {link_name(link)} on {link['address']}, out of its reach for {gone}"
+            yield f"{name} no longer waits for {link_name(link)} on {link['address']}, which is out of reach for {gone}"
 
 
 def _held(status: Status, found: list[Wait]) -> Iterator[str]:
@@ -94,7 +94,8 @@ def _held(status: Status, found: list[Wait]) -> Iterator[str]:
             names |= dict.fromkeys(beyond or [name])
         first, *others = names
         more = f" and {len(others)} more" if others else ""
-        yield f"{status['router']} holds {publisher}, at {format_size(link['bytes'])}, for {first}{more}"
+        unsettled = f"{publisher}, which has {format_size(link['bytes'])} unsettled"
+        yield f"{status['router']} gives no credit to {unsettled}, because of {first}{more}"
 
 
 def _said(wait: Wait, status: Status) -> str:

@@ -77,10 +77,10 @@ def test_what_somebody_has_to_look_after_is_told() -> None:
     }
     told = Painter().picture(look(1.0, a=answer("a", [], **status)))["told"]
     assert [one["text"] for one in told] == [
-        "withholds acceptances until it has heard from b",
-        "waits no more for s/in on topic/x",
-        "s/in on topic/x has ended: by b",
-        "writes no delivery log: full",
+        "accepts no messages until it has heard from b",
+        "no longer waits for s/in on topic/x",
+        "s/in on topic/x was ended, and its client does not know yet: by b",
+        "cannot write its delivery log: full",
         "refuses new durable links: full, too",
     ]
 

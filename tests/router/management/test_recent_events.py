@@ -38,7 +38,7 @@ def test_lines_of_the_log_are_events_if_they_say_so_or_warn(path: Path, caplog: 
     caplog.set_level(logging.INFO, "oncemesh")
     events = RecentEvents("a", 1)
     with CountingStore(path) as store, events.listening(boot(store)[0].topic.outlet):
-        LOG.info("router %s is not reached", "b")
+        LOG.info("cannot reach router %s", "b")
         LOG.info("link to router %s is up", "b", extra=event(EventKind.NEIGHBOUR_UP, neighbour="b"))
         LOG.error("the disk\nis full")
     LOG.error("nobody listens")

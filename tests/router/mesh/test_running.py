@@ -68,7 +68,7 @@ async def test_a_router_that_will_not_end_is_killed_and_that_is_said(
     monkeypatch.setattr(launcher_module, "STOP_S", 0.5)
     assert await mesh.stop(["a", "b", "c"]) == {
         "a": "stopped",
-        "b": "killed, it had not ended after 500ms",
+        "b": "killed, because it had not ended after 500ms",
         "c": "stopped",
     }
     assert mesh.directory.running() == {}
@@ -83,7 +83,7 @@ async def test_a_drained_router_has_ended_or_is_killed(
     monkeypatch.setattr(launcher_module, "DRAIN_S", 0.25)
     assert await mesh.drain("a") == "drained and stopped"
     assert await mesh.drain("a") == "was not running"
-    assert await mesh.drain("b") == "killed, it had not ended after 500ms"
+    assert await mesh.drain("b") == "killed, because it had not ended after 500ms"
     assert list(mesh.directory.running()) == ["c"]
 
 
@@ -136,6 +136,6 @@ async def test_nobody_is_started_by_who_is_told_nothing_of_the_mesh(mesh: Launch
     await mesh.up(load(write(tmp_path)))
     mesh.fetch = silent
     grown = LINE.replace("links: [", "  d: {amqp: 127.0.0.1:0}\nlinks: [[c, d], ")
-    with pytest.raises(LaunchError, match="no router here answers, so who else is of the mesh is not known"):
+    with pytest.raises(LaunchError, match="no router here answers, so the other routers of the mesh are not known"):
         await mesh.apply(load(write(tmp_path, grown)))
     assert sorted(mesh.directory.running()) == ["a", "b", "c"]

@@ -82,10 +82,10 @@ def test_a_router_knows_of_changes_and_does_not_fall_for_damage(
     for damage in (lambda: path.write_text("damaged"), lambda: path.write_text(""), path.unlink):
         damage()
         assert users.find("bob") == ALICE
-    assert caplog.text.count("the users stay as they were") == 3
+    assert caplog.text.count("keeping the old users") == 3
     write_users(path, UserFile({}, KEY))
     assert users.find("bob") is None
-    assert f"{path} has no users: nobody comes in by a password" in caplog.text
+    assert f"{path} has no users: no client can log in with a password" in caplog.text
     path.unlink()
     with pytest.raises(UsersError, match="No such file"):
         Users(path)
