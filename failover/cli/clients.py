@@ -10,8 +10,9 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import attrs
 import click
@@ -34,11 +35,41 @@ from router.text.printable import printable
 from topic.identity import LinkIdentity
 
 Result = TypeVar("Result")
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 LONGEST_NAME = 128
 # A client's name becomes the name of its folder.
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
+
+
+@attrs.frozen
+class ClientOptions:
+    """What a command's options say of where its client attaches, and who it is."""
+
+    urls: tuple[str, ...]
+    router: str | None
+    run_dir: Path | None
+    name: str | None
+    state: Path | None
+    credentials: Credentials
+
+    def named(self, role: str) -> str:
+        """The client's name: a new one if none is said."""
+        if self.name is None and self.state is not None:
+            raise click.UsageError("--state needs --id: only the same client can resume a link")
+        return self.name or f"{role}-{secrets.token_hex(4)}"
+
+    def target(self, name: str) -> "Target":
+        return find_target(self.run_dir, self.urls, self.router, name, self.state, self.credentials)
+
+
+class Attaching(TypedDict):
+    """What clients of either kind are told alike."""
+
+    container: str
+    link: str
+    log: Path | None
+    store: SqliteStore | None
+    credentials: Credentials
 
 
 @attrs.frozen
@@ -55,6 +86,15 @@ class Target:
         """The same, as host:port."""
 
         return [str(Address(at.host, at.port)) for at in map(parse_url, self.urls)]
+
+    def attaching(self, name: str, link: str, store: SqliteStore | None) -> Attaching:
+        return {
+            "container": name,
+            "link": link,
+            "log": self.log,
+            "store": store,
+            "credentials": self.credentials,
+        }
 
     async def status(self, host: str, port: int, timeout: float) -> dict[str, Any]:
         """Of a router, asked by who this client is."""
@@ -95,9 +135,22 @@ def read_urls(context: click.Context, param: click.Parameter, value: tuple[str, 
 address_argument = click.argument("address", callback=read_text)
 
 
-def target_options(command: Command) -> Command:
-    """What tells a client where to attach and who it is."""
-    command = login_options(command)
+def target_options(command: Callable[..., None]) -> Callable[..., None]:
+    """What tells a client where to attach and who it is: the command is given that as `options`."""
+
+    @wraps(command)
+    def asking(
+        urls: tuple[str, ...],
+        router: str | None,
+        run_dir: Path | None,
+        name: str | None,
+        state: Path | None,
+        credentials: Credentials,
+        **others: Any,
+    ) -> None:
+        command(options=ClientOptions(urls, router, run_dir, name, state, credentials), **others)
+
+    wrapped = login_options(asking)
     for option in (
         click.option(
             "--state",
@@ -115,14 +168,8 @@ def target_options(command: Command) -> Command:
             help="A router to connect to, amqp://host:port, or amqps:// for TLS; may be repeated.",
         ),
     ):
-        command = option(command)
-    return command
-
-
-def named(name: str | None, role: str, state: Path | None) -> str:
-    if name is None and state is not None:
-        raise click.UsageError("--state needs --id: only the same client can resume a link")
-    return name or f"{role}-{secrets.token_hex(4)}"
+        wrapped = option(wrapped)
+    return wrapped
 
 
 def find_target(

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 from typing import IO, Any, Final
 
 import click
@@ -10,12 +9,11 @@ import trio
 
 from failover.cli.account import Account, Bar
 from failover.cli.clients import (
+    ClientOptions,
     Target,
     address_argument,
     attached,
-    find_target,
     kept,
-    named,
     read_rate,
     read_size,
     target_options,
@@ -25,7 +23,6 @@ from failover.cli.clients import (
 from failover.cli.source import Limit, Source, source_of
 from failover.cli.waiting import tell_who_is_awaited
 from failover.client import Handle, Publisher
-from router.amqp.sasl.credentials import Credentials
 from router.cli.base import console, until_signal
 from router.mesh.errors import RunError
 from router.mesh.quantities import parse_duration
@@ -131,12 +128,7 @@ def publish(
     rate: float | None,
     wanted: int | None,
     machine: bool,
-    urls: tuple[str, ...],
-    router: str | None,
-    run_dir: Path | None,
-    name: str | None,
-    state: Path | None,
-    credentials: Credentials,
+    options: ClientOptions,
 ) -> None:
     """Publish messages; exit status 0 only if all were accepted.
 
@@ -155,9 +147,9 @@ def publish(
       oncemesh publish topic/news --count 1000 --wait-for-subscribers 1
       oncemesh publish topic/prices --body 17.5 --ttl 5s
     """
-    name = named(name, "publisher", state)
-    target = find_target(run_dir, urls, router, name, state, credentials)
-    limit = Limit.of(None if urls else find_run_dir(run_dir))
+    name = options.named("publisher")
+    target = options.target(name)
+    limit = Limit.of(None if options.urls else find_run_dir(options.run_dir))
     given = sections(subject, properties, ttl, priority)
     source = source_of(given, limit, body=body, body_file=body_file, lines=lines, form=form, count=count, size=size)
     account = attached(_publish, target, name, address, source, rate, wanted)
@@ -189,16 +181,8 @@ async def _publish(
     out = console(stderr=True)
     account = Account(address, source.count, keeps=target.state is not None)
     with Bar(out, address, source.count) as bar, kept(target) as store:
-        publisher = Publisher(
-            target.urls,
-            address,
-            container=name,
-            link="publish",
-            log=target.log,
-            store=store,
-            credentials=target.credentials,
-            events=teller(out, name, first=not bar.shown),
-        )
+        events = teller(out, name, first=not bar.shown)
+        publisher = Publisher(target.urls, address, events=events, **target.attaching(name, "publish", store))
         tell_of_others(out, store, "publisher", publisher.identity)
         try:
             async with until_signal() as scope, publisher, trio.open_nursery() as nursery:

@@ -1,19 +1,17 @@
 """The commands that are a subscriber: one that takes messages, and one that takes no more."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 import click
 import trio
 
 from failover.cli.clients import (
+    ClientOptions,
     Target,
     address_argument,
     attached,
-    find_target,
     kept,
-    named,
     target_options,
     tell_of_others,
     teller,
@@ -21,12 +19,13 @@ from failover.cli.clients import (
 from failover.cli.message import Show, as_json, as_lines, as_raw, as_text
 from failover.client import Subscriber
 from router.amqp.format.errors import AmqpError
-from router.amqp.sasl.credentials import Credentials
 from router.cli.base import console, standard_output, until_signal
 from router.mesh.errors import RunError
 from router.mesh.quantities import format_duration
 from router.text.printable import printable
 
+LINK: Final = "subscribe"
+"""Its name."""
 TOGETHER: Final = 100
 """Messages that are accepted in one commit of the state, at most: what is there then."""
 TOGETHER_S: Final = 0.05
@@ -54,18 +53,7 @@ FORMATS: Final[Mapping[str, Show]] = {"raw": as_raw, "pretty": as_text, "json": 
     " for this subscriber with other messages.",
 )
 @target_options
-def subscribe(
-    address: str,
-    count: int | None,
-    form: str,
-    selector: str | None,
-    urls: tuple[str, ...],
-    router: str | None,
-    run_dir: Path | None,
-    name: str | None,
-    state: Path | None,
-    credentials: Credentials,
-) -> None:
+def subscribe(address: str, count: int | None, form: str, selector: str | None, options: ClientOptions) -> None:
     """Print each message that arrives, then accept it.
 
     If its router fails, the command continues at another router, without loss or repetition; it tries for up to a
@@ -79,12 +67,12 @@ def subscribe(
       oncemesh subscribe topic/news --format json | jq .body
       oncemesh subscribe topic/news --filter "colour = 'red' AND size > 3"
     """
-    name = named(name, "subscriber", state)
+    name = options.named("subscriber")
     show: Show = FORMATS[form]
     out = standard_output()
     if form == "raw" and out.isatty():
         show = as_lines
-    target = find_target(run_dir, urls, router, name, state, credentials)
+    target = options.target(name)
     taken = attached(_subscribe, target, name, address, count, show, selector)
     if count is not None and taken < count:
         raise click.exceptions.Exit(1)
@@ -96,17 +84,8 @@ async def _subscribe(
 
     taken, out = 0, console(stderr=True)
     with kept(target) as store:
-        subscriber = Subscriber(
-            target.urls,
-            address,
-            container=name,
-            link="subscribe",
-            log=target.log,
-            store=store,
-            credentials=target.credentials,
-            events=teller(out, name),
-            filter=selector,
-        )
+        told = target.attaching(name, LINK, store)
+        subscriber = Subscriber(target.urls, address, events=teller(out, name), filter=selector, **told)
         tell_of_others(out, store, "subscriber", subscriber.identity)
         try:
             async with until_signal(), subscriber:
@@ -132,15 +111,7 @@ async def _subscribe(
 @click.command()
 @address_argument
 @target_options
-def unsubscribe(
-    address: str,
-    urls: tuple[str, ...],
-    router: str | None,
-    run_dir: Path | None,
-    name: str | None,
-    state: Path | None,
-    credentials: Credentials,
-) -> None:
+def unsubscribe(address: str, options: ClientOptions) -> None:
     """End a subscription of `subscribe --state` for good; publishers no longer wait for it.
 
     Give the same --id and --state as to subscribe. The command reports the messages that were processed to the routers;
@@ -150,12 +121,12 @@ def unsubscribe(
     \b
     Example: oncemesh unsubscribe topic/news --id reader --state reader.db
     """
-    if name is None or state is None:
+    name = options.name
+    if name is None or options.state is None:
         raise click.UsageError("expected --id and --state of the subscription")
-    if not state.exists():
-        raise RunError(f"{state}: there is no such file; without it, end the subscription with oncemesh forget")
-    target = find_target(run_dir, urls, router, name, state, credentials)
-    attached(_unsubscribe, target, name, address)
+    if not options.state.exists():
+        raise RunError(f"{options.state}: there is no such file; without it, end the subscription with oncemesh forget")
+    attached(_unsubscribe, options.target(name), name, address)
     click.echo(f"{printable(name)} is no longer subscribed to {printable(address)}", err=True)
 
 
@@ -163,15 +134,7 @@ async def _unsubscribe(target: Target, name: str, address: str) -> None:
 
     with kept(target) as store:
         assert store is not None
-        subscriber = Subscriber(
-            target.urls,
-            address,
-            container=name,
-            link="subscribe",
-            log=target.log,
-            store=store,
-            credentials=target.credentials,
-        )
+        subscriber = Subscriber(target.urls, address, **target.attaching(name, LINK, store))
         if not store.load("subscriber", subscriber.identity).attached:
             tell_of_others(console(stderr=True), store, "subscriber", subscriber.identity)
             raise RunError(f"{target.state} keeps no subscription of {name} to {address}")
