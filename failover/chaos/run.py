@@ -141,7 +141,7 @@ class _Run:
         self.board.offered = self.script.offered
         await self.nemesis.run(self.plan)
         self.board.offered = 0.0
-        self.view.phase("healing everything; what is under way comes to its end")
+        self.view.phase("ending all faults, waiting until all messages are delivered")
         await self.nemesis.mend()
         return await self._end()
 
@@ -161,7 +161,7 @@ class _Run:
         while (left := await self._left()) and trio.current_time() < deadline:
             await trio.sleep(LOOK_S)
         if left:
-            self.view.tell(f"not at its end after {format_duration(self.patience)}")
+            self.view.tell(f"not finished after {format_duration(self.patience)}")
             return left
         await self._dismiss()
         return ()

@@ -69,9 +69,9 @@ def play(path: Path, run_dir: Path | None, seed: int | None, namespaces: bool = 
     try:
         script = load(path)
         if not namespaces and (words := sorted({line.verb.name for line in script.faults if line.verb.packets})):
-            raise RunError(f"{path}: {words[0]} is done to packets, expected --namespaces")
+            raise RunError(f"{path}: {words[0]} acts on packets, which needs --namespaces")
         if namespaces and (reason := lacking()):
-            raise RunError(f"no namespaces can be made here: {reason}")
+            raise RunError(f"cannot create network namespaces: {reason}")
         directory = prepare(run_dir or Path("run") / f"chaos-{script.name}", script)
         ending = run(_play, script, seed, directory, namespaces)
         if ending is not None:
@@ -82,7 +82,7 @@ def play(path: Path, run_dir: Path | None, seed: int | None, namespaces: bool = 
     except SystemExit:  # by rich: nobody reads on
         return NO_VERDICT
     if ending is None:
-        click.echo("Error: interrupted, everything is stopped: no verdict", err=True)
+        click.echo("Error: interrupted: the mesh was stopped, and there is no verdict", err=True)
         return INTERRUPTED
     verdict = judge((str(directory.path),))
     if verdict not in (HOLDS, QUALIFIED):
@@ -128,7 +128,7 @@ def _sum_up(out: Console, script: "Script", ending: "Ending") -> None:
     )
     if (unsent := script.count - sums["sent"]) > 0:
         out.print(
-            f"{unsent} were offered and never sent, so none of them is lost: a publisher that cannot keep its rate, as"
+            f"{unsent} offered messages were never sent (no loss): a publisher that cannot keep its rate, as"
             " its router is gone, its subscribers wait or this machine is slow, makes up for the last second only",
             soft_wrap=True,
         )
@@ -138,6 +138,6 @@ def _sum_up(out: Console, script: "Script", ending: "Ending") -> None:
         style="yellow" if sums["missing"] or sums["doubled"] or sums["overtaken"] else "",
     )
     for line in ending.unfinished:
-        out.print(f"not at its end: {line}", style="red")
+        out.print(f"not finished: {line}", style="red")
     if ending.crashes:
-        out.print(f"{ending.crashes} routers or clients ended by themselves, see above", style="red")
+        out.print(f"{ending.crashes} routers or clients crashed, see above", style="red")

@@ -73,7 +73,7 @@ def _found_at(what: str, text: str) -> str:
     except ValueError as error:
         raise ManagementError(BAD_REQUEST, f"{what}: {error}") from None
     if address.is_anywhere or address.port == 0:
-        raise ManagementError(BAD_REQUEST, f"{what}: {text} leads nowhere, expected a host and a port")
+        raise ManagementError(BAD_REQUEST, f"{what}: {text} is no reachable address, expected a host and a port")
     return in_ascii(str(address))
 
 

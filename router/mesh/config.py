@@ -250,9 +250,9 @@ class Topology:
             if name in routers and not is_loopback(address.host):
                 what = f"{listener} of router {name} at {address.host}"
                 if self.security.admits_anybody(listener, address.host):
-                    yield f"{what} is open to strangers"
+                    yield f"{what} is open to everybody"
                 if not self.security.tls:
-                    yield f"{what} speaks in the clear"
+                    yield f"{what} is not encrypted"
 
     def links_of(self, name: str) -> Iterator[LinkConfig]:
         assert name in self.routers

@@ -204,14 +204,14 @@ class _Reader(Reader):
         if security.users is not None and not security.closes_mesh:
             line = root[MarkedText("security")].line
             what = "expected also a secret or certificates, by which routers know each other"
-            self.fail(line, f"security: users, but anybody may come in as a router: {what}")
+            self.fail(line, f"security: clients need a password, but anybody can connect as a router: {what}")
         return security
 
     def findable(self, topology: Topology, lines: Mapping[str, int]) -> None:
         """Who listens anywhere says at which host it is found."""
         for name, router in topology.routers.items():
             if router.told.is_anywhere:
-                what = f"routers.{name}.amqp: {router.amqp} is nothing that clients can be told"
+                what = f"routers.{name}.amqp: {router.amqp} is no address that clients can connect to"
                 self.fail(lines[name], f"{what}, expected also advertise: host:port")
 
     def strangers(self, topology: Topology, lines: Mapping[str, int]) -> None:
@@ -229,7 +229,7 @@ class _Reader(Reader):
             closed[HTTP] = closed[MQTT] = security.tls or says
             if not (closed[listener] or listener in security.open or is_loopback(address.host)):
                 way = f"expected security by {ways[listener]}, or security: {{open: [{listener}]}}"
-                self.fail(lines[name], f"routers.{name}.{listener}: {address} is open to strangers, {way}")
+                self.fail(lines[name], f"routers.{name}.{listener}: {address} is open to everybody, {way}")
 
     def too_short(self, root: MarkedMap, name: str, value: float, other: str, least: float) -> None:
         line = root[MarkedText("timing")].line

@@ -69,7 +69,7 @@ class LinkPart:
 def _dialled(text: str) -> Address:
     address = Address.parse(text)
     if address.is_anywhere or address.port == 0:
-        raise ValueError(f'"{text}" leads nowhere, expected a host and a port that others can connect to')
+        raise ValueError(f'"{text}" is no reachable address, expected a host and a port that others can connect to')
     return address
 
 
@@ -115,7 +115,9 @@ def _plain(text: str) -> str:
 def _open(value: Value, _: Any) -> tuple[str, ...]:
     names = [str(name) for name in value if isinstance(name, MarkedText)] if isinstance(value, MarkedList) else []
     if not isinstance(value, MarkedList) or len(names) != len(value) or not {AMQP, INTER, HTTP, MQTT}.issuperset(names):
-        raise ValueError(f"{shown(value)}, expected listeners that let strangers in, of amqp, inter, http and mqtt")
+        raise ValueError(
+            f"{shown(value)}, expected listeners that are open to everybody, of amqp, inter, http and mqtt"
+        )
     return tuple(names)
 
 

@@ -125,7 +125,7 @@ async def test_a_disk_that_is_full_until_the_end_holds_nothing(
             assert await mesh.stop(router) == {router: "stopped"}
     report = run([str(mesh.directory.path)])
     assert report.verdict is Verdict.UNDECIDED, report.sentence
-    assert sum("as it could not be written: " in doubt for doubt in report.doubts) == len(mesh.routers)
+    assert sum("because it could not be written: " in doubt for doubt in report.doubts) == len(mesh.routers)
     assert all(
         "the delivery log breaks off because it cannot be written" in mesh.log(router) for router in mesh.routers
     )

@@ -203,7 +203,7 @@ OTHER = {"amqp": "127.0.0.1:1", "inter": "127.0.0.1:2"}
         ({"d": {"advertise": "a"}}, "d", "router a is at {a} already, expected another address"),
         ({"e": OTHER, "links": ["ab", "ad", "de"]}, "d", "its topology has e, which the mesh has not"),
         ({"b": None, "links": ["ad"]}, "d", "its topology lacks b, which the mesh has"),
-        ({"d": {"amqp": "127.0.0.1:0"}}, "d", "amqp: 127.0.0.1:0 leads nowhere, expected a host and a port"),
+        ({"d": {"amqp": "127.0.0.1:0"}}, "d", "amqp: 127.0.0.1:0 is no reachable address, expected a host and a port"),
     ],
     ids=["another mesh", "name", "address", "a router too many", "a router too few", "no port"],
 )

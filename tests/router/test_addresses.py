@@ -36,20 +36,21 @@ security: {open: [amqp, inter]}
     [
         pytest.param(
             "mesh: m\nrouters:\n  a: {amqp: '[::]:1'}\nsecurity: {open: [amqp, inter]}\n",
-            "mesh.yaml:3: routers.a.amqp: [::]:1 is nothing that clients can be told, "
+            "mesh.yaml:3: routers.a.amqp: [::]:1 is no address that clients can connect to, "
             "expected also advertise: host:port",
             id="listening everywhere, found nowhere",
         ),
         pytest.param(
             "mesh: m\nrouters:\n  a: {amqp: localhost:1, advertise: 0.0.0.0:1}\n",
-            'mesh.yaml:3: routers.a.advertise: "0.0.0.0:1" leads nowhere, '
+            'mesh.yaml:3: routers.a.advertise: "0.0.0.0:1" is no reachable address, '
             "expected a host and a port that others can connect to",
             id="advertising everywhere",
         ),
         pytest.param(
             "mesh: m\nrouters: {a: {amqp: h:0}, b: {amqp: h:0}}\n"
             "links: [{between: [a, b], address: 'h:0'}]\nsecurity: {open: [amqp, inter]}\n",
-            'mesh.yaml:3: links[0].address: "h:0" leads nowhere, expected a host and a port that others can connect to',
+            'mesh.yaml:3: links[0].address: "h:0" is no reachable address, expected a host and a port'
+            " that others can connect to",
             id="dialling any port",
         ),
     ],

@@ -31,7 +31,7 @@ def follow(
     Raises `AuditError` where there is nothing to follow, or not any more, or the checkpoint is not to be used."""
     run_dirs = distinct(run_dirs)
     if len(local_dirs(run_dirs)) < len(run_dirs):
-        raise AuditError("what is followed has to be a directory of this machine, or mounted here")
+        raise AuditError("--follow needs a local or mounted directory")
     kept = Checkpoint(checkpoint) if checkpoint is not None else None
     follower = (kept and kept.load(run_dirs)) or Follower(run_dirs)
     status = None

@@ -55,7 +55,7 @@ class Checkpoint:
             self._write(new, pickle.dumps(follower))
             new.replace(self._path)
         except OSError as error:
-            log.warning("the checkpoint cannot be written, and the audit goes on: %s", error)
+            log.warning("the checkpoint cannot be written, the audit continues: %s", error)
             with suppress(OSError):  # of a full disk it would hold a part
                 new.unlink()
 

@@ -20,36 +20,36 @@ FINDINGS_KEPT = 20
 KINDS = {
     "lost": "accepted, but not processed by a subscriber it was owed to",
     "duplicated": "processed more than once",
-    "out of order": "handed to the subscriber after a later one of its publisher",
+    "out of order": "given to the subscriber after a later message of the same publisher",
     "accepted too early": "accepted before the subscriber had accepted",
     "accepted though refused": "accepted, although the subscriber refused it",
-    "never published": "handed to a subscriber, but published by nobody",
-    "misreported": "the publisher was told an outcome that its home did not record",
-    "settled before accepted": "settled at a router before the publisher was answered",
+    "never published": "received by a subscriber, but in no publisher's log",
+    "misreported": "the publisher received an outcome that its home did not record",
+    "settled before accepted": "settled at a router before the publisher received an outcome",
     "never forgotten": "settled, but still held when its router stopped",
-    "forwarded by nobody": "received by a router from a home whose log does not say that it sent it there",
+    "forwarded by nobody": "received by a router from a home whose log does not show that it sent it",
     "place disputed": "at another place in its publisher's order at a router than at its home",
-    "sent by nobody": "handed to a subscriber, but by the logs of all routers not sent there",
-    "sent though left out": "sent to a subscriber by whose filter its router had left it out on the same attach",
-    "sent though expired": "sent to a subscriber, though its home told the publisher that its time was over",
-    "outcome disputed": "a router's log and the subscriber's tell different outcomes",
-    "had by several": "at a balanced address, processed by more than one subscriber",
-    "had by nobody": "at a balanced address, accepted, but not processed by any subscriber by then",
-    "settled by nobody": "settled at its home after an outcome that its publisher's log does not know",
+    "sent by nobody": "received by a subscriber, but sent by no router according to their logs",
+    "sent though left out": "sent to a subscriber although its filter had left it out on the same attach",
+    "sent though expired": "sent to a subscriber after its home had told the publisher that it expired",
+    "outcome disputed": "the logs of a router and of the subscriber show different outcomes",
+    "had by several": "processed by more than one subscriber of a balanced address",
+    "had by nobody": "accepted at a balanced address before any subscriber had processed it",
+    "settled by nobody": "settled at its home after an outcome that its publisher's log does not show",
 }
 
 SHARED = "balanced"
 UNOWED = {
-    "unpublished": "published by nobody",
-    "declined": "whose publisher was told another outcome than acceptance",
-    "unanswered": "whose publisher was told no outcome that a log knows",
-    SHARED: "at a balanced address, where each is for one of many",
-    "unaddressed": "of which a part of a log is lost that told whom they were for",
+    "unpublished": "in no publisher's log",
+    "declined": "whose publisher received another outcome",
+    "unanswered": "whose publisher received no outcome that a log shows",
+    SHARED: "at a balanced address, where one subscriber gets each message",
+    "unaddressed": "whose subscribers were named in a lost part of a log",
     "unlisted": "accepted by a router that did not know this subscriber",
-    "passed": "which its filter had left out",
-    "apart": "accepted without it, as it was apart for longer than its timeout",
-    "ended": "accepted after its link had ended for the publisher's router",
-    "forgotten": "accepted by a mesh that had begun without any state store",
+    "passed": "which its filter left out",
+    "apart": "accepted without it while it was out of contact for longer than its timeout",
+    "ended": "accepted after the publisher's router considered its link ended",
+    "forgotten": "accepted by a mesh that had started without any state store",
 }
 """Why a subscriber processed deliveries that it was not owed."""
 UNACCEPTED = ("unpublished", "declined", "unanswered")
@@ -63,8 +63,8 @@ REPEATED = {
 """Why a subscriber that processed deliveries more than once was not promised that it would not."""
 UNPROCESSED = {
     "lost": "lost",
-    "refused": "refused by it, yet accepted",
-    "unknown": "not known, as a part of a log is lost that may have told it",
+    "refused": "accepted although it refused them",
+    "unknown": "unknown, because a part of a log is lost",
 }
 """What became of deliveries that it was owed and did not process."""
 

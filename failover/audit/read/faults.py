@@ -61,7 +61,7 @@ def find_chaos(run_dirs: Sequence[str], read: Callable[[str], str | None]) -> Ch
             if text is not None:
                 return ChaosFile(_parse(text), None)
         except (ValueError, cattrs.BaseValidationError, OSError) as error:
-            return ChaosFile(None, f"{path}: {_what(error)}: the faults of this run are not known")
+            return ChaosFile(None, f"{path}: {_what(error)}: the faults of this run are unknown")
     return ChaosFile(None, None)
 
 

@@ -274,7 +274,7 @@ def _missing_routers(meshes: Sequence[ControlRow], logs: Sequence[Log]) -> Itera
             record = json.loads(row.details["text"])
             routers, mesh = list(record["routers"]), record.get("mesh")
         except (ValueError, KeyError, TypeError, AttributeError):
-            yield Problem(path, "not readable: which routers belong to the mesh is not known")
+            yield Problem(path, "not readable: the routers of the mesh are unknown")
             continue
         expected |= {str(router): path for router in routers}
         if isinstance(mesh, str):
@@ -283,7 +283,7 @@ def _missing_routers(meshes: Sequence[ControlRow], logs: Sequence[Log]) -> Itera
         (one, here), (other, there) = list(named.items())[:2]
         raise AuditError(f"{here} is of the mesh {one!r}, {there} of {other!r}: an audit is of one mesh")
     if not meshes:
-        yield Problem("mesh.json", "missing: which routers belong to the mesh is not known")
+        yield Problem("mesh.json", "missing: the routers of the mesh are unknown")
     for router in sorted(set(expected) - logged):
         yield Problem(expected[router].replace("mesh.json", f"{router}/log"), f"router {router} has no log")
 

@@ -94,12 +94,12 @@ class PairRow:
         """What its counts leave unexplained: why owed and processed differ, and what it missed by itself."""
         told = []
         if unowed := {reason: count for reason, count in self.unowed.items() if reason != SHARED}:
-            told.append(f"{sum(unowed.values())} processed that it was not owed: {_listed(unowed, UNOWED)}")
+            told.append(f"{sum(unowed.values())} processed but not owed: {_listed(unowed, UNOWED)}")
         if self.unprocessed:
             left = sum(self.unprocessed.values())
-            told.append(f"{left} owed to it that it did not process: {_listed(self.unprocessed, UNPROCESSED)}")
+            told.append(f"{left} owed but not processed: {_listed(self.unprocessed, UNPROCESSED)}")
         if self.away:
-            told.append(f"{self.away} accepted while this subscriber was gone for longer than its timeout")
+            told.append(f"{self.away} accepted while this subscriber was away for longer than its timeout")
         return [f"{self.publisher} to {self.subscriber}: {one}" for one in told]
 
 
@@ -165,7 +165,7 @@ class Report:
         """What was processed, and was none to its publisher: sent again, it was processed twice."""
         counts = {reason: sum(row.unowed.get(reason, 0) for row in self.pairs) for reason in UNACCEPTED}
         known = {reason: count for reason, count in counts.items() if count}
-        return f"; processed without an acceptance: {_listed(known, UNOWED)}" if known else ""
+        return f"; processed although not accepted: {_listed(known, UNOWED)}" if known else ""
 
     @property
     def _bounds(self) -> str:
@@ -173,7 +173,9 @@ class Report:
         if not self.since:
             return ""
         since = datetime.fromtimestamp(self.since // 1_000_000)
-        return f"; of what began after {since:%H:%M:%S}: logs from before are deleted, {self.left_out} left out"
+        return (
+            f"; covers deliveries since {since:%H:%M:%S}: older logs are deleted, {self.left_out} deliveries left out"
+        )
 
     @property
     def _judged(self) -> str:
@@ -182,14 +184,14 @@ class Report:
         if self.verdict is Verdict.HOLDS:
             shared = sum(row.unowed.get(SHARED, 0) for row in self.pairs)
             each = f"{owed} owed to subscribers, each processed once, in order"
-            by_one = f"; {shared} for one of many, each processed by one" if shared else ""
+            by_one = f"; {shared} at balanced addresses, each processed by one subscriber" if shared else ""
             return f"exactly-once holds: {accepted} accepted, {each}{by_one}"
         if self.verdict is Verdict.VIOLATED:
             counts = ", ".join(f"{count} {kind}" for kind, count in self.violations.items())
             return f"exactly-once is violated: {counts}"
         if self.verdict is Verdict.INCOMPLETE:
             return "no verdict: logs are missing or damaged"
-        return "undecided: not everything that matters is known"
+        return "undecided: the logs do not show everything that matters"
 
     @property
     def _excepted(self) -> str:
@@ -238,9 +240,9 @@ class Report:
         if left_open := [log.name for log in self.logs if not log.whole]:
             more = ", …" if len(left_open) > LOGS_NAMED else ""
             named = f"{', '.join(left_open[:LOGS_NAMED])}{more}"
-            told.append(f"may lack its end, as its writer still runs, or went down with its machine: {named}")
+            told.append(f"logs that may lack their end (the writer still runs, or its machine failed): {named}")
         if self.logs and all(log.role == "router" for log in self.logs):
-            told.append("no client's log is here: judged by those of routers alone")
+            told.append("no client logs found: judged by the router logs alone")
         return told
 
     def write(self, path: Path | str) -> None:
@@ -256,7 +258,10 @@ class Report:
             console.print(line, markup=False, soft_wrap=True)
         for exception in self.exceptions[EXCEPTIONS_SAID:]:
             console.print(f"not for everybody: {exception}", markup=False, soft_wrap=True)
-        for title, problems in (("missing or damaged", self.problems), ("torn end, read up to there", self.torn)):
+        for title, problems in (
+            ("missing or damaged", self.problems),
+            ("incomplete at its end, read up to there", self.torn),
+        ):
             for problem in problems:
                 console.print(f"{title}: {problem.path}: {problem.what}", markup=False, soft_wrap=True)
         for line in self._unlogged:
@@ -264,13 +269,12 @@ class Report:
         if self.findings:
             console.print(_finding_table(self.findings, self.violations, by_damage=bool(self.problems)))
         for clock in self.clocks:
-            console.print(f"{clock}: nothing is ordered by that", markup=False, soft_wrap=True)
+            console.print(f"{clock} (the audit does not order events by it)", markup=False, soft_wrap=True)
         for doubt in self.doubts:
             console.print(f"not known: {doubt}", markup=False, soft_wrap=True)
         if self.unknown_records:
-            over = f"{self.unknown_records} deliveries were over"
-            unseen = "and a router's log ended before it had forgotten them: nobody misses anything"
-            console.print(f"{over}, {unseen}", soft_wrap=True)
+            held = "settled records were still held when a log ended (harmless)"
+            console.print(f"{self.unknown_records} {held}", soft_wrap=True)
         colour = {Verdict.HOLDS: "green", Verdict.VIOLATED: "red"}.get(self.verdict, "yellow")
         console.print(self.sentence, style=f"bold {colour}", markup=False, soft_wrap=bool(self.exceptions))
 
@@ -295,7 +299,9 @@ def _pair_table(pairs: Sequence[PairRow], unheard: Sequence[PublisherRow]) -> Fi
 
 def _finding_table(findings: Sequence[Finding], violations: dict[str, int], *, by_damage: bool) -> Fitting:
     listed = "" if len(findings) == sum(violations.values()) else f" (first {FINDINGS_KEPT} of each kind)"
-    table = Table(title=f"{'what looks like violations, and may be the damage' if by_damage else 'violations'}{listed}")
+    table = Table(
+        title=f"{'possible violations, perhaps only an effect of the damage' if by_damage else 'violations'}{listed}"
+    )
     for title in ("kind", "delivery", "publisher", "subscribers", "router"):
         table.add_column(title, overflow="fold")
     for finding in findings:

@@ -115,23 +115,23 @@ def doubts(tally: Tally, case: Case) -> Iterator[str]:
     clients = case.clients
     for log in case.logs.values():
         if log.gap is not None:
-            yield f"the log of {log.source} breaks off at {_clock(log)}, as it could not be written: {log.gap.why}"
+            yield f"the log of {log.source} breaks off at {_clock(log)} because it could not be written: {log.gap.why}"
     if not any(tally.publishers[name, "accepted"] for name in _publishers(tally)):
-        yield "no delivery was accepted, so there is nothing that could hold"
+        yield "no delivery was accepted, so there is nothing to judge"
     for name in _publishers(tally):
         if unshared := tally.publishers[name, "unshared"]:
             named = _identity(clients.publishers, name)
-            yield f"{unshared} deliveries from {named}: entries lost with the end of a log tell who had them"
+            yield f"{unshared} deliveries from {named}: the log entries that name their subscribers are lost"
     for publisher, subscriber in _pairs(tally):
         names = _identity(clients.publishers, publisher), _identity(clients.subscribers, subscriber)
         if unknown := tally.pairs[publisher, subscriber, "unknown"]:
-            yield f"{unknown} deliveries from {names[0]} to {names[1]}: entries lost with the end of a log"
+            yield f"{unknown} deliveries from {names[0]} to {names[1]}: their log entries are lost"
         if unplaced := tally.pairs[publisher, subscriber, "unplaced"]:
             yield f"{unplaced} deliveries from {names[0]} to {names[1]}: published in an unknown order"
     for role, known in (("publisher", clients.publishers), ("subscriber", clients.subscribers)):
         for client in sorted(known.values(), key=lambda client: client.identity):
             if not case.since and (missing := _untraced(tally, client)):
-                yield f"{role} {client.identity}: {missing} of the deliveries that it had published left no trace"
+                yield f"{role} {client.identity}: {missing} of its published deliveries appear in no log"
             elif client.doubts and client.resumed is None:
                 yield _open_ended(role, client)
     yield from _unaddressed(tally, case)
@@ -147,9 +147,9 @@ def _unaddressed(tally: Tally, case: Case) -> Iterator[str]:
     homes = {home for home, _ in tally.in_vain}
     for log in case.logs.values():
         if log.role == "router" and not log.whole and (log.name in homes or None in homes):
-            yield f"the log of {log.source} may lack its end: who was owed what after {_clock(log)} is not known"
+            yield f"the log of {log.source} may lack its end: subscribers of deliveries after {_clock(log)} are unknown"
     if in_vain := sum(count for (_, known), count in tally.in_vain.items() if known):
-        yield f"{in_vain} accepted deliveries lack in a log whom they were for, and a subscriber did not get them"
+        yield f"{in_vain} accepted deliveries did not reach a subscriber, and no log shows whether they were owed to it"
 
 
 def _clock(log: Log) -> str:
@@ -213,21 +213,21 @@ def _deliveries(count: int) -> str:
 def _why(case: Case, subscriber: str, home: str, missed: Missed) -> str:
     router = home.rpartition(".")[0]
     if not router:
-        return "was there; which router did so is not known, as its log may lack its end"
+        return "was there; the log of the router that accepted may lack its end"
     if any(home in lost.homes and lost.at <= missed.first for lost in case.state_losses):
-        return f"{router} did not know: no router had found its state store"
+        return f"{router} did not know: no router had its state store"
     apart = _apart(case.partings.get((home, subscriber), ()), missed)
     if apart is None or not apart.known:
-        forgetful = ": it had begun without its state store" if home in case.forgetful else ""
+        forgetful = ": it had started without its state store" if home in case.forgetful else ""
         return f"{router} did not know{forgetful}"
     if apart.ending is not None:
-        return f"{router} took for ended" + (f": {apart.ending}" if apart.ending else "")
+        return f"{router} considered ended" + (f": {apart.ending}" if apart.ending else "")
     timeout_s = case.clients.subscribers[subscriber].timeout_s
     if apart.lasted_us is None:
-        return f"was apart from {router} from then on; its timeout is {timeout_s:g} s"
+        return f"was out of contact with {router} from then on; its timeout is {timeout_s:g} s"
     lasted_s = apart.lasted_us / 1_000_000
     longer = "longer" if lasted_s >= timeout_s else "not longer"
-    return f"was apart from {router} for {lasted_s:.1f} s, {longer} than its timeout of {timeout_s:g} s"
+    return f"was out of contact with {router} for {lasted_s:.1f} s, {longer} than its timeout of {timeout_s:g} s"
 
 
 def _apart(partings: Sequence[Parting], missed: Missed) -> Parting | None:

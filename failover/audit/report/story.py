@@ -29,25 +29,25 @@ INEXACT_US = 20_000
 """Clocks that are put right are taken to agree within this."""
 
 HOME: Mapping[Event, str] = {
-    Event.RECEIVED: "received from {publisher} as its number {n}: home of it from here on",
+    Event.RECEIVED: "received from {publisher} as number {n}; this router is its home",
     Event.AUDIENCE: "owed to {audience}",
     Event.FORWARDED: "forwarded to router {peer}",
     Event.DELIVERED: "sent to {subscriber}",
     Event.OUTCOME: "{subscriber} answered: {outcome}",
     Event.PASSED: "left out by the filter of {subscriber}",
-    Event.APART: "goes on without {subscriber}, apart for longer than its timeout",
+    Event.APART: "continues without {subscriber}, which was out of contact for longer than its timeout",
     Event.ACCEPTED: "told {publisher}: {outcome}",
     Event.SETTLED: "settled by {publisher}",
-    Event.ABANDONED: "abandoned: nothing is owed any more",
+    Event.ABANDONED: "abandoned: no longer owed to any subscriber",
     Event.FORGOTTEN: "forgotten",
     Event.PLACEHOLDER: "named by the unsettled map of {subscriber}; the message is not here",
-    Event.RESOLVED: "told that it is settled",
-    Event.REHOMED: "follows its publisher to its next home",
-    Event.FENCED: "from {peer}, dropped: its epoch is over",
+    Event.RESOLVED: "learned that it is settled",
+    Event.REHOMED: "moves with its publisher to the next home",
+    Event.FENCED: "received from {peer} and dropped: a later epoch has begun",
 }
 BY = {
-    BY_MAP: "{subscriber} answered, says its unsettled map: {outcome}",
-    BY_TTL: "told {publisher}: {outcome}, as its time was over before anybody had it",
+    BY_MAP: "the unsettled map of {subscriber} says: {outcome}",
+    BY_TTL: "told {publisher}: {outcome}, because it expired before any subscriber had it",
 }
 """By what the detail of an entry says."""
 EDGE: Mapping[Event, str] = {
@@ -55,19 +55,19 @@ EDGE: Mapping[Event, str] = {
     Event.RECEIVED: "received from its home {peer}",
     Event.SETTLED: "settled, as its home {peer} said",
     Event.RESOLVED: "told by its home {peer} that it is settled",
-    Event.REHOMED: "follows its publisher to its next home {peer}",
+    Event.REHOMED: "moves with its publisher to the next home, {peer}",
 }
 PUBLISHER: Mapping[Event, str] = {
     Event.PUBLISHED: "published",
     Event.OUTCOME: "learned its outcome: {outcome}",
     Event.SETTLED: "settled it",
-    Event.KEPT: "had it in its store when it began again, {kept}",
+    Event.KEPT: "found it in its store after a restart, {kept}",
 }
 SUBSCRIBER: Mapping[Event, str] = {
     Event.DELIVERED: "handed it to the application",
     Event.PROCESSED: "processed it and answered: {outcome}",
     Event.SETTLED: "forgot it, settled",
-    Event.KEPT: "had it in its store when it began again, {kept}",
+    Event.KEPT: "found it in its store after a restart, {kept}",
 }
 ASIDES: Mapping[Event, str] = {
     Event.BOOT: "begins",
@@ -312,7 +312,7 @@ def _of_links(setting: Setting, concerned: _Concerned) -> Iterator[Timed]:
 def _of_ends(setting: Setting, concerned: _Concerned) -> Iterator[Timed]:
     for log in setting.logs:
         if not log.whole and log.source in concerned.sources:
-            text = "its log breaks off here: what it did next is not known"
+            text = "its log breaks off here; its next steps are unknown"
             step = Step(log.last_time, setting.clock(log), log.role, plain(log.source), "end", text, aside=True)
             yield log.last_time - setting.clocks.ahead_us.get(log.name, 0), step
 
@@ -328,11 +328,11 @@ def _of_faults(setting: Setting, placed: Sequence[Placed]) -> Iterator[Timed]:
 
 def _notes(placed: Sequence[Placed], left_out: int, sure: bool) -> Iterator[str]:
     if not sure:
-        yield "its publisher used the tag again: which entries belong to which use is not certain"
+        yield "its publisher used the tag again: some entries may belong to the other use"
     hosts = sorted({entry.host for _, entry in placed})
     if len(hosts) > 1:
         named = ", ".join(host or "unknown" for host in hosts)
-        yield f"written on different hosts ({named}), whose clocks differ: times of one do not tell those of another"
-        yield "between these hosts the order is a guess, from when routers and clients met"
+        yield f"written on different hosts ({named}), whose clocks differ: do not compare times of different hosts"
+        yield "between these hosts the order is an estimate, based on contacts and attaches"
     if left_out:
         yield f"{left_out} more events of links and routers while it was under way are left out"

@@ -64,39 +64,39 @@ def always(seen: Symptoms) -> bool:
 def descriptors(seen: Symptoms) -> Found:
     if (have := seen.host.descriptors) < DESCRIPTORS:
         level = Level.FAIL if have < LEAST_DESCRIPTORS else Level.WARN
-        what = f"a process may have {have} descriptors, and every client of a router takes one"
-        yield level, what, f"ulimit -n {DESCRIPTORS} or more; LimitNOFILE= in a service"
+        what = f"a process may open {have} descriptors; each client of a router needs one"
+        yield level, what, f"set ulimit -n to {DESCRIPTORS} or more, or LimitNOFILE= in a systemd service"
 
 
 def memory(seen: Symptoms) -> Found:
     need = MEMORY_EACH * max(1, len(seen.here))
     if seen.host.memory_bytes < need:
-        what = f"{format_size(seen.host.memory_bytes)} of memory are left, under load the routers here take up to"
-        yield Level.WARN, f"{what} {format_size(need)}", "end something else, or give routers hosts of their own"
+        what = f"{format_size(seen.host.memory_bytes)} of memory are free; under load the routers here need up to"
+        yield Level.WARN, f"{what} {format_size(need)}", "stop other programs, or move routers to other hosts"
 
 
 def time_is_kept(seen: Symptoms) -> Found:
     if seen.host.keeps_time is False:
         todo = "run chrony, ntpd or systemd-timesyncd"
-        yield Level.WARN, "nobody keeps this host's clock right: times in logs and audit drift", todo
+        yield Level.WARN, "no service keeps this host's clock right: times in logs and in the audit drift", todo
 
 
 def audit(seen: Symptoms) -> Found:
     if seen.host.lacks_audit:
         lacks = ", ".join(seen.host.lacks_audit)
-        todo = "pip install '.[audit]' in a clone, if it is to"
-        yield Level.WARN, f"the audit cannot run here, it lacks {lacks}", todo
+        todo = "run pip install '.[audit]' in a clone if you need the audit"
+        yield Level.WARN, f"the audit cannot run here: {lacks} is missing", todo
 
 
 def loops(seen: Symptoms) -> Found:
     if not seen.host.is_compiled:
-        what = "routers here are slower than they could be: what they do most often was not compiled"
-        yield Level.WARN, what, "install once more where there is a C compiler, without ONCEMESH_INTERPRETED"
+        what = "routers here are slow: their inner loops are not compiled"
+        yield Level.WARN, what, "install again with a C compiler and without ONCEMESH_INTERPRETED"
 
 
 def topology(seen: Symptoms) -> Found:
     if seen.unreadable:
-        yield Level.FAIL, seen.unreadable, "mend the file: each line says what is expected"
+        yield Level.FAIL, seen.unreadable, "correct the file; each message says what is expected"
 
 
 def alternatives(seen: Symptoms) -> Found:
@@ -104,19 +104,23 @@ def alternatives(seen: Symptoms) -> Found:
     assert seen.topology is not None
     names = list(seen.topology.routers)
     if len(names) == 1:
-        yield Level.WARN, f"{names[0]} is the only router: nobody takes over when it dies", "have two, better three"
+        yield (
+            Level.WARN,
+            f"{names[0]} is the only router: no other router takes over when it dies",
+            "use two routers, or better three",
+        )
     for lost in names if len(names) > 2 else ():
         links = [(link.a, link.b) for link in seen.topology.links if lost not in (link.a, link.b)]
         first, *others = (name for name in names if name != lost)
         if cut := [name for name in others if name not in reachable(first, links)]:
-            what = f"without {lost} there is no way from {first} to {', '.join(cut)}"
-            yield Level.WARN, what, "add a link between the two sides, if a router's death is not to part them"
+            what = f"if {lost} dies, {first} cannot reach {', '.join(cut)}"
+            yield Level.WARN, what, "add a link between the two sides"
 
 
 def openings(seen: Symptoms) -> Found:
     assert seen.topology is not None
     for opening in seen.topology.openings(*seen.topology.routers):
-        yield Level.WARN, opening, "docs/security.md: users and certificates"
+        yield Level.WARN, opening, "set up users or certificates (docs/security.md)"
 
 
 def listeners(seen: Symptoms) -> Found:
@@ -124,29 +128,33 @@ def listeners(seen: Symptoms) -> Found:
         yield (
             Level.FAIL,
             f"{listener} cannot listen on {why}",
-            "end who has it, or choose another; --router NAME looks at this host's only; without a file it looks at"
-            " the mesh that runs",
+            "end the process that uses the address, or choose another address; use --router NAME to check only the"
+            " routers of this host, or omit the file to check the running mesh",
         )
 
 
 def security_files(seen: Symptoms) -> Found:
     if os.strerror(errno.EACCES) in seen.security:
-        yield Level.FAIL, seen.security, "look as the user who runs the routers: they have to read these files, too"
+        yield Level.FAIL, seen.security, "run doctor as the user of the routers, who must be able to read these files"
     elif seen.security:
-        made = "oncemesh certs init makes certificates to try things out, oncemesh user add a file of users"
-        yield Level.FAIL, seen.security, f"docs/security.md says what each file has; {made}"
+        made = "oncemesh certs init creates certificates for trials, oncemesh user add creates a file of users"
+        yield Level.FAIL, seen.security, f"docs/security.md describes each file; {made}"
 
 
 def certificates(seen: Symptoms) -> Found:
-    todo = "a new one, then SIGHUP to the router: it reads it anew"
+    todo = "replace the certificate, then send SIGHUP to the router"
     for router, validity in seen.certificates.items():
         left = validity.ends - seen.now
         if left <= 0:
-            yield Level.FAIL, f"{validity.path} of router {router} is out of date for {_days(-left)}", todo
+            yield Level.FAIL, f"{validity.path} of router {router} expired {_days(-left)} ago", todo
         elif validity.begins > seen.now:
-            yield Level.FAIL, f"{validity.path} of router {router} begins in {_days(validity.begins - seen.now)}", todo
+            yield (
+                Level.FAIL,
+                f"{validity.path} of router {router} is not valid yet, for {_days(validity.begins - seen.now)}",
+                todo,
+            )
         elif left < EXPIRES_SOON_S:
-            yield Level.WARN, f"{validity.path} of router {router} is out of date in {_days(left)}", todo
+            yield Level.WARN, f"{validity.path} of router {router} expires in {_days(left)}", todo
 
 
 def _days(seconds: float) -> str:
@@ -159,20 +167,20 @@ def disk(seen: Symptoms) -> Found:
         yield (
             Level.FAIL,
             f"the run directory cannot be written: {seen.disk.why_not}",
-            "give it to who runs the routers",
+            "give the user of the routers permission to write it",
         )
     elif seen.disk.free_bytes < DISK_SOON:
         level = Level.FAIL if seen.disk.free_bytes < DISK_LEAST else Level.WARN
-        what = f"{format_size(seen.disk.free_bytes)} are left on the disk of the run directory"
-        yield level, what, "make room; `log: {keep, size}` in the topology keeps less of the delivery logs"
+        what = f"{format_size(seen.disk.free_bytes)} are free on the disk of the run directory"
+        yield level, what, "free some space, or keep fewer delivery logs: `log: {keep, size}` in the topology"
 
 
 def crashes(seen: Symptoms) -> Found:
     for router, line in seen.ended.items():
         yield (
             Level.WARN,
-            f"router {router} has met an error of its own: {line}",
-            "its router.log has all; please tell us",
+            f"router {router} crashed: {line}",
+            "please report this bug with its router.log",
         )
 
 
@@ -180,15 +188,15 @@ def running(seen: Symptoms) -> Found:
     where = "" if any(view.running for view in seen.views.values()) else ", with the --run-dir of this mesh"
     for name, view in seen.views.items():
         if not view.running:
-            yield Level.WARN, f"router {name} does not run", f"oncemesh start {name}{where}"
+            yield Level.WARN, f"router {name} does not run", f"use oncemesh start {name}{where}"
         elif view.status is None:
             yield (
                 Level.FAIL,
                 f"router {name} runs at {view.amqp}, and does not answer",
-                "its router.log, or oncemesh stop",
+                "see its router.log, or use oncemesh stop",
             )
         elif view.status["state"] != "ready":
-            yield Level.WARN, f"router {name} is {view.status['state']}", "wait, or start those that it waits for"
+            yield Level.WARN, f"router {name} is {view.status['state']}", "wait, or start the routers that it waits for"
 
 
 def contacts(seen: Symptoms) -> Found:
@@ -196,13 +204,17 @@ def contacts(seen: Symptoms) -> Found:
     for name in sorted(up):
         if unseen := sorted(up - {name} - contacts_of(seen.views[name])):
             what = f"router {name} does not see {', '.join(unseen)}, which run"
-            yield Level.FAIL, what, "are they linked, their `inter` addresses reached, and no firewall between?"
+            yield Level.FAIL, what, "check the links, the `inter` addresses and firewalls between them"
         if unseen := sorted(unseen_by(seen.views[name]) - {*seen.views}):
             what = f"router {name} does not see {', '.join(unseen)} of other hosts"
-            yield Level.WARN, what, "do they run there, and is no firewall between? Its router.log has the reason"
+            yield Level.WARN, what, "check that they run, and firewalls between them; its router.log has the reason"
     digests = {view.status["plan"]["digest"] for view in seen.views.values() if view.status is not None}
     if len(digests) > 1:
-        yield Level.WARN, "the routers have different plans of the mesh", "wait; else oncemesh apply it anew"
+        yield (
+            Level.WARN,
+            "the routers have different plans of the mesh",
+            "wait; if it stays so, use oncemesh apply again",
+        )
 
 
 def clocks(seen: Symptoms) -> Found:
@@ -210,24 +222,24 @@ def clocks(seen: Symptoms) -> Found:
         if abs(clock.ahead_s) > CLOCK_S:
             level = Level.FAIL if abs(clock.ahead_s) > CLOCK_MOST_S else Level.WARN
             which = "ahead of" if clock.ahead_s > 0 else "behind"
-            what = f"the clock of router {name} is {format_duration(abs(clock.ahead_s))} {which} ours"
-            yield level, what, "keep both by NTP"
+            what = f"the clock of router {name} is {format_duration(abs(clock.ahead_s))} {which} the clock of this host"
+            yield level, what, "synchronise both hosts by NTP"
         if abs(clock.moved_s) > CLOCK_S:
             way = "on" if clock.moved_s > 0 else "back"
-            what = f"the clock of router {name} was set {way} by {format_duration(abs(clock.moved_s))} since it began"
+            what = f"the clock of router {name} was set {way} by {format_duration(abs(clock.moved_s))} since it started"
             yield (
                 Level.WARN,
                 what,
-                "have NTP set it before routers begin, and keep it without steps from then on",
+                "let NTP set the clock before routers start, and afterwards only slew it",
             )
         if clock.refused:
-            what = f"router {name} has heard {clock.refused} times of a clock more than an hour ahead of its own"
-            yield Level.FAIL, what, "keep all by NTP"
+            what = f"router {name} has rejected {clock.refused} times that were more than an hour ahead of its clock"
+            yield Level.FAIL, what, "synchronise all hosts by NTP"
     fastest = max(clock.ahead_s for clock in seen.clocks.values())
     beyond_s = max(clock.ahead_s + clock.behind_s for clock in seen.clocks.values()) - fastest
     if beyond_s > CLOCK_S:
-        what = f"a clock in the mesh is, or was, {format_duration(beyond_s)} ahead of all that are told here"
-        yield Level.WARN, what, "keep all by NTP"
+        what = f"a clock in the mesh is, or was, {format_duration(beyond_s)} ahead of all clocks here"
+        yield Level.WARN, what, "synchronise all hosts by NTP"
 
 
 def waiting(seen: Symptoms) -> Found:
@@ -235,7 +247,7 @@ def waiting(seen: Symptoms) -> Found:
         yield (
             Level.WARN,
             wait,
-            "who is waited for has to come back, or its timeout to pass; if it is gone for good: oncemesh forget",
+            "start the client again or wait for its timeout; if it is gone for good, use oncemesh forget",
         )
 
 
@@ -245,13 +257,13 @@ def troubles(seen: Symptoms) -> Found:
         status = view.status or {}
         for what, why in status.get("disk", {}).items():
             if why:
-                yield Level.FAIL, f"router {name}, {what}: {why}", "docs/operations.md, disks"
+                yield Level.FAIL, f"router {name}, {what}: {why}", "see docs/operations.md, disks"
         if beyond := {limit: count for limit, count in status.get("exceeded", {}).items() if count}:
             said = ", ".join(f"{limit} {count} times" for limit, count in beyond.items())
             yield (
                 Level.WARN,
-                f"router {name} had to refuse: {said}",
-                "oncemesh events tells whom; docs/security.md, limits",
+                f"limits exceeded at router {name}: {said}",
+                "oncemesh events shows the clients; see docs/security.md, limits",
             )
 
 
@@ -268,23 +280,25 @@ def _any_answers(seen: Symptoms) -> object:
 
 
 CHECKS: Final = (
-    Check("descriptors", "descriptors enough for clients", always, descriptors),
-    Check("memory", "memory enough for the routers", always, memory),
-    Check("time", "this host's clock is kept right", lambda seen: seen.host.keeps_time is not None, time_is_kept),
+    Check("descriptors", "enough descriptors for clients", always, descriptors),
+    Check("memory", "enough memory for the routers", always, memory),
+    Check(
+        "time", "a service keeps this host's clock right", lambda seen: seen.host.keeps_time is not None, time_is_kept
+    ),
     Check("audit", "the audit can run here", always, audit),
-    Check("loops", "what routers do most often is compiled", always, loops),
+    Check("loops", "the inner loops of routers are compiled", always, loops),
     Check("topology", "the topology can be read", lambda f: f.topology is not None or f.unreadable, topology),
-    Check("alternatives", "whichever router dies, the others reach each other", _has_topology, alternatives),
-    Check("openings", "nobody is let in unasked from other hosts", _has_topology, openings),
+    Check("alternatives", "whichever router dies, the others can reach each other", _has_topology, alternatives),
+    Check("openings", "no listener is open to other hosts without authentication", _has_topology, openings),
     Check("listeners", "the addresses of routers that do not run are free", _has_topology, listeners),
-    Check("security", "certificates, secret and users fit together", _has_topology, security_files),
-    Check("certificates", "certificates are valid for a month", lambda seen: seen.certificates, certificates),
-    Check("disk", "the run directory can be written, and has room", lambda seen: seen.disk is not None, disk),
-    Check("crashes", "no router has met an error of its own", _has_views, crashes),
+    Check("security", "certificates, secret and users are consistent", _has_topology, security_files),
+    Check("certificates", "certificates are valid for at least a month", lambda seen: seen.certificates, certificates),
+    Check("disk", "the run directory is writable and has free space", lambda seen: seen.disk is not None, disk),
+    Check("crashes", "no router has crashed", _has_views, crashes),
     Check("running", "all routers run, answer and are ready", _has_views, running),
-    Check("contacts", "all that run see each other and other hosts, and have one plan", _any_answers, contacts),
-    Check("clocks", "the routers' clocks are ours", lambda seen: seen.clocks, clocks),
-    Check("waiting", "nobody has been waited for long", _any_answers, waiting),
+    Check("contacts", "all running routers see each other and have the same plan", _any_answers, contacts),
+    Check("clocks", "the clocks of the routers agree with this host", lambda seen: seen.clocks, clocks),
+    Check("waiting", "no client has been waited for long", _any_answers, waiting),
     Check("troubles", "no full disk, no limit exceeded", _any_answers, troubles),
 )
 

@@ -41,7 +41,7 @@ def test_nobody_is_owed_what_is_for_one_of_many(run: Run, judged: Judged) -> Non
     assert report.verdict is Verdict.HOLDS, report.findings
     assert not any(row.owed or row.remarks for row in report.pairs)
     each = MESSAGES * len(PUBLISHERS)
-    assert report.sentence.endswith(f"; {each} for one of many, each processed by one")
+    assert report.sentence.endswith(f"; {each} at balanced addresses, each processed by one subscriber")
     assert sum(sum(row.unowed.values()) for row in report.pairs) == MESSAGES * len(PUBLISHERS)
     assert not any(row.alone for row in report.publishers)
 
@@ -81,7 +81,7 @@ def test_what_was_processed_without_an_acceptance_is_told_apart(run: Run, judged
     told = (Event.ACCEPTED, Event.SETTLED, Event.FORGOTTEN)
     run.remove(lambda row: row.get("keys") == [key] and row["event"] in told)
     report = judged(run)
-    assert "; processed without an acceptance: 1 whose publisher was told no outcome" in report.sentence
+    assert "; processed although not accepted: 1 whose publisher received no outcome" in report.sentence
     counts = [row.unowed for row in report.pairs if row.unowed.get("unanswered")]
     assert counts == [{"balanced": 1, "unanswered": 1}]
 

@@ -282,12 +282,12 @@ def test_a_log_that_is_emptied_is_named(tmp_path: Path) -> None:
     (log,) = (directory / "b/log").iterdir()
     log.write_bytes(b"")
     shown = CliRunner().invoke(main, ["audit", str(directory)]).stdout
-    assert f"may lack its end, as its writer still runs, or went down with its machine: b.{log.name[:-11]}\n" in shown
+    assert f"logs that may lack their end (the writer still runs, or its machine failed): b.{log.name[:-11]}\n" in shown
 
 
 def test_that_no_client_has_a_log_is_said(tmp_path: Path) -> None:
     directory = Run().write(tmp_path)
-    said = "no client's log is here: judged by those of routers alone\n"
+    said = "no client logs found: judged by the router logs alone\n"
     assert said not in CliRunner().invoke(main, ["audit", str(directory)]).stdout
     shutil.rmtree(directory / "clients")
     assert said in CliRunner().invoke(main, ["audit", str(directory)]).stdout
@@ -298,5 +298,5 @@ def test_what_is_missing_is_said_before_what_follows_from_that(tmp_path: Path) -
     (log,) = (directory / "a/log").iterdir()
     log.unlink()
     shown = CliRunner().invoke(main, ["audit", str(directory)]).stdout
-    follows = "what looks like violations, and may be the damage"
+    follows = "possible violations, perhaps only an effect of the damage"
     assert shown.index("missing or damaged: ") < shown.index(follows)

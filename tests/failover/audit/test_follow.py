@@ -237,7 +237,7 @@ def test_a_checkpoint_that_a_disk_has_no_room_for_is_told_of_and_tried_again(
     new.symlink_to("/dev/full")
     report = follow([str(directory)], Once(), lambda *_: None, folder)
     assert report.verdict is Verdict.HOLDS and (folder / NAME).read_bytes() == before
-    assert "the checkpoint cannot be written, and the audit goes on: [Errno 28]" in caplog.text
+    assert "the checkpoint cannot be written, the audit continues: [Errno 28]" in caplog.text
     assert not new.is_symlink(), "what was begun is taken away"
     follow([str(directory)], Once(), lambda *_: None, folder)
     assert len(caplog.records) == 1

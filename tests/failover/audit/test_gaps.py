@@ -36,7 +36,7 @@ def test_a_good_run_with_a_gap_in_a_log_neither_holds_nor_is_violated(log: str) 
     for seed in range(GAPS):
         report = judge(broken(Run(messages=6), log, seed))
         assert report.verdict is Verdict.UNDECIDED, (seed, report.findings, report.problems)
-        assert any(doubt.endswith("as it could not be written: no room") for doubt in report.doubts)
+        assert any(doubt.endswith("because it could not be written: no room") for doubt in report.doubts)
 
 
 @pytest.mark.parametrize("log", [log for log in LOGS if log != "clients/mid"])

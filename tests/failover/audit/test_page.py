@@ -93,7 +93,10 @@ def test_it_opens_with_the_verdict() -> None:
     for one, headline in (
         (report(), "Exactly once holds 100 accepted"),
         (violated(), "Exactly once is violated 25 lost. 25 lost : accepted, but not processed"),
-        (report(doubts=("a log ends early",)), "Undecided Not everything that matters is known. Why there is no clear"),
+        (
+            report(doubts=("a log ends early",)),
+            "Undecided The logs do not show everything that matters. Why there is no clear",
+        ),
         (report(problems=(Problem("run/b", "gone"),)), "No verdict Logs are missing or damaged. Why there is"),
     ):
         text = Page(page.render(one)).text
@@ -257,12 +260,12 @@ def test_what_the_counts_leave_unexplained_is_told() -> None:
     assert "owed to subscribers 98 2 not processed processed by them 99 3 not owed" in text
     assert "100 accepted, 7 of them by nobody: no subscriber at topic/news." in text
     whose = "p0/link on topic/news to s0/link on topic/news"
-    ended = "2 accepted after its link had ended for the publisher's router"
-    declined = "1 whose publisher was told another outcome than acceptance"
-    assert f"{whose}: 3 processed that it was not owed: {ended}; {declined}." in text
-    assert f"{whose}: 2 owed to it that it did not process: 2 lost." in text
-    assert f"{whose}: 4 accepted while this subscriber was gone for longer than its timeout." in text
-    assert f"{clock}: nothing is ordered by that" in text
+    ended = "2 accepted after the publisher's router considered its link ended"
+    declined = "1 whose publisher received another outcome"
+    assert f"{whose}: 3 processed but not owed: {ended}; {declined}." in text
+    assert f"{whose}: 2 owed but not processed: 2 lost." in text
+    assert f"{whose}: 4 accepted while this subscriber was away for longer than its timeout." in text
+    assert f"{clock} (the audit does not order events by it)" in text
 
 
 def test_a_matrix_too_large_is_cut_where_it_matters_least() -> None:
@@ -304,5 +307,5 @@ def test_the_command_writes_the_page_beside_the_logs(tmp_path: Path) -> None:
     text = Page((directory / "audit.html").read_text(encoding="utf-8")).text
     assert "Exactly once is violated 1 lost" in text
     assert f"{run.key(ONE, 2).decode()} of {ONE.identity}, for {NEAR.identity}" in text
-    assert "home of it from here on" in text and "Deliveries per second" in text
+    assert "this router is its home" in text and "Deliveries per second" in text
     assert json.loads((directory / "audit.json").read_text())["stories"][0]["key"] == run.key(ONE, 2).decode()

@@ -13,7 +13,7 @@ from topic.identity import Epoch
 from topic.journal import Event
 
 LOST, GIVEN_UP, GRACE = Event.LOST, Event.GIVEN_UP, json.dumps({"grace": 5.0})
-WAS_APART = f"1 delivery was accepted without {FAR.identity}, which was apart from a from then on"
+WAS_APART = f"1 delivery was accepted without {FAR.identity}, which was out of contact with a from then on"
 
 
 def plain(run: Run) -> Run:

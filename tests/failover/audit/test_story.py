@@ -14,7 +14,7 @@ from topic.journal import Event, LoggedOutcome
 
 WHOLE = """
 publisher one   published
-router a        received from one/link as its number 1: home of it from here on
+router a        received from one/link as number 1; this router is its home
 router a        owed to near/link, mid/link, far/link
 router a        forwarded to router b
 router b        received from its home a
@@ -95,7 +95,7 @@ def test_a_log_that_breaks_off_is_told_where_it_does(tmp_path: Path) -> None:
     outcome = run.find("b", Event.OUTCOME, run.key(ONE, 1), subscriber=MID.name)
     del run.logs["b"][run.logs["b"].index(outcome) + 1 :]
     found = tell_story([str(run.write(tmp_path))], key(run))
-    assert ("router b", "its log breaks off here: what it did next is not known") in {
+    assert ("router b", "its log breaks off here; its next steps are unknown") in {
         (step.where, step.text) for step in found.steps
     }
 
@@ -110,7 +110,7 @@ def test_clocks_of_other_hosts_do_not_disorder_it(tmp_path: Path) -> None:
     found = tell_story([str(run.write(tmp_path))], key(run))
     assert told(found) == WHOLE
     assert "different hosts (host, other)" in found.notes[0]
-    assert "the order is a guess" in found.notes[1]
+    assert "the order is an estimate" in found.notes[1]
 
 
 def test_a_clock_that_is_wrong_on_its_own_host_does_not_disorder_routers(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_refusal_and_what_a_client_kept_are_in_words(tmp_path: Path) -> None:
     run.after("clients/near", row, event=Event.KEPT, subscriber=NEAR.name)
     texts = [step.text for step in tell_story([str(run.write(tmp_path))], key(run, 0)).steps]
     assert "processed it and answered: rejected" in texts
-    assert "had it in its store when it began again, without an outcome" in texts
+    assert "found it in its store after a restart, without an outcome" in texts
 
 
 def run_command(*arguments: str) -> Result:

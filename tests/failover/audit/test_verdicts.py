@@ -81,7 +81,7 @@ def test_an_audience_lost_with_its_home_is_owed_to_whoever_may_have_been_in_it(j
     run.remove(lambda row: row.get("keys") == [key] and row.get("subscriber") == NEAR.name)
     report = judged(run)
     assert report.verdict is Verdict.UNDECIDED, (report.findings, report.problems)
-    assert [doubt for doubt in report.doubts if doubt.startswith("1 accepted deliveries lack")]
+    assert [doubt for doubt in report.doubts if doubt.startswith("1 accepted deliveries did not reach")]
 
 
 def test_a_plain_subscriber_of_a_killed_router_is_unknown(judged: Judged) -> None:
@@ -150,7 +150,7 @@ def test_a_mesh_without_any_log_never_holds(tmp_path: Path) -> None:
 def no_log_tells_of_an_outcome(run: Run) -> str:
     last = run.find("a", Event.ACCEPTED, run.key(ONE, 3))
     run.remove(lambda row: row.get("keys") == [run.key(ONE, 3)] and row["time_us"] >= last["time_us"])
-    return "1 processed that it was not owed: 1 whose publisher was told no outcome that a log knows"
+    return "1 processed but not owed: 1 whose publisher received no outcome that a log shows"
 
 
 def another_refused_it(run: Run) -> str:
@@ -159,37 +159,37 @@ def another_refused_it(run: Run) -> str:
             refused = row["event"] is Event.OUTCOME and row.get("subscriber") == FAR.name
             if row.get("keys") == [run.key(ONE, 2)] and (refused or row["event"] in (Event.ACCEPTED, Event.OUTCOME)):
                 row["outcome"] = LoggedOutcome.REJECTED
-    return "1 processed that it was not owed: 1 whose publisher was told another outcome than acceptance"
+    return "1 processed but not owed: 1 whose publisher received another outcome"
 
 
 def its_router_did_not_know_it(run: Run) -> str:
     for row in run.all("a", Event.AUDIENCE):
         row["detail"] = json.dumps([FAR.name, MID.name])
     run.remove(lambda row: row["event"] is Event.JOINED and row["subscriber"] == NEAR.name, "a")
-    return "4 processed that it was not owed: 4 accepted by a router that did not know this subscriber"
+    return "4 processed but not owed: 4 accepted by a router that did not know this subscriber"
 
 
 def its_link_had_ended(run: Run) -> str:
     accepted = run.find("a", Event.ACCEPTED, run.key(ONE, 3))
     run.before("a", accepted, Event.EXPIRED, subscriber=NEAR.name, epoch=run.epoch(NEAR))
-    return "1 processed that it was not owed: 1 accepted after its link had ended for the publisher's router"
+    return "1 processed but not owed: 1 accepted after the publisher's router considered its link ended"
 
 
 def it_was_apart(run: Run) -> str:
     accepted = run.find("a", Event.ACCEPTED, run.key(ONE, 3))
     about = {name: accepted[name] for name in ("keys", "address", "publisher", "epoch")}
     run.before("a", accepted, Event.APART, subscriber=NEAR.name, **about)
-    return "1 processed that it was not owed: 1 accepted without it, as it was apart for longer than its timeout"
+    return "1 processed but not owed: 1 accepted without it while it was out of contact for longer than its timeout"
 
 
 def it_is_lost(run: Run) -> str:
     run.leave_out(NEAR, ONE, 1, 2)
-    return "2 owed to it that it did not process: 2 lost"
+    return "2 owed but not processed: 2 lost"
 
 
 def its_log_breaks_off(run: Run) -> str:
     run.kill("clients/near", lost=4)
-    return "1 owed to it that it did not process: 1 not known, as a part of a log is lost that may have told it"
+    return "1 owed but not processed: 1 unknown, because a part of a log is lost"
 
 
 @pytest.mark.parametrize(
@@ -223,5 +223,5 @@ def test_what_a_publisher_sent_again_under_another_key_is_in_the_verdict_line(ju
     run.remove(lambda row: row.get("keys") == [key] and row["event"] is Event.FORGOTTEN)
     report = judged(run)
     assert report.verdict is Verdict.HOLDS, (report.findings, report.doubts)
-    told = "; processed without an acceptance: 3 whose publisher was told no outcome that a log knows"
+    told = "; processed although not accepted: 3 whose publisher received no outcome that a log shows"
     assert report.sentence.endswith(told)

@@ -56,7 +56,7 @@ def test_the_status_of_a_clean_run_is_the_audits(tmp_path: Path, verdict: int) -
 
 
 def test_what_was_offered_and_not_sent_is_told_from_a_loss(tmp_path: Path) -> None:
-    said = "1995 were offered and never sent, so none of them is lost"
+    said = "1995 offered messages were never sent (no loss)"
     assert said in chaos(tmp_path, CLEAN, 0).stdout
     assert "never sent" not in chaos(tmp_path, attrs.evolve(CLEAN, counts=COUNTS | {"sent": 2000}), 0).stdout
 
@@ -64,8 +64,8 @@ def test_what_was_offered_and_not_sent_is_told_from_a_loss(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("ending", "said"),
     [
-        (attrs.evolve(CLEAN, unfinished=("router b does not answer",)), "not at its end: router b does not answer"),
-        (attrs.evolve(CLEAN, crashes=2), "2 routers or clients ended by themselves"),
+        (attrs.evolve(CLEAN, unfinished=("router b does not answer",)), "not finished: router b does not answer"),
+        (attrs.evolve(CLEAN, crashes=2), "2 routers or clients crashed"),
     ],
 )
 def test_a_run_that_was_not_clean_never_holds(tmp_path: Path, ending: Ending, said: str) -> None:

@@ -199,7 +199,7 @@ async def test_words_that_end_faults_end_them(tmp_path: Path) -> None:
     )
     assert ending.clean, ending
     assert [told.index(f"{one}: over") for one in ("kill-all a, b", "pause a", "cut a-b")]
-    assert "start b: there is nothing to end" in told
+    assert "start b: no fault to end" in told
     lasted = [fault["until_us"] - fault["at_us"] for fault in record["faults"]]
     assert [fault["fault"] for fault in record["faults"]] == ["kill-all", "pause", "cut", "kill"]
     assert all(0 < one < 3e6 for one in lasted)
@@ -264,7 +264,7 @@ def test_a_signal_stops_everything_without_a_verdict(tmp_path: Path, number: sig
                 break
         _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, errors
-    assert errors == "Error: interrupted, everything is stopped: no verdict\n"
+    assert errors == "Error: interrupted: the mesh was stopped, and there is no verdict\n"
     assert processes_of(tmp_path) == []
 
 

@@ -17,7 +17,7 @@ from failover.chaos.hosts.wire import WAITING_S, Wire
 from tests.hangs import HANGS_S
 
 LACKING = lacking()
-needs_hosts = pytest.mark.skipif(bool(LACKING), reason=f"no namespaces can be made here: {LACKING}")
+needs_hosts = pytest.mark.skipif(bool(LACKING), reason=f"cannot create network namespaces: {LACKING}")
 
 NEAR, FAR = "10.98.0.1", "10.98.0.2"
 PATIENCE_S = HANGS_S

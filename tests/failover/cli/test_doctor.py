@@ -71,31 +71,31 @@ WAITS = [{"for": "subscriber s/l on topic/x", "records": 3, "publishers": ["p/l 
 ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("descriptors", {"host": attrs.evolve(HOST, descriptors=1024)}, Level.WARN, "1024 descriptors"),
     ("descriptors", {"host": attrs.evolve(HOST, descriptors=64)}, Level.FAIL, "64 descriptors"),
-    ("memory", {"host": attrs.evolve(HOST, memory_bytes=64 << 20)}, Level.WARN, "64.0 MiB of memory are left"),
-    ("time", {"host": attrs.evolve(HOST, keeps_time=False)}, Level.WARN, "nobody keeps"),
-    ("audit", {"host": attrs.evolve(HOST, lacks_audit=["pyspark"])}, Level.WARN, "lacks pyspark"),
-    ("loops", {"host": attrs.evolve(HOST, is_compiled=False)}, Level.WARN, "was not compiled"),
+    ("memory", {"host": attrs.evolve(HOST, memory_bytes=64 << 20)}, Level.WARN, "64.0 MiB of memory are free"),
+    ("time", {"host": attrs.evolve(HOST, keeps_time=False)}, Level.WARN, "no service keeps"),
+    ("audit", {"host": attrs.evolve(HOST, lacks_audit=["pyspark"])}, Level.WARN, "cannot run here: pyspark"),
+    ("loops", {"host": attrs.evolve(HOST, is_compiled=False)}, Level.WARN, "are not compiled"),
     ("topology", {"topology": None, "unreadable": "mesh.yaml:1: what"}, Level.FAIL, "mesh.yaml:1: what"),
     ("listeners", {"taken": {"amqp of router a": "127.0.0.1:1: in use"}}, Level.FAIL, "amqp of router a cannot"),
     ("security", {"security": "a.pem: expected one of 'a'"}, Level.FAIL, "a.pem: expected"),
-    ("certificates", {"certificates": {"a": Validity(Path("a.pem"), 0, NOW - 3 * DAY_S)}}, Level.FAIL, "for 3 days"),
-    ("certificates", {"certificates": {"a": Validity(Path("a.pem"), NOW + 3600, NOW * 2)}}, Level.FAIL, "begins in 1h"),
+    ("certificates", {"certificates": {"a": Validity(Path("a.pem"), 0, NOW - 3 * DAY_S)}}, Level.FAIL, "expired 3"),
+    ("certificates", {"certificates": {"a": Validity(Path("a.pem"), NOW + 3600, NOW * 2)}}, Level.FAIL, "not valid"),
     ("certificates", {"certificates": {"a": Validity(Path("a.pem"), 0, NOW + 9 * DAY_S)}}, Level.WARN, "in 9 days"),
-    ("disk", {"disk": Disk(1 << 30)}, Level.WARN, "1.0 GiB are left"),
-    ("disk", {"disk": Disk(1 << 20)}, Level.FAIL, "1.0 MiB are left"),
+    ("disk", {"disk": Disk(1 << 30)}, Level.WARN, "1.0 GiB are free"),
+    ("disk", {"disk": Disk(1 << 20)}, Level.FAIL, "1.0 MiB are free"),
     ("disk", {"disk": Disk(0, "Permission denied")}, Level.FAIL, "Permission denied"),
-    ("crashes", {"ended": {"b": "AssertionError"}}, Level.WARN, "router b has met an error of its own: AssertionError"),
+    ("crashes", {"ended": {"b": "AssertionError"}}, Level.WARN, "router b crashed: AssertionError"),
     ("running", {"views": views(b=view("b", None, status=None))}, Level.WARN, "router b does not run"),
     ("running", {"views": views(b=view("b", status=None))}, Level.FAIL, "does not answer"),
     ("running", {"views": views(b=view("b", state="booting"))}, Level.WARN, "router b is booting"),
     ("contacts", {"views": views(b=view("b", routes=[]))}, Level.FAIL, "router b does not see a, c"),
     ("contacts", {"views": {"a": view("a", routes=[])}}, Level.WARN, "router a does not see b, c of other hosts"),
     ("contacts", {"views": views(b=view("b", plan=PLAN | {"digest": "2"}))}, Level.WARN, "different plans"),
-    ("clocks", {"clocks": {"a": clock(), "d": clock(15.0)}}, Level.WARN, "router d is 15.0s ahead of ours"),
-    ("clocks", {"clocks": {"a": clock(-9e3)}}, Level.FAIL, "router a is 2h 30m behind ours"),
-    ("clocks", {"clocks": {"a": clock(moved_s=-3.0)}}, Level.WARN, "router a was set back by 3.0s since it began"),
-    ("clocks", {"clocks": {"a": clock(moved_s=90.0)}}, Level.WARN, "router a was set on by 1m 30s since it began"),
-    ("clocks", {"clocks": {"a": clock(refused=2)}}, Level.FAIL, "a has heard 2 times of a clock more than an hour"),
+    ("clocks", {"clocks": {"a": clock(), "d": clock(15.0)}}, Level.WARN, "router d is 15.0s ahead"),
+    ("clocks", {"clocks": {"a": clock(-9e3)}}, Level.FAIL, "router a is 2h 30m behind the clock of this host"),
+    ("clocks", {"clocks": {"a": clock(moved_s=-3.0)}}, Level.WARN, "router a was set back by 3.0s since it started"),
+    ("clocks", {"clocks": {"a": clock(moved_s=90.0)}}, Level.WARN, "router a was set on by 1m 30s since it started"),
+    ("clocks", {"clocks": {"a": clock(refused=2)}}, Level.FAIL, "a has rejected 2 times that were more than an hour"),
     ("clocks", {"clocks": {"a": clock(behind_s=7.0)}}, Level.WARN, "a clock in the mesh is, or was, 7.0s ahead of all"),
     ("waiting", {"views": views(a=view("a", waits=WAITS))}, Level.WARN, "a waits for subscriber s/l"),
     ("troubles", {"views": views(a=view("a", disk={"log": "full"}))}, Level.FAIL, "router a, log: full"),
@@ -115,12 +115,12 @@ def test_what_is_wrong_is_found_by_its_check_with_what_to_do(
 @pytest.mark.parametrize(
     ("check", "text", "what"),
     [
-        ("alternatives", TRIANGLE.replace(", [a, c]", ""), "without b there is no way from a to c"),
+        ("alternatives", TRIANGLE.replace(", [a, c]", ""), "if b dies, a cannot reach c"),
         ("alternatives", "mesh: one\nrouters: {a: {amqp: 127.0.0.1:0}}\n", "a is the only router"),
         (
             "openings",
             TRIANGLE.replace("127.0.0.1:0}, b", "10.0.0.1:5672}, b") + "security: {open: [amqp, inter]}\n",
-            "strangers",
+            "open to everybody",
         ),
     ],
 )
@@ -132,7 +132,9 @@ def test_what_a_topology_is_weak_in_is_found(check: str, text: str, what: str, w
 def test_a_clock_that_another_one_is_ahead_of_is_told_once(well: Symptoms) -> None:
     """By the one that is ahead."""
     found = examine(attrs.evolve(well, clocks={"a": clock(0.0, behind_s=5.0), "b": clock(5.0, behind_s=0.0)}))
-    assert [one.what for one in found if one.level is not Level.PASS] == ["the clock of router b is 5.0s ahead of ours"]
+    assert [one.what for one in found if one.level is not Level.PASS] == [
+        "the clock of router b is 5.0s ahead of the clock of this host"
+    ]
 
 
 def test_of_what_only_routers_tell_nothing_is_said_where_none_answers(well: Symptoms) -> None:
@@ -197,7 +199,7 @@ def test_of_meshes_that_do_not_run_the_one_that_was_killed_is_looked_at(
         entry = RouterEntry(pid, amqp="127.0.0.1:0", inter="127.0.0.1:0", log="log")
         directory.write(MeshRecord(name, str(directory.topology_path), {"a": entry}, str(tmp_path)))
     looked = CliRunner().invoke(main, ["doctor"])
-    assert "warn  running: router a does not run\n      oncemesh start a, with the --run-dir" in looked.output
+    assert "warn  running: router a does not run\n      use oncemesh start a, with the --run-dir" in looked.output
     RunDirectory(Path("run", "killed")).write(
         MeshRecord("killed", str(directory.topology_path), {"a": attrs.evolve(entry, pid=None)}, str(tmp_path))
     )
@@ -237,9 +239,9 @@ def test_of_a_mesh_over_several_hosts_what_is_others_is_not_looked_for_here(tmp_
 @pytest.mark.parametrize(
     ("why", "todo"),
     [
-        ("users: Permission denied, expected a file of users", "look as the user who runs the routers"),
-        ("users: No such file or directory, expected a file of users", "oncemesh user add a file of users"),
-        ("a.pem: No such file or directory, expected a file in PEM", "oncemesh certs init makes certificates"),
+        ("users: Permission denied, expected a file of users", "run doctor as the user of the routers"),
+        ("users: No such file or directory, expected a file of users", "oncemesh user add creates a file of users"),
+        ("a.pem: No such file or directory, expected a file in PEM", "oncemesh certs init creates certificates"),
     ],
 )
 def test_what_to_do_about_a_file_of_security_fits_what_is_wrong_with_it(why: str, todo: str, well: Symptoms) -> None:

@@ -25,13 +25,13 @@ routers:
         ),
         pytest.param(
             "mesh: m\nrouters:\n  a: {amqp: h:1}\nsecurity: {open: [inter]}\n",
-            "mesh.yaml:3: routers.a.amqp: h:1 is open to strangers, "
+            "mesh.yaml:3: routers.a.amqp: h:1 is open to everybody, "
             "expected security by users or certificates, or security: {open: [amqp]}",
             id="a host without users",
         ),
         pytest.param(
             "mesh: m\nrouters:\n  a: {amqp: 127.0.0.1:1, http: 0.0.0.0:2}\nsecurity: {secret: s, users: u}\n",
-            "mesh.yaml:3: routers.a.http: 0.0.0.0:2 is open to strangers, "
+            "mesh.yaml:3: routers.a.http: 0.0.0.0:2 is open to everybody, "
             "expected security by certificates, or users and plain: in-clear, or security: {open: [http]}",
             id="passwords that everybody hears",
         ),
@@ -42,7 +42,7 @@ routers:
         ),
         pytest.param(
             "mesh: m\nrouters:\n  a: {amqp: 127.0.0.1:1, inter: 0.0.0.0:2}\n",
-            "mesh.yaml:3: routers.a.inter: 0.0.0.0:2 is open to strangers, "
+            "mesh.yaml:3: routers.a.inter: 0.0.0.0:2 is open to everybody, "
             "expected security by a secret or certificates, or security: {open: [inter]}",
             id="an open mesh",
         ),
@@ -53,14 +53,14 @@ routers:
         ),
         pytest.param(
             TWO_ROUTERS + "links: [[a, b]]\nsecurity: {users: u}\n",
-            "mesh.yaml:6: security: users, but anybody may come in as a router: "
+            "mesh.yaml:6: security: clients need a password, but anybody can connect as a router: "
             "expected also a secret or certificates, by which routers know each other",
             id="users of an open mesh",
         ),
         pytest.param(
             TWO_ROUTERS + "links: [[a, b]]\nsecurity: {open: [amqps]}\n",
             "mesh.yaml:6: security.open: a list, "
-            "expected listeners that let strangers in, of amqp, inter, http and mqtt",
+            "expected listeners that are open to everybody, of amqp, inter, http and mqtt",
             id="no such listener",
         ),
         pytest.param(
@@ -102,18 +102,18 @@ def test_what_is_closed_or_opened_by_name_may_listen_anywhere(tmp_path: Path, se
         (
             "{open: [amqp, inter]}",
             [
-                "amqp of router b at 10.0.0.2 is open to strangers",
-                "amqp of router b at 10.0.0.2 speaks in the clear",
-                "inter of router b at 10.0.0.2 is open to strangers",
-                "inter of router b at 10.0.0.2 speaks in the clear",
+                "amqp of router b at 10.0.0.2 is open to everybody",
+                "amqp of router b at 10.0.0.2 is not encrypted",
+                "inter of router b at 10.0.0.2 is open to everybody",
+                "inter of router b at 10.0.0.2 is not encrypted",
             ],
         ),
         (
             "{secret: s, users: u}",
-            ["amqp of router b at 10.0.0.2 speaks in the clear", "inter of router b at 10.0.0.2 speaks in the clear"],
+            ["amqp of router b at 10.0.0.2 is not encrypted", "inter of router b at 10.0.0.2 is not encrypted"],
         ),
         ("{certificate: c, key: k, ca: ca}", []),
-        ("{certificate: c, key: k, ca: ca, open: [amqp]}", ["amqp of router b at 10.0.0.2 is open to strangers"]),
+        ("{certificate: c, key: k, ca: ca, open: [amqp]}", ["amqp of router b at 10.0.0.2 is open to everybody"]),
     ],
 )
 def test_what_is_open_is_said(tmp_path: Path, security: str, openings: list[str]) -> None:
