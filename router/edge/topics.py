@@ -100,7 +100,7 @@ class Topics:
         raise self._refusal()
 
     def _refusal(self) -> Refusal:
-        return Refusal(RESOURCE_LIMIT, f"a durable link has to be remembered: {self._node.unkept}")
+        return Refusal(RESOURCE_LIMIT, f"cannot remember a durable link: {self._node.unkept}")
 
     def _former(self, link: Link, request: AttachRequest) -> TopicEnd | None:
         """What a re-attach continues: that very link, if it has been attached nowhere else since, as far as we know."""

@@ -64,7 +64,7 @@ def parse_rate(text: str) -> float:
     found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)/([smh])", text)
     rate = float(found[1]) / _PER[found[2]] if found else 0.0
     if not 0 < rate <= MOST_PER_S:
-        raise ValueError(f'"{text}" is not a rate, expected so many in a time such as 0.5/s, 6/m or 20/h, at most 10/s')
+        raise ValueError(f'"{text}" is not a rate, expected a number per time such as 0.5/s, 6/m or 20/h, at most 10/s')
     return rate
 
 

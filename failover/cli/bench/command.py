@@ -67,7 +67,9 @@ def bench(
       oncemesh bench topic/bench --publishers 3 --subscribers 3 --size 4KiB --json
     """
     if size < STAMP:
-        raise click.BadParameter(f"expected at least {STAMP} bytes: a body says when it was due", param_hint="--size")
+        raise click.BadParameter(
+            f"expected at least {STAMP} bytes: each body carries the time when it was due", param_hint="--size"
+        )
     target = find_target(run_dir, urls, None, "bench", credentials=credentials)
     plan = BenchPlan(address, publishers, subscribers, size, rate, warm_up, duration)
     out = console(stderr=True)

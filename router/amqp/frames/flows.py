@@ -162,5 +162,5 @@ def _take_off(fields: list[bytes], start: int, amount: int, used: int) -> int:
 def _checked(encoded: bytes) -> int:
     value = decode(encoded)[0]
     if type(value) is not int or not 0 <= value < UINTS:
-        raise AmqpError(INVALID_FIELD, f"{value!r} in a flow, where a number has to be")
+        raise AmqpError(INVALID_FIELD, f"{value!r} in a flow, expected a number")
     return value

@@ -146,7 +146,7 @@ def test_a_fault_is_read_as_written(tmp_path: Path, text: str, fault: FaultLine)
         ("kill: a, at: 12s", ": strikes after the end of the run, expected a time before 10s"),
         ("kill: a, at: 2", '.at: "2" is not a duration'),
         ("kill: a, at: 3s..2s", '.at: "3s..2s", expected the shorter time first'),
-        ("kill: a, random: 5", '.random: "5" is not a rate, expected so many in a time'),
+        ("kill: a, random: 5", '.random: "5" is not a rate, expected a number per time'),
         ("kill: a, random: 11/s", '.random: "11/s" is not a rate'),
         ("kill: a, every: 99ms", '.every: "99ms", expected a period of at least 100ms'),
         ("kill: a, random: 1/s, during: 5s", '.during: "5s" is not a window, expected its start and end'),
