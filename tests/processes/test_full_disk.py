@@ -84,7 +84,7 @@ async def test_a_mesh_goes_on_while_its_disks_are_full_and_nothing_is_said_to_ho
     durable = newcomer.subscriber(TOPIC, timeout=60, durable=2)
     await clients.until(lambda: durable.ended)
     assert durable.detached is not None and durable.detached.name == RESOURCE_LIMIT
-    assert "b/state.db: the router's state cannot be kept: disk I/O error" in durable.detached.description
+    assert "b/state.db: the router's state cannot be stored: disk I/O error" in durable.detached.description
     plain = newcomer.subscriber(TOPIC, "plain")
     await clients.until(lambda: plain.attached)
     assert all(disk["missing"] for disk in await disks(mesh))

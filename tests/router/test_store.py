@@ -317,7 +317,7 @@ def test_what_cannot_be_written_is_told(
         kept._connection.execute("PRAGMA query_only = 1")
         with pytest.raises(error) as caught:
             write(kept)
-    reason = "the router's state cannot be kept: attempt to write a readonly database"
+    reason = "the router's state cannot be stored: attempt to write a readonly database"
     assert str(caught.value) == f"{path}: {reason}"
 
 
@@ -326,7 +326,7 @@ def test_a_store_whose_disk_was_full_is_as_it_was_and_goes_on(path: Path) -> Non
         kept.save([entry("s")], 1)
         reserved = kept.reserved
         for _ in range(3):
-            with full_disk(), pytest.raises(UnkeptError, match=r"state\.db: the router's state cannot be kept: disk"):
+            with full_disk(), pytest.raises(UnkeptError, match=r"state\.db: the router's state cannot be stored: disk"):
                 kept.save([entry("t")], 5 << COUNTER_BITS)
         assert kept.reserved == reserved
         kept.save([entry("u")], 1)
