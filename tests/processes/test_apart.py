@@ -121,7 +121,7 @@ async def test_who_was_apart_and_is_missed_in_something_is_told_why(stage: Stage
     await stage.said(s, lambda: s.detached)
     assert_tells_of(s.detached)
     await stage.all_have_been_told()
-    (warning,) = [line for line in stage.log("c").splitlines() if "has ended" in line]
+    (warning,) = [line for line in stage.log("c").splitlines() if "was ended" in line]
     assert "WARNING" in warning
     assert_says_why(warning)
 
