@@ -116,13 +116,13 @@ def test_a_mesh_that_is_up_in_part_runs_and_says_what_it_lacks(here: Path, monke
     (here / "run" / "pair" / "b" / "behaviour").write_text("blind")
     up = oncemesh("up", "pair.yaml", "--detach")
     assert up.exit_code == cli_mesh.HALF_UP
-    assert "left running: router b does not see a" in up.output
+    assert "left running" in up.output and "router b does not see a" in up.output
     assert f"run directory {here / 'run' / 'pair'}" in up.output
 
     assert oncemesh("stop", "b").output == "router b: stopped\n"
     start = oncemesh("start", "b")
     assert start.exit_code == cli_mesh.HALF_UP
-    assert "left running: router b does not see a" in start.output
+    assert "left running" in start.output and "router b does not see a" in start.output
     assert oncemesh("down").output == "router a: stopped\nrouter b: stopped\n"
 
 
