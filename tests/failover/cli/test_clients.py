@@ -182,7 +182,7 @@ def test_a_router_or_a_client_name_that_cannot_be_is_told(mesh: RunDirectory) ->
         cli_clients.find_target(mesh.path, [], "z", "x")
     with pytest.raises(RunError, match=r'"\.\./x" is not a valid client name'):
         cli_clients.find_target(mesh.path, [], None, "../x")
-    with pytest.raises(RunError, match=r'"x{32}…" is not a valid client name, expected .*, at most 128$'):
+    with pytest.raises(RunError, match=r'"x{32}…" is not a valid client name, expected .*, at most 128 characters$'):
         cli_clients.find_target(mesh.path, [], None, "x" * 129)
 
 
