@@ -47,7 +47,7 @@ def said(process: "subprocess.Popen[bytes]", line: bytes) -> None:
 
 def test_who_waits_for_subscribers_sends_nothing_before_they_are_there(mesh: RunningMesh) -> None:
     publishing = begin(mesh.directory, "publish", "topic/w", "--count", "50", "--wait-for-subscribers", "2")
-    said(publishing, b"waiting, 0 of 2 subscribers at topic/w")
+    said(publishing, b"waiting for subscribers, 0 of 2")
     readers = [begin(mesh.directory, "subscribe", "topic/w", "--count", "50", "--router", at) for at in ("b", "c")]
     bodies = [reader.communicate(timeout=PATIENCE_S)[0].splitlines() for reader in readers]
     told = publishing.communicate(timeout=PATIENCE_S)[1].decode().splitlines()
@@ -57,7 +57,7 @@ def test_who_waits_for_subscribers_sends_nothing_before_they_are_there(mesh: Run
 
 def test_ctrl_c_ends_the_waiting(mesh: RunningMesh) -> None:
     publishing = begin(mesh.directory, "publish", "topic/c", "--count", "50", "--wait-for-subscribers", "1")
-    said(publishing, b"waiting, 0 of 1")
+    said(publishing, b"waiting for subscribers, 0 of 1")
     publishing.send_signal(signal.SIGINT)
     _, told = publishing.communicate(timeout=PATIENCE_S)
     assert (publishing.returncode, told) == (1, b"50 never sent\n")
