@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -40,9 +41,14 @@ def begin(directory: RunDirectory, *arguments: str) -> "subprocess.Popen[bytes]"
 
 
 def said(process: "subprocess.Popen[bytes]", line: bytes) -> None:
-    """Until it has said that."""
+    """Wait until the process has said that. A process that never says it is killed."""
     assert process.stderr is not None
-    assert any(line in told for told in process.stderr), f"{line!r} was not said"
+    hangs = threading.Timer(PATIENCE_S, process.kill)
+    hangs.start()
+    try:
+        assert any(line in told for told in process.stderr), f"{line!r} was not said"
+    finally:
+        hangs.cancel()
 
 
 def test_who_waits_for_subscribers_sends_nothing_before_they_are_there(mesh: RunningMesh) -> None:
