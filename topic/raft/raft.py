@@ -204,7 +204,7 @@ class Raft:
         return self._begin(anew=True)
 
     def _go_on_beginning(self, known: KnownStore) -> None:
-        """A known has told of its store: it may be the last one to accept, or not have heard of the proposal."""
+        """A router has told what its store is: the last one to accept, or one that lacks the proposal."""
         if self.hard.begun or not self.hard.life:
             return
         if not known.life and known.member in self.log.configuration.voters:
@@ -266,7 +266,7 @@ class Raft:
         elif self.leader is not None:
             self.deadline = math.inf
         elif self.deadline <= now:
-            self.deadline = now + self._limits.election * (1 + self._draw())
+            self._restart_timer(now)
 
     def _first_wait(self) -> float:
         """How long a voter waits before it first stands: less if it is earlier in the ring, so that one comes first."""
