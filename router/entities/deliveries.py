@@ -30,33 +30,36 @@ def _at_subscribers(record: Record, most: int = 100) -> dict[str, str]:
 
 DELIVERY: Final = Entity[Record](
     "delivery",
-    "records of this router, as home or edge",
+    "records that this router holds as home or edge",
     lambda at: at.node.topic.records.by_key.values(),
     (
         Attribute("identity", Type.TEXT, "its key, the same at every router", lambda at, one: one.key.decode()),
-        Attribute("name", Type.TEXT, "its publisher's delivery-tag, known at its home only: text, or `0x` and "
-            "hexadecimal digits", lambda at, one: tag_text(one.tag) if one.tag else None),
+        Attribute("name", Type.TEXT, "the publisher's delivery-tag, as text or as `0x` and hexadecimal digits; only "
+            "the home knows it", lambda at, one: tag_text(one.tag) if one.tag else None),
         Attribute("publisher", Type.TEXT, "container/link on address",
             lambda at, one: _named(at, Role.PUBLISHER, one.stream.publisher)),
-        Attribute("address", Type.TEXT, "where it is published", lambda at, one: one.stream.address),
-        Attribute("home", Type.TEXT, "the router that its publisher is attached to", lambda at, one: one.stream.home),
-        Attribute("n", Type.NUMBER, "its place in the publisher's order there, or -1", lambda at, one: one.n),
-        Attribute("state", Type.TEXT, "`in_doubt`, `accepted` (not settled yet), `settled` (a subscriber or router "
-            "does not know that yet); in doubt without a home: `unconfirmed`, and `placeholder` without the message",
+        Attribute("address", Type.TEXT, "the address to which it was published", lambda at, one: one.stream.address),
+        Attribute("home", Type.TEXT, "the router to which its publisher is attached", lambda at, one: one.stream.home),
+        Attribute("n", Type.NUMBER, "its place in the publisher's order at its home, or -1", lambda at, one: one.n),
+        Attribute("state", Type.TEXT, "`in_doubt`; `accepted` (not settled yet); `settled` (a subscriber or router "
+            "does not know this yet); `unconfirmed` (in doubt without a home); `placeholder` (unconfirmed, without the "
+            "message)",
             lambda at, one: states.state_of(one), series=Metric("oncemesh_records", ("state",), How.BY_VALUE,
-            (states.PLACEHOLDER, states.UNCONFIRMED, *states.STATES.values()), "deliveries that this router holds a "
-            "record of, as home or for a subscriber")),
-        Attribute("bytes", Type.BYTES, "of its message, as far as it is here", lambda at, one: one.size,
-            series=Metric("oncemesh_message_bytes", how=How.SUM, says="of the messages in these records")),
-        Attribute("in_doubt", Type.FLAG, "whether it is in doubt, in whichever state",
+            (states.PLACEHOLDER, states.UNCONFIRMED, *states.STATES.values()), "deliveries of which this router holds "
+                "a record, by state")),
+        Attribute("bytes", Type.BYTES, "the size of the part of its message that this router holds",
+            lambda at, one: one.size,
+            series=Metric("oncemesh_message_bytes", how=How.SUM, says="the size of all messages in records")),
+        Attribute("in_doubt", Type.FLAG, "whether it is in doubt",
             lambda at, one: states.state_of(one) in states.IN_DOUBT, Where.NOWHERE,
-            Metric("oncemesh_oldest_in_doubt_seconds", how=How.OLDEST, says="age of the oldest delivery in doubt, "
-            "counted from the first look that saw it. `oncemesh status` shows the cause")),
-        Attribute("subscribers", Type.MAP, "those here: `queued`, `sent`, `withheld`, `awaiting home`, or their "
-            "outcome", lambda at, one: _at_subscribers(one)),
-        Attribute("unanswered", Type.NUMBER, "how many of these have no outcome", lambda at, one: one.open),
-        Attribute("awaited_routers", Type.TEXTS, "routers that it waits for", lambda at, one: sorted(one.awaited)),
-        Attribute("orphans", Type.TEXTS, "awaited subscribers whose router is not in contact",
+            Metric("oncemesh_oldest_in_doubt_seconds", how=How.OLDEST, says="age of the oldest delivery in doubt, from "
+                "the first measurement that found it. `oncemesh status` shows the cause")),
+        Attribute("subscribers", Type.MAP, "subscribers of this router, each with `queued`, `sent`, `withheld`, "
+            "`awaiting home`, or its outcome", lambda at, one: _at_subscribers(one)),
+        Attribute("unanswered", Type.NUMBER, "how many of these subscribers have no outcome", lambda at, one: one.open),
+        Attribute("awaited_routers", Type.TEXTS, "routers that the delivery waits for",
+            lambda at, one: sorted(one.awaited)),
+        Attribute("orphans", Type.TEXTS, "subscribers that it waits for and whose router is not in contact",
             lambda at, one: [_named(at, Role.SUBSCRIBER, name) for name in one.orphans]),
     ),
     managed=f"{OURS}delivery",
@@ -69,17 +72,18 @@ def _waits(at: ObservedRouter) -> Iterator[DeliveryWait]:
 
 WAIT: Final = Entity[DeliveryWait](
     "wait",
-    "what deliveries in doubt wait for, and subscribers that are held back",
+    "subscribers, publishers and routers that deliveries in doubt wait for",
     _waits,
     (
-        Attribute("for", Type.TEXT, "a router, a subscriber, an orphan, an absent publisher; or an attached publisher "
-            "that has `to settle` accepted deliveries or `to show that it is alive` (protocol.md, 6.5, 6.6)",
+        Attribute("for", Type.TEXT, "a router, a subscriber, an orphan or an absent publisher; or an attached "
+            "publisher that has `to settle` accepted deliveries or `to show that it is alive` (protocol.md, 6.5, 6.6)",
             lambda at, wait: wait.awaited, Where.STATUS),
-        Attribute("publishers", Type.TEXTS, "of the waiting deliveries", lambda at, wait: wait.publishers,
+        Attribute("publishers", Type.TEXTS, "the publishers of the waiting deliveries",
+            lambda at, wait: wait.publishers,
             Where.STATUS),
         Attribute("records", Type.NUMBER, "how many deliveries wait", lambda at, wait: wait.records, Where.STATUS),
-        Attribute("since_s", Type.SECONDS, "since a status first showed the oldest of these deliveries; a wait for "
-            "always new deliveries does not grow old", lambda at, wait: wait.since_s, Where.STATUS),
+        Attribute("since_s", Type.SECONDS, "how long ago a status first showed the oldest of these deliveries; it "
+            "stays short if new deliveries replace old ones", lambda at, wait: wait.since_s, Where.STATUS),
     ),
     status="waits",
 )  # fmt: skip

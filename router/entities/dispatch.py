@@ -32,6 +32,10 @@ DISTRIBUTIONS: Final = {TOPIC: "multicast", BALANCED: "balanced"}
 """What qpid-dispatch calls the kinds of addresses."""
 
 
+VALUELESS: Final = "no value here"
+"""The meaning of an attribute that only tools ask for."""
+
+
 def topological(router: str, address: str) -> str:
     """Of a node of one router, as its clients name it from anywhere."""
     return f"_topo/{AREA}/{router}/{address}"
@@ -46,7 +50,7 @@ def _told(
 def _fixed(name: str, value: Any) -> Attribute[Any]:
     """That tools ask for, and that is the same of all here."""
     type_ = Type.TEXT if isinstance(value, str | None) else Type.NUMBER
-    return _told(name, type_, f"always {value}" if value is not None else "has no value here", lambda at, one: value)
+    return _told(name, type_, f"always {value}" if value is not None else VALUELESS, lambda at, one: value)
 
 
 def _addresses(at: ObservedRouter) -> dict[str, None]:
@@ -73,28 +77,28 @@ ROUTER: Final = Entity[ObservedRouter](
         _told("id", Type.TEXT, "its name", lambda at, _: at.name),
         _fixed("mode", "interior"),
         _fixed("area", AREA),
-        _told("version", Type.TEXT, "of oncemesh", lambda at, _: our_version()),
-        _told("hostName", Type.TEXT, "of its machine", lambda at, _: socket.gethostname()),
+        _told("version", Type.TEXT, "the version of oncemesh", lambda at, _: our_version()),
+        _told("hostName", Type.TEXT, "the name of its host", lambda at, _: socket.gethostname()),
         _told("helloIntervalSeconds", Type.SECONDS, "`timing.hello`", lambda at, _: at.topology.timing.hello),
         _told("helloMaxAgeSeconds", Type.SECONDS, "`timing.dead`", lambda at, _: at.topology.timing.dead),
         _fixed("workerThreads", 1),
-        _told("uptimeSeconds", Type.SECONDS, "since it began", lambda at, _: int(at.uptime_s)),
+        _told("uptimeSeconds", Type.SECONDS, "how long it has been running", lambda at, _: int(at.uptime_s)),
         _told("memoryUsage", Type.BYTES, "its address space", lambda at, _: psutil.Process().memory_info().vms),
-        _told("addrCount", Type.NUMBER, "addresses with a publisher or subscriber anywhere",
+        _told("addrCount", Type.NUMBER, "addresses with a publisher or subscriber at any router",
             lambda at, _: len(_addresses(at)), "qdr_addresses_total"),
-        _told("linkCount", Type.NUMBER, "publishers and subscribers here, suspended ones too",
+        _told("linkCount", Type.NUMBER, "publishers and subscribers of this router, attached or suspended",
             lambda at, _: _links_count(at), "qdr_links_total"),
-        _told("nodeCount", Type.NUMBER, "routers that there is a path to, and this one",
+        _told("nodeCount", Type.NUMBER, "this router and all routers to which a path exists",
             lambda at, _: len(at.linkstate.routes) + 1, "qdr_routers_total"),
-        _told("deliveriesIngress", Type.COUNT, "transfers from publishers that are at home here",
+        _told("deliveriesIngress", Type.COUNT, "transfers from publishers whose home is this router",
             lambda at, _: at.node.topic.records.received.total()),
-        _told("deliveriesEgress", Type.COUNT, "transfers to subscribers here, repeated ones too",
+        _told("deliveriesEgress", Type.COUNT, "transfers to subscribers of this router, with repetitions",
             lambda at, _: at.node.topic.records.delivered.total()),
-        _told("acceptedDeliveries", Type.COUNT, "transfers that subscribers here have accepted",
+        _told("acceptedDeliveries", Type.COUNT, "transfers that subscribers of this router accepted",
             lambda at, _: at.node.topic.records.accepted.total()),
         _fixed("linkRouteCount", 0),
         _fixed("autoLinkCount", 0),
-        _told("connectionCount", Type.NUMBER, "connections of clients, and with neighbours",
+        _told("connectionCount", Type.NUMBER, "connections with clients and neighbours",
             lambda at, _: _connection_count(at), "qdr_connections_total"),
     ),
     managed=f"{DISPATCH}router",
@@ -120,7 +124,7 @@ def _last_change(at: ObservedRouter, name: str) -> int | None:
 
 NODE: Final = Entity[str](
     "router.node",
-    "this router, and those that there is a path to",
+    "this router and all routers to which a path exists",
     lambda at: [at.name, *at.linkstate.routes],
     (
         _told("identity", Type.TEXT, "`router.node/` and its name", lambda at, name: f"router.node/{name}"),
@@ -130,15 +134,17 @@ NODE: Final = Entity[str](
         _told("instance", Type.NUMBER, "its incarnation",
             lambda at, name: found.incarnation if (found := route_to(at, name)) else None),
         _fixed("linkState", None),
-        _told("nextHop", Type.TEXT, "the neighbour by which it is reached; `(self)` of this router, empty of a "
+        _told("nextHop", Type.TEXT, "the neighbour to which messages for it go; `(self)` for this router, empty for a "
             "neighbour", _next_hop),
         _fixed("validOrigins", None),
-        _told("address", Type.TEXT, "of its nodes", lambda at, name: f"amqp:/_topo/{AREA}/{name}"),
-        _told("routerLink", Type.TEXT, "of a neighbour: the connection",
+        _told("address", Type.TEXT, "the beginning of its nodes' addresses",
+            lambda at, name: f"amqp:/_topo/{AREA}/{name}"),
+        _told("routerLink", Type.TEXT, "the connection, if it is a neighbour",
             lambda at, name: neighbour_identity(name) if name in at.neighbours.connections else None),
-        _told("cost", Type.NUMBER, "of all links of the path",
+        _told("cost", Type.NUMBER, "the sum of the costs on the path",
             lambda at, name: found.cost if (found := route_to(at, name)) else None),
-        _told("lastTopoChange", Type.SECONDS, "of a neighbour: since when it is up, or down, since 1970", _last_change),
+        _told("lastTopoChange", Type.SECONDS, "when its link came up or went down, if it is a neighbour; since 1970",
+            _last_change),
     ),
     managed=f"{DISPATCH}router.node",
 )  # fmt: skip
@@ -150,7 +156,7 @@ def _listeners(at: ObservedRouter) -> Iterable[tuple[str, Address]]:
 
 LISTENER: Final = Entity[tuple[str, Address]](
     "listener",
-    "of the topology",
+    "listeners of the topology",
     _listeners,
     (
         _told("identity", Type.TEXT, "`listener/` and its role", lambda at, one: f"listener/{one[0]}"),
@@ -159,10 +165,10 @@ LISTENER: Final = Entity[tuple[str, Address]](
         _told("port", Type.TEXT, "where it listens", lambda at, one: str(one[1].port)),
         _told("role", Type.TEXT, "`inter-router` or `normal`",
             lambda at, one: "inter-router" if one[0] == INTER else "normal"),
-        _told("http", Type.FLAG, "whether it is for browsers", lambda at, one: one[0] == HTTP),
-        _told("authenticatePeer", Type.FLAG, "whether who comes has to prove who it is",
+        _told("http", Type.FLAG, "whether it serves browsers", lambda at, one: one[0] == HTTP),
+        _told("authenticatePeer", Type.FLAG, "whether a peer has to authenticate",
             lambda at, one: not at.topology.security.admits_anybody(one[0], one[1].host)),
-        _told("requireSsl", Type.FLAG, "whether TLS is a must", lambda at, one: at.topology.security.tls),
+        _told("requireSsl", Type.FLAG, "whether it needs TLS", lambda at, one: at.topology.security.tls),
         _told("maxFrameSize", Type.BYTES, "`limits.max_frame`", lambda at, one: at.topology.limits.max_frame),
         _told("idleTimeoutSeconds", Type.SECONDS, "`timing.idle`", lambda at, one: at.topology.timing.idle),
     ),
@@ -176,10 +182,10 @@ CONNECTOR: Final = Entity[tuple[str, Address]](
     (
         _told("identity", Type.TEXT, "`connector/` and the neighbour's name", lambda at, one: f"connector/{one[0]}"),
         _told("name", Type.TEXT, "the same", lambda at, one: f"connector/{one[0]}"),
-        _told("host", Type.TEXT, "what it dials", lambda at, one: one[1].host),
-        _told("port", Type.TEXT, "what it dials", lambda at, one: str(one[1].port)),
+        _told("host", Type.TEXT, "where it dials", lambda at, one: one[1].host),
+        _told("port", Type.TEXT, "where it dials", lambda at, one: str(one[1].port)),
         _fixed("role", "inter-router"),
-        _told("cost", Type.NUMBER, "of the link", lambda at, one: at.linkstate.neighbours[one[0]].cost),
+        _told("cost", Type.NUMBER, "the cost of the link", lambda at, one: at.linkstate.neighbours[one[0]].cost),
         _told("connectionStatus", Type.TEXT, "`SUCCESS` or `CONNECTING`",
             lambda at, one: "SUCCESS" if one[0] in at.neighbours.connections else "CONNECTING"),
     ),
@@ -217,35 +223,35 @@ def _connected_s(at: ObservedRouter, peer: Peer) -> int:
 
 CONNECTION: Final = Entity[Peer](
     "connection",
-    "of clients, by number, and of neighbours (`router.b`). `DELETE` closes it",
+    "connections with clients (by number) and with neighbours (`router.b`); `DELETE` closes one",
     _peers,
     (
-        _told("identity", Type.TEXT, "a number; of a neighbour `router.` and its name", lambda at, peer: peer.identity),
+        _told("identity", Type.TEXT, "a number, or `router.` and the neighbour's name", lambda at, peer: peer.identity),
         _told("name", Type.TEXT, "`connection/` and its identity", lambda at, peer: f"connection/{peer.identity}"),
         _told("adminStatus", Type.TEXT, "`enabled`, or `deleted` while it closes",
             lambda at, peer: "deleted" if peer.connection.closing else "enabled"),
         _told("operStatus", Type.TEXT, "`up` or `closing`",
             lambda at, peer: "closing" if peer.connection.closing else "up"),
-        _told("protocol", Type.TEXT, "that is spoken on it", lambda at, peer: peer.connection.protocol),
+        _told("protocol", Type.TEXT, "AMQP or MQTT, with its version", lambda at, peer: peer.connection.protocol),
         _told("container", Type.TEXT, "the peer's container-id", lambda at, peer: peer.connection.remote_container),
-        _told("opened", Type.FLAG, "whether it is open", lambda at, peer: peer.connection.opened),
-        _told("host", Type.TEXT, "where the peer is", lambda at, peer: peer.connection.address),
+        _told("opened", Type.FLAG, "whether both ends have opened it", lambda at, peer: peer.connection.opened),
+        _told("host", Type.TEXT, "the address of the peer", lambda at, peer: peer.connection.address),
         _told("dir", Type.TEXT, "`in` or `out`", lambda at, peer: "out" if peer.neighbour > at.name else "in"),
         _told("role", Type.TEXT, "`inter-router` or `normal`",
             lambda at, peer: "inter-router" if peer.neighbour else "normal"),
-        _told("isAuthenticated", Type.FLAG, "whether the peer has proven who it is",
+        _told("isAuthenticated", Type.FLAG, "whether the peer has authenticated",
             lambda at, peer: peer.connection.user != ""),
         _told("isEncrypted", Type.FLAG, "whether it has TLS", lambda at, peer: peer.connection.cipher is not None),
-        _told("sasl", Type.TEXT, "the mechanism", lambda at, peer: peer.connection.mechanism),
-        _told("user", Type.TEXT, "as who the peer has come", lambda at, peer: peer.connection.user),
+        _told("sasl", Type.TEXT, "the SASL mechanism", lambda at, peer: peer.connection.mechanism),
+        _told("user", Type.TEXT, "the peer's user name", lambda at, peer: peer.connection.user),
         _told("ssl", Type.FLAG, "whether it has TLS", lambda at, peer: peer.connection.cipher is not None),
         _told("sslProto", Type.TEXT, "the version of TLS",
             lambda at, peer: peer.connection.cipher[1] if peer.connection.cipher else None),
         _told("sslCipher", Type.TEXT, "the cipher of TLS",
             lambda at, peer: peer.connection.cipher[0] if peer.connection.cipher else None),
         _fixed("tenant", None),
-        _told("uptimeSeconds", Type.SECONDS, "since it came", _connected_s),
-        _told("properties", Type.MAP, "what the peer's open says, as far as it is text",
+        _told("uptimeSeconds", Type.SECONDS, "how long it has existed", _connected_s),
+        _told("properties", Type.MAP, "the text properties of the peer's open",
             lambda at, peer: {key: said for key, said in _properties(peer) if isinstance(said, str)}),
     ),
     managed=f"{DISPATCH}connection",
@@ -286,27 +292,28 @@ LINK: Final = Entity[End](
     "attached publishers (`in`) and subscribers (`out`) of topics",
     _ends,
     (
-        _told("identity", Type.TEXT, "its direction, and its name in the mesh",
+        _told("identity", Type.TEXT, "its direction and its name in the mesh",
             lambda at, end: f"{_direction(end)}/{_name_of(end).decode()}"),
-        _told("name", Type.TEXT, "of the client's choice", lambda at, end: end.link.name),
+        _told("name", Type.TEXT, "the link name that its client chose", lambda at, end: end.link.name),
         _fixed("adminStatus", "enabled"),
         _told("operStatus", Type.TEXT, "`up` or `down`", lambda at, end: "down" if end.link.ended else "up"),
-        _told("linkName", Type.TEXT, "of the client's choice", lambda at, end: end.link.name),
+        _told("linkName", Type.TEXT, "the link name that its client chose", lambda at, end: end.link.name),
         _fixed("linkType", "endpoint"),
         _told("linkDir", Type.TEXT, "`in` or `out`", lambda at, end: _direction(end)),
         _told("connectionId", Type.TEXT, "the identity of its connection", _connection_of),
         _fixed("peer", None),
         _told("owningAddr", Type.TEXT, "its address", lambda at, end: MOBILE + end.identity.address),
-        _told("capacity", Type.NUMBER, "of a publisher its window, of a subscriber what it has in hand and credit for",
+        _told("capacity", Type.NUMBER, "a publisher's window, or a subscriber's unsettled deliveries and credit "
+            "together",
             _capacity),
-        _told("undeliveredCount", Type.NUMBER, "deliveries that wait for a subscriber",
+        _told("undeliveredCount", Type.NUMBER, "deliveries that wait for the subscriber",
             lambda at, end: 0 if isinstance(end, ClientPublishingEnd) else end.subscriber.queued()),
         _told("unsettledCount", Type.NUMBER, "deliveries that are not settled",
             lambda at, end: end.stream.window.unsettled if isinstance(end, ClientPublishingEnd) else len(end.records)),
-        _told("deliveryCount", Type.COUNT, "transfers since it attached",
+        _told("deliveryCount", Type.COUNT, "transfers since the link attached",
             lambda at, end: end.stream.received if isinstance(end, ClientPublishingEnd) else end.subscriber.delivered),
         _fixed("presettledCount", None),
-        _told("acceptedCount", Type.COUNT, "transfers that a subscriber has accepted",
+        _told("acceptedCount", Type.COUNT, "transfers that the subscriber accepted",
             lambda at, end: None if isinstance(end, ClientPublishingEnd) else end.subscriber.accepted),
         _fixed("rejectedCount", None),
         _fixed("releasedCount", None),
@@ -333,7 +340,8 @@ def _mobile(at: ObservedRouter, address: str) -> str:
 
 ADDRESS: Final = Entity[str](
     "router.address",
-    "addresses with a publisher or subscriber anywhere; a pattern's subscribers are at the addresses that it covers",
+    "addresses with a publisher or subscriber at any router; the subscribers of a pattern count at each address that "
+    "it covers",
     _addresses,
     (
         _told("identity", Type.TEXT, "`M0` and the address", _mobile),
@@ -342,15 +350,15 @@ ADDRESS: Final = Entity[str](
         _told("distribution", Type.TEXT, "`balanced` or `multicast`",
             lambda at, address: DISTRIBUTIONS[at.node.topic.kinds.of(address).name]),
         _fixed("inProcess", 0),
-        _told("subscriberCount", Type.NUMBER, "subscribers here", _locals),
+        _told("subscriberCount", Type.NUMBER, "subscribers of this router", _locals),
         _told("remoteCount", Type.NUMBER, "other routers with subscribers",
             lambda at, address: len(at.node.topic.directory.audience(address).routers)),
         _fixed("containerCount", 0),
         _told("remoteHostRouters", Type.TEXTS, "other routers with subscribers",
             lambda at, address: at.node.topic.directory.audience(address).routers),
-        _told("deliveriesIngress", Type.COUNT, "of the publishers that are here now",
+        _told("deliveriesIngress", Type.COUNT, "transfers from the present publishers of this router",
             lambda at, address: sum(stream.received for stream in at.node.topic.home.streams.at(address))),
-        _told("deliveriesEgress", Type.COUNT, "of the subscribers that are here now", _given),
+        _told("deliveriesEgress", Type.COUNT, "transfers to the present subscribers of this router", _given),
         _fixed("deliveriesTransit", 0),
         _fixed("deliveriesToContainer", 0),
         _fixed("deliveriesFromContainer", 0),

@@ -24,9 +24,10 @@ def _blocked(at: ObservedRouter, stream: Stream) -> bool:
 
 PARTS: Final[tuple[Attribute[Any], ...]] = (
     Attribute("container", Type.TEXT, "the container-id of its client", lambda at, link: link.identity.container),
-    Attribute("link", Type.TEXT, "its name, of the client's choice", lambda at, link: link.identity.link),
-    Attribute("address", Type.TEXT, "its address, or its pattern", lambda at, link: link.identity.address),
-    Attribute("user", Type.TEXT, "the user, if authenticated", lambda at, link: link.identity.user, may_lack=True),
+    Attribute("link", Type.TEXT, "the link name that its client chose", lambda at, link: link.identity.link),
+    Attribute("address", Type.TEXT, "its address or pattern", lambda at, link: link.identity.address),
+    Attribute("user", Type.TEXT, "its user, if the client has authenticated",
+        lambda at, link: link.identity.user, may_lack=True),
 )  # fmt: skip
 """What all links have, by their names."""
 
@@ -44,46 +45,48 @@ def _named(says: str, read: Callable[[Any], str]) -> tuple[Attribute[Any], ...]:
 
 def _lifetime(where: Where) -> tuple[Attribute[Any], ...]:
     return (
-        Attribute("timeout_s", Type.SECONDS, "for which homes wait for it while it is away",
+        Attribute("timeout_s", Type.SECONDS, "how long homes wait for it while it is away",
             lambda at, link: link.lifetime.timeout, where),
-        Attribute("durable", Type.NUMBER, "above 0: routers remember it when they are started again",
+        Attribute("durable", Type.NUMBER, "above 0 if routers remember it after a restart",
             lambda at, link: link.lifetime.durable, Where.MANAGEMENT),
     )  # fmt: skip
 
 
 PUBLISHER: Final = Entity[Stream](
     "publisher",
-    "publishers whose home is this router, suspended ones too",
+    "publishers whose home is this router, attached or suspended",
     lambda at: at.node.topic.home.streams.values(),
     (
         *_named("its name in the mesh", lambda stream: stream.publisher.decode()),
         Attribute("status", Type.TEXT, "`attaching` (its attach is not answered yet), `attached`, or `suspended` "
             "(away)", lambda at, stream: states.publisher_status(stream, at.node.topic.attaches.waiting),
             series=Metric("oncemesh_publishers", ("status",), How.BY_VALUE, states.PUBLISHER,
-            "publishers at home here")),
-        Attribute("epoch", Type.TEXT, "of its attach", lambda at, stream: stream.label, Where.MANAGEMENT),
+            "publishers whose home is this router")),
+        Attribute("epoch", Type.TEXT, "the epoch of its attach", lambda at, stream: stream.label, Where.MANAGEMENT),
         *_lifetime(Where.MANAGEMENT),
-        Attribute("received", Type.COUNT, "transfers that have come since it attached",
+        Attribute("received", Type.COUNT, "transfers received since it attached",
             lambda at, stream: stream.received),
         Attribute("unsettled", Type.NUMBER, "deliveries that are not settled",
             lambda at, stream: stream.window.unsettled, series=Metric("oncemesh_unsettled_deliveries", how=How.SUM,
-            says="deliveries of publishers at home here: sent, not settled")),
-        Attribute("bytes", Type.BYTES, "of these deliveries", lambda at, stream: stream.window.held),
-        Attribute("credit", Type.NUMBER, "transfers that it may send", lambda at, stream: stream.window.credit),
+            says="unsettled deliveries of publishers whose home is this router")),
+        Attribute("bytes", Type.BYTES, "the size of its unsettled deliveries", lambda at, stream: stream.window.held),
+        Attribute("credit", Type.NUMBER, "how many transfers it may send", lambda at, stream: stream.window.credit),
         Attribute("withheld", Type.NUMBER, "deliveries received and not forwarded: their key is in use, a router is "
             "full, or an earlier delivery has expired and is not settled", lambda at, stream: len(stream.withheld),
             Where.MANAGEMENT),
-        Attribute("blocked", Type.FLAG, "whether it is attached and has no credit", _blocked, Where.NOWHERE,
+        Attribute("blocked", Type.FLAG, "whether it is attached without credit", _blocked, Where.NOWHERE,
             Metric("qdr_links_blocked_total", how=How.SUM, says="attached publishers without credit")),
-        Attribute("held_for", Type.TEXTS, "if it has no credit: the subscribers and routers that its deliveries wait "
-            "for, also routers with too many bytes under way, or the publisher itself if it has to settle",
+        Attribute("held_for", Type.TEXTS, "why it has no credit: subscribers or routers that its deliveries wait for, "
+            "routers with too many bytes under way, or the publisher itself if it has to settle",
             lambda at, stream: at.survey.held.get(stream.publisher, []), Where.STATUS),
-        Attribute("held_s", Type.SECONDS, "since a status first showed the oldest of these waits",
+        Attribute("held_s", Type.SECONDS, "how long ago a status first showed the oldest of these waits",
             lambda at, stream: at.survey.held_s.get(stream.publisher.hex(), 0.0), Where.STATUS),
-        Attribute("connection_bytes", Type.CARRIED, "received on its whole connection; null where the kernel does not "
-            "count", lambda at, stream: carried.received if (carried := _carried(stream.link)) is not None else None,
+        Attribute("connection_bytes", Type.CARRIED, "bytes received on its whole connection; null if the kernel does "
+            "not count them",
+            lambda at, stream: carried.received if (carried := _carried(stream.link)) is not None else None,
             Where.STATUS),
-        Attribute("answers", Type.FLAG, "whether it answers echoes; only then its own answers prove that it is alive",
+        Attribute("answers", Type.FLAG, "whether it answers echoes; if it does, only its answers prove "
+            "that it is alive",
             lambda at, stream: stream.link is not None and stream.link.answers, Where.STATUS),
     ),
     status="publishers",
@@ -100,21 +103,21 @@ SUBSCRIBER: Final = Entity[LocalSubscriber](
         Attribute("status", Type.TEXT, "`joining` (its attach is not answered yet), `attached`, or `suspended` (away)",
             lambda at, one: states.subscriber_status(one), series=Metric("oncemesh_subscribers", ("status",),
             How.BY_VALUE, states.SUBSCRIBER, "subscribers here")),
-        Attribute("epoch", Type.TEXT, "of its attach", lambda at, one: str(one.epoch), Where.MANAGEMENT),
+        Attribute("epoch", Type.TEXT, "the epoch of its attach", lambda at, one: str(one.epoch), Where.MANAGEMENT),
         *_lifetime(Where.BOTH),
-        Attribute("delivered", Type.COUNT, "transfers to it since it attached, repeated ones too",
+        Attribute("delivered", Type.COUNT, "transfers sent to it since it attached, with repetitions",
             lambda at, one: one.delivered),
-        Attribute("accepted", Type.COUNT, "transfers that it has accepted", lambda at, one: one.accepted),
+        Attribute("accepted", Type.COUNT, "transfers that it accepted", lambda at, one: one.accepted),
         Attribute("unsettled", Type.NUMBER, "transfers without an outcome", lambda at, one: at.survey.sent[one],
             Where.STATUS),
         Attribute("queued", Type.NUMBER, "deliveries that wait for credit, behind a gate, or for the connection",
             lambda at, one: one.queued(), series=Metric("oncemesh_queued_deliveries", how=How.SUM,
             says="deliveries that wait for subscribers here")),
-        Attribute("gated_publishers", Type.NUMBER, "publishers held back until older deliveries are settled",
+        Attribute("gated_publishers", Type.NUMBER, "publishers whose messages wait until older deliveries are settled",
             lambda at, one: len(one.gated), Where.MANAGEMENT),
-        Attribute("credit", Type.NUMBER, "transfers that it takes", lambda at, one: one.credit),
-        Attribute("connection_bytes", Type.CARRIED, "sent on its whole connection and acknowledged; null where the "
-            "kernel does not count",
+        Attribute("credit", Type.NUMBER, "how many more transfers it takes", lambda at, one: one.credit),
+        Attribute("connection_bytes", Type.CARRIED, "bytes sent on its whole connection and acknowledged; null if the "
+            "kernel does not count them",
             lambda at, one: carried.sent if (carried := _carried(one.link)) is not None else None, Where.STATUS),
     ),
     status="subscribers",
@@ -130,20 +133,21 @@ def _orphans(at: ObservedRouter) -> Iterator[LinkEntry]:
 
 
 _FORMER: Final = Attribute[LinkEntry](
-    "router", Type.TEXT, "the last one that it was at", lambda at, entry: entry.router
+    "router", Type.TEXT, "the router of its last attach", lambda at, entry: entry.router
 )
 
 ORPHAN: Final = Entity[LinkEntry](
     "orphan",
-    "links with a timeout, of publishers and subscribers, whose router is not in contact",
+    "publishers and subscribers with a timeout whose router is not in contact",
     _orphans,
     (
-        *_named("its role, and its name in the mesh", lambda one: f"{one.role.name.lower()} {one.name.decode()}"),
+        *_named("its role and its name in the mesh", lambda one: f"{one.role.name.lower()} {one.name.decode()}"),
         Attribute("role", Type.TEXT, "`publisher` or `subscriber`", lambda at, entry: entry.role.name.lower(),
             series=Metric("oncemesh_orphans", ("role",), How.BY_VALUE, states.ROLES, "links with a timeout whose "
             "router is not in contact with this one")),
         _FORMER,
-        Attribute("epoch", Type.TEXT, "of its last attach", lambda at, entry: str(entry.epoch), Where.MANAGEMENT),
+        Attribute("epoch", Type.TEXT, "the epoch of its last attach",
+            lambda at, entry: str(entry.epoch), Where.MANAGEMENT),
         *_lifetime(Where.BOTH),
     ),
     status="orphans",
@@ -164,14 +168,14 @@ def _out_of_reach_s(at: ObservedRouter, entry: LinkEntry) -> float:
 
 LAPSED: Final = Entity[LinkEntry](
     "lapsed subscriber",
-    "subscribers with a timeout for which this router no longer waits (protocol.md, 8, Apart), until their router is "
-    "back in contact or they attach again (if it was restarted, only the latter). If a message is accepted meanwhile, "
-    "their links end",
+    "subscribers with a timeout for which this router no longer waits (protocol.md, 8, Apart). The list keeps a "
+    "subscriber until its router is back in contact without a restart, or until it attaches again. If a message is "
+    "accepted meanwhile, its link ends",
     _lapsed,
     (
         *PARTS,
         _FORMER,
-        Attribute("since_s", Type.SECONDS, "for which it has been out of reach", _out_of_reach_s,
+        Attribute("since_s", Type.SECONDS, "how long it has been out of reach", _out_of_reach_s,
             series=Metric("oncemesh_lapsed_subscribers", how=How.NUMBER, says="subscribers for which this router no "
             "longer waits (protocol.md, 8, Apart)")),
     ),
@@ -180,8 +184,8 @@ LAPSED: Final = Entity[LinkEntry](
 
 UNTOLD: Final = Entity[LinkEntry](
     "untold subscriber",
-    "subscribers whose links have ended, as a message was accepted without them, and whose clients do not know it yet. "
-    "They may still be attached at a router out of contact",
+    "subscribers whose links ended because a message was accepted without them, and whose clients do not know this "
+    "yet. They may still be attached at a router out of contact",
     lambda at: (entry for entry in at.node.topic.directory.entries() if entry.is_untold),
     (*PARTS, Attribute("ending", Type.TEXT, "the text that its client will read", lambda at, entry: entry.ending)),
     status="untold",

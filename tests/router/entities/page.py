@@ -4,27 +4,42 @@ python -m tests.router.entities.page        # writes both anew
 """
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from router.entities.catalogue import ENTITIES
+from router.entities.dispatch import VALUELESS
 from router.entities.routers import ROUTER
-from router.entities.table import Attribute, Entity, Where
+from router.entities.table import DISPATCH, Attribute, Entity, Where
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "entities.md"
 MONITORING = DOCS / "monitoring.md"
 HEAD = """# What a router shows
 
-`$status` ([status.md](status.md)), `$management` ([management.md](management.md)), `/metrics`
-([monitoring.md](monitoring.md)), the console and the commands show these entities and attributes of a router,
-and nothing else. `python -m tests.router.entities.page` writes this page from the table in `router/entities/`.
+`$status` ([status.md](status.md)), `$management` ([management.md](management.md)), the console and the commands show these
+attributes of a router, its links and its deliveries, and nothing else. [monitoring.md](monitoring.md#the-series) lists
+the series of `/metrics`. `python -m tests.router.entities.page` writes this page from the table in `router/entities/`.
 
-A `.` stands between the key of a map and a key in it. A value that counts up begins at 0 with the process; that of
-a link, with its attach; that of a connection, with the connection. `oncemesh top` and the console make rates of two
-looks at such values. What began between the looks counts from 0.
+A `.` separates the key of a map from a key within it. A number that counts up begins at 0 when the router, the link or
+the connection begins. `oncemesh top` and the console compute rates from two readings of such a number.
 """
-SURFACES = "`$status`", "`$management`", "`/metrics`"
+SHARED = """## Every link
+
+Publishers, subscribers, orphans, lapsed and untold subscribers have these attributes. Their tables below list all others.
+"""
+OTHERS = """## Types of qpid-dispatch
+
+These types of `$management` begin with `org.apache.qpid.dispatch.` and follow the schema of qpid-dispatch 1.19, so that its
+tools work. An attribute is missing if routers do not count it; if `qdstat` needs it, it has no value.
+
+| type | entities | attributes |
+| --- | --- | --- |
+"""
+COMMON = 3
+"""In how many entities an attribute is the same, if it is told once for all links."""
+SURFACES = "`$status`", "`$management`"
 LINKED = re.compile(r"\b(\w+\.md)\b")
 SERIES = re.compile(
     r"(?<=\| series \| labels \| meaning \|\n\| --- \| --- \| --- \|\n)(.*?)(?=\| `process_)", re.DOTALL
@@ -32,7 +47,12 @@ SERIES = re.compile(
 
 
 def page() -> str:
-    return "\n".join([HEAD, *map(_section, ENTITIES)])
+    links = [entity for entity in ENTITIES if any(one.name == "container" for one in entity.attributes)]
+    rows = (row for entity in links if not _is_foreign(entity) for row in _rows(entity))
+    shared = [row for row, count in Counter(rows).items() if count >= COMMON]
+    sections = [_section(entity, shared) for entity in ENTITIES if not _is_foreign(entity)]
+    others = OTHERS + "".join(_foreign_row(entity) for entity in ENTITIES if _is_foreign(entity))
+    return "\n".join([HEAD, SHARED, _table(shared), *sections, others])
 
 
 def monitoring() -> str:
@@ -53,18 +73,43 @@ def shown(entity: Entity[Any], attribute: Attribute[Any]) -> dict[str, str]:
     return names
 
 
-def _section(entity: Entity[Any]) -> str:
+Row = tuple[str, str, str, str]
+"""Its name in `$status` and in `$management`, its type, its meaning."""
+
+
+def _rows(entity: Entity[Any]) -> list[Row]:
+    """Attributes with a place outside `/metrics`."""
+    names = [(one, shown(entity, one)) for one in entity.attributes]
+    return [
+        (*(f"`{called[surface]}`" if surface in called else "" for surface in SURFACES), one.type, _linked(one.says))  # type: ignore[misc]
+        for one, called in names
+        if called.keys() & set(SURFACES)
+    ]
+
+
+def _table(rows: list[Row]) -> str:
+    used = [place for place in range(4) if any(row[place] for row in rows)]
+    heads = [(*SURFACES, "value", "meaning"), ("---",) * 4]
+    return "".join(f"| {' | '.join(row[place] for place in used)} |\n" for row in (*heads, *rows))
+
+
+def _section(entity: Entity[Any], shared: list[Row]) -> str:
     where = [f"`{entity.status}[]` in `$status`"] if entity.status else []
     where += [f"type `{entity.managed}`"] if entity.managed else []
     title = entity.managed or entity.name
-    surfaces = [name for name in SURFACES if any(name in shown(entity, one) for one in entity.attributes)]
-    rows = [f"| {' | '.join(surfaces)} | value | meaning |", f"|{' --- |' * (len(surfaces) + 2)}"]
-    for one in entity.attributes:
-        names = shown(entity, one)
-        cells = [f"`{names[surface]}`" if surface in names else "" for surface in surfaces]
-        rows.append(f"| {' | '.join((*cells, one.type, _linked(one.says)))} |")
     says = f"{_linked(entity.says[0].upper() + entity.says[1:])}{': ' if where else ''}{', '.join(where)}."
-    return f"## `{title}`\n\n{says}\n\n" + "\n".join(rows) + "\n"
+    return f"## `{title}`\n\n{says}\n\n" + _table([row for row in _rows(entity) if row not in shared])
+
+
+def _is_foreign(entity: Entity[Any]) -> bool:
+    return entity.managed.startswith(DISPATCH)
+
+
+def _foreign_row(entity: Entity[Any]) -> str:
+    empty = [f"`{one.managed_name}`" for one in entity.attributes if one.says == VALUELESS]
+    attributes = [f"`{one.managed_name}`: {_linked(one.says)}" for one in entity.attributes if one.says != VALUELESS]
+    attributes += [f"without a value: {', '.join(empty)}"] if empty else []
+    return f"| `{entity.managed.removeprefix(DISPATCH)}` | {_linked(entity.says)} | {'; '.join(attributes)} |\n"
 
 
 def _series_row(attribute: Attribute[Any]) -> str:
