@@ -18,21 +18,23 @@ PAGE = DOCS / "entities.md"
 MONITORING = DOCS / "monitoring.md"
 HEAD = """# What a router shows
 
-`$status` ([status.md](status.md)), `$management` ([management.md](management.md)), the console and the commands show these
-attributes of a router, its links and its deliveries, and nothing else. [monitoring.md](monitoring.md#the-series) lists
-the series of `/metrics`. `python -m tests.router.entities.page` writes this page from the table in `router/entities/`.
+`$status` ([status.md](status.md)), `$management` ([management.md](management.md)), the console and the commands show
+these attributes of a router, its links and its deliveries, and nothing else. [monitoring.md](monitoring.md#the-series)
+lists the series of `/metrics`. `python -m tests.router.entities.page` writes this page from the table in
+`router/entities/`.
 
 A `.` separates the key of a map from a key within it. A number that counts up begins at 0 when the router, the link or
 the connection begins. `oncemesh top` and the console compute rates from two readings of such a number.
 """
 SHARED = """## Every link
 
-Publishers, subscribers, orphans, lapsed and untold subscribers have these attributes. Their tables below list all others.
+Publishers, subscribers, orphans, lapsed and untold subscribers have these attributes. Their tables below list all
+others.
 """
 OTHERS = """## Types of qpid-dispatch
 
-These types of `$management` begin with `org.apache.qpid.dispatch.` and follow the schema of qpid-dispatch 1.19, so that its
-tools work. An attribute is missing if routers do not count it; if `qdstat` needs it, it has no value.
+These types of `$management` begin with `org.apache.qpid.dispatch.` and follow the schema of qpid-dispatch 1.19, so that
+its tools work. An attribute is missing if routers do not count it; if `qdstat` needs it, it has no value.
 
 | type | entities | attributes |
 | --- | --- | --- |
