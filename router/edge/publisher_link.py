@@ -148,7 +148,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
                 self.on_transfers(new)
             return
         for handle, tag, _, is_settled, _, is_aborted in resumed:
-            record = self.node.topic.transferred_again(self.stream, tag, aborted=is_settled or is_aborted)
+            record = self.node.topic.transferred_again(self.stream, tag, aborted=is_aborted, settled=is_settled)
             if record is None:
                 self._ignore([handle])
             elif handle is not None:

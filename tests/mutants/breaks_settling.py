@@ -96,6 +96,20 @@ def aborted_not_told(_: Method) -> Method:
     return broken
 
 
+@mutant(Publishing, "_publish_again", by="1", **MOVING | {"settles_again": 0.5})
+def sent_again_settled_to_all(again: Method) -> Method:
+    """7.3: who has had what its publisher transfers again, settled, does not get it twice."""
+
+    def broken(publishing: Publishing, stream: Stream, tag: bytes, *columns: Any, presettled: bool) -> Record:
+        key = stream.keys.key(tag)
+        if presettled and stream.expected.pop(key, None) is not None:
+            record = stream.unconfirmed.get(key)
+            publishing._edge.settlement.close(stream, [record] if record is not None else [])
+        return cast(Record, again(publishing, stream, tag, *columns, presettled=presettled))
+
+    return broken
+
+
 @mutant(CreditWindow, "give_back", by="6", **FEW_BYTES)
 def window_never_given_back(give_back: Method) -> Method:
     """5 Credit: what is settled counts against its publisher's window no longer."""

@@ -181,7 +181,7 @@ class LoggedPublisher(Publisher):
 
     def _send_new(self, link: PublisherLink, most: int) -> list[Sent]:
         sent = super()._send_new(link, most)
-        if tags := [tag for _, tag, _, _ in sent]:
+        if tags := [tag for _, tag, *_ in sent]:
             self._published += len(tags)
             self.diary.write(Event.PUBLISHED, [self._key(tag) for tag in tags], tags=tags)
         return sent

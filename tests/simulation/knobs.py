@@ -88,6 +88,8 @@ class Knobs:
     """So many entries of a router's unsettled map fit into its client's frames."""
     reorder: float = 0.0
     """How often a publisher transfers again in another order, or something new in between."""
+    settles_again: float = 0.0
+    """How often a publisher settles what it transfers again by that transfer."""
     lifetimes: float = 0.0
     """How often a client that resumes asks for another timeout than on its last attach."""
     modes: float = 0.0

@@ -33,6 +33,10 @@ def _any_order(_: Knobs, random: Random) -> dict[str, Any]:
     return {"reorder": random.choice((0.3, 1.0))}
 
 
+def _settles_again(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"settles_again": random.choice((0.3, 1.0))}
+
+
 def _lifetimes(_: Knobs, random: Random) -> dict[str, Any]:
     return {"lifetimes": random.choice((0.3, 1.0)), "timeouts": random.choice(((2, 5, 20), (20, 60)))}
 
@@ -165,6 +169,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "detach": _detach,
     "small frames": _small_frames,
     "any order": _any_order,
+    "settles again": _settles_again,
     "lifetimes": _lifetimes,
     "modes": _modes,
     "late null": _late_null,
@@ -197,7 +202,7 @@ LIMITS = ("far clocks", "set back")
 """Played by name only: what these break is a limit (protocol 10), which the judge cannot always tell from a fault."""
 
 
-LATER = ("plain cuts", "grow", "filters", "ttl", "pieces", "wildcards", "balanced")
+LATER = ("settles again", "plain cuts", "grow", "filters", "ttl", "pieces", "wildcards", "balanced")
 """Played by name only, in tests of their own: seeds that others have named stay the runs that they were."""
 
 

@@ -236,10 +236,20 @@ class Publisher(Client):
         self._handle += 1
         if step is ResumeStep.ABORTED:
             self.note(self.name, f"aborts {tag.decode()}")
-            return self._handle, tag, b"", step
-        self.handles[self._handle] = tag
-        self.note(self.name, f"sends {self.texts[tag].decode()} as {tag.decode()} again, {step.name}")
-        return self._handle, tag, self.texts[tag], step
+            return self._handle, tag, b"", step, True
+        text, settled = self.texts[tag], self._settles_again()
+        how = f"{step.name}, settled" if settled else step.name
+        self.note(self.name, f"sends {text.decode()} as {tag.decode()} again, {how}")
+        if settled:
+            self.judge.given_up(text)
+            self._forget(tag)
+        else:
+            self.handles[self._handle] = tag
+        return self._handle, tag, text, step, settled
+
+    def _settles_again(self) -> bool:
+        """What it transfers again it may settle by that."""
+        return self.knobs.settles_again > 0 and not self.calm and self.random.random() < self.knobs.settles_again
 
     def _send_new(self, link: PublisherLink, most: int) -> list[Sent]:
         assert self.unsettled is not None
@@ -259,7 +269,7 @@ class Publisher(Client):
             self.note(self.name, f"sends {text.decode()} as {tag.decode()}")
             self.judge.sent(self, text, tag, settled)
             self.judge.messages[text].until = draw_until(self.random, self.knobs.ttl, self.schedule.now)
-            sent.append((self._handle, tag, text, ResumeStep.SETTLED if settled else ResumeStep.NEW))
+            sent.append((self._handle, tag, text, ResumeStep.NEW, settled))
         self.left_to_send -= len(sent)
         return sent
 

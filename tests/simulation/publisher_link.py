@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tests.simulation.publisher import Publisher
     from tests.simulation.router import Router
 
-Sent = tuple[int, bytes, bytes, ResumeStep]
-"""(handle, delivery-tag, message, as what it is sent: new, settled, resumed as a whole or aborted)"""
+Sent = tuple[int, bytes, bytes, ResumeStep, bool]
+"""(handle, delivery-tag, message, as what it is sent: new, resumed as a whole or aborted; whether settled)"""
 
 
 class PublisherLink(Link):
@@ -72,17 +72,17 @@ class PublisherLink(Link):
         """In runs of new ones, settled or unsettled, and one by one of those that are resumed."""
         start = 0
         while start < len(sent):
-            handle, tag, text, step = sent[start]
+            handle, tag, text, step, settled = sent[start]
             end = start + 1
-            if step in (ResumeStep.WHOLE, ResumeStep.ABORTED):
-                self._resume(handle, tag, text, aborted=step is ResumeStep.ABORTED)
+            if step is ResumeStep.NEW:
+                end = next((i for i in range(start, len(sent)) if sent[i][3:] != (step, settled)), len(sent))
+                self._publish(sent[start:end], settled)
             else:
-                end = next((i for i in range(start, len(sent)) if sent[i][3] is not step), len(sent))
-                self._publish(sent[start:end], step is ResumeStep.SETTLED)
+                self._resume(handle, tag, text, aborted=step is ResumeStep.ABORTED, settled=settled)
             start = end
 
     def _publish(self, sent: list[Sent], settled: bool) -> None:
-        tags, texts = [tag for _, tag, _, _ in sent], [text for _, _, text, _ in sent]
+        tags, texts = [tag for _, tag, *_ in sent], [text for _, _, text, *_ in sent]
         self._comes(texts)
         self.router.judge.received(self, texts)
         until = times_of(self, texts)
@@ -90,7 +90,7 @@ class PublisherLink(Link):
         assert len(records) == len(sent)
         self.router.judge.withheld([record.message for record in records if record.n < 0])
         if not settled:
-            for (handle, _, text, _), record in zip(sent, records, strict=True):
+            for (handle, _, text, *_), record in zip(sent, records, strict=True):
                 self._keep(handle, text, record)
 
     def _comes(self, texts: list[bytes]) -> None:
@@ -98,14 +98,14 @@ class PublisherLink(Link):
         for message in [self.router.judge.messages[text] for text in texts]:
             message.expired = False
 
-    def _resume(self, handle: int, tag: bytes, text: bytes, *, aborted: bool) -> None:
+    def _resume(self, handle: int, tag: bytes, text: bytes, *, aborted: bool, settled: bool) -> None:
         if not aborted:
             self._comes([text])
             self.router.judge.republished(self, text)
-        record = self.router.topic.transferred_again(self.stream, tag, aborted=aborted)
+        record = self.router.topic.transferred_again(self.stream, tag, aborted=aborted, settled=settled)
         self.check(record is not None, f"7 resume: {text.decode()}, which the router listed, it ignores")
         assert record is not None
-        if not aborted:
+        if not (aborted or settled):
             self._keep(handle, text, record)
 
     def _keep(self, handle: int, text: bytes, record: Record) -> None:

@@ -23,7 +23,7 @@ FIRST, COUNT = map(int, os.environ.get("SIMULATION_SEEDS", f"{WATCHED}:{500 - WA
 """Twice as many as it takes until the last mutant is caught (`mutants/pins.json`); a soak plays the others."""
 GROWING = 12
 """The first seeds of a mesh that grows, of which the same is asked."""
-IN_PIECES = 25
+IN_PIECES = SETTLING_AGAIN = 25
 TAIL = 60
 
 
@@ -90,6 +90,13 @@ def test_it_holds_in_a_mesh_that_grows_and_shrinks() -> None:
 def test_it_holds_where_messages_go_ahead_in_pieces() -> None:
     for seed in range(IN_PIECES):
         run(seed, odd=("pieces",))
+
+
+def test_it_holds_where_publishers_settle_what_they_transfer_again() -> None:
+    worlds = [run(seed, trace=True, odd=("settles again",)) for seed in range(SETTLING_AGAIN)]
+    lines = [what for world in worlds for _, _, what in world.trace]
+    for happens in (" again, NEW, settled", " again, WHOLE, settled"):
+        assert sum(happens in line for line in lines) > 5, f"no run has: {happens}"
 
 
 def test_a_mesh_that_grows_is_worth_its_name() -> None:

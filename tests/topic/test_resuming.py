@@ -1,13 +1,15 @@
 """Publishers and subscribers that resume at another router, with their unsettled maps (protocol 6, 7 and 8)."""
 
+import attrs
 import pytest
 
 from tests.store import MemoryStore
-from tests.topic.bench import LASTING, Bench, pen_at, reader_at
-from tests.topic.clients import key_of
+from tests.topic.bench import LASTING, SETTINGS, Bench, pen_at, reader_at
+from tests.topic.clients import NEWS, Pen, Reader, key_of
 from topic.actions import Echo
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.journal import Event
+from topic.settings import BALANCED
 
 
 def test_what_a_subscriber_accepted_at_a_dead_router_counts_and_is_never_sent_again() -> None:
@@ -201,31 +203,111 @@ def test_who_is_learned_of_last_is_awaited_as_the_others_are() -> None:
     assert again.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
 
 
-def test_what_is_resumed_presettled_ends_what_a_map_named() -> None:
+def lost_and_sent_again_settled(unsettled: dict[bytes, int] | None, *, complete: bool = True) -> tuple[Pen, Reader]:
+    """The reader has accepted 1, and its publisher, which has not heard that, sends it again settled at c."""
+    bench = Bench("a", "b", "c")
+    reader, pen = reader_at(bench, "b"), pen_at(bench, "a")
+    pen.send(b"1")
+    reader.accept(b"1")
+    bench.kill("a")
+    again = pen_at(bench, "c", pen, unsettled=unsettled, complete=complete)
+    again.send(b"1", presettled=True)
+    return again, reader
+
+
+@pytest.mark.parametrize(("unsettled", "complete"), [({b"1": 0}, True), ({}, False)])
+def test_a_delivery_sent_again_settled_reaches_nobody_twice(unsettled: dict[bytes, int], complete: bool) -> None:
+    again, reader = lost_and_sent_again_settled(unsettled, complete=complete)
+    assert reader.delivered == [b"1"] == reader.settled_messages
+    reader.answer_echo()
+    assert again.bench.records().keys() == {"a"}, "which is dead"
+    assert not again.outcomes
+
+
+def test_a_delivery_sent_again_settled_gives_its_credit_back_when_all_have_answered() -> None:
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b", credit=0)
+    pen.send(b"1")
+    bench.kill("a")
+    again = pen_at(bench, "c", pen, unsettled={b"1": 0})
+    again.send(b"1", presettled=True)
+    reader.grant(1)
+    assert reader.delivered == [b"1"] and again.credit == 0
+    reader.accept(b"1")
+    assert again.credit == 1 and not again.outcomes and reader.settled_messages == [b"1"]
+
+
+def test_a_delivery_sent_again_settled_is_settled_though_its_publisher_has_gone() -> None:
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    pen.send(b"1")
+    bench.kill("a")
+    again = pen_at(bench, "c", pen, unsettled={b"1": 0})
+    again.send(b"1", presettled=True)
+    again.vanish()
+    reader.accept(b"1")
+    assert reader.settled_messages == [b"1"] == reader.delivered
+
+
+def test_a_delivery_sent_again_settled_may_wait_for_one_before_it() -> None:
+    """Its publisher uses the tag of a delivery again that the network still knows, and sends 2 behind that."""
+    bench = Bench("a", "b", "c")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b")
+    pen.send(b"1", b"2")
+    reader.accept(b"1", b"2")
+    pen.settle(b"1")
+    bench.kill("a")
+    again = pen_at(bench, "b", pen, unsettled={b"2": 0})
+    again.send(b"3", tags=[b"1"])
+    again.send(b"2", presettled=True)
+    assert reader.settled_messages == [b"1"], "3 waits for its key"
+    reader.answer_echo()
+    assert reader.delivered == [b"1", b"2", b"3"]
+    assert reader.settled_messages == [b"1", b"2"]
+
+
+def test_a_delivery_resumed_settled_goes_to_subscribers_that_have_not_had_it() -> None:
+    bench = Bench("a", "b")
+    pen = pen_at(bench, "a")
+    reader = reader_at(bench, "b", credit=0)
+    pen.send(b"1")
+    bench.kill("a")
+    again = pen_at(bench, "b", pen, unsettled={b"1": 0})
+    assert bench.tick("b").transferred_again(again.stream, b"1", aborted=False, settled=True) is not None
+    reader.grant(1)
+    reader.accept(b"1")
+    assert reader.delivered == [b"1"] == reader.settled_messages and not again.outcomes
+
+
+def test_a_balanced_delivery_sent_again_settled_goes_to_one_that_has_room() -> None:
+    bench = Bench("a", "b", "c", settings=attrs.evolve(SETTINGS, kinds=((NEWS, BALANCED),)))
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b", credit=0)
+    pen.send(b"1")
+    bench.kill("a")
+    again = pen_at(bench, "c", pen, unsettled={b"1": 0})
+    again.send(b"1", presettled=True)
+    reader.grant(1)
+    assert reader.delivered == [b"1"]
+    reader.accept(b"1")
+    assert reader.settled_messages == [b"1"] and not again.outcomes
+
+
+def test_a_delivery_sent_again_settled_is_resumed_for_a_subscriber_whose_map_names_it() -> None:
     bench = Bench("a", "b", "c")
     pen = pen_at(bench, "a")
     reader = reader_at(bench, "b")
     pen.send(b"1")
-    key = key_of(pen, b"1")
     bench.kill("a")
     bench.kill("b")
-    back = reader_at(bench, "c", unsettled={key: 0})
+    back = reader_at(bench, "c", unsettled={key_of(pen, b"1"): 0})
     pen_at(bench, "c", pen, unsettled={b"1": 0}).send(b"1", presettled=True)
-    assert back.resumed == [(None, 0, True)] and reader.delivered == [b"1"]
+    assert back.resumed == [(b"1", 0, False)] and reader.delivered == [b"1"]
+    (record,) = bench.cores["c"].records.by_key.values()
+    bench.tick("c").outcomes(back.end, [record], DeliveryOutcome.ACCEPTED)
+    bench.flow()
+    assert back.settled == [record]
     back.answer_echo()
     assert not bench.cores["c"].records.by_key
-
-
-def test_what_is_resumed_presettled_ends_also_where_home_does_not_hold_it() -> None:
-    bench = Bench("a", "b", "c")
-    pen = pen_at(bench, "a")
-    reader_at(bench, "b").close()
-    pen.send(b"1")
-    key = key_of(pen, b"1")
-    bench.kill("a")
-    back = reader_at(bench, "b", unsettled={key: 0})
-    pen_at(bench, "c", pen, unsettled={b"1": 0}).send(b"1", presettled=True)
-    assert back.resumed == [(None, 0, True)]
 
 
 def test_all_routers_die_and_their_stores_know_whom_to_wait_for() -> None:

@@ -616,6 +616,7 @@ class Stream:
         "received",
         "records",
         "reply",
+        "settled_again",
         "settled_before",
         "settles_first",
         "unassigned",
@@ -658,6 +659,8 @@ class Stream:
         self.expected: dict[bytes, bytes] = {}
         """Key -> tag: in doubt by the publisher's map, and not transferred on this attach."""
         self.incomplete = False  # the map was: what it lacks may be in doubt
+        self.settled_again: set[Record] = set()
+        """Deliveries in doubt that the publisher has settled as it transferred them again: it is told no outcome."""
         self.settled_before: set[bytes] = set()
         """Keys of what it has settled at a former home, of which others may not have heard (5, Reused tags)."""
         self.askers: dict[bytes, set[str]] = {}

@@ -11,9 +11,6 @@ class Decisions(AtHome, Protocol):
     def evaluate(self, stream: Stream, records: list[Record]) -> None:
         """Fewer are awaited for these records: answer the publisher of those that nobody is awaited for."""
 
-    def give_up(self, stream: Stream, key: bytes, record: Record | None) -> None:
-        """The publisher wants to know no more of the delivery, whether it is here or not."""
-
     def expire(self, stream: Stream, records: list[Record]) -> None:
         """The time of these is over, and nobody has any of them: end them."""
 

@@ -146,7 +146,18 @@ class Home:
             self.evaluate(stream, list(stream.records.values()))
 
     def accept(self, stream: Stream, records: list[Record]) -> None:
-        """Answer the publisher: *accepted*, or *rejected* if the refusals of the record say so."""
+        """Answer the publisher: *accepted*, or *rejected* if the refusals of the record say so. What it has settled as
+        it transferred that again is over (7.3)."""
+        over = [record for record in records if record in stream.settled_again] if stream.settled_again else []
+        if over:
+            records = [record for record in records if record not in stream.settled_again]
+        if records:
+            self._accept(stream, records)
+        if over:  # last, as for a publisher that settles first
+            stream.settled_again.difference_update(over)
+            self.settlement.settle(stream, over)
+
+    def _accept(self, stream: Stream, records: list[Record]) -> None:
         accept(records)
         leaving_out = [record for record in records if record.without and record.refusals is None]
         if leaving_out:
@@ -258,7 +269,7 @@ class Home:
         held = [(key, record) for key, record in stream.unconfirmed.items() if key in stream.expected]
         stream.reply = {stream.expected[key]: 0 for key, record in held if record.message is not None}
 
-    def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool) -> Record | None:
+    def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool, settled: bool = False) -> Record | None:
         """Take a transfer with resume=true. None for a tag that our map did not list, or that was transferred
         already."""
         key = stream.keys.key(tag)
@@ -267,7 +278,7 @@ class Home:
             return None
         self.edge.unconfirmed.take(stream, key)
         if not aborted:
-            return self.publishing.again(stream, tag, record)
+            return self.publishing.again(stream, tag, record, settled=settled)
         self.give_up(stream, key, record)
         stream.window.aborted()
         self.settlement.grant(stream)

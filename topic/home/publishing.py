@@ -78,6 +78,9 @@ class Publishing:
         records = [Record(stream, *columns) for columns in zip(keys, tags, messages, strict=True)]
         if not is_expected and not stream.incomplete:
             stream.kind.nobody_has(records)
+        elif presettled:  # somebody may have these under their keys, which presettled records do not hold
+            stream.settled_again.update(records)
+            presettled = False
         stream.received += len(records)
         if stream.settled_before:
             stream.settled_before.difference_update(keys)
@@ -106,17 +109,19 @@ class Publishing:
         key = stream.keys.key(tag)
         is_expected = stream.expected.pop(key, None) is not None
         record = self._edge.unconfirmed.take(stream, key) if is_expected else None
-        if is_expected and presettled:
-            self._home.give_up(stream, key, record)
-        if record is None or presettled:
+        if record is None:
             alone = [key], [tag], [message], None if is_expected else [until]
             (record,) = self._publish_new(stream, *alone, presettled=presettled, is_expected=is_expected)
             return record
-        return self.again(stream, tag, record, message)
+        return self.again(stream, tag, record, message, settled=presettled)
 
-    def again(self, stream: Stream, tag: bytes, record: Record, message: bytes | None = None) -> Record:
+    def again(
+        self, stream: Stream, tag: bytes, record: Record, message: bytes | None = None, *, settled: bool = False
+    ) -> Record:
         """A delivery that was unconfirmed here gets an audience in this epoch (7.3). `message` is what came, if it came
-        again."""
+        again. The publisher may have `settled` it by that (7.3)."""
+        if settled:
+            stream.settled_again.add(record)
         record.transferred_again(tag, message)
         stream.received += 1
         self.records.received[stream.kind.name] += 1
