@@ -246,7 +246,7 @@ class Topic:
             self.out.append(Detach(subscriber.link, STOLEN, "the link was attached again"))
         told = told or unsettled is None  # that claims nothing from before
         if known is not None and known.ending and not told:
-            return self.home.lapses.tell(known, link)
+            return self.home.lapses.tell(known, link, epoch)
         subscriber.begin(link, epoch, unsettled, complete=complete, wants=wants if kind.takes_filters else None)
         subscriber.overtook = overtakes(seen, known)
         subscriber.lifetime = lifetime

@@ -2,12 +2,14 @@
 
 import pytest
 
+from linkstate.clock import COUNTER_BITS, ECHO_MS
 from tests.topic.bench import FORGETFUL, LASTING, Bench, pen_at, reader_at
 from tests.topic.clients import Reader, key_of
 from topic.actions import EXPIRED, Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Decision, Lifetime
 from topic.errors import BreachError
+from topic.identity import Epoch
 from topic.journal import Event
 
 LONGER = Lifetime(300, "connection-close", 1)
@@ -174,6 +176,20 @@ def test_who_moved_is_told_by_who_hears_of_the_ending_of_its_former_attach() -> 
     bench.flow()
     bench.part("a", "c")
     assert is_told(moved)
+
+
+def test_the_attach_that_is_told_of_an_end_is_above_the_one_that_it_echoes() -> None:
+    """The client had gone on at b, out of the sight of a, which ended its link. The clock of b is far ahead."""
+    bench = Bench("a", "b")
+    pen = pen_at(bench, "a")
+    reader_at(bench, "b")
+    bench.part("a", "b")
+    pen.send(b"1")
+    bench.wait(64, "a")
+    ahead_ms = 2 * ECHO_MS
+    seen = Epoch((bench.wall_us // 1000 + ahead_ms) << COUNTER_BITS, "b", 1)
+    back = reader_at(bench, "a", unsettled={}, seen=seen)
+    assert is_told(back) and back.end.epoch > seen
 
 
 def test_who_moved_and_was_given_up_after_all_is_told() -> None:

@@ -19,6 +19,7 @@ from topic.edge.edge import Edge
 from topic.edge.subscriber import LocalSubscriber
 from topic.home.audiences import Audiences
 from topic.home.decisions import Decisions
+from topic.identity import Epoch
 from topic.journal import Event
 
 
@@ -99,10 +100,10 @@ class Lapses:
             self.outlet.batches.gossip(ended.router, [ended])
         return ended
 
-    def tell(self, known: LinkEntry, link: Any) -> LocalSubscriber:
+    def tell(self, known: LinkEntry, link: Any, epoch: Epoch) -> LocalSubscriber:
         """Tell a client that comes back that its link has ended. It may begin afresh."""
         subscriber = LocalSubscriber(known.name, known.identity, self._edge.kinds.of(known.identity.address))
-        subscriber.begin(link, self.outlet.new_epoch(known.epoch.hlc), None, complete=True)
+        subscriber.begin(link, epoch, None, complete=True)
         self.outlet.actions.append(Detach(link, EXPIRED, known.ending))
         subscriber.suspend()  # its client may go before it was told
         return subscriber
