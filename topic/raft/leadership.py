@@ -13,7 +13,7 @@ from topic.raft.configuration import Configuration, Replica
 from topic.raft.errors import BusyError
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry, RaftLog
-from topic.raft.messages import Body
+from topic.raft.messages import Body, Read
 from topic.raft.progress import FollowerProgress
 from topic.raft.stores import KnownStores
 
@@ -33,11 +33,13 @@ class Leadership:
     """One leader in one term."""
 
     def __init__(
-        self, me: Replica, life: int, term: int, log: RaftLog, stores: KnownStores, limits: RaftLimits
+        self, me: Replica, life: int, term: int, log: RaftLog, stores: KnownStores, limits: RaftLimits, now: float
     ) -> None:
         self.term = term
         self.messages: list[tuple[Replica, Body]] = []
         """What is to be sent, in order."""
+        self.reads: list[Read] = []
+        """Pieces of the snapshot that are to be read."""
         self.progress: dict[Replica, FollowerProgress] = {}
         self._me = me
         self._life = life
@@ -46,13 +48,13 @@ class Leadership:
         self._limits = limits
         self._handing_over: _HandOver | None = None
         for member in log.configuration.members:
-            self._take_in(member)
+            self._take_in(member, now)
         log.append([Entry(term)])  # with it, entries of earlier terms are decided (Raft, 3.6.2)
 
-    def _take_in(self, member: Replica) -> None:
+    def _take_in(self, member: Replica, now: float) -> None:
         """Have a progress of the member, and say who leads if it is in contact."""
         if member not in self.progress and member != self._me:
-            self.progress[member] = FollowerProgress()
+            self.progress[member] = FollowerProgress(self._log.last, now)
             self.connect(member)
 
     def connect(self, member: Replica) -> None:
@@ -69,7 +71,9 @@ class Leadership:
     @property
     def has_majority(self) -> bool:
         """Whether a majority of the voters is in contact."""
-        configuration = self._log.configuration
+        return self._is_in_contact(self._log.configuration)
+
+    def _is_in_contact(self, configuration: Configuration) -> bool:
         return configuration.is_majority([voter for voter in configuration.voters if self._stores.has(voter)])
 
     @property
@@ -78,9 +82,9 @@ class Leadership:
         return self._me not in self._log.configuration.voters and self.may_configure
 
     def resign(self) -> None:
-        for member in self.progress:
-            if self._stores.has(member):
-                self._send(member, say.Resigned(self.term))
+        """Say so to all in contact: one that was a member may be one again, if that change is not decided."""
+        for known in self._stores.all():
+            self._send(known.member, say.Resigned(self.term))
 
     # entries
 
@@ -112,9 +116,10 @@ class Leadership:
             return
         if body.index < progress.stored:
             self._send(member, say.Distrust(self.term))
-        else:
-            index = self._log.latest_up_to(min(body.index, progress.probe), body.index_term)
+        elif (index := self._log.latest_up_to(min(body.index, progress.probe), body.index_term)) is not None:
             self._send(member, progress.ask(self._log, index, self.term))
+        else:
+            progress.send_snapshot()
 
     def decide(self) -> None:
         """Decide what a majority of disks has, if it ends with an entry of this term (Raft, 3.6.2)."""
@@ -131,6 +136,27 @@ class Leadership:
     def _replicate_to(self, member: Replica, progress: FollowerProgress) -> None:
         while (append := progress.next_append(self._log, self.term, self._limits.window)) is not None:
             self._send(member, append)
+        if (place := progress.next_piece()) is not None:
+            self.reads.append(Read(member, self._log.snapshot.index, place))
+
+    # snapshots
+
+    def compacted(self) -> None:
+        """This leader has a later snapshot: members that are being sent the former one are sent this one."""
+        for progress in self.progress.values():
+            if progress.needs_snapshot:
+                progress.send_snapshot()
+
+    def read(self, member: Replica, index: int, place: int, data: bytes, is_last: bool) -> None:
+        """The shell has read a piece of a snapshot."""
+        piece = say.Piece(self.term, self._log.snapshot, place, data, is_last)
+        if member in self.progress and index == piece.snapshot.index and self.progress[member].take_piece(piece):
+            self._send(member, piece)
+
+    def staged(self, member: Replica, body: say.Staged) -> None:
+        """A member tells that its disk has a piece."""
+        if member in self.progress and (body.term, body.index) == (self.term, self._log.snapshot.index):
+            self.progress[member].staged(body.place)
 
     # members
 
@@ -140,28 +166,32 @@ class Leadership:
         commit = self._log.commit
         return self._log.term(commit) == self.term and self._log.configured_at <= commit
 
-    def configure(self, configuration: Configuration) -> int:
+    def configure(self, configuration: Configuration, now: float) -> int:
         """Change the members. Returns the index of the change. Raises BusyError; ValueError if more than one vote would
         change."""
         if not self.may_configure or self._handing_over is not None:
             raise BusyError("an earlier change is under way")
+        if not self._is_in_contact(configuration):
+            raise BusyError("a majority of the voters would not be in contact")
         if not configuration.differs_by_one(self._log.configuration):
             raise ValueError("voters change one at a time")
         self._log.append([Entry(self.term, configuration=configuration)])
         for member in configuration.members:
-            self._take_in(member)
+            self._take_in(member, now)
         for member in [member for member in self.progress if member not in configuration.members]:
             self._replicate_to(member, self.progress.pop(member))  # it learns that it has no vote, if it is there
         return self._log.last
 
-    def mend(self) -> None:
+    def mend(self, now: float) -> None:
         """Take one step from the present members towards the ring."""
-        if self.may_configure and self._handing_over is None and (wanted := self._next_configuration()) is not None:
-            self.configure(wanted)
+        if self.may_configure and self._handing_over is None:
+            wanted = self._next_configuration(now)
+            if wanted is not None and self._is_in_contact(wanted):
+                self.configure(wanted, now)
 
-    def _next_configuration(self) -> Configuration | None:
+    def _next_configuration(self, now: float) -> Configuration | None:
         """Stores that were replaced leave; routers of the ring that are no members come in as learners; learners that
-        have all that is decided become voters; members that are not of the ring leave when it is complete, and this
+        have caught up become voters; members that are not of the ring leave when it is complete, and this
         leader is the last of them."""
         present = self._log.configuration
         for member in present.members:
@@ -174,7 +204,8 @@ class Leadership:
             if router not in routers and known is not None and known.life in (0, self._life):
                 return present.with_learner(known.member)
         for learner in present.learners:
-            if learner.router in ring and self.progress[learner].stored >= self._log.commit:
+            progress = self.progress[learner]
+            if learner.router in ring and progress.is_caught_up(self._log.last, now, self._limits.election):
                 return present.promoting(learner)
         if {voter.router for voter in present.voters}.issuperset(ring):
             others = [member for member in present.members if member.router not in ring]

@@ -2,19 +2,21 @@
 
 The disk works asynchronously. Each write has a number and replaces all entries from one index on. `stable` is the last
 index up to which the disk and this log are equal, whatever writes are under way: an entry that was overwritten in the
-meantime is not stable because an earlier write of it ends.
+meantime is not stable because an earlier write of it ends. A snapshot stands for all entries up to its index.
 """
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 import attrs
 
-from topic.raft.configuration import Configuration
+from topic.raft.configuration import Configuration, Replica
 
 OVERHEAD: Final = 64
 """Bytes that an entry counts beside its data."""
+NOBODY: Final = Configuration(())
 
 
 @attrs.frozen(slots=True)
@@ -31,6 +33,20 @@ class Entry:
 
 
 @attrs.frozen(slots=True)
+class Snapshot:
+    """The state that all entries up to an index have led to. The state itself is the shell's, in pieces."""
+
+    index: int = 0
+    term: int = 0
+    """The term of the entry at that index."""
+    configuration: Configuration = NOBODY
+    """The members at that index."""
+
+
+NOTHING: Final = Snapshot()
+
+
+@attrs.frozen(slots=True)
 class _Write:
     number: int
     first: int
@@ -40,24 +56,26 @@ class _Write:
 
 
 class RaftLog:
-    """Entries from index 1 on. Index 0 stands before all of them, and has term 0."""
+    """The entries behind a snapshot. The snapshot of a new log stands at index 0, has term 0, and no members."""
 
-    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+    def __init__(self, entries: Sequence[Entry] = (), snapshot: Snapshot = NOTHING) -> None:
+        self.snapshot = snapshot
+        self.commit = self.snapshot.index
         self._entries: list[Entry] = []
         self._sizes = [0]
-        """Bytes of all entries up to an index."""
-        self._configurations: list[tuple[int, Configuration]] = []
-        self.commit = 0
+        """Bytes of the entries behind the snapshot up to an index."""
+        self._configurations = [(self.snapshot.index, self.snapshot.configuration)]
         self._writes: deque[_Write] = deque()
-        self._last_written = 0
-        """The last index of the log that the last finished write has left."""
         self._extend(entries)
-        self._unwritten = self._last_written = self.last + 1
-        self._last_written -= 1
+        self._last_written = self.last
+        """The last index of the log that the last finished write has left."""
+        self._unwritten = self.last + 1
+        """The first index that is neither on the disk nor in a write."""
+        self._written_snapshot = self.snapshot
 
     @property
     def last(self) -> int:
-        return len(self._entries)
+        return self.snapshot.index + len(self._entries)
 
     @property
     def last_term(self) -> int:
@@ -66,12 +84,18 @@ class RaftLog:
     @property
     def configuration(self) -> Configuration:
         """The latest one. A replica acts on it as soon as it is in the log (Raft, 4.1)."""
-        return self._configurations[-1][1] if self._configurations else Configuration(())
+        return self._configurations[-1][1]
 
     @property
     def configured_at(self) -> int:
-        """The index of the latest configuration; 0: there is none."""
-        return self._configurations[-1][0] if self._configurations else 0
+        """The index of the latest configuration, or of the snapshot that has it; 0: there is none."""
+        return self._configurations[-1][0]
+
+    def may_stand(self, member: Replica) -> bool:
+        """Whether the member is a voter, or was one before a change that may not be decided: it may be the only one
+        that has the change (Raft, 4.2.2)."""
+        open_changes = 2 if self.configured_at > self.commit else 1
+        return any(member in configuration.voters for _, configuration in self._configurations[-open_changes:])
 
     @property
     def stable(self) -> int:
@@ -80,28 +104,35 @@ class RaftLog:
         return min(self._last_written, min(changed, self._unwritten) - 1)
 
     def term(self, index: int) -> int:
-        return self._entries[index - 1].term if index else 0
+        """The term of an entry that is here, or of the last one in the snapshot."""
+        place = index - self.snapshot.index
+        assert place >= 0, f"entry {index} is in the snapshot"
+        return self._entries[place - 1].term if place else self.snapshot.term
 
     def has(self, index: int, term: int) -> bool:
-        return index <= self.last and self.term(index) == term
+        """Whether this entry is here. A leader has what is decided, so its entries before the snapshot are these."""
+        return index < self.snapshot.index or (index <= self.last and self.term(index) == term)
 
     def is_no_newer_than(self, last: int, last_term: int) -> bool:
         """Whether a log that ends there is at least as up to date as this one (Raft, 3.6.1)."""
         return (last_term, last) >= (self.last_term, self.last)
 
-    def latest_up_to(self, index: int, term: int) -> int:
-        """The highest index, at most `index`, whose term is at most `term`: where two logs may still agree."""
+    def latest_up_to(self, index: int, term: int) -> int | None:
+        """The highest index, at most `index`, whose term is at most `term`: where two logs may still agree. None if it
+        is before the snapshot."""
         index = min(index, self.last)
-        while self.term(index) > term:
+        while index >= self.snapshot.index and self.term(index) > term:
             index -= 1
-        return index
+        return index if index >= self.snapshot.index else None
 
     def size(self, above: int, to: int) -> int:
-        """Bytes of the entries above one index, up to another."""
-        return self._sizes[to] - self._sizes[above]
+        """Bytes of the entries above one index, up to another. Entries in the snapshot count nothing."""
+        first = self.snapshot.index
+        return self._sizes[max(to - first, 0)] - self._sizes[max(above - first, 0)]
 
     def entries(self, first: int, last: int) -> tuple[Entry, ...]:
-        return tuple(self._entries[first - 1 : last])
+        assert first > self.snapshot.index, f"entry {first} is in the snapshot"
+        return tuple(self._entries[first - self.snapshot.index - 1 : last - self.snapshot.index])
 
     def batch(self, first: int, most: int) -> tuple[Entry, ...]:
         """Entries from `first` on, of `most` bytes together, but at least one if there is one."""
@@ -130,14 +161,39 @@ class RaftLog:
         self._truncate(1)
         self.append([entry])
 
+    # snapshots
+
+    def compact(self, index: int) -> None:
+        """Let a snapshot stand for the entries up to a decided one."""
+        assert self.snapshot.index <= index <= min(self.commit, self._unwritten - 1)
+        configured = [one for one in self._configurations if one[0] <= index]
+        snapshot = Snapshot(index, self.term(index), configured[-1][1])
+        gone = index - self.snapshot.index
+        del self._entries[:gone]
+        self._sizes = [size - self._sizes[gone] for size in self._sizes[gone:]]
+        self._configurations[: len(configured)] = [(index, snapshot.configuration)]
+        self.snapshot = snapshot
+
+    def install(self, snapshot: Snapshot) -> None:
+        """Have a leader's snapshot, and no entry. The leader has compared the logs: they differ before its index."""
+        assert snapshot.index > self.commit, f"a snapshot at {snapshot.index} replaces entries that are decided"
+        self.snapshot = snapshot
+        self.commit = snapshot.index
+        self._entries.clear()
+        self._sizes = [0]
+        self._configurations = [(snapshot.index, snapshot.configuration)]
+        self._unwritten = min(self._unwritten, snapshot.index)
+
     # the disk
 
-    def write(self, number: int) -> tuple[int, tuple[Entry, ...]]:
-        """Begin a write of all that no write has: from which index on, and the entries."""
-        first = self._unwritten
-        self._writes.append(_Write(number, first, self.last))
+    def write(self, number: int) -> tuple[Snapshot | None, int, tuple[Entry, ...]]:
+        """Begin a write of all that no write has: the snapshot if it is new, from which index on, and the entries."""
+        first = max(self._unwritten, self.snapshot.index + 1)
+        is_new = self.snapshot != self._written_snapshot
+        self._writes.append(_Write(number, self._unwritten, self.last))
         self._unwritten = self.last + 1
-        return first, self.entries(first, self.last)
+        self._written_snapshot = self.snapshot
+        return self.snapshot if is_new else None, first, self.entries(first, self.last)
 
     def written(self, number: int) -> None:
         """This write is on the disk, and so are all before it."""
@@ -146,8 +202,8 @@ class RaftLog:
 
     @property
     def is_written(self) -> bool:
-        """Whether each entry is on the disk, or in a write under way."""
-        return self._unwritten > self.last
+        """Whether all that is here is on the disk, or in a write under way."""
+        return self._unwritten > self.last and self.snapshot == self._written_snapshot
 
     # the entries
 
@@ -160,13 +216,16 @@ class RaftLog:
 
     def _truncate(self, first: int) -> None:
         """Remove the entries from this index on. A configuration among them is none any more."""
-        del self._entries[first - 1 :]
-        del self._sizes[first:]
+        place = first - self.snapshot.index
+        del self._entries[place - 1 :]
+        del self._sizes[place:]
         self._unwritten = min(self._unwritten, first)
-        while self._configurations and self._configurations[-1][0] >= first:
+        while self._configurations[-1][0] >= first:
             self._configurations.pop()
 
     def check(self) -> None:
         """Assert what holds whenever no event is being handled."""
-        assert 0 <= self.commit <= self.last and 0 <= self.stable <= self.last
-        assert all(a.term <= b.term for a, b in zip(self._entries, self._entries[1:], strict=False)), "a term goes back"
+        assert self.snapshot.index <= self.commit <= self.last and 0 <= self.stable <= self.last
+        terms = [self.snapshot.term, *(entry.term for entry in self._entries)]
+        assert all(a <= b for a, b in pairwise(terms)), "a term goes back"
+        assert len(self._sizes) == len(self._entries) + 1

@@ -2,7 +2,7 @@
 
 | message | who says it | what it says | waits for the disk |
 | --- | --- | --- | --- |
-| `Greeting` | each, as a contact begins and as it changes | the life that its store has accepted | yes |
+| `Greeting` | each, as a contact begins and as it changes | my store has accepted this life | yes |
 | `Propose` | a router that begins a set | accept this life, with these stores as voters | no |
 | `PreVote`, `PreVoted` | a voter without a leader | would I win an election? | no |
 | `Vote`, `Voted` | a candidate | vote for me in this term | yes |
@@ -10,22 +10,39 @@
 | `Append` | a leader | these entries follow that one; so much is committed | no |
 | `Stored` | a follower | my disk has all that you have, up to this index | yes |
 | `Lacking` | a follower | my log lacks that entry; try this one | no |
+| `Piece` | a leader, to a log that ends before its own begins | this is a piece of the snapshot | no |
+| `Staged` | a follower | my disk has that piece | yes |
+| `Digest` | a follower, and a leader | my state at this index has this digest; a majority's has this digest | no |
 | `Outdated` | each | there is a later term than yours | no |
 | `Resigned` | a leader that leads no more | look for another one | no |
 | `StandNow` | a leader that hands over | begin an election without a pre-vote | no |
 | `Distrust` | a leader | your disk has lost what it had acknowledged | no |
+
+| what a replica asks of its shell | when |
+| --- | --- |
+| `Persist` | there is something that the disk does not have |
+| `Send` | there is a message, and the disk has what it waits for |
+| `Committed` | entries are decided |
+| `Restore` | the pieces of a leader's snapshot take the place of the state |
+| `Read` | a member is to be sent a piece of this replica's snapshot |
+| `Agreed` | a majority has the state that this replica has: it may become the snapshot |
+| `Led` | another member leads, or none |
+| `Alarm` | an operator has to look |
+| `SetAside` | the store is void, or not to be trusted |
 """
 
 import attrs
 
 from topic.raft.configuration import Configuration, Replica
-from topic.raft.log import Entry
+from topic.raft.log import NOTHING, Entry, Snapshot
 
 
 @attrs.frozen(slots=True)
 class Greeting:
     begun: bool
     """The sender knows that all voters of its life have accepted it."""
+    ring: tuple[str, ...]
+    """The routers that are to be voters, by the sender's topology."""
     mapping: bytes
     """Digest of the map from queue names to sets, by the sender's topology."""
 
@@ -100,6 +117,31 @@ class Lacking:
 
 
 @attrs.frozen(slots=True)
+class Piece:
+    term: int
+    snapshot: Snapshot
+    place: int
+    """0: the first piece."""
+    data: bytes
+    is_last: bool
+
+
+@attrs.frozen(slots=True)
+class Staged:
+    term: int
+    index: int
+    """Index of the snapshot."""
+    place: int
+
+
+@attrs.frozen(slots=True)
+class Digest:
+    term: int
+    index: int
+    digest: bytes
+
+
+@attrs.frozen(slots=True)
 class Outdated:
     term: int
 
@@ -120,8 +162,8 @@ class Distrust:
 
 
 Body = (
-    Greeting | Propose | PreVote | PreVoted | Vote | Voted | Lead | Append | Stored | Lacking | Outdated | Resigned
-    | StandNow | Distrust
+    Greeting | Propose | PreVote | PreVoted | Vote | Voted | Lead | Append | Stored | Lacking | Piece | Staged | Digest
+    | Outdated | Resigned | StandNow | Distrust
 )  # fmt: skip
 
 
@@ -143,7 +185,9 @@ class Hard:
     """What a store must not forget, beside its log."""
 
     life: int = 0
-    """Hybrid clock at the beginning of the set; 0: the store has accepted none."""
+    """Hybrid clock at the beginning of the set, or at its latest recovery; 0: the store has accepted none."""
+    mapping: bytes = b""
+    """Digest of the map from queue names to sets under which the store has accepted that."""
     begun: bool = False
     """All voters have accepted that life: it is in effect for ever."""
     term: int = 0
@@ -152,13 +196,35 @@ class Hard:
 
 
 @attrs.frozen(slots=True)
+class StoreContent:
+    """What a store has when a replica starts."""
+
+    hard: Hard = Hard()
+    snapshot: Snapshot = NOTHING
+    entries: tuple[Entry, ...] = ()
+    """They follow the snapshot."""
+
+
+@attrs.frozen(slots=True)
+class StagedPiece:
+    """A piece of a leader's snapshot, as a follower puts it aside. The first piece ends what was put aside before."""
+
+    index: int
+    place: int
+    data: bytes
+
+
+@attrs.frozen(slots=True)
 class Persist:
     """Put this on the disk in one transaction, behind all earlier writes; then call `Raft.persisted(number)`."""
 
     number: int
     hard: Hard
+    pieces: tuple[StagedPiece, ...]
+    snapshot: Snapshot | None
+    """The state that was put aside for this index is the snapshot. Entries up to the index go, with the former one."""
     first: int
-    """The entries take the place of all from this index on. Without entries, the log stays as it is."""
+    """The entries take the place of all from this index on."""
     entries: tuple[Entry, ...]
 
 
@@ -178,11 +244,42 @@ class Committed:
 
 
 @attrs.frozen(slots=True)
+class Restore:
+    """The state is the one that was put aside for this snapshot, which the disk has after the last `Persist`."""
+
+    snapshot: Snapshot
+
+
+@attrs.frozen(slots=True)
+class Read:
+    """Read a piece of the snapshot at this index, behind all writes so far; then call `Raft.read`."""
+
+    to: Replica
+    index: int
+    place: int
+
+
+@attrs.frozen(slots=True)
+class Agreed:
+    """A majority of the voters has the state that this replica has at the index. So it may become the snapshot: put it
+    aside, then call `Raft.compact`."""
+
+    index: int
+
+
+@attrs.frozen(slots=True)
 class Led:
     """This member leads in this term; None: nobody does, as far as this replica knows."""
 
     term: int
     leader: Replica | None
+
+
+@attrs.frozen(slots=True)
+class Alarm:
+    """Tell the operator. The replica goes on."""
+
+    why: str
 
 
 @attrs.frozen(slots=True)
@@ -192,4 +289,4 @@ class SetAside:
     why: str
 
 
-Action = Persist | Send | Committed | Led | SetAside
+Action = Persist | Send | Committed | Restore | Read | Agreed | Led | Alarm | SetAside

@@ -3,7 +3,7 @@
 from typing import Final
 
 from topic.raft.log import Entry, RaftLog
-from topic.raft.messages import Append, Lead
+from topic.raft.messages import Append, Lead, Piece
 
 BATCH: Final = 256 * 1024
 """Bytes of the entries of one `Append`, unless a single entry is larger."""
@@ -13,7 +13,8 @@ class FollowerProgress:
     """One member, for as long as this leader leads. Channels keep order and lose nothing while a contact lasts, so
     nothing is sent twice in a contact."""
 
-    def __init__(self) -> None:
+    def __init__(self, last: int, now: float) -> None:
+        """`last`: the last index of the leader's log, so that the first round of catching up ends with it."""
         self.stored = 0
         """The last index that the member's disk has, by its own word to this leader."""
         self.next = 0
@@ -22,11 +23,17 @@ class FollowerProgress:
         """The index that the member was asked about, and has not answered."""
         self._told = 0
         """The commit index that the member was sent last."""
+        self._piece: int | None = None
+        """The piece of the snapshot that the member is to have next; None while it needs no snapshot."""
+        self._is_piece_under_way = False
+        """The shell reads that piece, or the member stores it."""
+        self._round_began, self._round_to = now, last
+        """Learner: when the present round of catching up began, and with which index it ends."""
 
     def disconnected(self) -> None:
         """Nothing that is under way arrives, and nothing that was sent lately may have."""
         self.next = self._told = 0
-        self.probe = None
+        self.probe = self._piece = None
 
     def ask(self, log: RaftLog, index: int, term: int) -> Lead:
         """Ask the member whether its log has this entry. It is the first message of a contact."""
@@ -40,15 +47,58 @@ class FollowerProgress:
             self.next, self.probe = agreed + 1, None
         self.stored = stored
 
+    def is_caught_up(self, last: int, now: float, quick: float) -> bool:
+        """Whether the member stores entries about as fast as they come (Raft, 4.2.1). A round ends when the member has
+        all that was in the log as it began; the member is caught up if the round was quick."""
+        if self.stored < self._round_to:
+            return False
+        lasted, self._round_began, self._round_to = now - self._round_began, now, last
+        return self.stored == last or lasted <= quick
+
+    # what the member is sent
+
     def next_append(self, log: RaftLog, term: int, window: int) -> Append | None:
         """The next message, if there is something to say and at most `window` bytes are on their way to its disk."""
         if not self.next:
             return None
+        if self.next <= log.snapshot.index:
+            self.send_snapshot()
+            return None
         entries: tuple[Entry, ...] = ()
-        if self.next <= log.last and log.size(self.stored, self.next - 1) < window:
+        is_window_open = self.stored >= log.snapshot.index and log.size(self.stored, self.next - 1) < window
+        if self.next <= log.last and is_window_open:
             entries = log.batch(self.next, BATCH)
         if not entries and self._told >= min(log.commit, self.next - 1):
             return None
         previous, self.next = self.next - 1, self.next + len(entries)
         self._told = min(log.commit, self.next - 1)
         return Append(term, previous, log.term(previous), entries, log.commit)
+
+    def send_snapshot(self) -> None:
+        """What the member lacks is in the snapshot alone: send the snapshot from its beginning."""
+        self.next, self.probe = 0, None
+        self._piece, self._is_piece_under_way = 0, False
+
+    @property
+    def needs_snapshot(self) -> bool:
+        return self._piece is not None
+
+    def next_piece(self) -> int | None:
+        """The piece that the shell is to read now, if there is one."""
+        if self._piece is None or self._is_piece_under_way:
+            return None
+        self._is_piece_under_way = True
+        return self._piece
+
+    def take_piece(self, piece: Piece) -> bool:
+        """The shell has read a piece. Returns whether the member still needs it."""
+        if self._piece != piece.place:
+            return False
+        if piece.is_last:
+            self._piece, self.probe = None, piece.snapshot.index
+        return True
+
+    def staged(self, place: int) -> None:
+        """The member's disk has this piece."""
+        if self._piece == place:
+            self._piece, self._is_piece_under_way = place + 1, False

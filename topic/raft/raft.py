@@ -5,7 +5,9 @@ The shell that drives a replica
 1. tells it events: `connect`, `disconnect`, `receive`, `persisted`, `tick`, with the time in seconds;
 2. calls `flush` when no more events are at hand, and does what that returns, in order;
 3. calls `tick` at `deadline`;
-4. writes each `Persist` in one transaction, in order, and says so: a write may last, and nothing waits for it here.
+4. writes each `Persist` in one transaction, in order, and says so: a write may last, and nothing waits for it here;
+5. applies what is `Committed`, and tells `digested` at certain indices, the same ones at each replica;
+6. may make an `Agreed` state the snapshot: it puts the state on the disk, then calls `compact`.
 
 Contacts take the place of heartbeats: a replica has a leader while the replica that has said `Lead` to it is in contact
 and has not said `Resigned`. So a set in which nothing happens sends nothing. The states, in Raft's words:
@@ -22,7 +24,7 @@ A replica without a leader always has a timer. What each message means is in `to
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final
 
@@ -31,16 +33,31 @@ import attrs
 from topic.errors import BreachError
 from topic.raft import messages as say
 from topic.raft.configuration import Configuration, Replica
+from topic.raft.digests import Digests
 from topic.raft.errors import NotLeaderError
 from topic.raft.leadership import Leadership
 from topic.raft.limits import RaftLimits
-from topic.raft.log import Entry, RaftLog
-from topic.raft.messages import Action, Body, Committed, Envelope, Hard, Led, Send, SetAside
+from topic.raft.log import Entry, RaftLog, Snapshot
+from topic.raft.messages import (
+    Action,
+    Agreed,
+    Alarm,
+    Body,
+    Committed,
+    Envelope,
+    Hard,
+    Led,
+    Restore,
+    Send,
+    SetAside,
+    StagedPiece,
+    StoreContent,
+)
 from topic.raft.storage import Storage
 from topic.raft.stores import KnownStore, KnownStores
 
 BEGIN: Final = 1
-"""Index of the entry with the first voters and the digest of the map of names. It is decided when all have it."""
+"""Index of the entry with the first voters. It is decided when all have it."""
 
 
 class RaftRole(Enum):
@@ -50,31 +67,39 @@ class RaftRole(Enum):
     LEADER = "leader"
 
 
+@attrs.frozen(slots=True)
+class _Election:
+    """This replica stands."""
+
+    is_pre: bool
+    """It asks for pre-votes."""
+    granted: set[Replica]
+
+
 class Raft:
     """One replica. Two that lead in one term, or decide two entries for one index of a life, do not exist."""
 
     def __init__(
         self,
         me: Replica,
+        routers: Collection[str],
         ring: Sequence[str],
         mapping: bytes,
-        hard: Hard,
-        entries: Sequence[Entry],
+        content: StoreContent,
         limits: RaftLimits,
         draw: Callable[[], float],
         new_life: Callable[[], int],
         now: float,
     ) -> None:
-        """`hard` and `entries` are what the store has. `draw` returns a random number from 0 to 1, `new_life` a hybrid
-        clock that is above all that this router knows. Raises ValueError if the set began with another map of names."""
-        self.me = me
-        self.hard = hard
-        self.log = RaftLog(entries)
-        if self.log.last and self.log.entries(BEGIN, BEGIN)[0].data != mapping:
+        """`routers` are all of the mesh, `ring` those that are to be voters. `content` is what the store has; the shell
+        has the state at its snapshot. `draw` returns a random number from 0 to 1, `new_life` a hybrid clock that is
+        above all that this router knows. Raises ValueError if the set began with another map of names."""
+        if content.hard.life and content.hard.mapping != mapping:
             raise ValueError("the set began with another map of queues to sets")
-        self.stores = KnownStores(me, ring, mapping)
-        self.role = RaftRole.FOLLOWER
-        self.leader: Replica | None = None
+        self.me = me
+        self.hard = content.hard
+        self.log = RaftLog(content.entries, content.snapshot)
+        self.stores = KnownStores(me, routers, ring, mapping)
         self.leadership: Leadership | None = None
         """While this replica leads."""
         self.why_aside = ""
@@ -84,19 +109,37 @@ class Raft:
         self._limits = limits
         self._draw = draw
         self._new_life = new_life
-        self._granted: set[Replica] = set()
-        """Members that have granted the pre-vote, or the vote, of the present election."""
+        self._election: _Election | None = None
+        """While this replica stands."""
+        self._leader: Replica | None = None
+        """Follower: the other member that leads."""
         self._matched = 0
         """Follower: the last index up to which this log is known to be equal to the leader's."""
         self._acknowledged = 0
         """Follower: the last index that the leader was told is on the disk."""
-        self._storage = Storage(hard, self.log)
+        self._staging: tuple[Snapshot, int] | None = None
+        """Follower: the snapshot that the leader sends, and the place of its next piece."""
+        self._digests = Digests()
+        self._storage = Storage(self.hard, self.log)
         self._outbox: list[Action] = []
-        self._applied = 0
+        self._applied = self.log.snapshot.index
         self._led: Led | None = None
         """The leader that the shell was told of."""
-        if hard.begun:
-            self.log.commit = min(BEGIN, self.log.last)
+        if self.hard.begun:
+            self._take_effect()
+
+    @property
+    def role(self) -> RaftRole:
+        if self.leadership is not None:
+            return RaftRole.LEADER
+        if self._election is not None:
+            return RaftRole.PRE_CANDIDATE if self._election.is_pre else RaftRole.CANDIDATE
+        return RaftRole.FOLLOWER
+
+    @property
+    def leader(self) -> Replica | None:
+        """The member that leads, as far as this replica knows."""
+        return self.me if self.leadership is not None else self._leader
 
     # events: contacts
 
@@ -112,18 +155,22 @@ class Raft:
         member = self.stores.disconnect(router)
         if member is not None and self.leadership is not None:
             self.leadership.disconnect(member)
-        if self.leader is not None and self.leader.router == router:
+        if member is not None and self._election is not None:
+            self._election.granted.discard(member)  # a leader has a majority in contact
+        if self._leader is not None and self._leader.router == router:
             self._follow_nobody(now)
         if self.leadership is not None and not self.leadership.has_majority:
             self.resign(now)
 
     def _greet(self, router: str = "") -> None:
-        """Tell what the disk has: to one router, or to all in contact."""
+        """Tell what the disk has: to one router, or to all in contact. A life that it is to have is told later."""
+        stored = self._storage.hard
+        if stored.life != self.hard.life:
+            return
         for name in (router,) if router else self.stores.routers:
             known = self.stores.get(name)
             to = known.member if known is not None else Replica(name, b"")
-            stored = self._storage.hard
-            greeting = say.Greeting(stored.begun, self.stores.mapping)
+            greeting = say.Greeting(stored.begun, self.stores.ring, self.stores.mapping)
             self._outbox.append(Send(Envelope(stored.life, self.me, to, greeting)))
 
     def receive(self, envelope: Envelope, now: float) -> None:
@@ -133,7 +180,7 @@ class Raft:
         if self.why_aside:
             return
         if isinstance(body, say.Greeting):
-            self._take_greeting(KnownStore(sender, envelope.life, body.begun, body.mapping), now)
+            self._take_greeting(KnownStore(sender, envelope.life, *attrs.astuple(body, recurse=False)), now)
         elif self.stores.has(sender) and envelope.receiver == self.me:
             if isinstance(body, say.Propose):
                 self._take_proposal(envelope.life, body)
@@ -142,8 +189,11 @@ class Raft:
 
     def _take_greeting(self, known: KnownStore, now: float) -> None:
         is_new = self.stores.learn(known)
-        if known.mapping != self.stores.mapping:
+        if not self.stores.is_heard(known):
+            self._alarm(f"router {known.member.router} has another map of queues to sets")
             return
+        if known.ring != self.stores.ring and not (known.begun or self.hard.begun):
+            self._alarm(f"the set does not begin: router {known.member.router} has other voters in its topology")
         if known.begun and known.life != self.hard.life and self.hard.life:
             if not self.hard.begun or known.life > self.hard.life:
                 self.set_aside(f"router {known.member.router} has another life of the set, which is in effect")
@@ -156,9 +206,10 @@ class Raft:
         member = known.member
         if self.leadership is not None:
             self.leadership.connect(member)
-        elif self.role in (RaftRole.PRE_CANDIDATE, RaftRole.CANDIDATE) and member in self.log.configuration.voters:
-            self._ask_for_vote(member)
-        elif self.leader is None and all(self.stores.has(voter) for voter in self.log.configuration.voters):
+        elif self._election is not None:
+            if member in self.log.configuration.voters:
+                self._ask_for_vote(member, self._election)
+        elif self._leader is None and all(self.stores.has(voter) for voter in self.log.configuration.voters):
             self.deadline = min(self.deadline, now + self._first_wait())
 
     def _is_of_my_life(self, envelope: Envelope) -> bool:
@@ -173,7 +224,7 @@ class Raft:
                 return False
             if not isinstance(envelope.body, say.Lead | say.Append):
                 return False
-            self.hard = Hard(envelope.life, begun=True)
+            self.hard = Hard(envelope.life, self.stores.mapping)
         if not self.hard.begun:  # only a life in effect has elections
             self._take_effect()
         return True
@@ -182,8 +233,17 @@ class Raft:
         """Take part no more: this store is void, or not to be trusted."""
         self._stop_leading()
         self.why_aside = why
-        self.role, self.leader, self.deadline = RaftRole.FOLLOWER, None, math.inf
+        self._election, self._leader, self.deadline = None, None, math.inf
         self._outbox.append(SetAside(why))
+
+    def follow_ring(self, ring: Sequence[str]) -> None:
+        """The topology names other voters now. The leader goes towards them, or the set begins with them."""
+        self.stores.ring = tuple(ring)
+        if not self.hard.begun:
+            self._greet()
+
+    def _alarm(self, why: str) -> None:
+        self._outbox.append(Alarm(why))
 
     # a set begins (13.2)
 
@@ -223,8 +283,8 @@ class Raft:
             self._accept(life, proposal.configuration)
 
     def _accept(self, life: int, configuration: Configuration) -> None:
-        self.hard = Hard(life)
-        self.log.begin(Entry(0, self.stores.mapping, configuration))
+        self.hard = Hard(life, self.stores.mapping)
+        self.log.begin(Entry(0, configuration=configuration))
 
     def _take_effect(self) -> None:
         self.hard = attrs.evolve(self.hard, begun=True)
@@ -233,8 +293,8 @@ class Raft:
     def recover(self, now: float) -> None:
         """An operator's word: this store alone is the set from now on, in a new life. Entries of other stores alone
         are lost. Raises NotLeaderError if somebody leads."""
-        if self.role is RaftRole.LEADER or self.leader is not None:
-            raise NotLeaderError("the set has a leader", self.leader or self.me)
+        if self.leader is not None:
+            raise NotLeaderError("the set has a leader", self.leader)
         if not self.hard.begun:
             raise NotLeaderError("this store has never been part of the set", None)
         self._enter(self.hard.term + 1, None)
@@ -278,56 +338,63 @@ class Raft:
         return now >= self._storage.oldest() + self._limits.dead
 
     def _may_stand(self, now: float) -> bool:
-        return self.hard.begun and self.me in self.log.configuration.voters and not self._disk_hangs(now)
+        return self.hard.begun and self.log.may_stand(self.me) and not self._disk_hangs(now)
 
     def _pre_stand(self, now: float) -> None:
         """Find out whether a majority would vote for this replica, before it disturbs anybody with a new term."""
         if self._may_stand(now):
-            self._call(RaftRole.PRE_CANDIDATE)
-            self._count_pre_votes(now)
+            self._call(_Election(True, {self.me}))
+            self._count_votes(now)
 
     def _stand(self, now: float) -> None:
         self._enter(self.hard.term + 1, self.me)
-        self.leader = None
-        self._call(RaftRole.CANDIDATE)
+        self._leader = None
+        self._call(_Election(False, set()))
         self._restart_timer(now)
 
-    def _call(self, role: RaftRole) -> None:
-        self.role = role
-        self._granted = {self.me} if role is RaftRole.PRE_CANDIDATE else set()
+    def _call(self, election: _Election) -> None:
+        self._election = election
         for voter in self.log.configuration.voters:
             if voter != self.me and self.stores.has(voter):
-                self._ask_for_vote(voter)
+                self._ask_for_vote(voter, election)
 
-    def _ask_for_vote(self, voter: Replica) -> None:
+    def _ask_for_vote(self, voter: Replica, election: _Election) -> None:
         last, last_term = self.log.last, self.log.last_term
-        if self.role is RaftRole.PRE_CANDIDATE:
+        if election.is_pre:
             self._send(voter, say.PreVote(self.hard.term + 1, last, last_term))
         else:
             self._send_when_stored(voter, say.Vote(self.hard.term, last, last_term))
 
+    def _take_granted(self, voter: Replica, term: int, now: float, *, is_pre: bool) -> None:
+        """A voter grants its vote, or its pre-vote, in this term."""
+        if self._election is not None and self._election.is_pre is is_pre and term == self.hard.term + is_pre:
+            self._election.granted.add(voter)
+            self._count_votes(now)
+
+    def _count_votes(self, now: float) -> None:
+        assert self._election is not None
+        if self.log.configuration.is_majority(self._election.granted):
+            if self._election.is_pre:
+                self._stand(now)
+            else:
+                self._win(now)
+
     def _take_pre_vote(self, sender: Replica, body: say.PreVote, now: float) -> None:
-        is_led = self.role is RaftRole.LEADER or self.leader is not None
-        granted = not is_led and body.term > self.hard.term
+        granted = self.leader is None and body.term > self.hard.term
         granted = granted and self.log.is_no_newer_than(body.last, body.last_term)
         self._send(sender, say.PreVoted(body.term if granted else self.hard.term, granted))
 
     def _take_pre_voted(self, sender: Replica, body: say.PreVoted, now: float) -> None:
         if not body.granted:
             self._notice_term(body.term, now)
-        elif self.role is RaftRole.PRE_CANDIDATE and body.term == self.hard.term + 1:
-            self._granted.add(sender)
-            self._count_pre_votes(now)
-
-    def _count_pre_votes(self, now: float) -> None:
-        if self.log.configuration.is_majority(self._granted):
-            self._stand(now)
+        else:
+            self._take_granted(sender, body.term, now, is_pre=True)
 
     def _take_vote(self, sender: Replica, body: say.Vote, now: float) -> None:
         """A replica votes whatever configuration it knows: it may have become a voter without knowing (Raft, 4.2.2)."""
         self._notice_term(body.term, now)
-        granted = body.term == self.hard.term and self.hard.vote in (None, sender) and self.role is not RaftRole.LEADER
-        granted = granted and self.leader is None and self.log.is_no_newer_than(body.last, body.last_term)
+        granted = body.term == self.hard.term and self.hard.vote in (None, sender) and self.leader is None
+        granted = granted and self.log.is_no_newer_than(body.last, body.last_term)
         if granted:
             self.hard = attrs.evolve(self.hard, vote=sender)
             self._restart_timer(now)
@@ -335,13 +402,8 @@ class Raft:
 
     def _take_voted(self, sender: Replica, body: say.Voted, now: float) -> None:
         self._notice_term(body.term, now)
-        if self.role is RaftRole.CANDIDATE and body.term == self.hard.term and body.granted:
-            self._granted.add(sender)
-            self._count_votes(now)
-
-    def _count_votes(self, now: float) -> None:
-        if self.role is RaftRole.CANDIDATE and self.log.configuration.is_majority(self._granted):
-            self._win(now)
+        if body.granted:
+            self._take_granted(sender, body.term, now, is_pre=False)
 
     def _restart_timer(self, now: float) -> None:
         self.deadline = now + self._limits.election * (1 + self._draw())
@@ -350,6 +412,8 @@ class Raft:
         """If a later term than this replica's has begun, follow nobody in it, as yet."""
         if term > self.hard.term:
             self._stop_leading()
+            if self._leader is not None:
+                self._send(self._leader, say.Outdated(term))  # it may be in contact, and have no other sign
             self._enter(term, None)
             self._follow_nobody(now)
 
@@ -363,7 +427,7 @@ class Raft:
         self._notice_term(body.term, now)
 
     def _follow_nobody(self, now: float) -> None:
-        self.role, self.leader = RaftRole.FOLLOWER, None
+        self._election = self._leader = self._staging = None
         self.deadline = now + self._first_wait()
 
     def _follow(self, leader: Replica, term: int, now: float) -> bool:
@@ -372,20 +436,20 @@ class Raft:
             self._send(leader, say.Outdated(self.hard.term))
             return False
         self._notice_term(term, now)
-        if self.role is RaftRole.LEADER or self.leader not in (None, leader):
+        if self.leader not in (None, leader):
             raise BreachError(f"router {leader.router} leads in term {term}, as router {self.leader} does")
-        self.role, self.leader, self.deadline = RaftRole.FOLLOWER, leader, math.inf
+        self._election, self._leader, self.deadline = None, leader, math.inf
         return True
 
     def _take_resigned(self, sender: Replica, body: say.Resigned, now: float) -> None:
-        if sender == self.leader and body.term == self.hard.term:
+        if sender == self._leader and body.term == self.hard.term:
             self._follow_nobody(now)
 
     # leading
 
     def _win(self, now: float) -> None:
-        self.role, self.leader = RaftRole.LEADER, self.me
-        self.leadership = Leadership(self.me, self.hard.life, self.hard.term, self.log, self.stores, self._limits)
+        self._election = None
+        self.leadership = Leadership(self.me, self.hard.life, self.hard.term, self.log, self.stores, self._limits, now)
         self._set_deadline(now)
 
     def resign(self, now: float) -> None:
@@ -415,12 +479,12 @@ class Raft:
         Raises NotLeaderError; BusyError while leadership moves or too much waits for the disks."""
         return self._leading().propose(list(data))
 
-    def configure(self, configuration: Configuration) -> int:
+    def configure(self, configuration: Configuration, now: float) -> int:
         """Change the members. Returns the index of the change.
 
-        Raises NotLeaderError; BusyError while an earlier change, or this leader's first entry, is not decided;
-        ValueError if more than one vote would change."""
-        return self._leading().configure(configuration)
+        Raises NotLeaderError; BusyError while an earlier change, or this leader's first entry, is not decided, or if a
+        majority of the voters would not be in contact; ValueError if more than one vote would change."""
+        return self._leading().configure(configuration, now)
 
     def hand_over(self, member: Replica, now: float) -> None:
         """Have this voter lead: propose nothing until it has all that is here, and has won an election.
@@ -430,7 +494,7 @@ class Raft:
         self._set_deadline(now)
 
     def _take_stand_now(self, sender: Replica, body: say.StandNow, now: float) -> None:
-        if sender == self.leader and body.term == self.hard.term and self._may_stand(now):
+        if sender == self._leader and body.term == self.hard.term and self._may_stand(now):
             self._stand(now)
 
     # replication (13.4)
@@ -440,6 +504,8 @@ class Raft:
             return
         if not self.log.has(body.index, body.index_term):
             index = self.log.latest_up_to(body.index, body.index_term)
+            if index is None:
+                raise BreachError(f"router {sender.router} leads without entry {self.log.commit}, which is decided")
             self._send(sender, say.Lacking(body.term, index, self.log.term(index)))
             return
         self._match(body.index, body.commit)
@@ -484,8 +550,88 @@ class Raft:
             self.leadership.lacking(sender, body)
 
     def _take_distrust(self, sender: Replica, body: say.Distrust, now: float) -> None:
-        if sender == self.leader and body.term == self.hard.term:
+        if sender == self._leader and body.term == self.hard.term:
             self.set_aside(f"this store has lost what it had acknowledged to router {sender.router}")
+
+    # snapshots (13.6)
+
+    def compact(self, index: int) -> None:
+        """The shell has put the state at an applied index aside: let it stand for the entries up to that. Raises
+        ValueError if that index is not applied, or before the present snapshot."""
+        if not self.log.snapshot.index <= index <= self._applied:
+            raise ValueError(f"index {index} is not one from {self.log.snapshot.index} to {self._applied}")
+        self.log.compact(index)
+        if self.leadership is not None:
+            self.leadership.compacted()
+
+    def read(self, to: Replica, index: int, place: int, data: bytes, is_last: bool) -> None:
+        """The shell has read a piece, as `Read` asked it to. A piece of a former snapshot is not sent."""
+        if self.leadership is not None:
+            self.leadership.read(to, index, place, data, is_last)
+
+    def _take_piece(self, sender: Replica, body: say.Piece, now: float) -> None:
+        """Put the pieces aside, on the disk, until all are there. Until then this replica has its former state."""
+        if not self._follow(sender, body.term, now):
+            return
+        snapshot = body.snapshot
+        if body.place and self._staging != (snapshot, body.place):
+            raise BreachError(f"router {sender.router} sends piece {body.place} of a snapshot behind another piece")
+        if snapshot.index <= self.log.commit:
+            raise BreachError(f"router {sender.router} sends a snapshot of entries that are decided here")
+        self._staging = (snapshot, body.place + 1)
+        self._storage.stage(StagedPiece(snapshot.index, body.place, body.data))
+        if body.is_last:
+            self._install(snapshot)
+        else:
+            self._send_when_stored(sender, say.Staged(body.term, snapshot.index, body.place))
+
+    def _install(self, snapshot: Snapshot) -> None:
+        self.log.install(snapshot)
+        self._staging = None
+        self._matched = snapshot.index
+
+    def _take_staged(self, sender: Replica, body: say.Staged, now: float) -> None:
+        if self.leadership is not None:
+            self.leadership.staged(sender, body)
+
+    # digests of the state (13.6)
+
+    def digested(self, index: int, digest: bytes) -> None:
+        """The state of this replica has this digest when the entries up to the index are applied."""
+        self._digests.have(index, digest)
+        if self.leadership is not None:
+            self._count_digest(self.me, index, digest)
+        elif self._leader is not None:
+            self._send(self._leader, say.Digest(self.hard.term, index, digest))
+        self._compare_digests(index)
+
+    def _take_digest(self, sender: Replica, body: say.Digest, now: float) -> None:
+        if body.term != self.hard.term:
+            return
+        if sender == self._leader:
+            self._digests.learn_right(body.index, body.digest)
+            self._compare_digests(body.index)
+        elif self.leadership is not None:
+            self._count_digest(sender, body.index, body.digest)
+
+    def _count_digest(self, member: Replica, index: int, digest: bytes) -> None:
+        assert self.leadership is not None
+        was_right = self._digests.right(index)
+        is_decided = self._digests.count(member, index, digest, self.log.configuration)
+        if is_decided is False:
+            self._alarm(f"no majority has the same state at index {index}")
+        right = self._digests.right(index)
+        for to in [member] if was_right is not None else self.leadership.progress:
+            if right is not None and to != self.me and self.stores.has(to):
+                self._send(to, say.Digest(self.hard.term, index, right))
+        self._compare_digests(index)
+
+    def _compare_digests(self, index: int) -> None:
+        is_right = self._digests.is_right(index)
+        if is_right is False and not self.why_aside:
+            self.set_aside(f"the state at index {index} is not that of the other replicas")
+        elif is_right:
+            self._outbox.append(Agreed(index))
 
     # the disk
 
@@ -499,12 +645,10 @@ class Raft:
         if self.why_aside:
             return
         self._try_effect()
-        if self.role is RaftRole.CANDIDATE and (stored.term, stored.vote) == (self.hard.term, self.me):
-            self._granted.add(self.me)
-            self._count_votes(now)
-        if self.leader not in (None, self.me) and min(self.log.stable, self._matched) > self._acknowledged:
-            assert self.leader is not None
-            self._acknowledge(self.leader)
+        if stored.vote == self.me:
+            self._take_granted(self.me, stored.term, now, is_pre=False)
+        if self._leader is not None and min(self.log.stable, self._matched) > self._acknowledged:
+            self._acknowledge(self._leader)
         self._set_deadline(now)
 
     def _send(self, to: Replica, body: Body) -> None:
@@ -524,12 +668,18 @@ class Raft:
         if persist is not None:
             self._outbox.append(persist)
             self._set_deadline(now)
+        if self.leadership is not None:
+            self._outbox += self.leadership.reads
+            self.leadership.reads.clear()
         if not self.why_aside:
             self._outbox.extend(Send(envelope) for envelope in self._storage.release())
         led = Led(self.hard.term, self.leader) if self.leader is not None else None
         if led != self._led:
             self._led = led
             self._outbox.append(led or Led(self.hard.term, None))
+        if self.log.snapshot.index > self._applied:
+            self._applied = self.log.snapshot.index
+            self._outbox.append(Restore(self.log.snapshot))
         if self.log.commit > self._applied:
             first, self._applied = self._applied + 1, self.log.commit
             self._outbox.append(Committed(first, self.log.entries(first, self._applied)))
@@ -541,7 +691,7 @@ class Raft:
         if leadership.is_removed:
             self.resign(now)
             return
-        leadership.mend()
+        leadership.mend(now)
         leadership.replicate()
         leadership.go_on_handing_over()
         self._send_for_leadership(leadership)
@@ -549,17 +699,16 @@ class Raft:
     def check(self) -> None:
         """Assert what holds whenever no event is being handled."""
         self.log.check()
-        assert self.hard.begun or (self.role is RaftRole.FOLLOWER and self.leader is None), (
-            "an election before the set began"
-        )
-        assert (self.role is RaftRole.LEADER) == (self.leader == self.me), "only a leader follows itself"
-        assert self.role is not RaftRole.LEADER or self._storage.hard.term == self.hard.term, (
+        assert self.hard.begun or (self._election is None and self.leader is None), "an election before the set began"
+        assert [self.leadership, self._election, self._leader].count(None) >= 2, "it leads, stands or follows at once"
+        assert self.leadership is None or self._storage.hard.term == self.hard.term, (
             "it leads by a vote that is not on its disk"
         )
-        assert self._matched <= self.log.last and self._acknowledged <= self._matched
-        assert self.why_aside or self.leader is not None or self.deadline < math.inf, "no leader, and no timer"
-        assert (self.leadership is not None) == (self.role is RaftRole.LEADER)
         assert self.leadership is None or self.leadership.has_majority, "it leads without a majority in contact"
+        assert self._matched <= self.log.last and self._acknowledged <= self._matched
+        assert self._staging is None or (self._leader is not None and self._staging[0].index > self.log.commit)
+        assert self.log.snapshot.index <= self._applied <= self.log.commit
+        assert self.why_aside or self.leader is not None or self.deadline < math.inf, "no leader, and no timer"
 
     _HANDLERS: ClassVar[dict[type, Any]] = {
         say.PreVote: _take_pre_vote,
@@ -571,6 +720,9 @@ class Raft:
         say.Lacking: _take_lacking,
         say.Append: _take_append,
         say.Stored: _take_stored,
+        say.Piece: _take_piece,
+        say.Staged: _take_staged,
+        say.Digest: _take_digest,
         say.Resigned: _take_resigned,
         say.StandNow: _take_stand_now,
         say.Distrust: _take_distrust,

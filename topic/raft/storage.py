@@ -7,7 +7,7 @@ one number says what a message waits for.
 import math
 
 from topic.raft.log import RaftLog
-from topic.raft.messages import Envelope, Hard, Persist
+from topic.raft.messages import Envelope, Hard, Persist, StagedPiece
 
 
 class Storage:
@@ -22,6 +22,8 @@ class Storage:
         self._number = 0
         self._writes: dict[int, tuple[float, Hard]] = {}
         """Those under way, by number: when each was begun, and what it has."""
+        self._pieces: list[StagedPiece] = []
+        """Those that no write has."""
         self._held: list[tuple[int, Envelope]] = []
         """Messages, each with the number of the write that it waits for."""
 
@@ -32,7 +34,12 @@ class Storage:
         self._number += 1
         self._writes[self._number] = now, hard
         self._last = hard
-        return Persist(self._number, hard, *self._log.write(self._number))
+        pieces, self._pieces = tuple(self._pieces), []
+        return Persist(self._number, hard, pieces, *self._log.write(self._number))
+
+    def stage(self, piece: StagedPiece) -> None:
+        """Put a piece of a leader's snapshot aside, with the next write."""
+        self._pieces.append(piece)
 
     def finish(self, number: int) -> None:
         """The disk has this write, and all before it."""
@@ -56,4 +63,4 @@ class Storage:
         return ready
 
     def _has_all(self, hard: Hard) -> bool:
-        return self._last == hard and self._log.is_written
+        return self._last == hard and self._log.is_written and not self._pieces

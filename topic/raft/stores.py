@@ -4,7 +4,7 @@ A set begins when the stores of all its voters have accepted the same life. A st
 of voters that lost their disks cannot begin an empty set while another voter remembers the former one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 
@@ -20,15 +20,18 @@ class KnownStore:
     life: int
     """The life that its store has accepted; 0: none."""
     begun: bool
+    ring: tuple[str, ...]
     mapping: bytes
 
 
 class KnownStores:
     """The routers in contact that take part in one set, by name."""
 
-    def __init__(self, me: Replica, ring: Sequence[str], mapping: bytes) -> None:
-        """`ring`: the routers that are to be voters, by the topology. The first of them begins the set."""
+    def __init__(self, me: Replica, routers: Collection[str], ring: Sequence[str], mapping: bytes) -> None:
+        """`routers`: all of the mesh. `ring`: those that are to be voters, by the topology. The first of them begins
+        the set."""
         self._me = me
+        self._routers = routers
         self.ring = tuple(ring)
         self.mapping = mapping
         self._stores: dict[str, KnownStore | None] = {}
@@ -54,31 +57,31 @@ class KnownStores:
     def routers(self) -> Iterable[str]:
         return self._stores.keys()
 
+    def is_heard(self, known: KnownStore) -> bool:
+        """Whether the router gets messages of the set: its topology has to map names as this one does."""
+        return known.mapping == self.mapping
+
     def all(self) -> list[KnownStore]:
-        """The stores of routers whose topology maps names as this one does. The others get no message of the set."""
-        return [known for known in self._stores.values() if known is not None and known.mapping == self.mapping]
+        """The stores of routers that are heard."""
+        return [known for known in self._stores.values() if known is not None and self.is_heard(known)]
 
     def get(self, router: str) -> KnownStore | None:
         known = self._stores.get(router)
-        return known if known is not None and known.mapping == self.mapping else None
+        return known if known is not None and self.is_heard(known) else None
 
     def has(self, member: Replica) -> bool:
         """Whether the member's router is in contact, with that store."""
         return member == self._me or ((known := self.get(member.router)) is not None and known.member == member)
 
-    def in_ring(self) -> list[KnownStore] | None:
-        """The other routers of the ring; None unless all of them are in contact."""
-        found = [self.get(router) for router in self.ring if router != self._me.router]
-        known = [known for known in found if known is not None]
-        return known if len(known) == len(found) else None
-
     def first_voters(self, *, anew: bool) -> Configuration | None:
-        """The voters of a set that may begin now by this router's word; None if it may not. `anew`: an operator asks,
-        and lives that are not in effect do not count."""
-        others = self.in_ring()
-        if others is None or self._me.router not in self.ring or (not anew and self.ring[0] != self._me.router):
+        """The voters of a set that may begin now by this router's word; None if it may not. All routers of the mesh
+        have to be in contact: one that is not may have the set, or another file. `anew`: an operator asks, the routers
+        of the ring are enough, and lives that are not in effect do not count."""
+        if self._me.router not in self.ring or (not anew and self.ring[0] != self._me.router):
             return None
-        if any(known.begun or (known.life and not anew) for known in others):
+        found = [self.get(router) for router in (self.ring if anew else self._routers) if router != self._me.router]
+        others = [known for known in found if known is not None and known.ring == self.ring]
+        if len(others) < len(found) or any(known.begun or (known.life and not anew) for known in others):
             return None
         stores = {known.member.router: known.member for known in others} | {self._me.router: self._me}
         return Configuration(tuple(stores[router] for router in self.ring))

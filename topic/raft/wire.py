@@ -13,7 +13,7 @@ import msgpack
 from topic.errors import BreachError
 from topic.raft import messages as say
 from topic.raft.configuration import Configuration, Replica
-from topic.raft.log import Entry
+from topic.raft.log import Entry, Snapshot
 from topic.raft.messages import Body, Envelope
 
 KINDS: Final[tuple[type[Any], ...]] = (
@@ -27,6 +27,9 @@ KINDS: Final[tuple[type[Any], ...]] = (
     say.Append,
     say.Stored,
     say.Lacking,
+    say.Piece,
+    say.Staged,
+    say.Digest,
     say.Outdated,
     say.Resigned,
     say.StandNow,
@@ -56,6 +59,8 @@ def _packed(value: Any) -> Any:
     if isinstance(value, Entry):
         configuration = _packed(value.configuration) if value.configuration is not None else []
         return [value.term, value.data, *configuration]
+    if isinstance(value, Snapshot):
+        return [value.index, value.term, _packed(value.configuration)]
     if isinstance(value, tuple):
         return [_packed(one) for one in value]
     return value
@@ -144,11 +149,22 @@ def _entries(value: Any, name: str) -> tuple[Entry, ...]:
     return tuple(_entry(one, name) for one in _list(value, name))
 
 
+def _snapshot(value: Any, name: str) -> Snapshot:
+    index, term, members = _list(value, name, 3)
+    return Snapshot(_count(index, name), _count(term, name), _configuration(members, name))
+
+
+def _texts(value: Any, name: str) -> tuple[str, ...]:
+    return tuple(_text(one, name) for one in _list(value, name))
+
+
 _READ: Final[dict[Any, Callable[[Any, str], Any]]] = {
     int: _count,
     bool: _flag,
     bytes: _bytes,
     Configuration: _configuration,
+    Snapshot: _snapshot,
     tuple[Entry, ...]: _entries,
+    tuple[str, ...]: _texts,
 }
 """By the type of a field."""

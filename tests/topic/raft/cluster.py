@@ -2,9 +2,11 @@
 
 A disk finishes writes in order, when the test says so. A crash keeps any number of those that were not finished: the
 kernel may have written them, or not. A contact begins and ends at each of its two ends by itself. What is on a channel
-arrives in order while the contact lasts, and is lost with it. `check` holds after each step.
+arrives in order while the contact lasts, and is lost with it. `check` holds after each step. The state of a replica is
+the list of entries that it has applied, and perhaps rot, so a snapshot shows which entries it stands for.
 """
 
+import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, count
@@ -13,8 +15,10 @@ import attrs
 
 from topic.raft.configuration import Replica
 from topic.raft.limits import RaftLimits
-from topic.raft.log import Entry
+from topic.raft.log import NOTHING, Entry
 from topic.raft.messages import (
+    Action,
+    Agreed,
     Committed,
     Envelope,
     Greeting,
@@ -22,8 +26,11 @@ from topic.raft.messages import (
     Led,
     Persist,
     Propose,
+    Read,
+    Restore,
     Send,
     SetAside,
+    StoreContent,
     Voted,
 )
 from topic.raft.raft import Raft, RaftRole
@@ -31,22 +38,65 @@ from topic.raft.raft import Raft, RaftRole
 MAPPING = b"map"
 
 
+@attrs.frozen(slots=True)
+class State:
+    """What the entries that a replica has applied have made of it."""
+
+    applied: tuple[Entry, ...] = ()
+    rot: int = 0
+    """A fault that is no decision: how often there was one."""
+
+    @property
+    def digest(self) -> bytes:
+        return f"{len(self.applied)} {self.rot}".encode()
+
+    def pieces(self) -> list[bytes]:
+        """Two entries each; the first one has the rot, too."""
+        parts = [self.applied[first : first + 2] for first in range(0, len(self.applied), 2)]
+        return [pickle.dumps((part, 0 if place else self.rot)) for place, part in enumerate(parts)]
+
+    @classmethod
+    def of(cls, pieces: Sequence[bytes]) -> "State":
+        parts = [pickle.loads(piece) for piece in pieces]
+        return cls(tuple(entry for part, _ in parts for entry in part), sum(rot for _, rot in parts))
+
+
 class Disk:
-    """One store: what it has for certain, and the writes that are under way."""
+    """One store: what it has for certain, and the writes and reads that are under way."""
 
     def __init__(self, store: bytes) -> None:
         self.store = store
         self.hard = Hard()
+        self.snapshot = NOTHING
+        self.state: list[bytes] = []
+        """The pieces of the state at the snapshot."""
+        self.aside: dict[int, list[bytes]] = {}
+        """Pieces of states that may become the snapshot, by index."""
         self.entries: list[Entry] = []
-        self.writes: deque[Persist] = deque()
+        self.writes: deque[Persist | Read] = deque()
 
-    def finish(self) -> int:
-        """The oldest write is on the disk. Returns its number."""
+    @property
+    def content(self) -> StoreContent:
+        return StoreContent(self.hard, self.snapshot, tuple(self.entries))
+
+    def has(self, index: int, entry: Entry) -> bool:
+        place = index - self.snapshot.index
+        return place <= 0 or self.entries[place - 1 : place] == [entry]
+
+    def finish(self) -> Persist | Read:
+        """The oldest write is on the disk, or the oldest read is done."""
         write = self.writes.popleft()
-        self.hard = write.hard
-        if write.entries:
-            self.entries[write.first - 1 :] = write.entries
-        return write.number
+        if isinstance(write, Persist):
+            self.hard = write.hard
+            for piece in write.pieces:
+                self.aside = self.aside if piece.place else {piece.index: []}
+                assert len(self.aside[piece.index]) == piece.place
+                self.aside[piece.index].append(piece.data)
+            if write.snapshot is not None:
+                del self.entries[: write.snapshot.index - self.snapshot.index]
+                self.snapshot, self.state = write.snapshot, self.aside[write.snapshot.index]
+            self.entries[write.first - self.snapshot.index - 1 :] = write.entries
+        return write
 
     def crash(self, kept: int) -> None:
         """Of the writes under way, the first `kept` have reached the disk."""
@@ -64,7 +114,15 @@ class Host:
         self.raft: Raft | None = None
         self.contacts: dict[str, int] = {}
         """Routers that it sees, and the number of the contact."""
-        self.applied: list[Entry] = []
+        self.state = State()
+        self.states: dict[int, State] = {}
+        """At the indices whose digest was told."""
+        self.received: list[bytes] = []
+        """Pieces of a leader's snapshot, which are put aside."""
+
+    @property
+    def applied(self) -> list[Entry]:
+        return list(self.state.applied)
 
 
 class Cluster:
@@ -77,11 +135,17 @@ class Cluster:
         ring: Sequence[str] = (),
         draw: Callable[[], float] = lambda: 0.5,
         limits: RaftLimits | None = None,
+        digests: int = 0,
+        compacts: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`digests`: after how many entries each replica tells its digest; 0: never. `compacts`: whether a state that a
+        majority has becomes the snapshot."""
         self.now = 0.0
         self.ring = tuple(ring or routers)
         self.limits = limits or RaftLimits()
         self._draw = draw
+        self._digests = digests
+        self._compacts = compacts
         self._numbers = count(1)
         self._lives = count(100)
         self.replicas = {router: Host(router, self._new_store(router)) for router in routers}
@@ -105,13 +169,13 @@ class Cluster:
         replica = self.replicas[router]
         disk = replica.disk
         me = Replica(router, disk.store)
-        replica.applied = []
+        replica.state, replica.states, replica.received = State.of(disk.state), {}, []
         replica.raft = Raft(
             me,
+            tuple(self.replicas),
             self.ring,
             MAPPING,
-            disk.hard,
-            disk.entries,
+            disk.content,
             self.limits,
             self._draw,
             lambda: next(self._lives),
@@ -135,11 +199,15 @@ class Cluster:
         self.replicas[router].disk = Disk(self._new_store(router))
 
     def finish(self, router: str) -> None:
-        """The oldest write of the router's disk is done."""
+        """The oldest write or read of the router's disk is done."""
         replica = self.replicas[router]
-        number = replica.disk.finish()
-        assert replica.raft is not None
-        replica.raft.persisted(number, self.now)
+        disk, raft = replica.disk, replica.raft
+        done = disk.finish()
+        assert raft is not None
+        if isinstance(done, Persist):
+            raft.persisted(done.number, self.now)
+        elif done.index == disk.snapshot.index:
+            raft.read(done.to, done.index, done.place, disk.state[done.place], done.place + 1 == len(disk.state))
         self._after(replica)
 
     # contacts
@@ -219,6 +287,13 @@ class Cluster:
     def propose(self, router: str, *data: bytes) -> None:
         self.do(router, lambda raft: raft.propose(data))
 
+    def compact(self, router: str) -> None:
+        """The router's state becomes its snapshot, whatever the others have."""
+        replica = self.replicas[router]
+        index = len(replica.state.applied)
+        replica.disk.aside[index] = replica.state.pieces()
+        self.do(router, lambda raft: raft.compact(index))
+
     def hand_over(self, router: str, to: str) -> None:
         self.do(router, lambda raft: raft.hand_over(Replica(to, self.replicas[to].disk.store), self.now))
 
@@ -227,7 +302,7 @@ class Cluster:
         self.ring = tuple(ring)
         for replica in self.replicas.values():
             if replica.raft is not None:
-                replica.raft.stores.ring = self.ring
+                replica.raft.follow_ring(self.ring)
                 self._after(replica)
 
     def leaders(self) -> list[str]:
@@ -244,25 +319,26 @@ class Cluster:
             if not self.step_without_time(hanging):
                 due = self.next_deadline()
                 if due is None or due[0] > end:
-                    self.check_rest()
+                    self.check_rest(hanging)
                     return
                 self.tick(due[1])
         raise AssertionError("the set does not come to rest")
 
-    def check_rest(self) -> None:
-        """Nothing is under way: members in contact with a leader follow it, and nobody follows anybody else."""
+    def check_rest(self, hanging: Sequence[str] = ()) -> None:
+        """Nothing is under way, unless a disk hangs: members in contact with a leader follow it, and nobody follows
+        anybody else."""
         rafts = {name: replica.raft for name, replica in self.replicas.items() if replica.raft is not None}
         for name, raft in rafts.items():
             if raft.leader is not None and raft.leader != raft.me and self.are_in_contact(name, raft.leader.router):
                 led = rafts[raft.leader.router]
-                is_member = raft.me in led.log.configuration.members or led.role is not RaftRole.LEADER
+                is_member = raft.me in led.log.configuration.members and led.role is RaftRole.LEADER
                 assert led.role is RaftRole.LEADER or not self._has_vote(raft), (
                     f"{name} follows {led.me.router}, which leads not"
                 )
                 assert led.hard.term == raft.hard.term or not is_member, f"{name} follows a leader of another term"
         for name in self.leaders():
             for member in rafts[name].log.configuration.members:
-                if self.are_in_contact(name, member.router):
+                if self.are_in_contact(name, member.router) and member.router not in hanging:
                     assert rafts[member.router].leader == rafts[name].me, f"{member.router} does not follow {name}"
 
     def are_in_contact(self, one: str, two: str) -> bool:
@@ -297,18 +373,12 @@ class Cluster:
     def _after(self, replica: Host) -> None:
         raft = replica.raft
         assert raft is not None
-        for action in raft.flush(self.now):
-            if isinstance(action, Persist):
-                replica.disk.writes.append(action)
-            elif isinstance(action, Send):
-                self._transmit(replica, action.envelope)
-            elif isinstance(action, Committed):
-                self._decide(replica, action)
-            elif isinstance(action, Led):
-                leader = action.leader.router if action.leader else "nobody"
-                self.said.append(f"{replica.router}: {leader} leads in term {action.term}")
-            elif isinstance(action, SetAside):
-                self.said.append(f"{replica.router}: set aside, {action.why}")
+        for flushes in count():
+            assert flushes < 100, "a replica asks for more and more"
+            if not (actions := raft.flush(self.now)):
+                break
+            for action in actions:
+                self._do(replica, raft, action)
         raft.check()
         self.check()
         if raft.why_aside:
@@ -318,6 +388,33 @@ class Cluster:
             for other in others:
                 if self.replicas[other].raft is not None:
                     self.meet(replica.router, other)
+
+    def _do(self, replica: Host, raft: Raft, action: Action) -> None:
+        if isinstance(action, Persist):
+            replica.disk.writes.append(action)
+            for piece in action.pieces:
+                del replica.received[piece.place :]
+                replica.received.append(piece.data)
+        elif isinstance(action, Read):
+            replica.disk.writes.append(action)
+        elif isinstance(action, Send):
+            self._transmit(replica, action.envelope)
+        elif isinstance(action, Committed):
+            self._decide(replica, action)
+        elif isinstance(action, Restore):
+            replica.state, replica.states = State.of(replica.received), {}
+            assert len(replica.state.applied) == action.snapshot.index
+        elif isinstance(action, Agreed):
+            if action.index > raft.log.snapshot.index and self._compacts():
+                replica.disk.aside[action.index] = replica.states[action.index].pieces()
+                raft.compact(action.index)
+        elif isinstance(action, Led):
+            leader = action.leader.router if action.leader else "nobody"
+            self.said.append(f"{replica.router}: {leader} leads in term {action.term}")
+        elif isinstance(action, SetAside):
+            self.said.append(f"{replica.router}: set aside, {action.why}")
+        else:
+            self.said.append(f"{replica.router}: alarm, {action.why}")
 
     def _transmit(self, replica: Host, envelope: Envelope) -> None:
         to = envelope.receiver.router
@@ -334,11 +431,14 @@ class Cluster:
         life = replica.raft.hard.life
         if replica.raft.role is RaftRole.LEADER:
             self._check_durable(replica.raft)
-        assert committed.first == len(replica.applied) + 1, "an entry is applied out of order"
+        assert committed.first == len(replica.state.applied) + 1, "an entry is applied out of order"
         for index, entry in enumerate(committed.entries, committed.first):
             known = self.decided.setdefault((life, index), entry)
             assert known == entry, f"two entries are decided at {index} of life {life}: {known}, {entry}"
-            replica.applied.append(entry)
+            replica.state = attrs.evolve(replica.state, applied=(*replica.state.applied, entry))
+            if self._digests and index % self._digests == 0:
+                replica.states[index] = replica.state
+                replica.raft.digested(index, replica.state.digest)
 
     # what always holds
 
@@ -358,7 +458,7 @@ class Cluster:
         for (life, index), entry in self.decided.items():
             if life == raft.hard.life:
                 assert raft.log.last >= index, f"the leader of term {raft.hard.term} lacks entry {index}"
-                assert raft.log.entries(index, index)[0] == entry, f"the leader has another entry at {index}"
+                assert self._log(raft)[index - 1] == entry, f"the leader has another entry at {index}"
 
     def _check_durable(self, raft: Raft) -> None:
         """A majority of disks has what a leader has decided, by its configuration, or by the one before: the leader may
@@ -366,8 +466,8 @@ class Cluster:
         commit = raft.log.commit
         if raft.log.term(commit) != raft.hard.term:
             return
-        entry = raft.log.entries(commit, commit)[0]
-        entries = raft.log.entries(1, raft.log.last)
+        entries = self._log(raft)
+        entry = entries[commit - 1]
         latest = [one.configuration for one in entries if one.configuration is not None][-2:]
         assert any(self._has_majority(one.voters, commit, entry) for one in latest), (
             f"entry {commit} is on too few disks"
@@ -378,14 +478,20 @@ class Cluster:
         count = 0
         for voter in voters:
             disk = self.replicas[voter.router].disk
-            count += disk.store != voter.store or disk.entries[index - 1 : index] == [entry]
+            count += disk.store != voter.store or disk.has(index, entry)
         return 2 * count > len(voters)
 
     def logs(self) -> Iterator[tuple[int, tuple[Entry, ...]]]:
         """The life and the log of each replica that runs."""
         for replica in self.replicas.values():
             if replica.raft is not None:
-                yield replica.raft.hard.life, replica.raft.log.entries(1, replica.raft.log.last)
+                yield replica.raft.hard.life, self._log(replica.raft)
+
+    def _log(self, raft: Raft) -> tuple[Entry, ...]:
+        """All entries, also those that the snapshot stands for."""
+        first = raft.log.snapshot.index + 1
+        before = self.replicas[raft.me.router].state.applied[: first - 1]
+        return (*before, *raft.log.entries(first, raft.log.last))
 
     def check_matching(self) -> None:
         """Two logs of a life that have an entry of the same index and term have the same up to it (Raft, 3.5)."""
@@ -401,7 +507,12 @@ def _text(envelope: Envelope) -> str:
     fields = attrs.asdict(body, recurse=False)
     if "entries" in fields:
         fields["entries"] = "[" + " ".join(_entry(entry) for entry in fields["entries"]) + "]"
-    fields.pop("mapping", None)
+    for name in ("mapping", "ring", "data"):
+        fields.pop(name, None)
+    if "snapshot" in fields:
+        fields["snapshot"] = fields["snapshot"].index
+    if "digest" in fields:
+        fields["digest"] = fields["digest"].decode().replace(" ", "+")
     if isinstance(body, Greeting):
         fields["life"] = envelope.life
     if isinstance(body, Propose):

@@ -16,9 +16,10 @@ from unittest.mock import patch
 import attrs
 import pytest
 
-from tests.topic.raft import test_traps
+from tests.topic.raft import test_snapshots, test_traps
 from tests.topic.raft.walk import Walk
 from topic.raft.configuration import Configuration
+from topic.raft.digests import Digests
 from topic.raft.leadership import Leadership
 from topic.raft.log import RaftLog
 from topic.raft.progress import FollowerProgress
@@ -38,7 +39,7 @@ class Mutant:
     rule: str
     """What the text keeps."""
     by: int | str
-    """A seed of the walk that notices, or the name of a scenario in `test_traps.py`."""
+    """A seed of the walk that notices, or the name of a scenario in `test_traps.py` or `test_snapshots.py`."""
 
     @property
     def name(self) -> str:
@@ -63,7 +64,7 @@ class Mutant:
 
 M = Mutant
 MUTANTS = [
-    M(Raft, "_take_vote", "self.hard.vote in (None, sender)", "True", "one vote in a term", 1),
+    M(Raft, "_take_vote", "self.hard.vote in (None, sender)", "True", "one vote in a term", 15),
     M(
         Raft,
         "_take_vote",
@@ -79,12 +80,12 @@ MUTANTS = [
         "self._send_when_stored(voter",
         "self._send(voter",
         "a term is on the disk before a candidate stands in it",
-        12,
+        0,
     ),
     M(
         Raft,
         "_take_pre_vote",
-        "not is_led and ",
+        "self.leader is None and ",
         "",
         "a follower refuses pre-votes",
         "test_a_router_that_cannot_see_the_leader_disturbs_nobody",
@@ -140,10 +141,10 @@ MUTANTS = [
     M(
         Raft,
         "persisted",
-        "(stored.term, stored.vote) == (self.hard.term, self.me)",
-        "True",
+        "if stored.vote == self.me:\n        self._take_granted(self.me, stored.term",
+        "if True:\n        self._take_granted(self.me, self.hard.term",
         "a candidate's own vote is on its disk",
-        2,
+        "test_a_candidate_counts_its_own_vote_when_its_disk_has_it",
     ),
     M(
         Raft,
@@ -204,7 +205,7 @@ MUTANTS = [
     M(
         Raft,
         "_may_stand",
-        "self.me in self.log.configuration.voters",
+        "self.log.may_stand(self.me)",
         "True",
         "only voters stand",
         "test_a_learner_does_not_stand",
@@ -268,14 +269,14 @@ MUTANTS = [
     M(
         KnownStores,
         "first_voters",
-        "any(known.begun or (known.life and not anew) for known in others)",
-        "False",
+        " or any(known.begun or (known.life and not anew) for known in others)",
+        "",
         "a set that has begun does not begin again",
         "test_a_set_does_not_begin_while_one_store_remembers_it",
     ),
     M(
         KnownStores,
-        "get",
+        "is_heard",
         "known.mapping == self.mapping",
         "True",
         "a router with another map is not heard",
@@ -324,7 +325,7 @@ MUTANTS = [
     M(
         Leadership,
         "_next_configuration",
-        " and self.progress[learner].stored >= self._log.commit",
+        " and progress.is_caught_up(self._log.last, now, self._limits.election)",
         "",
         "a learner has all that is decided before it votes",
         "test_a_learner_has_all_that_is_decided_before_it_votes",
@@ -361,7 +362,14 @@ MUTANTS = [
         "a disk that lost acknowledged entries is not trusted",
         "test_a_disk_that_lost_what_it_had_acknowledged_is_set_aside",
     ),
-    M(Configuration, "is_majority", "2 *", "3 *", "a majority is more than half", 6),
+    M(
+        Configuration,
+        "is_majority",
+        "2 *",
+        "3 *",
+        "a majority is more than half",
+        "test_an_operator_is_told_if_no_majority_has_the_same_state",
+    ),
     M(
         Configuration,
         "agreed",
@@ -408,7 +416,7 @@ MUTANTS = [
         "self.next = self._told = 0",
         "pass",
         "a contact that ends loses what was under way",
-        3,
+        "test_a_replica_that_is_late_is_told_what_the_majority_has",
     ),
     M(
         FollowerProgress,
@@ -427,7 +435,293 @@ MUTANTS = [
         0,
     ),
     M(Storage, "release", "number < oldest", "True", "a message waits for its write", 0),
+    # beginning
+    M(
+        KnownStores,
+        "first_voters",
+        "self.ring if anew else self._routers",
+        "self.ring",
+        "all routers are in contact when a set begins",
+        "test_a_set_does_not_begin_while_a_router_may_have_it",
+    ),
+    M(
+        KnownStores,
+        "first_voters",
+        " and known.ring == self.ring",
+        "",
+        "all files name the same voters when a set begins",
+        "test_two_files_do_not_begin_a_set_twice",
+    ),
+    M(
+        Raft,
+        "_greet",
+        "stored.life != self.hard.life",
+        "False",
+        "a store that is to have a life does not seem empty",
+        "test_a_router_is_told_of_a_life_when_it_is_on_the_disk",
+    ),
+    M(
+        Raft,
+        "follow_ring",
+        "self._greet()",
+        "pass",
+        "routers are told of other voters",
+        "test_two_files_do_not_begin_a_set_twice",
+    ),
+    # elections
+    M(
+        Raft,
+        "disconnect",
+        "self._election.granted.discard(member)",
+        "pass",
+        "votes count while their voters are in contact",
+        "test_a_candidate_counts_only_votes_of_voters_in_contact",
+    ),
+    M(
+        Raft,
+        "_notice_term",
+        "self._send(self._leader, say.Outdated(term))",
+        "pass",
+        "a former leader is told of a later term",
+        "test_a_former_leader_is_told_of_a_later_term",
+    ),
+    M(
+        Leadership,
+        "resign",
+        "self._stores.all()",
+        "[known for known in self._stores.all() if known.member in self.progress]",
+        "all in contact are told that a leader resigns",
+        "test_a_router_that_was_a_member_learns_that_its_leader_has_resigned",
+    ),
+    M(
+        RaftLog,
+        "may_stand",
+        "2 if self.configured_at > self.commit else 1",
+        "1",
+        "a voter that is being taken out stands",
+        "test_a_voter_that_takes_itself_out_stands_until_that_is_decided",
+    ),
+    M(
+        Leadership,
+        "mend",
+        " and self._is_in_contact(wanted)",
+        "",
+        "a majority of new voters is in contact",
+        "test_members_change_while_a_majority_of_the_new_voters_is_in_contact",
+    ),
+    # rounds
+    M(
+        FollowerProgress,
+        "is_caught_up",
+        "self._round_to:",
+        "last:",
+        "a learner catches up in rounds",
+        "test_a_learner_that_keeps_pace_becomes_a_voter_under_load",
+    ),
+    M(
+        FollowerProgress,
+        "is_caught_up",
+        "lasted <= quick",
+        "True",
+        "the last round of a learner is quick",
+        "test_a_learner_that_keeps_pace_becomes_a_voter_under_load",
+    ),
+    M(
+        FollowerProgress,
+        "is_caught_up",
+        "self.stored == last or ",
+        "",
+        "a learner that has all has caught up",
+        "test_a_learner_that_has_all_is_caught_up_however_long_it_took",
+    ),
+    # snapshots
+    M(
+        RaftLog,
+        "install",
+        "min(self._unwritten, snapshot.index)",
+        "snapshot.index + 1",
+        "a snapshot is stable when it is on the disk",
+        "test_a_snapshot_is_stable_when_its_own_write_ends",
+    ),
+    M(
+        RaftLog,
+        "compact",
+        "[(index, snapshot.configuration)]",
+        "[]",
+        "a snapshot has the members",
+        "test_a_log_goes_on_behind_its_snapshot",
+    ),
+    M(
+        RaftLog,
+        "is_written",
+        " and self.snapshot == self._written_snapshot",
+        "",
+        "a snapshot is written",
+        "test_a_read_comes_after_the_write_of_the_snapshot",
+    ),
+    M(
+        RaftLog,
+        "latest_up_to",
+        "index if index >= self.snapshot.index else None",
+        "max(index, self.snapshot.index)",
+        "a log that differs before the snapshot gets the snapshot",
+        "test_a_follower_keeps_its_state_and_its_log_until_all_pieces_are_there",
+    ),
+    M(
+        Storage,
+        "_has_all",
+        " and not self._pieces",
+        "",
+        "a piece is on the disk before it is told",
+        "test_a_piece_is_on_the_disk_before_it_is_acknowledged",
+    ),
+    M(
+        FollowerProgress,
+        "next_append",
+        "self.next <= log.snapshot.index",
+        "False",
+        "a member whose entries are gone gets the snapshot",
+        "test_a_follower_is_sent_a_snapshot_if_its_entries_go_in_the_meantime",
+    ),
+    M(
+        FollowerProgress,
+        "next_append",
+        "self.stored >= log.snapshot.index and ",
+        "",
+        "a window counts entries in the snapshot",
+        "test_a_window_stays_closed_while_its_entries_are_in_the_snapshot",
+    ),
+    M(
+        FollowerProgress,
+        "next_piece",
+        "self._is_piece_under_way = True",
+        "pass",
+        "one piece is under way",
+        "test_one_piece_is_on_its_way_at_a_time",
+    ),
+    M(
+        FollowerProgress,
+        "disconnected",
+        "self.probe = self._piece = None",
+        "self.probe = None",
+        "a snapshot begins anew with a contact",
+        "test_a_piece_that_was_read_for_an_earlier_contact_is_not_sent",
+    ),
+    M(
+        FollowerProgress,
+        "take_piece",
+        "self._piece, self.probe = None, piece.snapshot.index",
+        "self._piece = None",
+        "entries follow the snapshot",
+        "test_a_follower_keeps_its_state_and_its_log_until_all_pieces_are_there",
+    ),
+    M(
+        Leadership,
+        "compacted",
+        "progress.send_snapshot()",
+        "pass",
+        "a later snapshot is sent from its beginning",
+        "test_a_later_snapshot_takes_the_place_of_one_that_is_being_sent",
+    ),
+    M(
+        Leadership,
+        "read",
+        "index == piece.snapshot.index and ",
+        "",
+        "a piece of a former snapshot is not sent",
+        "test_a_piece_of_a_former_snapshot_is_not_sent",
+    ),
+    M(
+        Raft,
+        "_take_piece",
+        "if body.is_last:",
+        "if True:",
+        "a snapshot counts when all of it is there",
+        "test_a_follower_keeps_its_state_and_its_log_until_all_pieces_are_there",
+    ),
+    M(
+        Raft,
+        "_take_piece",
+        "self._send_when_stored(sender, say.Staged",
+        "self._send(sender, say.Staged",
+        "an acknowledged piece is on the disk",
+        "test_a_piece_is_on_the_disk_before_it_is_acknowledged",
+    ),
+    M(
+        Raft,
+        "_follow_nobody",
+        "self._election = self._leader = self._staging = None",
+        "self._election = self._leader = None",
+        "a snapshot ends with its leader",
+        "test_the_next_leader_sends_its_own_snapshot_from_the_beginning",
+    ),
+    M(
+        Raft,
+        "compact",
+        "not self.log.snapshot.index <= index <= self._applied",
+        "index > self.log.last",
+        "only applied entries go",
+        "test_only_an_applied_state_becomes_a_snapshot",
+    ),
+    # digests
+    M(
+        Raft,
+        "_compare_digests",
+        "self.set_aside(",
+        "str(",
+        "a replica with another state takes part no more",
+        "test_a_replica_that_is_late_is_told_what_the_majority_has",
+    ),
+    M(
+        Raft,
+        "_compare_digests",
+        "elif is_right:",
+        "elif is_right is not False:",
+        "a state of a minority is no snapshot",
+        "test_an_operator_is_told_if_no_majority_has_the_same_state",
+    ),
+    M(
+        Raft,
+        "_count_digest",
+        "self._alarm(",
+        "str(",
+        "an operator is told of states that differ",
+        "test_an_operator_is_told_if_no_majority_has_the_same_state",
+    ),
+    M(
+        Raft,
+        "_count_digest",
+        "[member] if was_right is not None else self.leadership.progress",
+        "[] if was_right is not None else self.leadership.progress",
+        "a late replica is told the right digest",
+        "test_a_replica_that_is_late_is_told_what_the_majority_has",
+    ),
+    M(
+        Raft,
+        "_take_digest",
+        "body.term != self.hard.term",
+        "False",
+        "a digest is of the term",
+        "test_a_digest_of_another_term_counts_nothing",
+    ),
+    M(
+        Digests,
+        "count",
+        "configuration.is_majority(",
+        "bool(",
+        "a majority has the right state",
+        "test_an_operator_is_told_if_no_majority_has_the_same_state",
+    ),
 ]
+
+
+SCENARIOS = {
+    name: one
+    for module in (test_traps, test_snapshots)
+    for name, one in vars(module).items()
+    if name.startswith("test_") and not signature(one).parameters
+}
+"""Those that take no parameters, by name."""
 
 
 def notices(mutant: Mutant, by: int | str) -> str:
@@ -435,7 +729,7 @@ def notices(mutant: Mutant, by: int | str) -> str:
     with mutant.applied():
         try:
             if isinstance(by, str):
-                getattr(test_traps, by)()
+                SCENARIOS[by]()
             else:
                 Walk(by).play()
         except Exception as noticed:
@@ -443,13 +737,6 @@ def notices(mutant: Mutant, by: int | str) -> str:
         except pytest.fail.Exception as noticed:
             return str(noticed)
     return ""
-
-
-def scenarios() -> list[str]:
-    """The scenarios that take no parameters."""
-    return [
-        name for name, one in vars(test_traps).items() if name.startswith("test_") and not signature(one).parameters
-    ]
 
 
 def main() -> int:
@@ -461,7 +748,7 @@ def main() -> int:
     for mutant in MUTANTS:
         if arguments.name and not any(name in mutant.name for name in arguments.name):
             continue
-        for by in [mutant.by, *scenarios(), *range(arguments.seeds)]:
+        for by in [mutant.by, *SCENARIOS, *range(arguments.seeds)]:
             if said := notices(mutant, by):
                 print(f"{by!r:6} {mutant.name}: {said}", flush=True)
                 break

@@ -11,6 +11,7 @@ python -m tests.topic.raft.script        # writes all traces anew
 | `crash a`, `start a`, `replace a` | the process ends; it begins; the store is lost with it |
 | `propose a x y` | these two entries are proposed at a |
 | `finish a` | the oldest write of a's disk is done |
+| `compact a` | the state of a is its snapshot, and the entries go |
 | `hand a b` | a, which leads, hands over to b |
 | `ring a b d` | an operator wants these voters |
 | `recover a` | an operator goes on with a's store alone |
@@ -85,6 +86,9 @@ class Player:
 
     def _finish(self, router: str) -> None:
         self._cluster.finish(router)
+
+    def _compact(self, router: str) -> None:
+        self._cluster.compact(router)
 
     def _hand(self, router: str, to: str) -> None:
         self._cluster.hand_over(router, to)

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from topic.errors import BreachError
 from topic.raft import messages as say
 from topic.raft.configuration import Configuration, Replica
-from topic.raft.log import Entry
+from topic.raft.log import Entry, Snapshot
 from topic.raft.messages import Body, Envelope
 from topic.raft.wire import KINDS, decode, encode
 
 A, B = Replica("a", b"store a"), Replica("b", b"")
 MEMBERS = Configuration((A, B), (Replica("c", b"\xff"),))
 BODIES: list[Body] = [
-    say.Greeting(True, b"map"),
+    say.Greeting(True, ("a", "b"), b"map"),
     say.Propose(MEMBERS, False),
     say.PreVote(2, 5, 1),
     say.PreVoted(2, True),
@@ -27,6 +27,9 @@ BODIES: list[Body] = [
     say.Append(3, 7, 2, (Entry(3, b"x"), Entry(3, b"", MEMBERS)), 6),
     say.Stored(3, 9, 8),
     say.Lacking(3, 4, 1),
+    say.Piece(3, Snapshot(4, 2, MEMBERS), 1, b"piece", True),
+    say.Staged(3, 4, 1),
+    say.Digest(3, 1000, b"digest"),
     say.Outdated(2**63 - 1),
     say.Resigned(1),
     say.StandNow(1),

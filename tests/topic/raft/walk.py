@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
+import attrs
+
 from tests.topic.raft.cluster import Cluster, Host
 from topic.raft.errors import BusyError, NotLeaderError
 from topic.raft.limits import RaftLimits
@@ -28,8 +30,16 @@ class Walk:
         names = "abcdef"[: count + spare]
         window = self.random.choice((1, 200, 1 << 20))
         unstored = self.random.choice((500, 1 << 20))
+        self.digests = self.random.choice((0, 4, 4, 11))
+        """After how many entries replicas compare their states; 0: never, and no entry goes."""
+        slow = self.random.choice((0.0, 0.5))
         self.cluster = Cluster(
-            names, ring=names[:count], draw=draw, limits=RaftLimits(window=window, unstored=unstored)
+            names,
+            ring=names[:count],
+            draw=draw,
+            limits=RaftLimits(window=window, unstored=unstored),
+            digests=self.digests,
+            compacts=lambda: self.random.random() >= slow,
         )
         self.steps = steps
         self.proposed = 0
@@ -45,6 +55,7 @@ class Walk:
             (self._crash, self._rate(0.3)),
             (self._start, 1.0),
             (self._replace_disk, self._rate(0.05)),
+            (self._rot, self._rate(0.05) if self.digests else 0.0),
             (self._hand_over, self._rate(0.3)),
             (self._hang, self._rate(0.2)),
             (self._swap_ring, self._rate(0.1)),
@@ -148,16 +159,25 @@ class Walk:
             other.log.configured_at > raft.log.commit for other in self._rafts()
         ):
             return False
-        return all(replicas[voter.router].disk.store == voter.store for voter in raft.log.configuration.voters)
+        voters = raft.log.configuration.voters
+        return all(replicas[voter.router].disk.store == voter.store for voter in voters) and not self._rotten()
+
+    def _rotten(self) -> list[str]:
+        return [name for name, replica in self.cluster.replicas.items() if replica.state.rot]
+
+    def _rot(self) -> None:
+        """The state of a minority becomes another one, by no decision."""
+        if self._is_whole() and (replica := self._one(self._living())):
+            leader = next(raft for raft in self._rafts() if raft.leadership is not None)
+            if len(leader.log.configuration.voters) > 2:
+                replica.state = attrs.evolve(replica.state, rot=1)
 
     def _hang(self) -> None:
         if replica := self._one(self._living()):
             self.hanging ^= {replica.router}
 
     def _swap_ring(self) -> None:
-        """An operator wants other voters of a set that has begun: all routers read it."""
-        if not all(raft.hard.begun for raft in self._rafts()):
-            return
+        """An operator wants other voters: all routers read it, those that do not run as they start."""
         self.cluster.set_ring(self.random.sample(list(self.cluster.replicas), len(self.cluster.ring)))
 
     def _rest(self) -> None:
@@ -177,11 +197,14 @@ class Walk:
         assert not any(cluster.channels.values()), "messages are under way in a set at rest"
         leaders = cluster.leaders()
         assert len(leaders) == 1, f"{leaders} lead in the end"
-        leader = cluster.replicas[leaders[0]]
-        assert leader.raft is not None
-        cluster.propose(leaders[0], b"last")
+        last = [b"last"] * (self.digests + 1)
+        cluster.propose(leaders[0], *last)
         cluster.settle()
-        assert leader.applied[-1].data == b"last", "nothing new is decided"
+        leader = cluster.replicas[cluster.leaders()[0]]  # another one, if the state of the former was wrong
+        assert leader.raft is not None
+        assert [entry.data for entry in leader.applied if entry.data].count(b"last") == len(last), "nothing is decided"
+        rotten = {member.router for member in leader.raft.log.configuration.members} & set(self._rotten())
+        assert not rotten, f"{rotten} have another state, and nobody has noticed"
         for member in leader.raft.log.configuration.members:
             assert cluster.replicas[member.router].applied == leader.applied, (
                 f"{member.router} has not applied the same"

@@ -1,0 +1,292 @@
+"""Snapshots, and digests of the state, as scenarios (protocol 13.6)."""
+
+import attrs
+import pytest
+
+from tests.topic.raft.cluster import Cluster, State
+from tests.topic.raft.test_traps import led, raft
+from topic.errors import BreachError
+from topic.raft import messages as say
+from topic.raft.configuration import Configuration, Replica
+from topic.raft.log import Entry, RaftLog, Snapshot
+from topic.raft.messages import Piece
+from topic.raft.progress import FollowerProgress
+
+SNAPSHOT = Snapshot(7, 2, Configuration((Replica("a", b"1"),)))
+
+
+def behind(entries: int = 8) -> Cluster:
+    """A set in which c was away. It is in contact again, and a, which leads, has no entries before its snapshot."""
+    cluster = led("a", "b", "c")
+    cluster.cut("c")
+    for number in range(entries):
+        cluster.propose("a", b"%d" % number)
+    cluster.settle()
+    cluster.compact("a")
+    cluster.propose("a", b"last")
+    cluster.settle()
+    cluster.meet("a", "c")
+    return cluster
+
+
+def until(cluster: Cluster, kind: type, sender: str, receiver: str) -> None:
+    """Go on until a message of this kind is the next one on the channel."""
+    for _ in range(1000):
+        channel = cluster.channels.get((sender, receiver))
+        if channel and isinstance(channel[0][1].body, kind):
+            return
+        assert cluster.step_without_time(), "nothing is left to do"
+    raise AssertionError(f"no {kind.__name__} in 1000 steps")
+
+
+def test_a_log_goes_on_behind_its_snapshot() -> None:
+    log = RaftLog([Entry(1)] * 3 + [Entry(2, configuration=SNAPSHOT.configuration)] + [Entry(2)] * 3)
+    log.commit = 5
+    log.compact(4)
+    assert (log.snapshot, log.last, log.commit) == (Snapshot(4, 2, SNAPSHOT.configuration), 7, 5)
+    assert log.configuration == SNAPSHOT.configuration and log.configured_at == 4
+    assert log.size(0, 7) == log.size(4, 7) == 3 * Entry(2).size
+    assert [log.term(index) for index in (4, 5, 7)] == [2, 2, 2]
+    assert log.latest_up_to(7, 1) is None, "where the logs may agree is in the snapshot"
+    log.append([Entry(3)])
+    assert log.write(1) == (log.snapshot, 8, (Entry(3),))
+    log.written(1)
+    assert log.stable == 8
+    again = RaftLog([Entry(2)] * 3, log.snapshot)
+    assert (again.last, again.commit, again.stable) == (7, 4, 7)
+
+
+def test_a_snapshot_is_stable_when_its_own_write_ends() -> None:
+    log = RaftLog([Entry(1)])
+    log.commit = 1
+    log.append([Entry(1)] * 9)
+    log.write(1)
+    log.install(SNAPSHOT)
+    assert log.write(2) == (SNAPSHOT, 8, ())
+    log.written(1)
+    assert log.stable < SNAPSHOT.index <= log.last, "an earlier write had ten entries of another log"
+    log.written(2)
+    assert log.stable == SNAPSHOT.index
+
+
+def test_a_follower_keeps_its_state_and_its_log_until_all_pieces_are_there() -> None:
+    cluster = behind()
+    c = raft(cluster, "c")
+    before = c.log.entries(1, c.log.last), cluster.replicas["c"].state
+    until(cluster, Piece, "a", "c")
+    while not c.log.snapshot.index:
+        assert (c.log.entries(1, c.log.last), cluster.replicas["c"].state) == before
+        assert cluster.step_without_time()
+    assert sum("Piece" in said for said in cluster.said) > 3
+    cluster.settle()
+    assert c.log.snapshot == raft(cluster, "a").log.snapshot
+    assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
+
+
+def test_a_piece_is_on_the_disk_before_it_is_acknowledged() -> None:
+    """So the memory of a follower need not hold the state."""
+    cluster = behind()
+    until(cluster, Piece, "a", "c")
+    cluster.deliver("a", "c")
+    assert not cluster.channels["c", "a"]
+    cluster.finish("c")
+    assert [type(envelope.body) for _, envelope in cluster.channels["c", "a"]] == [say.Staged]
+    assert len(cluster.replicas["c"].disk.aside[10]) == 1
+
+
+@pytest.mark.parametrize("steps", range(0, 60, 3))
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_snapshot_arrives_whenever_the_follower_dies(steps: int, kept: int) -> None:
+    cluster = behind()
+    for _ in range(steps):
+        cluster.step_without_time()
+    cluster.crash("c", kept)
+    cluster.cut("c")
+    cluster.start("c")
+    cluster.meet_all()
+    cluster.settle()
+    cluster.check_matching()
+    assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
+
+
+def test_the_next_leader_sends_its_own_snapshot_from_the_beginning() -> None:
+    cluster = behind()
+    cluster.compact("b")
+    until(cluster, say.Staged, "c", "a")
+    cluster.crash("a")
+    cluster.cut("a")
+    cluster.meet("b", "c")
+    cluster.settle()
+    assert cluster.leaders() == ["b"]
+    assert cluster.replicas["c"].applied == cluster.replicas["b"].applied
+
+
+def test_a_later_snapshot_takes_the_place_of_one_that_is_being_sent() -> None:
+    cluster = behind()
+    until(cluster, say.Staged, "c", "a")
+    cluster.compact("a")
+    cluster.settle()
+    assert raft(cluster, "c").log.snapshot == raft(cluster, "a").log.snapshot
+    assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
+
+
+def test_a_read_comes_after_the_write_of_the_snapshot() -> None:
+    cluster = behind()
+    until(cluster, say.Staged, "c", "a")
+    cluster.deliver("c", "a")
+    cluster.compact("a")
+    kinds = [type(one) for one in cluster.replicas["a"].disk.writes]
+    assert kinds[-2:] == [say.Persist, say.Read]
+
+
+def reading() -> Cluster:
+    """The disk of a, which leads, reads the first piece for c."""
+    cluster = behind()
+    while not cluster.replicas["a"].disk.writes:
+        assert cluster.step_without_time()
+    return cluster
+
+
+def test_a_piece_that_was_read_for_an_earlier_contact_is_not_sent() -> None:
+    cluster = reading()
+    cluster.meet("a", "c")
+    cluster.finish("a")
+    assert not any(isinstance(envelope.body, Piece) for _, envelope in cluster.channels["a", "c"])
+    cluster.settle()
+    assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
+
+
+def test_a_piece_of_a_former_snapshot_is_not_sent() -> None:
+    cluster = reading()
+    cluster.compact("a")
+    cluster.finish("a")
+    assert not any(isinstance(envelope.body, Piece) for _, envelope in cluster.channels["a", "c"])
+
+
+def test_one_piece_is_on_its_way_at_a_time() -> None:
+    cluster = behind()
+    for _ in range(1000):
+        pieces = [envelope for _, envelope in cluster.channels["a", "c"] if isinstance(envelope.body, Piece)]
+        reads = [one for one in cluster.replicas["a"].disk.writes if isinstance(one, say.Read)]
+        assert len(pieces) + len(reads) <= 1
+        if not cluster.step_without_time():
+            break
+
+
+def test_a_follower_is_sent_a_snapshot_if_its_entries_go_in_the_meantime() -> None:
+    log, progress = RaftLog([Entry(1)] * 9), FollowerProgress(9, 0.0)
+    log.commit = 9
+    progress.ask(log, 2, 1)
+    progress.learn(agreed=2, stored=2)
+    log.compact(5)
+    assert progress.next_append(log, 1, 1 << 20) is None and progress.next_piece() == 0
+
+
+def test_a_window_stays_closed_while_its_entries_are_in_the_snapshot() -> None:
+    """What is on its way to a disk that hangs stays bounded, though the leader's log begins behind it."""
+    log, progress = RaftLog([Entry(1)] * 9), FollowerProgress(9, 0.0)
+    log.commit = 9
+    progress.ask(log, 2, 1)
+    progress.learn(agreed=2, stored=2)
+    assert progress.next_append(log, 1, 1 << 20) is not None
+    log.compact(9)
+    log.append([Entry(1)])
+    assert progress.next_append(log, 1, 1 << 20) is None
+    progress.learn(agreed=9, stored=9)
+    append = progress.next_append(log, 1, 1 << 20)
+    assert append is not None and append.previous == 9
+
+
+def test_only_an_applied_state_becomes_a_snapshot() -> None:
+    cluster = led("a", "b", "c")
+    cluster.propose("a", b"x")
+    with pytest.raises(ValueError, match="index 3"):
+        raft(cluster, "a").compact(3)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        Piece(9, attrs.evolve(SNAPSHOT, index=99), 1, b"", False),
+        Piece(9, attrs.evolve(SNAPSHOT, index=2), 0, b"", True),
+    ],
+    ids=["without the pieces before it", "over entries that are decided"],
+)
+def test_a_leader_that_sends_a_wrong_piece_loses_its_contact(piece: Piece) -> None:
+    cluster = led("a", "b", "c")
+    b, c = raft(cluster, "b"), raft(cluster, "c")
+    with pytest.raises(BreachError, match="router c"):
+        b.receive(say.Envelope(b.hard.life, c.me, b.me, piece), cluster.now)
+
+
+# digests
+
+
+def compared(*routers: str, compacts: bool = True) -> Cluster:
+    """A set that compares the states of its replicas at each fourth entry."""
+    cluster = Cluster(routers, digests=4, compacts=lambda: compacts)
+    cluster.meet_all()
+    cluster.settle()
+    return cluster
+
+
+def rot(cluster: Cluster, router: str) -> None:
+    replica = cluster.replicas[router]
+    replica.state = State(replica.state.applied, rot=1)
+
+
+@pytest.mark.parametrize("router", ["a", "b"], ids=["the leader", "a follower"])
+def test_a_replica_with_another_state_takes_part_no_more(router: str) -> None:
+    cluster = compared("a", "b", "c")
+    former = cluster.replicas[router].disk.store
+    rot(cluster, router)
+    cluster.propose("a", b"x", b"y", b"z")
+    cluster.settle()
+    assert any(f"{router}: set aside, the state at index 4" in said for said in cluster.said)
+    assert cluster.replicas[router].disk.store != former
+    assert len({replica.state for replica in cluster.replicas.values()}) == 1
+    assert not any(replica.state.rot for replica in cluster.replicas.values())
+
+
+def test_an_operator_is_told_if_no_majority_has_the_same_state() -> None:
+    cluster = compared("a", "b")
+    rot(cluster, "b")
+    cluster.propose("a", b"x", b"y", b"z")
+    cluster.settle()
+    assert "a: alarm, no majority has the same state at index 4" in cluster.said
+    assert cluster.leaders() == ["a"] and raft(cluster, "a").log.snapshot.index == 0
+
+
+def test_a_state_becomes_the_snapshot_when_a_majority_has_it() -> None:
+    """A leader whose state is wrong would send it to others."""
+    cluster = compared("a", "b", "c")
+    cluster.propose("a", b"x", b"y", b"z")
+    while len(cluster.replicas["a"].applied) < 5:
+        assert cluster.step_without_time(hanging="c")
+    while cluster.channels["b", "a"]:
+        assert raft(cluster, "a").log.snapshot.index == 0
+        cluster.deliver("b", "a")
+        while cluster.channels["a", "b"]:
+            cluster.deliver("a", "b")
+    cluster.settle()
+    assert [raft(cluster, router).log.snapshot.index for router in "abc"] == [4, 4, 4]
+
+
+def test_a_replica_that_is_late_is_told_what_the_majority_has() -> None:
+    cluster = compared("a", "b", "c", compacts=False)
+    cluster.cut("c")
+    cluster.settle()
+    rot(cluster, "c")
+    cluster.propose("a", b"x", b"y", b"z")
+    cluster.settle()
+    cluster.meet("a", "c")
+    cluster.settle()
+    assert any("c: set aside, the state at index 4" in said for said in cluster.said)
+
+
+def test_a_digest_of_another_term_counts_nothing() -> None:
+    cluster = compared("a", "b", "c")
+    a, b = raft(cluster, "a"), raft(cluster, "b")
+    a.receive(say.Envelope(a.hard.life, b.me, a.me, say.Digest(a.hard.term - 1, 4, b"")), cluster.now)
+    a.receive(say.Envelope(a.hard.life, raft(cluster, "c").me, a.me, say.Digest(a.hard.term, 4, b"")), cluster.now)
+    assert a._digests.right(4) is None

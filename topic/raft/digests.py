@@ -1,0 +1,56 @@
+"""Whether replicas that have applied the same entries have the same state (protocol 13.6).
+
+Each replica tells its leader a digest of its state at certain indices. What a majority of the voters has told is right,
+and the leader tells that to all. A replica with another digest takes part no more, be it the leader.
+"""
+
+from typing import Final
+
+from topic.raft.configuration import Configuration, Replica
+
+KEPT: Final = 8
+"""Indices that a replica remembers: the latest."""
+
+
+class Digests:
+    """The digests of one set, as far as one replica knows."""
+
+    def __init__(self) -> None:
+        self._own: dict[int, bytes] = {}
+        self._right: dict[int, bytes] = {}
+        self._told: dict[int, dict[Replica, bytes]] = {}
+        """By index: what members have told this leader."""
+
+    def have(self, index: int, digest: bytes) -> None:
+        """The state of this replica has this digest at the index."""
+        self._own[index] = digest
+        _forget(self._own)
+
+    def learn_right(self, index: int, digest: bytes) -> None:
+        self._right[index] = digest
+        _forget(self._right)
+
+    def right(self, index: int) -> bytes | None:
+        return self._right.get(index)
+
+    def is_right(self, index: int) -> bool | None:
+        """Whether this replica has the right state at the index; None if that is not known."""
+        if index not in self._own or index not in self._right:
+            return None
+        return self._own[index] == self._right[index]
+
+    def count(self, member: Replica, index: int, digest: bytes, configuration: Configuration) -> bool | None:
+        """A member has told this leader its digest. Returns whether a majority of the voters has one digest, which is
+        the right one then; None while that is open."""
+        told = self._told.setdefault(index, {})
+        told[member] = digest
+        _forget(self._told)
+        if configuration.is_majority([one for one, other in told.items() if other == digest]):
+            self.learn_right(index, digest)
+            return True
+        return False if told.keys() >= set(configuration.voters) else None
+
+
+def _forget(by_index: dict[int, bytes] | dict[int, dict[Replica, bytes]]) -> None:
+    while len(by_index) > KEPT:
+        del by_index[min(by_index)]
