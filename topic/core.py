@@ -4,7 +4,7 @@ The contract between core and shell:
 
 1. The shell calls one method per event, then drains `out` (actions, in order) and `take_outgoing()` (batches for other
    routers, in order). Before an event it calls `advance` with the wall clock.
-2. `link` is the shell's own object; the core hands it back in actions and never looks into it. Tokens (`Stream`,
+2. `link` is the shell's own object; the core hands it back in actions and never looks into it. Tokens (`HomeStream`,
    `LocalSubscriber`) that an attach returns are valid until the shell detached them or got a `Detach` for their link.
 3. After `deadline()`, and at least every second or so, the shell calls `handle_timer`.
 4. Batches to a router arrive there in order, once, and only within the contact they were taken in.
@@ -22,12 +22,11 @@ from topic.actions import STOLEN, Action, Detach, Doubt
 from topic.delivery.allowance import Allowance
 from topic.delivery.kinds import AddressKinds
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import Record, Stream
+from topic.delivery.record import HomeStream, Record
 from topic.delivery.records import RecordTable
-from topic.delivery.streams import leave
 from topic.delivery.window import window_of
 from topic.directory.directory import Directory
-from topic.directory.entry import Lifetime, LinkEntry, Role, Status, overtakes
+from topic.directory.entry import FLEETING, Lifetime, LinkEntry, Role, Status, overtakes
 from topic.directory.members import Members
 from topic.edge.filters import Wants
 from topic.edge.subscriber import LocalSubscriber
@@ -45,7 +44,6 @@ from topic.termini.expiry import Expiry
 from topic.termini.generations import Claim, Generations
 from topic.termini.grace import Grace
 
-FLEETING = Lifetime()
 """What AMQP grants unless asked for more: the terminus ends with its session."""
 
 
@@ -134,7 +132,7 @@ class Topic:
         unsettled: Mapping[bytes, int] | None = None,
         complete: bool = True,
         allowance: Allowance | None = None,
-    ) -> Stream:
+    ) -> HomeStream:
         """An attach of a publisher (7.1); answered when all routers in contact know of it. With its unsettled map (tag
         to state, 0 for none) it resumes what it left, wherever that was; with a null one it begins afresh: a new
         generation tells it so (protocol 2). `seen` is the epoch that it echoes; nothing is concluded from
@@ -145,25 +143,31 @@ class Topic:
         known = self.directory.publisher(name)
         epoch = self.outlet.new_epoch(self.directory.latest((Role.PUBLISHER, name)), seen.hlc)
         kind = self.kinds.of(identity.address)
-        stream = Stream(name, identity, epoch, generation or new_generation(epoch), kind)
-        stream.window = window_of(self.settings, allowance)
-        stream.link = None if self.outlet.refuses(epoch, link) else link
-        stream.settles_first = first
-        stream.lifetime = lifetime
-        stream.overtook = unsettled is not None and overtakes(seen, known)
+        stream = HomeStream(
+            name,
+            identity,
+            epoch,
+            generation or new_generation(epoch),
+            kind,
+            window_of(self.settings, allowance),
+            None if self.outlet.refuses(epoch, link) else link,
+            lifetime=lifetime,
+            settles_first=first,
+            overtook=unsettled is not None and overtakes(seen, known),
+        )
         if stream.link is not None:
             claim = Claim(generation, unsettled, complete, seen)
             self.generations.attach(stream, claim, now, self.expiry.all_since)
         return stream
 
     @event
-    def alive(self, stream: Stream, *, answered: bool = True) -> None:
+    def alive(self, stream: HomeStream, *, answered: bool = True) -> None:
         """The publisher has answered an `Echo`; or its machine has acknowledged it, if the client never answers."""
         if self.home.streams.get(stream.publisher) is stream:
             self.home.liveness.alive(stream, answered=answered)
 
     @event
-    def suspend_publisher(self, stream: Stream, link: Any, now: float) -> None:
+    def suspend_publisher(self, stream: HomeStream, link: Any, now: float) -> None:
         """The publisher's link is gone without a closing detach. Its terminus lives on here for its timeout."""
         if self.attaches.gone_unknown(stream) or stream.link is not link:  # it has a later attach, or has ended
             return
@@ -172,11 +176,11 @@ class Topic:
             return
         self.outlet.trace(Event.SUSPENDED, stream.identity, publisher=stream.publisher, epoch=stream.label)
         self.attaches.withdraw_publisher(stream.publisher)
-        self.home.suspend(stream)
+        stream.suspend()
         self.expiry.handle_timer(now)
 
     @event
-    def detach_publisher(self, stream: Stream, now: float) -> None:
+    def detach_publisher(self, stream: HomeStream, now: float) -> None:
         """The publisher's link has closed, or its terminus ended with connection or session."""
         if self.attaches.gone_unknown(stream) or self.home.streams.get(stream.publisher) is not stream:
             return
@@ -184,14 +188,14 @@ class Topic:
             return self.suspend_publisher(stream, stream.link, now)
         entry = self.directory.publisher(stream.publisher)
         assert entry is not None and entry.epoch == stream.epoch
-        leave(stream)
+        stream.leave()
         self.outlet.trace(Event.CLOSED, stream.identity, publisher=stream.publisher, epoch=stream.label)
         self.changes.write(attrs.evolve(entry, status=Status.CLOSED))
 
     @event
     def publish(
         self,
-        stream: Stream,
+        stream: HomeStream,
         tags: list[bytes],
         messages: list[bytes],
         *,
@@ -203,13 +207,13 @@ class Topic:
         return self.home.publishing.publish(stream, tags, messages, presettled=presettled, until=until)
 
     @event
-    def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool, settled: bool = False) -> Record | None:
+    def transferred_again(self, stream: HomeStream, tag: bytes, *, aborted: bool, settled: bool = False) -> Record | None:
         """Take a transfer with resume=true. None, and it is ignored, if our map lacks its tag (AMQP 1.0 2.7.5). The
         publisher may have `settled` it by that: it is told no outcome (7.3)."""
         return self.home.transferred_again(stream, tag, aborted=aborted, settled=settled)
 
     @event
-    def settle(self, stream: Stream, records: list[Record]) -> None:
+    def settle(self, stream: HomeStream, records: list[Record]) -> None:
         """The publisher settled these, each once."""
         self.home.settlement.settle(stream, records)
 

@@ -331,7 +331,7 @@ class Peers:
             note = f"router {router} fenced publisher {stream.identity}: it is attached elsewhere"
             self.outlet.actions += [Note(note), Detach(stream.link, STOLEN, "attached at another router")]
             self._attaches.withdraw_publisher(publisher)
-            self.home.suspend(stream)
+            stream.suspend()
 
 
 def _given_by(router: str, epoch: list[Any]) -> Epoch:

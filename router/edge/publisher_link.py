@@ -21,7 +21,7 @@ from router.edge.signs import EchoedLink, SignsOfLife
 from router.edge.ttl import times_of
 from topic.actions import AnswerDeliveries, AnswerPublisher, Cause, Detach
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import Record, Stream
+from topic.delivery.record import HomeStream, Record
 from topic.delivery.window import OWN, CreditWindow
 from topic.node import Node
 from topic.properties import ALONE, EPOCH, GENERATION, SUBSCRIBERS
@@ -74,7 +74,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         """What is open on the former link, which this one continues, until we have answered."""
         self.kept: dict[Handle, bytes] = {}
         """Tags of what the client has yet to settle, and is known to have kept."""
-        self._former: Stream | None = None
+        self._former: HomeStream | None = None
         """Of that link, until we have answered."""
         self._max_message = max_message
         self.alone = 0  # accepted on this link, and nobody was subscribed to them

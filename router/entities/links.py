@@ -8,7 +8,7 @@ from router.edge.ends import ClientEnd
 from router.entities import states
 from router.entities.observed import ObservedRouter
 from router.entities.table import OURS, Attribute, Entity, How, Metric, Type, Where
-from topic.delivery.record import Stream
+from topic.delivery.record import HomeStream
 from topic.directory.entry import LinkEntry
 from topic.edge.subscriber import LocalSubscriber
 
@@ -18,7 +18,7 @@ def _carried(link: Any) -> StreamFigures | None:
     return link.link.connection.measure() if isinstance(link, ClientEnd) else None
 
 
-def _blocked(at: ObservedRouter, stream: Stream) -> bool:
+def _blocked(at: ObservedRouter, stream: HomeStream) -> bool:
     return states.publisher_status(stream, at.node.topic.attaches.waiting) == "attached" and not stream.window.credit
 
 
@@ -52,7 +52,7 @@ def _lifetime(where: Where) -> tuple[Attribute[Any], ...]:
     )  # fmt: skip
 
 
-PUBLISHER: Final = Entity[Stream](
+PUBLISHER: Final = Entity[HomeStream](
     "publisher",
     "publishers whose home is this router, attached or suspended",
     lambda at: at.node.topic.home.streams.values(),

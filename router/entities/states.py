@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, WITHHELD, Record, State, Stream
+from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, WITHHELD, HomeStream, Record, State
 from topic.directory.entry import Role
 from topic.edge.subscriber import LocalSubscriber
 
@@ -24,7 +24,7 @@ def state_of(record: Record) -> str:
     return STATES[record.state]
 
 
-def publisher_status(stream: Stream, waiting: Collection[bytes]) -> str:
+def publisher_status(stream: HomeStream, waiting: Collection[bytes]) -> str:
     """`waiting` are the links whose attaches are not answered yet."""
     return "suspended" if stream.link is None else "attaching" if stream.publisher in waiting else "attached"
 

@@ -13,7 +13,7 @@ import trio
 from attrs import field, frozen
 
 from router.entities.states import PLACEHOLDER, STATES, UNCONFIRMED, state_of
-from topic.delivery.record import SENT, Record, State, Stream
+from topic.delivery.record import SENT, HomeStream, Record, State
 from topic.directory.entry import LinkEntry
 from topic.edge.subscriber import LocalSubscriber
 from topic.node import Node
@@ -115,7 +115,7 @@ class Survey:
         return UnansweredAttaches(sorted(routers), self._unanswered.look(("", name) for name in waiting).get("", 0.0))
 
 
-def _held_for(node: Node, stream: Stream) -> list[str]:
+def _held_for(node: Node, stream: HomeStream) -> list[str]:
     """Whom a publisher without credit waits for."""
     if stream.link is None or not stream.answered or stream.window.credit:
         return []
@@ -139,7 +139,7 @@ def _awaited(node: Node, record: Record) -> Iterator[str]:
     yield from (f"orphan {_name(directory.subscriber(name))}" for name in sorted(record.orphans))
 
 
-def _held(node: Node, stream: Stream) -> dict[str, list[Record]]:
+def _held(node: Node, stream: HomeStream) -> dict[str, list[Record]]:
     """What keeps subscribers from later deliveries of this publisher (protocol 6.5, 6.6)."""
     held: dict[str, list[Record]] = {}
     publisher, directory = f"publisher {stream.identity}", node.topic.directory

@@ -28,7 +28,7 @@ from router.edge.signs import SignsOfLife
 from router.mqtt.ends import LINK, LINK_QOS_1, OVERHEAD, EndHost, MqttEnd, identity_at
 from topic.actions import AnswerDeliveries, AnswerPublisher
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import Record, Stream
+from topic.delivery.record import HomeStream, Record
 from topic.home.ttl import OVER
 from topic.identity import NOWHERE
 from topic.node import Node
@@ -102,7 +102,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         return not (self.waiting or self.open or self._stated or self._begins)
 
     @property
-    def _attached(self) -> Stream | None:
+    def _attached(self) -> HomeStream | None:
         """Its stream, while that is attached here, or about to be."""
         return self.stream if self.epoch is not None and self.stream.link is self else None
 
@@ -246,7 +246,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         self.leave(now, closed=closed)
         if self.epoch is None or self.is_detached:
             return
-        if not self.stream.here:  # its attach has waited for who may know of it, and never begun
+        if not self.stream.begun:  # its attach has waited for who may know of it, and never begun
             self.epoch = None
         self.node.perform()
 

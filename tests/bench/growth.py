@@ -22,7 +22,7 @@ from tests.deaf import Deaf
 from tests.store import MemoryStore
 from topic.actions import AnswerPublisher, AnswerSubscriber, LinkAction
 from topic.core import Topic
-from topic.delivery.record import Stream
+from topic.delivery.record import HomeStream
 from topic.directory.entry import Lifetime
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import LinkIdentity
@@ -73,7 +73,7 @@ class Mesh:
         names = tuple("abcdefgh"[:routers])
         self.wires: dict[tuple[str, str], deque[bytes]] = {(a, b): deque() for a in names for b in names if a != b}
         self.stations = [Station(self, name, names) for name in names]
-        self.links: list[tuple[Station, Stream | LocalSubscriber] | None] = [None] * links
+        self.links: list[tuple[Station, HomeStream | LocalSubscriber] | None] = [None] * links
         for a, b in self.wires:
             self._station(a).contacts.made(b, 1)
         self._flow()
@@ -108,8 +108,8 @@ class Mesh:
         station.node.now()
         topic, unsettled = station.node.topic, None if before is None else dict[bytes, int]()
         if self.own and number % 2:
-            generation = before[1].generation if before is not None and isinstance(before[1], Stream) else None
-            end: Stream | LocalSubscriber = topic.attach_publisher(
+            generation = before[1].generation if before is not None and isinstance(before[1], HomeStream) else None
+            end: HomeStream | LocalSubscriber = topic.attach_publisher(
                 identity, number, self.now, lifetime=LASTING, unsettled=unsettled, generation=generation
             )
         else:
@@ -117,7 +117,7 @@ class Mesh:
         self.links[number] = station, end
         return station
 
-    def _end_of(self, number: int) -> tuple[Station, Stream | LocalSubscriber]:
+    def _end_of(self, number: int) -> tuple[Station, HomeStream | LocalSubscriber]:
         link = self.links[number]
         assert link is not None
         link[0].node.now()
@@ -135,7 +135,7 @@ class Mesh:
     def suspend(self) -> None:
         def act(number: int) -> Station:
             station, end = self._end_of(number)
-            if isinstance(end, Stream):
+            if isinstance(end, HomeStream):
                 station.node.topic.suspend_publisher(end, end.link, self.now)
             else:
                 station.node.topic.suspend_subscriber(end, end.link, self.now)
@@ -146,7 +146,7 @@ class Mesh:
     def close(self) -> None:
         def act(number: int) -> Station:
             station, end = self._end_of(number)
-            if isinstance(end, Stream):
+            if isinstance(end, HomeStream):
                 station.node.topic.detach_publisher(end, self.now)
             else:
                 station.node.topic.detach_subscriber(end, end.link, self.now)

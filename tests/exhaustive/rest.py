@@ -45,7 +45,9 @@ def leftovers(topic: Topic) -> Iterator[tuple[str, object]]:
     yield "blocked keys", list(records.busy_keys)
     for stream in [*home.streams.values(), *edge.streams.values()]:
         yield "records of streams", list(stream.records)
-        yield "withheld", [*stream.withheld, *stream.withheld_at_edge]
+        yield "withheld", list(stream.withheld_at_edge)
+    for stream in home.streams.values():
+        yield "withheld", list(stream.withheld)
         yield "gates", list(stream.gates)
     yield "credit", [stream.window.unsettled for stream in home.streams.values() if stream.window.unsettled]
     for subscriber in edge.subscribers.values():

@@ -20,7 +20,7 @@ from tests.store import MemoryStore
 from topic.actions import AnswerSubscriber, Detach, LinkAction
 from topic.core import Topic
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import Stream
+from topic.delivery.record import HomeStream
 from topic.directory.entry import Lifetime, Role
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import Epoch, LinkIdentity
@@ -236,7 +236,7 @@ class Router(Deaf):
     def on_gone(self, client: int, serial: int) -> None:
         """The connection's end is noticed."""
         link = self.links.pop((client, serial), None)
-        if link is not None and isinstance(link.end, Stream):
+        if link is not None and isinstance(link.end, HomeStream):
             self._core.suspend_publisher(link.end, link, CLOCK.seconds)
         elif link is not None:
             self._core.suspend_subscriber(link.end, link, CLOCK.seconds)

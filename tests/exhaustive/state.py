@@ -20,7 +20,7 @@ from types import MethodType, NoneType
 from typing import Any
 
 from linkstate.plan.plan import Plan
-from topic.delivery.record import Stream
+from topic.delivery.record import HomeStream, Stream
 from topic.delivery.records import RecordTable
 from topic.delivery.window import CreditWindow
 from topic.directory.members import Members
@@ -37,7 +37,8 @@ IGNORED: dict[type, frozenset[str]] = {
     Members: frozenset(("_clock",)),
     Outlet: frozenset(("clock", "_journal", "time_us")),
     Node: frozenset(("_look",)),  # nobody asks for the deadline
-    Stream: frozenset(("alone", "keys", "label", "received")),  # derived twice, and statistics
+    Stream: frozenset(("label",)),  # derived
+    HomeStream: frozenset(("alone", "keys", "label", "received")),  # derived twice, and statistics
     CreditWindow: frozenset(("_allowance", "_expected", "_is_guess", "credit", "held")),  # bytes never run out here
     Plan: frozenset(("digest", "listed", "members")),  # derived
     LocalSubscriber: frozenset(("accepted", "delivered", "room")),  # statistics, and what never runs out here

@@ -7,11 +7,11 @@ import attrs
 
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
 from tests.topic import test_joining as joining
-from topic.delivery.record import Record, State, Stream
+from topic.delivery.record import HomeStream, Record, State
 from topic.directory.directory import Directory
 from topic.directory.entry import AddressAudience, Change, LinkEntry
 from topic.edge.reports import Reports
-from topic.home.audiences import Audiences
+from topic.home.audiences import Audiences, _homed
 from topic.home.boot import Boot
 from topic.home.home import Home
 from topic.home.publishing import Publishing
@@ -48,7 +48,7 @@ def lost_subscribers_not_awaited(_: Method) -> Method:
 def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
     """5 Edge: home is told who left without the delivery, in the Outcome or ahead of it."""
 
-    def broken(reporting: Reports, stream: Stream, records: list[Record]) -> None:
+    def broken(reporting: Reports, stream: HomeStream, records: list[Record]) -> None:
         for record in records:
             record.moved = ()
         report(reporting, stream, records)
@@ -63,7 +63,7 @@ def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
 def resumed_without_audience(again: Method) -> Method:
     """5 Accept: a resumed delivery is not judged before home has computed its audience in this epoch."""
 
-    def broken(publishing: Publishing, stream: Stream, tag: bytes, record: Record) -> Record:
+    def broken(publishing: Publishing, stream: HomeStream, tag: bytes, record: Record) -> Record:
         with patch.object(Directory, "audience", lambda directory, address: AddressAudience((), (), {}, 0, "[]")):
             resumed: Record = again(publishing, stream, tag, record)
         return resumed
@@ -75,7 +75,7 @@ def resumed_without_audience(again: Method) -> Method:
 def accepted_unconfirmed(evaluate: Method) -> Method:
     """5 Accept: nor before the publisher has transferred it on this attach."""
 
-    def broken(home: Home, stream: Stream, records: list[Record]) -> None:
+    def broken(home: Home, stream: HomeStream, records: list[Record]) -> None:
         evaluate(home, stream, records)
         unconfirmed = [record for record in records if record.key in stream.unconfirmed and record.message is not None]
         home.accept(stream, [r for r in unconfirmed if not r.open and r.state is State.IN_DOUBT])
@@ -87,7 +87,7 @@ def accepted_unconfirmed(evaluate: Method) -> Method:
 def outcome_while_unjoined(report: Method) -> Method:
     """5 Edge: outcomes are withheld while home has not joined all local subscribers."""
 
-    def broken(reporting: Reports, stream: Stream, records: list[Record]) -> None:
+    def broken(reporting: Reports, stream: HomeStream, records: list[Record]) -> None:
         with patch.object(reporting, "unjoined", {}):
             report(reporting, stream, records)
 
@@ -123,11 +123,11 @@ def gating_and_awaited(lost: Method, seek: Method) -> tuple[Method, Method]:
     """6.5 Gate: who is gated by a delivery is not awaited for it."""
 
     def awaited(joining: Audiences, record: Record, orphans: list[bytes], lapsed: dict[bytes, None]) -> None:
-        with patch.dict(record.stream.gates, clear=True):
+        with patch.dict(_homed(record).gates, clear=True):
             lost(joining, record, orphans, lapsed)
 
     def broken(joining: Audiences, record: Record, name: bytes, *, not_at: str | None) -> Any:
-        with patch.dict(record.stream.gates, clear=True):
+        with patch.dict(_homed(record).gates, clear=True):
             return seek(joining, record, name, not_at=not_at)
 
     return awaited, broken

@@ -7,7 +7,7 @@ from tests.topic import test_balanced as balanced
 from tests.topic import test_dynamic as dynamic
 from topic.delivery import kinds
 from topic.delivery.kinds import NOT_HAD, BalancedKind
-from topic.delivery.record import AWAITING_HOME, Record, Stream
+from topic.delivery.record import AWAITING_HOME, HomeStream, Record
 from topic.edge.consumers import Consumers
 from topic.edge.subscriber import LocalSubscriber
 from topic.home.audiences import Audiences
@@ -33,7 +33,7 @@ def holders_not_looked_for(_: Method) -> Method:
 def claims_not_heard(_: Method) -> Method:
     """12.4: who asks about a delivery has it by its map, and nobody else is offered it."""
 
-    def broken(balancing: Balancing, stream: Stream, record: Record, router: str) -> None: ...
+    def broken(balancing: Balancing, stream: HomeStream, record: Record, router: str) -> None: ...
 
     return broken
 
@@ -109,7 +109,7 @@ def told_of_room_once(original: Method) -> Method:
 def given_back_for_good(_: Method) -> Method:
     """12.3: what one gives back is offered again."""
 
-    def broken(balancing: Balancing, stream: Stream, records: Iterable[Record]) -> None: ...
+    def broken(balancing: Balancing, stream: HomeStream, records: Iterable[Record]) -> None: ...
 
     return broken
 
@@ -118,7 +118,7 @@ def given_back_for_good(_: Method) -> Method:
 def refused_by_one_is_refused_by_all(_: Method) -> Method:
     """12.3: what one subscriber refuses for itself another is offered."""
 
-    def broken(balancing: Balancing, stream: Stream, record: Record) -> bool:
+    def broken(balancing: Balancing, stream: HomeStream, record: Record) -> bool:
         return True
 
     return broken
@@ -133,7 +133,7 @@ def refused_by_one_is_refused_by_all(_: Method) -> Method:
 def refused_for_itself_forgotten(original: Method) -> Method:
     """12.3: who has refused a delivery for itself is not offered it again."""
 
-    def broken(balancing: Balancing, stream: Stream, record: Record) -> bool:
+    def broken(balancing: Balancing, stream: HomeStream, record: Record) -> bool:
         is_refused = bool(original(balancing, stream, record))
         record.refused_by = ()
         return is_refused
@@ -145,7 +145,7 @@ def refused_for_itself_forgotten(original: Method) -> Method:
 def awaits_another_at_a_dynamic_node(_: Method) -> Method:
     """12.8: a dynamic node is over with its subscriber."""
 
-    def broken(balancing: Balancing, stream: Stream) -> bool:
+    def broken(balancing: Balancing, stream: HomeStream) -> bool:
         return False
 
     return broken

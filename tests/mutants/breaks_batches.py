@@ -4,17 +4,17 @@ from collections.abc import Callable
 
 from tests.mutants.mutant import Method, mutant
 from tests.topic import test_budgets
-from topic.delivery.record import Record, State, Stream
+from topic.delivery.record import HomeStream, Record, State
 from topic.home.publishing import Publishing
 
 IN_ORDER = test_budgets.test_what_waited_goes_on_in_order_whatever_it_is
-Broken = Callable[[Publishing, Stream, Record, int], list[Record]]
+Broken = Callable[[Publishing, HomeStream, Record, int], list[Record]]
 
 
 def without(what: str) -> Broken:
     """`Publishing._taken_with`, without this of what ends a batch."""
 
-    def broken(publishing: Publishing, stream: Stream, first: Record, room: int) -> list[Record]:
+    def broken(publishing: Publishing, stream: HomeStream, first: Record, room: int) -> list[Record]:
         withheld, batch = stream.withheld, [stream.withheld.popleft()]
         room -= first.size
         while withheld:

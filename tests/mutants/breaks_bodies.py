@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.mutants.mutant import MOVING, Method, mutant
 from tests.topic import test_hostile_routers
-from topic.delivery.record import Stream
+from topic.delivery.record import HomeStream
 from topic.edge.bodies import Bodies
 from topic.home.publishing import Publishing
 from topic.peers import HANDLERS, Peers
@@ -18,7 +18,7 @@ PARTED = IN_PIECES | {"faults": ("flap",) * 8, "restless": 0.0}
 def not_recalled(_: Method) -> Method:
     """5 Large messages: who is not forwarded what went ahead need not keep it."""
 
-    def broken(publishing: Publishing, stream: Stream, key: bytes) -> None:
+    def broken(publishing: Publishing, stream: HomeStream, key: bytes) -> None:
         stream.ahead = {}
 
     return broken

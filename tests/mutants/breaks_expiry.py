@@ -9,7 +9,7 @@ from tests.mutants.mutant import RESUMING, Method, mutant
 from tests.router.mqtt import test_certainty, test_sessions
 from tests.topic import test_apart, test_apart_plain, test_consent, test_expiry, test_together
 from tests.topic import test_apart_attacks as attacks
-from topic.delivery.record import Record, Stream
+from topic.delivery.record import HomeStream, Record
 from topic.directory.directory import Directory
 from topic.directory.entry import Change, Decision, Index, LinkEntry, Role, Status
 from topic.edge.edge import Edge
@@ -137,7 +137,7 @@ def lapsed_for_good(_: Method) -> Method:
 def left_out_without_a_word(_: Method) -> Method:
     """8 Apart: what is accepted without somebody ends its link."""
 
-    def broken(apart: Lapses, stream: Stream, records: list[Record]) -> None:
+    def broken(apart: Lapses, stream: HomeStream, records: list[Record]) -> None:
         """Nobody will know."""
 
     return broken

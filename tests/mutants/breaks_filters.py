@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import MOVING, RESUMING, Method, mutant
 from topic.delivery.outcomes import add_refusals
-from topic.delivery.record import AWAITING_HOME, Record, Stream
+from topic.delivery.record import AWAITING_HOME, HomeStream, Record
 from topic.edge import delivery
 from topic.edge.delivery import EdgeDelivery
 from topic.edge.filters import NoLocal
@@ -17,7 +17,7 @@ CHANGING = MOVING | {"filters": 1.0, "think": 0.5}
 def passed_counts_as_refused(_: Method) -> Method:
     """5 Filters: what a filter leaves out is accepted by the others alone."""
 
-    def broken(edge: EdgeDelivery, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
+    def broken(edge: EdgeDelivery, subscriber: LocalSubscriber, stream: HomeStream, records: list[Record]) -> None:
         for record in records:
             record.refusals = add_refusals(record.refusals, (1, 0, 0))
 
@@ -28,7 +28,7 @@ def passed_counts_as_refused(_: Method) -> Method:
 def unmatched_left_open(_: Method) -> Method:
     """5 Filters: nobody waits for who does not want it."""
 
-    def broken(edge: EdgeDelivery, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
+    def broken(edge: EdgeDelivery, subscriber: LocalSubscriber, stream: HomeStream, records: list[Record]) -> None:
         for record in records:
             record.name(subscriber, AWAITING_HOME)
 

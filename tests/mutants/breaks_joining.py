@@ -10,7 +10,7 @@ from router.edge.signs import SignsOfLife
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
 from tests.router.mqtt.test_gates import test_the_gate_of_an_attach_that_is_over_holds_nothing_back as gate_over
 from tests.topic import test_resuming, test_reused_tags
-from topic.delivery.record import OPEN, QUEUED, SENT, Question, Record, State, Stream
+from topic.delivery.record import OPEN, QUEUED, SENT, HomeStream, Question, Record, State
 from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
 from topic.edge.delivery import EdgeDelivery
@@ -41,7 +41,7 @@ STALLING = {
 def settled_before_without_evidence(original: Method) -> Method:
     """6.6 Evidence: what was settled before an attach may be in doubt again where its home does not see it."""
 
-    def broken(resolution: Resolution, router: str, stream: Stream, keys: list[bytes]) -> None:
+    def broken(resolution: Resolution, router: str, stream: HomeStream, keys: list[bytes]) -> None:
         known = [key for key in keys if key in stream.settled_before]
         resolution.answer(router, stream, known)
         original(resolution, router, stream, [key for key in keys if key not in known])
@@ -64,7 +64,9 @@ def gated_by_what_is_over(original: Method) -> Method:
 def no_gate(_: Method) -> Method:
     """6.5 Gate: nothing later comes to a subscriber while what is not its own may come after it."""
 
-    def broken(joining: Audiences, stream: Stream, subscriber: LinkEntry, gating: object, *, unproven: bool) -> None:
+    def broken(
+        joining: Audiences, stream: HomeStream, subscriber: LinkEntry, gating: object, *, unproven: bool
+    ) -> None:
         """No gate stands."""
 
     return broken
@@ -75,7 +77,7 @@ def not_gated_by_doubt(gate: Method) -> Method:
     """6.5 Gate: for a subscriber that nobody knew, also records in doubt gate."""
 
     def broken(
-        joining: Audiences, stream: Stream, subscriber: LinkEntry, gating: tuple[State, ...], *, unproven: bool
+        joining: Audiences, stream: HomeStream, subscriber: LinkEntry, gating: tuple[State, ...], *, unproven: bool
     ) -> None:
         gate(joining, stream, subscriber, tuple(set(gating) - {State.IN_DOUBT}), unproven=unproven)
 
@@ -87,7 +89,7 @@ def not_gated_by_acceptances(gate: Method) -> Method:
     """6.5 Gate: and those that are accepted and not settled."""
 
     def broken(
-        joining: Audiences, stream: Stream, subscriber: LinkEntry, gating: tuple[State, ...], *, unproven: bool
+        joining: Audiences, stream: HomeStream, subscriber: LinkEntry, gating: tuple[State, ...], *, unproven: bool
     ) -> None:
         gate(joining, stream, subscriber, tuple(set(gating) - {State.ACCEPTED}), unproven=unproven)
 
@@ -108,7 +110,7 @@ def gates_outlive_their_home(_: Method) -> Method:
 def backlog_without_evidence(_: Method) -> Method:
     """6.6 Evidence: a home that may be a zombie gives no backlog before its publisher has proven alive."""
 
-    def broken(joining: Audiences, stream: Stream, subscriber: LinkEntry) -> bool:
+    def broken(joining: Audiences, stream: HomeStream, subscriber: LinkEntry) -> bool:
         joining._give_backlog(stream, subscriber.name)
         return False
 
@@ -122,7 +124,7 @@ def backlog_without_evidence(_: Method) -> Method:
 def read_late_without_evidence(needs: Method) -> Method:
     """6.6 Evidence: nor anything else to who may have had it elsewhere."""
 
-    def broken(joining: Audiences, stream: Stream, subscriber: LinkEntry) -> bool:
+    def broken(joining: Audiences, stream: HomeStream, subscriber: LinkEntry) -> bool:
         proof: bool = needs(joining, stream, attrs.evolve(subscriber, resumed=False))
         return proof
 
@@ -133,7 +135,7 @@ def read_late_without_evidence(needs: Method) -> Method:
 def absence_without_evidence(doubt_: Method) -> Method:
     """6.6 Evidence: nor does it call settled what it has not got."""
 
-    def broken(evidence: Liveness, stream: Stream, doubt: Question) -> None:
+    def broken(evidence: Liveness, stream: HomeStream, doubt: Question) -> None:
         if isinstance(doubt, tuple):
             evidence._home.answer_question(stream, doubt, answered=True)
         else:
@@ -146,7 +148,7 @@ def absence_without_evidence(doubt_: Method) -> Method:
 def evidence_of_the_past(alive: Method) -> Method:
     """6.6 Evidence: what proves is an echo that was sent after the question came up."""
 
-    def broken(evidence: Liveness, stream: Stream, *, answered: bool) -> None:
+    def broken(evidence: Liveness, stream: HomeStream, *, answered: bool) -> None:
         stream.echo_covers = len(stream.questions)
         alive(evidence, stream, answered=answered)
 
@@ -173,7 +175,7 @@ def machines_speak_for_who_answers(_: Method, __: Method) -> tuple[Method, Metho
 def accepted_gates_no_longer(_: Method) -> Method:
     """6.5 Gate: what is accepted gates until its publisher knows that."""
 
-    def broken(joining: Audiences, stream: Stream, records: list[Record]) -> None:
+    def broken(joining: Audiences, stream: HomeStream, records: list[Record]) -> None:
         joining.open_gates(stream, records)
 
     return broken
@@ -183,7 +185,7 @@ def accepted_gates_no_longer(_: Method) -> Method:
 def no_backlog(_: Method) -> Method:
     """6.3 Backlog: what awaits a subscriber is forwarded to where it attached."""
 
-    def broken(joining: Audiences, stream: Stream, subscriber: LinkEntry) -> bool:
+    def broken(joining: Audiences, stream: HomeStream, subscriber: LinkEntry) -> bool:
         return False
 
     return broken
@@ -193,7 +195,7 @@ def no_backlog(_: Method) -> Method:
 def backlog_not_waited_for(needs: Method) -> Method:
     """6.6 Evidence: while a backlog waits for it, nothing later of that publisher comes."""
 
-    def broken(joining: Audiences, stream: Stream, subscriber: LinkEntry) -> bool:
+    def broken(joining: Audiences, stream: HomeStream, subscriber: LinkEntry) -> bool:
         needs(joining, stream, subscriber)
         return False
 
@@ -206,7 +208,7 @@ def backlog_not_waited_for(needs: Method) -> Method:
 def delivered_unjoined(_: Method) -> Method:
     """5 Edge: nothing is delivered to a subscriber by a home that has not joined it."""
 
-    def broken(delivering: EdgeDelivery, stream: Stream) -> list[LocalSubscriber]:
+    def broken(delivering: EdgeDelivery, stream: HomeStream) -> list[LocalSubscriber]:
         return list(delivering._at.meeting(stream.identity.address))
 
     return broken
@@ -306,7 +308,7 @@ def unknown_not_adopted(_: Method) -> Method:
 def asked_again_counts_as_asked(doubt_: Method) -> Method:
     """6.6 Evidence: who asks once more asks since its last attach."""
 
-    def broken(evidence: Liveness, stream: Stream, doubt: Question) -> None:
+    def broken(evidence: Liveness, stream: HomeStream, doubt: Question) -> None:
         if doubt in stream.questions:
             evidence.ask(stream)
         else:

@@ -10,7 +10,7 @@ from tests.topic import test_gossip as gossip
 from tests.topic import test_hostile_routers as hostile
 from tests.topic import test_resuming as resuming
 from tests.topic import test_unheard_of as unheard_of
-from topic.delivery.record import AWAITING_HOME, QUEUED, Record, Stream
+from topic.delivery.record import AWAITING_HOME, QUEUED, HomeStream, Record
 from topic.directory.directory import Directory
 from topic.directory.entry import Change, LinkEntry
 from topic.directory.members import Members
@@ -85,7 +85,7 @@ def publisher_answered_unannounced(_: Method) -> Method:
 def nothing_asked(_: Method) -> Method:
     """7.4: who holds records of an older epoch asks the new home what became of them."""
 
-    def broken(unconfirmed: Unconfirmed, stream: Stream, keys: list[bytes]) -> None:
+    def broken(unconfirmed: Unconfirmed, stream: HomeStream, keys: list[bytes]) -> None:
         """No Resolve."""
 
     return broken
@@ -95,7 +95,7 @@ def nothing_asked(_: Method) -> Method:
 def doubted_called_settled(_: Method) -> Method:
     """7.4: what the publisher's map names is in doubt, though home has it not yet."""
 
-    def broken(resolving: Resolution, stream: Stream, key: bytes) -> bool:
+    def broken(resolving: Resolution, stream: HomeStream, key: bytes) -> bool:
         record = resolving.records.by_key.get(key)
         return record is not None and record.stream is stream and record.n >= 0
 
@@ -106,7 +106,7 @@ def doubted_called_settled(_: Method) -> Method:
 def askers_not_told(_: Method) -> Method:
     """7.4: who asked about a delivery in doubt is told when it is settled."""
 
-    def broken(resolving: Resolution, stream: Stream, records: list[Record]) -> None:
+    def broken(resolving: Resolution, stream: HomeStream, records: list[Record]) -> None:
         """Nobody learns it."""
 
     return broken
@@ -116,7 +116,7 @@ def askers_not_told(_: Method) -> Method:
 def lacking_kept_in_doubt(resume: Method) -> Method:
     """7.2: what a complete map lacks is settled."""
 
-    def broken(home: Home, stream: Stream, said: Mapping[bytes, int], *, complete: bool) -> None:
+    def broken(home: Home, stream: HomeStream, said: Mapping[bytes, int], *, complete: bool) -> None:
         resume(home, stream, said, complete=False)
 
     return broken
@@ -146,7 +146,7 @@ def generations_repeated(_: Method) -> Method:
 def nothing_abandoned(_: Method) -> Method:
     """7.5: what edges hold of an abandoned life is delivered and settled without its publisher."""
 
-    def broken(edge: Edge, stream: Stream) -> None:
+    def broken(edge: Edge, stream: HomeStream) -> None:
         edge.streams.discard(stream)
 
     return broken
@@ -156,7 +156,7 @@ def nothing_abandoned(_: Method) -> Method:
 def abandoned_unconfirmed_delivered(_: Method) -> Method:
     """7.5: but what is unconfirmed then goes to nobody: it may have been had elsewhere."""
 
-    def broken(edge: Edge, stream: Stream) -> None:
+    def broken(edge: Edge, stream: HomeStream) -> None:
         for record in [*stream.unconfirmed.values(), *stream.records.values()]:
             held = [s for s, state in record.locals.items() if state == AWAITING_HOME and record.message is not None]
             for subscriber in held:
@@ -180,7 +180,7 @@ def resumed_without_gossip(_: Method) -> Method:
 def placeholders_abandoned(_: Method) -> Method:
     """7.5: placeholders outlive the life that ended: a key does not tell its generation."""
 
-    def broken(generations: Generations, stream: Stream, new: Stream | None) -> None:
+    def broken(generations: Generations, stream: HomeStream, new: HomeStream | None) -> None:
         """They go with it."""
 
     return broken
@@ -193,7 +193,7 @@ LATE = resuming.test_a_late_attach_whose_life_nobody_knows_settles_nothing_befor
 def begun_afresh_unproven(begin_afresh: Method) -> Method:
     """7.6: whose life nobody knows settles what is named of it only when it has shown life here."""
 
-    def broken(home: Home, stream: Stream, *, says_so: bool) -> None:
+    def broken(home: Home, stream: HomeStream, *, says_so: bool) -> None:
         begin_afresh(home, stream, says_so=True)
 
     return broken
@@ -203,7 +203,7 @@ def begun_afresh_unproven(begin_afresh: Method) -> Method:
 def resumed_unheard_of(_: Method) -> Method:
     """7.9: whose last attach nobody in contact knows does not begin before somebody tells of it."""
 
-    def broken(attaches: Attaches, stream: Stream, seen: object, begin: Callable[[], None], *times: float) -> None:
+    def broken(attaches: Attaches, stream: HomeStream, seen: object, begin: Callable[[], None], *times: float) -> None:
         begin()
 
     return broken
@@ -302,7 +302,7 @@ def a_contact_knows_all_lives(is_over: Method) -> Method:
     """7.10: a home that forgets a publisher has told us of its last attach before."""
 
     def broken(
-        generations: Generations, stream: Stream, known: LinkEntry | None, seen: Epoch, *, is_late: bool
+        generations: Generations, stream: HomeStream, known: LinkEntry | None, seen: Epoch, *, is_late: bool
     ) -> bool:
         is_around = generations.directory.tells(seen[1:])
         return bool(is_over(generations, stream, known, seen, is_late=is_late)) or (known is None and is_around)

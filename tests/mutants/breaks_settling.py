@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from tests.mutants.mutant import FEW_BYTES, KILLS, MOVING, REUSING, Method, mutant
 from tests.topic import test_budgets, test_reused_tags
-from topic.delivery.record import Record, Stream
+from topic.delivery.record import HomeStream, Record
 from topic.delivery.records import RecordTable
 from topic.delivery.window import CreditWindow
 from topic.directory.addresses import ByAddress
@@ -26,7 +26,7 @@ def settled_on_outcome(report: Method, init: Method) -> tuple[Method, Method]:
     """5 Settle: an edge settles its subscribers when the publisher has settled, not when they are done."""
     edges: dict[Reports, Edge] = {}
 
-    def broken(reports: Reports, stream: Stream, records: list[Record]) -> None:
+    def broken(reports: Reports, stream: HomeStream, records: list[Record]) -> None:
         report(reports, stream, records)
         edge = edges[reports]
         if records:
@@ -64,7 +64,7 @@ def forgotten_on_attach(attached_again: Method) -> Method:
 def home_forgets_early(settle: Method) -> Method:
     """5 Forget: home remembers what is settled till every router that it was forwarded to has said so."""
 
-    def broken(settlement: HomeSettlement, stream: Stream, records: list[Record], event: Event) -> None:
+    def broken(settlement: HomeSettlement, stream: HomeStream, records: list[Record], event: Event) -> None:
         settle(settlement, stream, records, event)
         forgotten = [record for record in records if record.awaited and not record.unread]
         for record in forgotten:
@@ -89,7 +89,7 @@ def key_used_again_at_once(_: Method) -> Method:
 def aborted_not_told(_: Method) -> Method:
     """7.4: who asked about a delivery that its publisher then gives up is told."""
 
-    def broken(home: Home, stream: Stream, key: bytes, record: Record | None) -> None:
+    def broken(home: Home, stream: HomeStream, key: bytes, record: Record | None) -> None:
         if record is not None:
             home.edge.settlement.close(stream, [record])
 
@@ -139,7 +139,7 @@ def budget_never_given_back(_: Method) -> Method:
 def no_budgets(_: Method) -> Method:
     """5 Budgets: what is for a full router waits."""
 
-    def broken(publishing: Publishing, stream: Stream) -> bool:
+    def broken(publishing: Publishing, stream: HomeStream) -> bool:
         return False
 
     return broken

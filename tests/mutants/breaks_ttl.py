@@ -5,8 +5,7 @@ from collections import deque
 from tests.mutants.mutant import KILLS, MOVING, Method, mutant
 from tests.topic import test_ttl
 from topic.delivery.gates import Gate
-from topic.delivery.record import Record, State, Stream
-from topic.edge import delivery
+from topic.delivery.record import HomeStream, Record, State
 from topic.edge.delivery import EdgeDelivery
 from topic.home.audiences import Audiences
 from topic.home.publishing import Publishing
@@ -15,11 +14,11 @@ LATE = MOVING | {"ttl": 1.0, "think": 2.0, "messages": 25}
 RESUMED = KILLS | {"ttl": 1.0, "restless": 1.0, "messages": 25}
 
 
-@mutant(delivery, "had", by="2", **LATE)
+@mutant(HomeStream, "had", by="2", **LATE)
 def ended_though_given(_: Method) -> Method:
     """5 Time to live: what was transferred to anybody stays for all."""
 
-    def broken(stream: Stream, records: list[Record]) -> None:
+    def broken(stream: HomeStream, records: list[Record]) -> None:
         """Its time counts on."""
 
     return broken
@@ -29,7 +28,7 @@ def ended_though_given(_: Method) -> Method:
 def ended_and_given(_: Method) -> Method:
     """5 Time to live: what is ended is for nobody."""
 
-    def broken(edge: EdgeDelivery, stream: Stream, records: list[Record], gates: dict[bytes, Gate]) -> None:
+    def broken(edge: EdgeDelivery, stream: HomeStream, records: list[Record], gates: dict[bytes, Gate]) -> None:
         """It waits on."""
 
     return broken
@@ -44,7 +43,7 @@ def ended_and_given(_: Method) -> Method:
 def ended_gates_nobody(_: Method) -> Method:
     """5 Time to live: who was to have what is ended gets nothing later before its publisher knows."""
 
-    def broken(audiences: Audiences, record: Record, name: bytes) -> None:
+    def broken(audiences: Audiences, stream: HomeStream, record: Record, name: bytes) -> None:
         """Later ones go on."""
 
     return broken
@@ -54,7 +53,7 @@ def ended_gates_nobody(_: Method) -> Method:
 def ended_holds_up_nothing(release: Method) -> Method:
     """5 Time to live: what was withheld and is ended holds up what is behind it until its publisher knows."""
 
-    def broken(publishing: Publishing, stream: Stream) -> None:
+    def broken(publishing: Publishing, stream: HomeStream) -> None:
         stream.withheld = deque(record for record in stream.withheld if record.state is not State.ACCEPTED)
         release(publishing, stream)
 
@@ -66,7 +65,7 @@ def resumed_and_ended(again: Method) -> Method:
     """5 Time to live: what a publisher brings in its map somebody may have."""
 
     def broken(
-        publishing: Publishing, stream: Stream, tag: bytes, message: bytes, until: float, *, presettled: bool
+        publishing: Publishing, stream: HomeStream, tag: bytes, message: bytes, until: float, *, presettled: bool
     ) -> Record:
         key = stream.keys.key(tag)
         if key not in stream.expected or key in stream.unconfirmed:

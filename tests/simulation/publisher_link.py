@@ -8,7 +8,7 @@ from router.edge.signs import EchoedLink, SignsOfLife
 from tests.simulation.link import Link
 from tests.simulation.ttl import times_of
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Echo, LinkAction
-from topic.delivery.record import Record, State, Stream
+from topic.delivery.record import HomeStream, Record, State
 from topic.identity import Epoch, link_name
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Sent = tuple[int, bytes, bytes, ResumeStep, bool]
 
 class PublisherLink(Link):
     client: "Publisher"
-    stream: Stream
+    stream: HomeStream
     life_known: bool
     """Whether its router knew the client's life when the attach came."""
     life_bound: bool

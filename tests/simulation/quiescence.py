@@ -71,19 +71,22 @@ def _check_empty(judge: "Judge", router: "Router", *, everybody: bool) -> None:
 def _leftovers(topic: Topic) -> dict[str, object]:
     """Whatever must be empty at rest, by name."""
     home, edge, directory = topic.home, topic.edge, topic.directory
-    streams = [*home.streams.values(), *edge.streams.values()]
+    homed, edged = home.streams.values(), edge.streams.values()
     subscribers = edge.subscribers.values()
     return {
         "records": [record.message or record.key for record in topic.records.by_key.values()],
-        "records of streams": [stream.records for stream in streams if stream.records],
-        "withheld": [stream.withheld for stream in streams if stream.withheld or stream.withheld_at_edge],
-        "messages gone ahead": [stream.ahead for stream in streams if stream.ahead],
+        "records of streams": [stream.records for stream in (*homed, *edged) if stream.records],
+        "withheld": [
+            *(s.withheld for s in homed if s.withheld),
+            *(s.withheld_at_edge for s in edged if s.withheld_at_edge),
+        ],
+        "messages gone ahead": [stream.ahead for stream in homed if stream.ahead],
         "pieces": topic.peers.bodies.come,
         "full routers": home.publishing._full,
         "publishers that wait for room": home.publishing._queue,
         "busy keys": list(topic.records.busy_keys),
-        "gates": [stream.gates for stream in streams if stream.gates],
-        "unsettled": [stream.window.unsettled for stream in home.streams.values() if stream.window.unsettled],
+        "gates": [stream.gates for stream in homed if stream.gates],
+        "unsettled": [stream.window.unsettled for stream in homed if stream.window.unsettled],
         "gated": [subscriber.gated for subscriber in subscribers if subscriber.gated],
         "ready": [subscriber.ready for subscriber in subscribers if subscriber.ready],
         "resuming": [subscriber.resuming for subscriber in subscribers if subscriber.resuming],

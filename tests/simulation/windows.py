@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tests.simulation.parties import Violation
-from topic.delivery.record import Record, State, Stream
+from topic.delivery.record import HomeStream, Record, State
 from topic.delivery.records import sizes
 
 if TYPE_CHECKING:
@@ -22,5 +22,5 @@ def check_windows(router: "Router") -> None:
             raise Violation(f"6 bytes: {name} has {held} unsettled at {router.name}")
 
 
-def _unsettled(stream: Stream) -> list[Record]:
+def _unsettled(stream: HomeStream) -> list[Record]:
     return [r for r in (*stream.records.values(), *stream.withheld) if r.state is not State.SETTLED]

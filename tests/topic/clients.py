@@ -17,7 +17,7 @@ from topic.actions import (
     SettleSubscriber,
 )
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.delivery.record import Record, Stream
+from topic.delivery.record import HomeStream, Record
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import KeyMaker, LinkIdentity
 
@@ -50,7 +50,7 @@ class Party:
 class Pen(Party):
     """A publisher."""
 
-    stream: Stream
+    stream: HomeStream
 
     def __init__(
         self, bench: "Bench", router: str, name: str, *, address: str = NEWS, lively: bool = True, **options: Any

@@ -9,7 +9,6 @@ from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import QUEUED, WITHHELD, Record, Stream, name_all, settle
 from topic.edge.delivery import name_fresh
 from topic.edge.subscriber import CLEAR_AWAY, LocalSubscriber
-from topic.edge.unconfirmed import put_off
 from topic.identity import Epoch, LinkIdentity
 
 P = b"publisher123"
@@ -88,12 +87,12 @@ def test_a_map_names_nothing_that_waits_and_is_over_or_another_delivery(
     subscriber: LocalSubscriber, reason: str
 ) -> None:
     [record] = records(subscriber, 1)
-    record.stream.withheld.append(record)
-    assert put_off(record.stream, record.key) is record
+    record.stream.withhold_for(record, [subscriber])
+    assert record.stream.put_off(record.key) is record
     record.presettled = reason == "presettled"
     if reason == "settled":
         settle([record])
-    assert put_off(record.stream, b"another" if reason == "another key" else record.key) is None
+    assert record.stream.put_off(b"another" if reason == "another key" else record.key) is None
 
 
 def test_a_link_is_given_what_it_has_room_for_and_the_one_that_no_longer_fits(subscriber: LocalSubscriber) -> None:

@@ -180,4 +180,4 @@ def test_an_attach_that_has_waited_is_told_later_than_those_that_came_after_it()
     assert not _waits(pen)
     again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
     bench.let_go()
-    assert again.stream.here and again.stream.generation == pen.stream.generation
+    assert again.stream.begun and again.stream.generation == pen.stream.generation

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, refusal
-from topic.delivery.record import AWAITING_HOME, AddressKind, AtEdge, AtHome, Record, Stream, choose, taken
+from topic.delivery.record import AWAITING_HOME, AddressKind, AtEdge, AtHome, HomeStream, Record, choose, taken
 from topic.settings import BALANCED, TOPIC, Settings, is_dynamic
 
 UNASSIGNED: Final = b""
@@ -55,18 +55,18 @@ class TopicKind(AddressKind):
         """Refusals were counted as they came."""
 
     def spread(
-        self, home: AtHome, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]
+        self, home: AtHome, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
     ) -> None:
         home.spread_to_all(stream, records, take)
 
-    def decide(self, home: AtHome, stream: Stream, records: list[Record]) -> None:
+    def decide(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
         """All subscribers have accepted or refused, or there are none: the publisher is told (protocol 5, Accept)."""
         home.accept(stream, records)
 
     def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals) -> None:
         """The others are awaited."""
 
-    def claimed(self, home: AtHome, stream: Stream, record: Record, router: str) -> None:
+    def claimed(self, home: AtHome, stream: HomeStream, record: Record, router: str) -> None:
         """All are to have it anyway."""
 
     def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:
@@ -132,11 +132,11 @@ class BalancedKind(AddressKind):
             record.sum_up(verdict(record))
 
     def spread(
-        self, home: AtHome, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]
+        self, home: AtHome, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
     ) -> None:
         home.balancing.spread(stream, records)
 
-    def decide(self, home: AtHome, stream: Stream, records: list[Record]) -> None:
+    def decide(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
         """The publisher is told of what one subscriber has accepted, or nobody may have any more. The rest goes to
         others (12.3)."""
         untold = home.balancing.untold(stream, records)
@@ -149,7 +149,7 @@ class BalancedKind(AddressKind):
         if refusals == NOT_HAD:
             home.balancing.refused(record, router)
 
-    def claimed(self, home: AtHome, stream: Stream, record: Record, router: str) -> None:
+    def claimed(self, home: AtHome, stream: HomeStream, record: Record, router: str) -> None:
         home.balancing.claimed(stream, record, router)
 
     def holders(self, record: Record, subscribers: list[Any]) -> list[Any]:

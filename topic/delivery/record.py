@@ -1,10 +1,11 @@
 """Delivery records and the streams that order them (protocol section 4).
 
-There is one record per delivery and router that holds it. This module alone writes what is in a record; *when* that
-changes is decided in `topic.home` and `topic.edge`. What happens to one record is a method named after that, and what
-happens to a batch a function over its records, as a call for each would cost too much there. Two fields others write,
-for the same reason: `unread` (`topic.edge.receipts` and `settlement`), and `message` as it is dropped
-(`topic.delivery.records`).
+There is one record per delivery and router that holds it. This module alone writes what is in a record or a stream;
+*when* that changes is decided in `topic.home` and `topic.edge`. What happens to one record is a method named after
+that, and what happens to a batch a function over its records, as a call for each would cost too much there. Three
+fields others write, for the same reason: `unread` (`topic.edge.receipts` and `settlement`), `message` as it is dropped,
+and a stream's `records` as they are forgotten (`topic.delivery.records`). What only home knows of a stream is in
+`HomeStream`, which only home makes.
 
 The record as a whole:
 
@@ -31,12 +32,13 @@ import enum
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Union
 
 from topic.delivery.gates import Gate
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, add_refusals, refusal, take_refusal
 from topic.delivery.window import CreditWindow
-from topic.directory.entry import NOBODY, AddressAudience, Lifetime
+from topic.directory.entry import FLEETING, NOBODY, AddressAudience, Lifetime
 from topic.identity import Epoch, KeyMaker, LinkIdentity
 
 
@@ -437,19 +439,19 @@ def answer(records: Iterable[Record], subscriber: Any, outcome: DeliveryOutcome)
 class Choosing(Protocol):
     """Gives each delivery to one subscriber, which it chooses: `topic.home.balancing`."""
 
-    def spread(self, stream: "Stream", records: list[Record]) -> None:
+    def spread(self, stream: "HomeStream", records: list[Record]) -> None:
         """Give transfers their places in the publisher's order, and each to one subscriber."""
 
     def refused(self, record: Record, router: str) -> None:
         """No subscriber at the router has the record, and none has refused it."""
 
-    def claimed(self, stream: "Stream", record: Record, router: str) -> None:
+    def claimed(self, stream: "HomeStream", record: Record, router: str) -> None:
         """A subscriber at the router has the record by its map."""
 
-    def untold(self, stream: "Stream", records: list[Record]) -> Collection[Record]:
+    def untold(self, stream: "HomeStream", records: list[Record]) -> Collection[Record]:
         """Of these records, for which nobody is awaited, those that another subscriber may still have."""
 
-    def choose_again(self, stream: "Stream", records: Iterable[Record]) -> None:
+    def choose_again(self, stream: "HomeStream", records: Iterable[Record]) -> None:
         """Give these to other subscribers."""
 
 
@@ -460,12 +462,12 @@ class AtHome(Protocol):
     def balancing(self) -> Choosing: ...
 
     def spread_to_all(
-        self, stream: "Stream", records: list[Record], take: Callable[["Stream", list[Record]], None]
+        self, stream: "HomeStream", records: list[Record], take: Callable[["HomeStream", list[Record]], None]
     ) -> None:
         """Give transfers their places in the publisher's order, forward them to all subscribers of the address, and
         have the edge `take` them for those here."""
 
-    def accept(self, stream: "Stream", records: list[Record]) -> None:
+    def accept(self, stream: "HomeStream", records: list[Record]) -> None:
         """Answer the publisher: *accepted*, or *rejected* if the refusals of the record say so."""
 
 
@@ -539,12 +541,16 @@ class AddressKind(ABC):
 
     @abstractmethod
     def spread(
-        self, home: AtHome, stream: "Stream", records: list[Record], take: Callable[["Stream", list[Record]], None]
+        self,
+        home: AtHome,
+        stream: "HomeStream",
+        records: list[Record],
+        take: Callable[["HomeStream", list[Record]], None],
     ) -> None:
         """Give transfers their places in the publisher's order, and forward them to their audience."""
 
     @abstractmethod
-    def decide(self, home: AtHome, stream: "Stream", records: list[Record]) -> None:
+    def decide(self, home: AtHome, stream: "HomeStream", records: list[Record]) -> None:
         """Nobody is awaited for these records any more."""
 
     @abstractmethod
@@ -552,7 +558,7 @@ class AddressKind(ABC):
         """The subscribers at the router have answered, and not all have accepted."""
 
     @abstractmethod
-    def claimed(self, home: AtHome, stream: "Stream", record: Record, router: str) -> None:
+    def claimed(self, home: AtHome, stream: "HomeStream", record: Record, router: str) -> None:
         """The router asks whether the record is settled: the map of a subscriber there names it."""
 
     # at the edge; subscribers are of `topic.edge.subscriber`
@@ -587,43 +593,20 @@ class AddressKind(ABC):
 
 
 class Stream:
-    """What one publisher sends under one epoch: its records by `n`, in order."""
+    """What one publisher sends under one epoch: its records by `n`, in order. A router that is not its home has this
+    part alone."""
 
     __slots__ = (
-        "_generation",
         "abandoned",
-        "ahead",
-        "alone",
-        "answered",
-        "askers",
-        "echo_covers",
         "epoch",
-        "expected",
-        "gates",
-        "here",
+        "generation",
         "home",
         "identity",
-        "incomplete",
-        "keys",
         "kind",
         "label",
-        "lifetime",
-        "link",
-        "next_n",
-        "overtook",
         "publisher",
-        "questions",
-        "received",
         "records",
-        "reply",
-        "settled_again",
-        "settled_before",
-        "settles_first",
-        "unassigned",
         "unconfirmed",
-        "until",
-        "window",
-        "withheld",
         "withheld_at_edge",
     )
 
@@ -635,6 +618,7 @@ class Stream:
         self.kind = kind
         """Of its address."""
         self.epoch = epoch
+        self.generation = generation
         self.home = epoch.router
         self.label = str(epoch)
         """The epoch as the delivery log has it."""
@@ -644,16 +628,112 @@ class Stream:
         self.abandoned = False
         """Nobody will settle these records any more: they are delivered, then settled and forgotten here."""
         self.withheld_at_edge: deque[tuple[Record, list[Any]]] = deque()
-        """Edge: records whose key an older delivery holds, and all that came after them, in order; with the subscribers
-        that each is for. Entered by key only if an unsettled map has named it."""
-        self.here = False
-        """Home is this router, in this incarnation."""
-        # at home only
-        self.link: Any = None
+        """Records of another home whose key an older delivery holds, and all that came after them, in order; with the
+        subscribers that each is for. Entered by key only if an unsettled map has named it."""
+
+    @property
+    def address(self) -> str:
+        return self.identity.address
+
+    @property
+    def is_withholding(self) -> bool:
+        """Whether records wait here for their keys."""
+        return bool(self.withheld_at_edge)
+
+    def had(self, records: Iterable[Record]) -> None:
+        """Somebody may have these from now on. Home alone counts their time."""
+
+    def abandon(self) -> None:
+        """Nobody will settle these records any more."""
+        self.abandoned = True
+
+    def doubt(self, record: Record) -> None:
+        """The record is unconfirmed."""
+        self.unconfirmed[record.key] = record
+
+    def confirm(self, key: bytes) -> Record | None:
+        """Home has forwarded the record, or has settled it. None if it was not unconfirmed."""
+        return self.unconfirmed.pop(key, None)
+
+    def withhold_for(self, record: Record, subscribers: list[Any]) -> None:
+        """The record, of another home, waits for its key, or behind one that does."""
+        self.withheld_at_edge.append((record, subscribers))
+
+    def go_on_at_edge(self) -> None:
+        """The first of these waits no more."""
+        self.withheld_at_edge.popleft()
+
+    def drop_withheld_at_edge(self) -> list[tuple[Record, list[Any]]]:
+        """None of these goes on. Returns them."""
+        dropped = list(self.withheld_at_edge)
+        self.withheld_at_edge.clear()
+        return dropped
+
+    def drop_withheld(self) -> list[Record]:
+        """None of those that wait at home goes on. Returns them."""
+        return []
+
+    def put_off(self, key: bytes) -> Record | None:
+        """The delivery of that key that has come, and waits behind older ones of other keys."""
+        return _of_key(key, (record for record, _ in self.withheld_at_edge))
+
+
+class HomeStream(Stream):
+    """What a publisher that is attached to this router sends: the part of its home."""
+
+    __slots__ = (
+        "ahead",
+        "alone",
+        "answered",
+        "askers",
+        "begun",
+        "echo_covers",
+        "expected",
+        "gates",
+        "incomplete",
+        "keys",
+        "lifetime",
+        "link",
+        "next_n",
+        "overtook",
+        "questions",
+        "received",
+        "reply",
+        "settled_again",
+        "settled_before",
+        "settles_first",
+        "unassigned",
+        "until",
+        "window",
+        "withheld",
+    )
+
+    def __init__(
+        self,
+        publisher: bytes,
+        identity: LinkIdentity,
+        epoch: Epoch,
+        generation: bytes,
+        kind: AddressKind,
+        window: CreditWindow,
+        link: Any = None,
+        *,
+        lifetime: Lifetime = FLEETING,
+        settles_first: bool = False,
+        overtook: bool = False,
+    ) -> None:
+        super().__init__(publisher, identity, epoch, generation, kind)
+        self.keys = KeyMaker(publisher, generation)
+        self.window = window
+        """What was transferred on this attach and is not settled, and how much more may be."""
+        self.link = link
         """The shell's link; None once the publisher is gone."""
+        self.lifetime = lifetime
+        self.settles_first = settles_first
+        """Receiver settle mode first on the publisher's link: outcomes are sent settled."""
+        self.overtook = overtook  # the attach took the link from one that it had not heard of: it may be late (6.12)
+        self.begun = False  # else the attach waits for routers that may know its life
         self.answered = False
-        self.overtook = False  # the attach took the link from one that it had not heard of: it may be late (6.12)
-        self.lifetime = Lifetime()
         self.reply: dict[bytes, int] | None = None
         """Our unsettled map in the answer to the attach, by tag; None for a null one."""
         self.expected: dict[bytes, bytes] = {}
@@ -669,35 +749,227 @@ class Stream:
         """What waits for a sign that the publisher is alive and here (6.6, Evidence)."""
         self.echo_covers: int | None = None
         """How many questions the echo under way covers; None if none is."""
-        self.settles_first = False
-        """Receiver settle mode first on the publisher's link: outcomes are sent settled."""
         self.next_n = 0
         self.alone = 0
         """Records whose `n` is below this may have had nobody for an audience."""
         self.received = 0
-        self.window: CreditWindow
-        """What was transferred on this attach and is not settled, and how much more may be."""
         self.withheld: deque[Record] = deque()
-        """Home: records that wait for their key, or for room, and all that came after (`topic.home.publishing`)."""
+        """Records that wait for their key, or for room, and all that came after (`topic.home.publishing`)."""
         self.unassigned: dict[Record, None] = {}  # one of many: what waits for a subscriber that has room, in order
         self.until: dict[Record, float] = {}  # when the time of what nobody can have yet is over (`topic.home.ttl`)
         self.ahead: dict[str, int] = {}  # bytes of the first withheld message that each router was sent already
         self.gates: dict[bytes, Gate] = {}  # by subscriber name
+
+    # its publisher comes and goes
+
+    def name_life(self, generation: bytes) -> None:
+        """The attach resumes this life, or begins it."""
         self.generation = generation
-
-    @property
-    def generation(self) -> bytes:
-        return self._generation
-
-    @generation.setter
-    def generation(self, generation: bytes) -> None:
-        self._generation = generation
         self.keys = KeyMaker(self.publisher, generation)
 
-    @property
-    def address(self) -> str:
-        return self.identity.address
+    def begin(self) -> None:
+        """This router is home from now on."""
+        assert not self.begun
+        self.begun = True
+
+    def resume(self, doubted: Mapping[bytes, bytes], *, complete: bool) -> None:
+        """By its map the publisher has these in doubt, key to tag."""
+        assert not self.records and not self.expected
+        self.incomplete = not complete
+        self.expected = {key: tag for key, tag in doubted.items() if key not in self.settled_before}
+
+    def list_held(self, keys: Iterable[bytes]) -> None:
+        """Our answer to the attach lists these, which the publisher has in doubt."""
+        self.reply = {self.expected[key]: 0 for key in keys}
+
+    def attached(self) -> None:
+        """The publisher is told that it is attached."""
+        self.answered = True
+
+    def leave(self) -> None:
+        """The publisher is here no longer: what it has transferred does not count against a window."""
+        self.link = None
+        self.window.close()
+
+    def suspend(self) -> None:
+        """The connection is gone, and the publisher may come back."""
+        self.leave()
+        self.until.clear()
+        self.echo_covers = None
+
+    def supersede(self) -> None:
+        """The publisher has a later attach: nothing here goes on."""
+        self.leave()
+        self.gates.clear()
+        self.unassigned.clear()
+
+    def abandon(self) -> None:
+        super().abandon()
+        self.unassigned.clear()
+        self.leave()
+
+    # what it transfers, and what it has settled before
+
+    def transferred(self, keys: Iterable[bytes], sizes: Sequence[int]) -> None:
+        """The publisher has transferred messages of these sizes, in bytes."""
+        self.received += len(sizes)
+        if self.settled_before:
+            self.settled_before.difference_update(keys)
+        self.window.take(sizes)
+
+    def transferred_settled(self, records: Iterable[Record]) -> None:
+        """The publisher has settled these, which are in doubt, as it transferred them again."""
+        self.settled_again.update(records)
+
+    def take_settled(self, records: Iterable[Record]) -> dict[Record, None]:
+        """Which of these it has settled so. They are over now."""
+        settled = dict.fromkeys(r for r in records if r in self.settled_again) if self.settled_again else {}
+        self.settled_again.difference_update(settled)
+        return settled
+
+    def came_again(self, key: bytes) -> bytes | None:
+        """What its map had in doubt was transferred, or given up. Returns the tag, or None if it was not expected."""
+        return self.expected.pop(key, None)
+
+    def hand_over(self, keys: Iterable[bytes]) -> None:
+        """A former home says that the publisher has settled these there."""
+        self.settled_before.update(keys)
+
+    def expect_no_more(self, keys: Iterable[bytes]) -> None:
+        """What its map has in doubt under these keys was settled before."""
+        for key in keys:
+            tag = self.expected.pop(key, None)
+            if tag is not None and self.reply:
+                self.reply.pop(tag, None)
+
+    def place(self, count: int) -> int:
+        """So many records get their places in its order. Returns the first."""
+        first = self.next_n
+        self.next_n += count
+        return first
+
+    def placed_for_nobody(self) -> None:
+        """The last ones had no audience."""
+        self.alone = self.next_n
+
+    # who asks, and what it is asked
+
+    def asked(self, key: bytes, router: str) -> None:
+        """The router is told when the delivery is settled."""
+        self.askers.setdefault(key, set()).add(router)
+
+    def take_askers(self, key: bytes) -> list[str]:
+        """Who is told now."""
+        return sorted(self.askers.pop(key, ()))
+
+    def lost_asker(self, router: str) -> None:
+        for askers in self.askers.values():
+            askers.discard(router)
+
+    def question(self, question: Question) -> None:
+        """A sign of life is awaited for this. If it was before, only a sign from now on counts."""
+        if question in self.questions:
+            place = self.questions.index(question)
+            del self.questions[place]
+            if self.echo_covers is not None and place < self.echo_covers:
+                self.echo_covers -= 1
+        self.questions.append(question)
+
+    def echo(self) -> None:
+        """The publisher is sent an echo, which covers all questions so far."""
+        self.echo_covers = len(self.questions)
+
+    def proven(self) -> list[Question]:
+        """It was there after the echo was sent. Returns the questions that this answers."""
+        count, self.echo_covers = self.echo_covers or 0, None
+        assert count <= len(self.questions)
+        proven, self.questions = self.questions[:count], self.questions[count:]
+        return proven
+
+    def ask_no_more(self) -> None:
+        """Its life is over."""
+        self.questions.clear()
 
     def is_questioned(self, key: bytes) -> bool:
         """Whether somebody asked about the key and a sign of life is awaited. A transfer is none: it may be late."""
         return any(isinstance(question, tuple) and key in question[1] for question in self.questions)
+
+    # which records wait
+
+    @property
+    def is_withholding(self) -> bool:
+        return bool(self.withheld)
+
+    def withhold(self, records: Iterable[Record]) -> None:
+        """These wait, and get no place in its order."""
+        self.withheld.extend(records)
+
+    def go_on(self) -> Record:
+        """The first of these waits no more."""
+        return self.withheld.popleft()
+
+    def drop_withheld(self) -> list[Record]:
+        dropped = list(self.withheld)
+        self.withheld.clear()
+        return dropped
+
+    def put_off(self, key: bytes) -> Record | None:
+        return None if self.is_questioned(key) else _of_key(key, self.withheld)
+
+    def went_ahead(self, routers: Iterable[str], at: int) -> None:
+        """These were sent so many bytes of the first withheld message."""
+        self.ahead.update(dict.fromkeys(routers, at))
+
+    def arrived_ahead(self, routers: Iterable[str]) -> list[int]:
+        """The message goes on. Returns how many bytes of it each router was sent."""
+        return [self.ahead.pop(router, 0) for router in routers]
+
+    def lost_ahead(self, router: str) -> None:
+        self.ahead.pop(router, None)
+
+    def recall(self) -> dict[str, int]:
+        """The message does not go on at these. Returns how many bytes of it each was sent."""
+        ahead, self.ahead = self.ahead, {}
+        return ahead
+
+    def count_time(self, until: Mapping[Record, float]) -> None:
+        """Nobody can have these yet, and their time is over then (protocol 5, Time to live)."""
+        self.until.update(until)
+
+    def had(self, records: Iterable[Record]) -> None:
+        """Somebody may have these from now on, or they are over: their time counts no longer."""
+        if self.until:
+            for record in records:
+                self.until.pop(record, None)
+
+    def wait_for_room(self, records: Iterable[Record]) -> None:
+        """One of many: these wait for a subscriber that has room."""
+        self.unassigned.update(dict.fromkeys(records))
+
+    def wait_again(self, records: Iterable[Record]) -> None:
+        """These, which were given to a subscriber, wait once more, in their order."""
+        self.unassigned = dict.fromkeys(sorted((*self.unassigned, *records), key=attrgetter("n")))
+
+    def wait_no_more(self, records: Iterable[Record]) -> None:
+        """These are for a subscriber, or over."""
+        if self.unassigned:
+            for record in records:
+                self.unassigned.pop(record, None)
+
+    # gates
+
+    def gate(self, gate: Gate) -> None:
+        """Keep the gate's subscriber from what it may only get after older deliveries."""
+        self.gates[gate.subscriber] = gate
+
+    def open_gate(self, subscriber: bytes) -> None:
+        """The subscriber gets what follows, or is gone."""
+        self.gates.pop(subscriber, None)
+
+    def drop_gates(self) -> None:
+        """They fall where they stand."""
+        self.gates.clear()
+
+
+def _of_key(key: bytes, come: Iterable[Record]) -> Record | None:
+    return next((r for r in come if r.key == key and r.state is State.IN_DOUBT and not r.presettled), None)

@@ -83,12 +83,6 @@ class RecordTable:
         self.settled.clear()
 
 
-def had(stream: Stream, records: Iterable[Record]) -> None:
-    """Somebody may have these from now on, or they are over: their time counts no longer (protocol 5, Time to live)."""
-    for record in records:
-        stream.until.pop(record, None)
-
-
 def sizes(records: Iterable[Record]) -> list[int]:
     """In bytes, of the messages that are here."""
     return [len(record.message or b"") for record in records]

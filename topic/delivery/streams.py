@@ -2,21 +2,24 @@
 `topic.delivery.record`'s."""
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import TypeVar
 
 from topic.delivery.kinds import AddressKinds
 from topic.delivery.record import Stream
 from topic.directory.addresses import ByAddress
 from topic.directory.entry import LinkEntry
 
+S = TypeVar("S", bound=Stream)
 
-class Streams(Mapping[bytes, Stream]):
+
+class Streams(Mapping[bytes, S]):
     """At most one stream for each publisher: that of its current epoch."""
 
     def __init__(self) -> None:
-        self._by_publisher: dict[bytes, Stream] = {}
-        self._at: ByAddress[bytes, Stream] = ByAddress()
+        self._by_publisher: dict[bytes, S] = {}
+        self._at: ByAddress[bytes, S] = ByAddress()
 
-    def __getitem__(self, publisher: bytes) -> Stream:
+    def __getitem__(self, publisher: bytes) -> S:
         return self._by_publisher[publisher]
 
     def __iter__(self) -> Iterator[bytes]:
@@ -25,16 +28,16 @@ class Streams(Mapping[bytes, Stream]):
     def __len__(self) -> int:
         return len(self._by_publisher)
 
-    def at(self, address: str) -> Collection[Stream]:
+    def at(self, address: str) -> Collection[S]:
         """The streams of an address, or of all that a pattern covers."""
         return self._at.meeting(address)
 
-    def add(self, stream: Stream) -> None:
+    def add(self, stream: S) -> None:
         assert stream.publisher not in self._by_publisher, "a new epoch abandons or re-homes the old stream first"
         self._by_publisher[stream.publisher] = stream
         self._at.at(stream.address)[stream.publisher] = stream
 
-    def discard(self, stream: Stream) -> None:
+    def discard(self, stream: S) -> None:
         """The publisher has a later stream, or none."""
         if self._by_publisher.get(stream.publisher) is stream:
             del self._by_publisher[stream.publisher]
@@ -42,12 +45,6 @@ class Streams(Mapping[bytes, Stream]):
 
 
 def stream_of(publisher: LinkEntry, kinds: AddressKinds) -> Stream:
-    """A new one, of the publisher's current epoch."""
+    """A new one, of the publisher's current epoch, whose home is another router."""
     kind = kinds.of(publisher.identity.address)
     return Stream(publisher.name, publisher.identity, publisher.epoch, publisher.generation, kind)
-
-
-def leave(stream: Stream) -> None:
-    """Its publisher is here no longer: what that has transferred does not count against a window."""
-    stream.link = None
-    stream.window.close()

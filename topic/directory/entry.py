@@ -56,6 +56,10 @@ class Lifetime:
     """1 and 2: every router remembers the link on disk, so that it outlives all of them."""
 
 
+FLEETING: Final = Lifetime()
+"""Of a link that gave none: it ends with its link."""
+
+
 @attrs.frozen(slots=True)
 class LinkEntry:
     """One link as its home or custodian describes it; the owner is the epoch's router and incarnation."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from topic.actions import Deliver, Redeliver, Resume
 from topic.delivery.gates import Gate
 from topic.delivery.outcomes import GIVEN_BACK, LOGGED, DeliveryOutcome
-from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, Record, State, Stream, answer, name_all, send
-from topic.delivery.records import RecordTable, by_stream, had, sizes
+from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, HomeStream, Record, State, Stream, answer, name_all, send
+from topic.delivery.records import RecordTable, by_stream, sizes
 from topic.directory.addresses import ByAddress
 from topic.edge.filters import Asked, wanted
 from topic.edge.here import HomeHere
@@ -148,8 +148,7 @@ class EdgeDelivery:
         assert subscriber.link is not None
         subscriber.delivered += len(records)
         self._records.delivered[subscriber.kind.name] += len(records)
-        if stream.until:
-            had(stream, records)
+        stream.had(records)
         if subscriber.armed:
             subscriber.mark(records)
         if subscriber.resuming and any(record in subscriber.resuming for record in records):
@@ -234,7 +233,7 @@ class EdgeDelivery:
         for stream, run in by_stream(records):
             if stream.abandoned:
                 self.settlement.close(stream, [record for record in run if record.state is not State.SETTLED])
-            elif stream.here:
+            elif isinstance(stream, HomeStream):
                 self._home.evaluate(stream, run)
             else:
                 in_doubt = [record for record in run if record.state is State.IN_DOUBT]  # not reported, nor settled

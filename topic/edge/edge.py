@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from topic.delivery.gates import UNPROVEN
 from topic.delivery.kinds import UNASSIGNED, AddressKinds
-from topic.delivery.record import AWAITING_HOME, OPEN, WITHHELD, Record, State, Stream, forwarded
+from topic.delivery.record import AWAITING_HOME, OPEN, WITHHELD, HomeStream, Record, State, Stream, forwarded
 from topic.delivery.records import RecordTable, in_ranges, ranges_without
 from topic.delivery.streams import Streams, stream_of
 from topic.directory.addresses import ByAddress
@@ -45,7 +45,7 @@ class Edge:
         self.outlet = outlet
         self.records = records
         self.directory = directory
-        self.streams = Streams()
+        self.streams: Streams[Stream] = Streams()
         self.subscribers: dict[bytes, LocalSubscriber] = {}
         self._at: ByAddress[bytes, LocalSubscriber] = ByAddress()
         self.unconfirmed = Unconfirmed(outlet, records, directory, self._at, home)
@@ -111,7 +111,7 @@ class Edge:
             record.drop(subscriber)
         unnamed = [record for record in placeholders if not record.locals and not self._is_listed(record)]
         for record in unnamed:
-            record.stream.unconfirmed.pop(record.key)
+            record.stream.confirm(record.key)
         self.receipts.forget(unnamed)
 
     def _is_listed(self, record: Record) -> bool:
@@ -250,7 +250,7 @@ class Edge:
         known.forward(n, record.message, (*moved, *self._lapsed_without(known, moved)))
         if is_new:
             self.outlet.trace_records(Event.RECEIVED, stream, [known], n=n)
-        stream.withheld_at_edge.append((known, self.delivery.name_in(known, whom(known, subscribers), WITHHELD)))
+        stream.withhold_for(known, self.delivery.name_in(known, whom(known, subscribers), WITHHELD))
         return known
 
     def _lapsed_without(self, record: Record, moved: tuple[bytes, ...]) -> Iterator[bytes]:
@@ -274,7 +274,7 @@ class Edge:
         the contact was lost in between, and home has forgotten that delivery before our subscribers have."""
         if stream.withheld_at_edge or not self.records.enter(records):
             for record in records:
-                stream.withheld_at_edge.append((record, list(record.locals)))
+                stream.withhold_for(record, list(record.locals))
                 record.withhold_all()
             self.release(stream)
             return
@@ -295,7 +295,7 @@ class Edge:
             if goes_on and not entered and not self.records.enter([record]):
                 self.records.busy_keys[record.key] = stream
                 return
-            stream.withheld_at_edge.popleft()
+            stream.go_on_at_edge()
             if goes_on:
                 self._go_on(stream, record, subscribers)
 
@@ -324,14 +324,13 @@ class Edge:
 
     def abandon(self, stream: Stream) -> None:
         """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.5, 8)."""
-        assert not stream.here
-        stream.abandoned = True
+        assert not isinstance(stream, HomeStream)
+        stream.abandon()
         self.streams.discard(stream)
-        for record, subscribers in stream.withheld_at_edge:
+        for record, subscribers in stream.drop_withheld_at_edge():
             for subscriber in subscribers:
                 if record.locals.get(subscriber) == WITHHELD:  # else it has it by now
                     record.drop(subscriber)
-        stream.withheld_at_edge.clear()
         self.abandon_unconfirmed(stream)
         done = [r for r in stream.records.values() if not r.open and r.state is not State.SETTLED]
         if done:

@@ -10,7 +10,7 @@ settlements is `topic.edge.settlement`'s business.
 from collections.abc import Mapping
 
 from topic.actions import Echo
-from topic.delivery.record import Record, State
+from topic.delivery.record import HomeStream, Record, State
 from topic.delivery.records import RecordTable, by_stream
 from topic.directory.addresses import meets
 from topic.edge.subscriber import LocalSubscriber
@@ -85,7 +85,7 @@ class Receipts:
         """One subscriber more has read of the settlement; the last one lets the record go."""
         record.unread -= 1
         assert record.unread >= 0
-        if not record.unread and (not record.awaited or not record.stream.here):
+        if not record.unread and (not record.awaited or not isinstance(record.stream, HomeStream)):
             self.forget([record])
 
     def forget(self, records: list[Record]) -> None:
@@ -97,5 +97,5 @@ class Receipts:
                 for home in record.awaited:
                     self.outlet.batches.forgotten(home, stream, record.n)
             self.records.forget(stream, run)
-            if stream.withheld_at_edge or stream.withheld:
+            if stream.is_withholding:
                 self.records.unblocked.append(stream)

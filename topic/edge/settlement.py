@@ -48,7 +48,7 @@ class Settlement:
         self.outlet.trace_records(event, stream, records)
         if stream.unconfirmed:
             for record in records:
-                stream.unconfirmed.pop(record.key, None)
+                stream.confirm(record.key)
         self.settle_locals(records)
         self.receipts.records.settled += records
         self.receipts.forget([record for record in records if not record.unread])

@@ -8,12 +8,11 @@ is `topic.home.resolution`'s business.
 """
 
 from collections.abc import Iterable, Mapping
-from itertools import chain
 from typing import Protocol
 
 from topic.delivery.kinds import EACH_TO_ALL
 from topic.delivery.outcomes import GIVEN_BACK, LOGGED, DeliveryOutcome
-from topic.delivery.record import AWAITING_HOME, Record, State, Stream
+from topic.delivery.record import AWAITING_HOME, HomeStream, Record, State, Stream
 from topic.delivery.records import RecordTable
 from topic.directory.addresses import ByAddress, meets
 from topic.directory.directory import Directory
@@ -66,34 +65,32 @@ class Unconfirmed:
                 self.records.forget(stream, [record])
             else:
                 record.hold()
-                stream.unconfirmed[record.key] = record
+                stream.doubt(record)
         for subscriber in self._at.meeting(stream.address):
             subscriber.hold_back([stream.publisher])
 
     def _drop_waiting(self, stream: Stream) -> None:
         """Drop what waits for an older delivery of its key. If it is still in doubt, it comes again."""
-        for record, _ in stream.withheld_at_edge:
+        for record, _ in stream.drop_withheld_at_edge():
             if self.records.by_key.get(record.key) is not record:
                 stream.records.pop(record.n, None)
-        stream.withheld_at_edge.clear()
         self.take_back(stream)
         for key in [key for key, blocked in self.records.busy_keys.items() if blocked is stream]:
             del self.records.busy_keys[key]
 
     def take_back(self, stream: Stream) -> None:
         """Make those records unconfirmed again that were transferred anew and then waited behind a withheld one."""
-        for record in stream.withheld:
+        for record in stream.drop_withheld():
             if self.records.by_key.get(record.key) is record:
-                stream.unconfirmed[record.key] = record
-        stream.withheld.clear()
+                stream.doubt(record)
 
     def move(self, old: Stream, new: Stream, records: list[Record]) -> None:
         """The publisher has a new epoch: its unconfirmed records wait for the word of the new home (7.4)."""
         assert old is not new
         for record in records:
-            del old.unconfirmed[record.key]
+            old.confirm(record.key)
             record.rehome(new)
-            new.unconfirmed[record.key] = record
+            new.doubt(record)
         if old.address != new.address:
             self._found_at(new.address, records)
             self.records.readdress(records, old.address)
@@ -128,9 +125,10 @@ class Unconfirmed:
                 stream = publishers.stream_named(subscriber, key[:NAME_LENGTH])
                 if not meets(stream.address, subscriber.identity.address):
                     continue
-                record = put_off(stream, key)
+                record = stream.put_off(key)
                 if record is None:
-                    record = stream.unconfirmed[key] = Record(stream, key, b"", None)
+                    record = Record(stream, key, b"", None)
+                    stream.doubt(record)
                     unknown.setdefault(stream, []).append(key)
                 self.records.name(record)
             if record is not None and _is_meant(subscriber, record, state):
@@ -161,22 +159,14 @@ class Unconfirmed:
         """Ask home about these keys, if it is in contact. Else it is asked as soon as it is."""
         if not keys:
             return
-        if stream.here:
+        if isinstance(stream, HomeStream):
             self._home.resolve_here(stream, keys)
         elif _is_reached(self.directory, stream.epoch):
             self.outlet.batches.resolve(stream.home, stream, keys)
 
     def take(self, stream: Stream, key: bytes) -> Record | None:
         """Home has forwarded the record: it is confirmed. Returns None if it was not unconfirmed."""
-        return stream.unconfirmed.pop(key, None)
-
-
-def put_off(stream: Stream, key: bytes) -> Record | None:
-    """The delivery of that key that has come and waits behind older ones of other keys, at an edge or at home."""
-    if stream.is_questioned(key):
-        return None
-    come = chain(stream.withheld, (record for record, _ in stream.withheld_at_edge))
-    return next((r for r in come if r.key == key and r.state is State.IN_DOUBT and not r.presettled), None)
+        return stream.confirm(key)
 
 
 def nowhere(publisher: bytes, address: str) -> Stream:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Echo, LinkAction
 from topic.delivery.allowance import Allowance
-from topic.delivery.record import Record, Stream
+from topic.delivery.record import HomeStream, Record
 from topic.directory.entry import Lifetime, Role
 from topic.ends.end import EndNode, LinkEnd
 from topic.identity import NOWHERE, LinkIdentity
@@ -28,7 +28,7 @@ class PublishingEnd(LinkEnd, Generic[Known]):
     """`Known` is what its publisher knows a delivery by."""
 
     role = Role.PUBLISHER
-    stream: Stream
+    stream: HomeStream
     """Of its last attach: there once `epoch` is."""
 
     def __init__(self, node: EndNode, identity: LinkIdentity, lifetime: Lifetime, *, settles_first: bool) -> None:

@@ -11,8 +11,7 @@ from operator import attrgetter
 import attrs
 
 from topic.delivery.gates import Gate
-from topic.delivery.record import AWAITING_HOME, Record, State, Stream, answered_by
-from topic.delivery.records import had
+from topic.delivery.record import AWAITING_HOME, HomeStream, Record, State, answered_by
 from topic.delivery.streams import Streams
 from topic.directory.addresses import meets
 from topic.directory.entry import NOBODY, LinkEntry
@@ -41,7 +40,7 @@ class Audiences:
         self,
         edge: Edge,
         liveness: Liveness,
-        streams: Streams,
+        streams: Streams[HomeStream],
         home: Decisions,
     ) -> None:
         """`home` is told of records that fewer are awaited for."""
@@ -71,7 +70,7 @@ class Audiences:
             self._gate(stream, subscriber, () if known else UNSETTLED, unproven=unproven)
         self.tell_joined(subscriber)
 
-    def _busy(self, subscriber: LinkEntry) -> list[Stream]:
+    def _busy(self, subscriber: LinkEntry) -> list[HomeStream]:
         """The streams of the subscriber's address in which there is something, or somebody is gated: few of many."""
         return [stream for stream in self._streams.at(subscriber.identity.address) if stream.records or stream.gates]
 
@@ -84,7 +83,7 @@ class Audiences:
         else:
             self.outlet.batches.joined(subscriber.router, subscriber.name, subscriber.epoch, gates)
 
-    def _gate(self, stream: Stream, subscriber: LinkEntry, gating: tuple[State, ...], *, unproven: bool) -> None:
+    def _gate(self, stream: HomeStream, subscriber: LinkEntry, gating: tuple[State, ...], *, unproven: bool) -> None:
         name = subscriber.name
         if not stream.lifetime.timeout:
             gating = tuple(state for state in gating if state is not State.ACCEPTED)
@@ -97,11 +96,11 @@ class Audiences:
             remaining |= older.remaining
             unproven |= older.unproven
         if remaining or unproven:
-            stream.gates[name] = Gate(name, subscriber.router, remaining, unproven=unproven)
+            stream.gate(Gate(name, subscriber.router, remaining, unproven=unproven))
             self.outlet.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
             self.told(stream, [record for record in records if record.state is State.ACCEPTED])
 
-    def told(self, stream: Stream, records: list[Record]) -> None:
+    def told(self, stream: HomeStream, records: list[Record]) -> None:
         """The publisher has been told the outcome of these. Once it knows, they gate no longer: if it resumes, its map
         states the outcome, and they are never transferred again. A publisher without a timeout does not resume."""
         gating = [r for r in records if any(r.n in gate.remaining for gate in stream.gates.values())]
@@ -110,7 +109,7 @@ class Audiences:
         elif gating:
             self.open_gates(stream, gating)
 
-    def take_back(self, stream: Stream, records: list[Record]) -> None:
+    def take_back(self, stream: HomeStream, records: list[Record]) -> None:
         """Nobody has these, and nobody is to have them. Whom they were for gets nothing later before the publisher
         knows that: it may resume elsewhere, and not have read it (6.5)."""
         for record in records:
@@ -119,20 +118,20 @@ class Audiences:
             if stream.lifetime.timeout:
                 local = [subscriber.name for subscriber in record.locals]
                 for name in dict.fromkeys((*local, *record.orphans, *record.without, *counted_on)):
-                    self._gate_by(record, name)
+                    self._gate_by(stream, record, name)
             record.await_nobody()
             record.leave_out(NOBODY)
         self.edge.delivery.take_back(stream, records, stream.gates)
 
-    def _gate_by(self, record: Record, name: bytes) -> None:
-        subscriber, gate = self.directory.subscriber(name), record.stream.gates.get(name)
+    def _gate_by(self, stream: HomeStream, record: Record, name: bytes) -> None:
+        subscriber, gate = self.directory.subscriber(name), stream.gates.get(name)
         if gate is not None:
             gate.remaining.add(record.n)
         elif subscriber is not None and subscriber.live:
-            record.stream.gates[name] = Gate(name, subscriber.router, {record.n}, unproven=False)
-            self.outlet.trace(Event.GATED, subscriber=name, publisher=record.stream.publisher)
+            stream.gate(Gate(name, subscriber.router, {record.n}, unproven=False))
+            self.outlet.trace(Event.GATED, subscriber=name, publisher=stream.publisher)
 
-    def _needs_proof(self, stream: Stream, subscriber: LinkEntry) -> bool:
+    def _needs_proof(self, stream: HomeStream, subscriber: LinkEntry) -> bool:
         """Whether the subscriber is given something only after a sign of the publisher's life (6.6), which is asked
         for: it is awaited for something here, or has been elsewhere, and may have had there what is still to be read
         here."""
@@ -142,7 +141,7 @@ class Audiences:
             self._liveness.question(stream, name)
         return needed
 
-    def _give_backlog(self, stream: Stream, name: bytes) -> None:
+    def _give_backlog(self, stream: HomeStream, name: bytes) -> None:
         """Forward to the subscriber what it is awaited for. Its map may have told the outcome already."""
         owed = [record for record in stream.records.values() if _is_owed(record, name)]
         to_be_sent = [record for record in owed if self._seek(record, name, not_at=None)]
@@ -155,7 +154,7 @@ class Audiences:
     def _custodian(self, subscriber: LinkEntry) -> str | None:
         return None if self.directory.is_mine(subscriber) else subscriber.router
 
-    def open_gates(self, stream: Stream, records: list[Record]) -> None:
+    def open_gates(self, stream: HomeStream, records: list[Record]) -> None:
         """Who is admitted and answers at once may have others admitted or ended by that, before it is their turn."""
         settled = [record.n for record in records]
         for gate in list(stream.gates.values()):
@@ -163,16 +162,16 @@ class Audiences:
             if not gate.remaining and not gate.unproven and stream.gates.get(gate.subscriber) is gate:
                 self.admit(stream, gate)
 
-    def admit(self, stream: Stream, gate: Gate) -> None:
+    def admit(self, stream: HomeStream, gate: Gate) -> None:
         assert stream.gates[gate.subscriber] is gate
-        del stream.gates[gate.subscriber]
+        stream.open_gate(gate.subscriber)
         self.outlet.trace(Event.ADMITTED, subscriber=gate.subscriber, publisher=stream.publisher)
         if gate.router != self.outlet.router:
             self.outlet.batches.admit(gate.router, gate.subscriber, stream.publisher)
         elif gate.subscriber in self.edge.subscribers:
             self.edge.admit(self.edge.subscribers[gate.subscriber], stream.publisher, gate.router)
 
-    def proven(self, stream: Stream, name: bytes) -> None:
+    def proven(self, stream: HomeStream, name: bytes) -> None:
         """The publisher has shown life: the backlog follows, and Joined again, which ends it."""
         self._give_backlog(stream, name)
         gate, subscriber = stream.gates.get(name), self.directory.subscriber(name)
@@ -189,7 +188,7 @@ class Audiences:
     def gone(self, subscriber: LinkEntry) -> None:
         """The subscriber has closed or expired: it is in no audience and behind no gate."""
         for stream in self._busy(subscriber):
-            stream.gates.pop(subscriber.name, None)
+            stream.open_gate(subscriber.name)
             awaited = [record for record in stream.records.values() if subscriber.name in record.orphans]
             for record in awaited:
                 record.await_by_name_no_more([subscriber.name])
@@ -203,8 +202,7 @@ class Audiences:
         in doubt goes on to wait for the router itself, until `returned` or `give_up` (protocol 8, Lost router)."""
         (self._counts_on.add if waits else self._counts_on.discard)(router)
         for stream in list(self._streams.values()):
-            for askers in stream.askers.values():
-                askers.discard(router)
+            stream.lost_asker(router)
             left: _Left | None = None  # looked up if something waits for them
             for record in list(stream.records.values()):
                 record.lost_at(router)
@@ -323,22 +321,21 @@ class Audiences:
     def _seek(self, record: Record, name: bytes, *, not_at: str | None) -> bool:
         """Await the subscriber at its custodian, or as an orphan while that is nowhere, or where it left. Returns
         whether the delivery has to be forwarded there."""
-        assert record.stream.here
-        directory = self.directory
+        stream, directory = _homed(record), self.directory
         subscriber = directory.subscriber(name)
         record.await_by_name_no_more([name])
-        if subscriber is None or not subscriber.live or not meets(subscriber.identity.address, record.stream.address):
+        if subscriber is None or not subscriber.live or not meets(subscriber.identity.address, stream.address):
             return False
         if _is_gating(record, name):
             return False
         router = subscriber.router
         is_nowhere = router == not_at or not directory.in_contact(subscriber)
-        if is_nowhere or name in record.stream.questions or name in directory.lapsed:
+        if is_nowhere or name in stream.questions or name in directory.lapsed:
             self.await_by_name(record, name)
             return False
         if router == directory.router:
-            whom = record.stream.kind.found_here(record, [self.edge.subscribers[name]])
-            self.edge.delivery.take_for(record.stream, record, whom)
+            whom = stream.kind.found_here(record, [self.edge.subscribers[name]])
+            self.edge.delivery.take_for(stream, record, whom)
             return False
         record.forwarded_to(router)
         return True
@@ -349,7 +346,7 @@ class Audiences:
         assert subscriber is not None
         stream, router = records[0].stream, subscriber.router
         attach = None if stream.kind.asks_all(records[0]) else (name, subscriber.epoch)
-        had(stream, records)
+        stream.had(records)
         self.outlet.trace_records(Event.FORWARDED, stream, records, peer=router)
         self.outlet.batches.forward((router,), stream, records, self.directory.applied, attach)
 
@@ -357,7 +354,7 @@ class Audiences:
         """A local subscriber went before it had these. Their homes are told; if home is here, it is awaited by name."""
         for record in records:
             record.left_without(subscriber)
-            if record.stream.here and not record.stream.abandoned and record.n >= 0:
+            if isinstance(record.stream, HomeStream) and not record.stream.abandoned and record.n >= 0:
                 self.await_by_name(record, subscriber)
         self.edge.delivery.finished([record for record in records if not record.open])
 
@@ -368,13 +365,19 @@ class Audiences:
         if record.presettled:
             return
         record.await_by_name(name for name in orphans if _is_for(record, name))
-        if record.without or record.stream.gates or record.chosen is not None:
+        if record.without or _homed(record).gates or record.chosen is not None:
             record.leave_out(record.without | {name: None for name in lapsed if _is_for(record, name)})
         else:
             record.leave_out(lapsed)
 
 
-def _waiting_for(stream: Stream, router: str) -> list[Record]:
+def _homed(record: Record) -> HomeStream:
+    """The stream of a record whose home is here."""
+    assert isinstance(record.stream, HomeStream)
+    return record.stream
+
+
+def _waiting_for(stream: HomeStream, router: str) -> list[Record]:
     """The deliveries in doubt that wait for a router."""
     return [r for r in stream.records.values() if r.state is State.IN_DOUBT and router in r.awaited]
 
@@ -385,7 +388,7 @@ def _has_been_elsewhere(subscriber: LinkEntry) -> bool:
 
 def _is_gating(record: Record, subscriber: bytes) -> bool:
     """Whether the delivery keeps the subscriber from later ones: it is not for the subscriber itself."""
-    gate = record.stream.gates.get(subscriber)
+    gate = _homed(record).gates.get(subscriber)
     return gate is not None and record.n in gate.remaining
 
 

@@ -8,13 +8,11 @@ publisher is told *accepted* as soon as one has accepted.
 
 from collections.abc import Collection, Iterable
 from itertools import groupby, islice
-from operator import attrgetter
 
 import attrs
 
 from topic.delivery.kinds import NOT_HAD, UNASSIGNED, verdict
-from topic.delivery.record import Record, State, Stream, spread
-from topic.delivery.records import had
+from topic.delivery.record import HomeStream, Record, State, spread
 from topic.delivery.streams import Streams
 from topic.directory.entry import NOBODY, AddressAudience, LinkEntry
 from topic.edge.edge import Edge
@@ -33,7 +31,7 @@ class Balancing:
     def __init__(
         self,
         edge: Edge,
-        streams: Streams,
+        streams: Streams[HomeStream],
         redeliveries: int,
         home: Decisions,
     ) -> None:
@@ -51,13 +49,12 @@ class Balancing:
 
     # what comes from publishers
 
-    def spread(self, stream: Stream, records: list[Record]) -> None:
+    def spread(self, stream: HomeStream, records: list[Record]) -> None:
         """Give transfers their places. Of those that somebody may have, whoever has one is asked for."""
         if records[0].presettled:
             self._hand_on(stream, records)
             return
-        first = stream.next_n
-        stream.next_n += len(records)
+        first = stream.place(len(records))
         again = records[0].chosen is None
         audience = NO_AUDIENCE
         if again:
@@ -65,12 +62,12 @@ class Balancing:
         spread(records, first, audience)
         self.outlet.trace_received(stream, records, audience)
         if not again:
-            stream.unassigned.update(dict.fromkeys(records))
+            stream.wait_for_room(records)
             self.go_on(stream)
             if stream.unassigned and self._is_over(stream):
                 self._home.evaluate(stream, list(stream.unassigned))
             return
-        had(stream, records)
+        stream.had(records)
         if audience.routers:
             self.outlet.batches.forward(audience.routers, stream, records, self.directory.applied, None)
         for record in records:
@@ -80,11 +77,10 @@ class Balancing:
     def _give(self, record: Record, subscribers: list[LocalSubscriber]) -> None:
         self._edge.delivery.take_for(record.stream, record, subscribers)
 
-    def _hand_on(self, stream: Stream, records: list[Record]) -> None:
+    def _hand_on(self, stream: HomeStream, records: list[Record]) -> None:
         """Presettled ones are given to who has room now, or dropped."""
-        spread(records, stream.next_n, NO_AUDIENCE)
-        stream.next_n += len(records)
-        had(stream, records)
+        spread(records, stream.place(len(records)), NO_AUDIENCE)
+        stream.had(records)
         left = records
         while left and (share := self._share(stream, left)) is not None:
             entry, theirs = share
@@ -97,12 +93,11 @@ class Balancing:
 
     # choosing
 
-    def go_on(self, stream: Stream) -> None:
+    def go_on(self, stream: HomeStream) -> None:
         """Give what waits to subscribers that have room."""
         while stream.unassigned and (share := self._share(stream, stream.unassigned)) is not None:
             entry, records = share
-            for record in records:
-                del stream.unassigned[record]
+            stream.wait_no_more(records)
             if records := [record for record in records if self._is_for_nobody(record)]:
                 self._assign(stream, records, entry)
 
@@ -113,15 +108,15 @@ class Balancing:
             record.seek_holders()
         return record.state is State.IN_DOUBT and not record.open
 
-    def claimed(self, stream: Stream, record: Record, router: str) -> None:
+    def claimed(self, stream: HomeStream, record: Record, router: str) -> None:
         """Somebody at the router has it by its map, who may not be known here: nobody else is given it before that is
         clear."""
         if record.chosen or router in record.awaited or router == self.directory.router or record.taken:
             return
-        stream.unassigned.pop(record, None)
+        stream.wait_no_more([record])
         record.seek_holders()
         record.forwarded_to(router)
-        had(stream, [record])
+        stream.had([record])
         if router in self.directory.applied:
             self._ask(record, router)
         else:
@@ -135,11 +130,11 @@ class Balancing:
     def heard(self, router: str) -> None:
         """The router has told its section: what it has asked about before may be forwarded to it."""
         for record in self._claims.pop(router, ()):
-            if record.stream.here and record.state is State.IN_DOUBT:
+            if isinstance(record.stream, HomeStream) and record.state is State.IN_DOUBT:
                 record.await_router(router)
                 self._ask(record, router)
 
-    def _share(self, stream: Stream, waiting: Collection[Record]) -> tuple[LinkEntry, list[Record]] | None:
+    def _share(self, stream: HomeStream, waiting: Collection[Record]) -> tuple[LinkEntry, list[Record]] | None:
         """Who is next, those here first, then who has most room; and which of those that wait it is given."""
         able = self._able(stream)
         for entry, room in sorted(able, key=lambda one: (not self.directory.is_mine(one[0]), -one[1], one[0].name)):
@@ -148,7 +143,7 @@ class Balancing:
                 return entry, theirs
         return None
 
-    def _able(self, stream: Stream) -> list[tuple[LinkEntry, int]]:
+    def _able(self, stream: HomeStream) -> list[tuple[LinkEntry, int]]:
         """Who has room, and how much."""
         directory = self.directory
         rooms = [
@@ -166,8 +161,8 @@ class Balancing:
         epoch, room = self._room.get(entry.name, (None, 0))
         return room if epoch == entry.epoch else 0
 
-    def _assign(self, stream: Stream, records: list[Record], entry: LinkEntry) -> None:
-        had(stream, records)
+    def _assign(self, stream: HomeStream, records: list[Record], entry: LinkEntry) -> None:
+        stream.had(records)
         for record in records:
             record.choose(entry.name)
             record.sum_up(None)
@@ -181,7 +176,7 @@ class Balancing:
             return
         self._forward(stream, records, entry)
 
-    def _forward(self, stream: Stream, records: list[Record], entry: LinkEntry) -> None:
+    def _forward(self, stream: HomeStream, records: list[Record], entry: LinkEntry) -> None:
         epoch, room = self._room[entry.name]
         self._room[entry.name] = epoch, max(0, room - len(records))
         for record in records:
@@ -223,7 +218,7 @@ class Balancing:
 
     # what becomes of it
 
-    def untold(self, stream: Stream, records: list[Record]) -> dict[Record, None]:
+    def untold(self, stream: HomeStream, records: list[Record]) -> dict[Record, None]:
         """Nobody is awaited for these. Those that nobody has taken, nor refused for all: somebody else may."""
         left: dict[Record, None] = {}
         is_over = self._is_over(stream)
@@ -231,36 +226,36 @@ class Balancing:
             if record.taken:
                 record.sum_up(None)
             elif is_over:
-                stream.unassigned.pop(record, None)
+                stream.wait_no_more([record])
                 record.sum_up(NOT_HAD)
             elif not self._is_refused(stream, record):
                 left[record] = None
             else:
-                stream.unassigned.pop(record, None)
+                stream.wait_no_more([record])
                 record.sum_up(record.refusals or (0, 0, len(record.refused_by)))
         return left
 
-    def _is_refused(self, stream: Stream, record: Record) -> bool:
+    def _is_refused(self, stream: HomeStream, record: Record) -> bool:
         rejected, released, modified = record.refusals or NOT_HAD
         if modified and record.chosen:
             record.refused_for_itself(record.chosen)
         is_used_up = record.tries + bool(released or modified) > self._redeliveries
         return rejected > 0 or is_used_up or (bool(record.refused_by) and self._is_for_nobody_else(stream, record))
 
-    def _is_for_nobody_else(self, stream: Stream, record: Record) -> bool:
+    def _is_for_nobody_else(self, stream: HomeStream, record: Record) -> bool:
         """Whether all subscribers that there are have refused it for themselves."""
         there = self._there(stream)
         return bool(there) and there.issubset(record.refused_by)
 
-    def _is_over(self, stream: Stream) -> bool:
+    def _is_over(self, stream: HomeStream) -> bool:
         """Whether there is no subscriber, and never will be."""
         return stream.kind.ends_with_subscribers and not self._there(stream)
 
-    def _there(self, stream: Stream) -> set[bytes]:
+    def _there(self, stream: HomeStream) -> set[bytes]:
         """The subscribers that may be given something, now or later."""
         return {entry.name for entry in self.directory.subscribers(stream.address)} - self.directory.lapsed.keys()
 
-    def choose_again(self, stream: Stream, records: Iterable[Record]) -> None:
+    def choose_again(self, stream: HomeStream, records: Iterable[Record]) -> None:
         """Whoever it was for has not got it, or has gone. What was decided meanwhile, as others were told, is left."""
         records = [record for record in records if record not in stream.unassigned and self._is_free(record)]
         if not records:
@@ -268,8 +263,7 @@ class Balancing:
         for record in records:
             _, *given_back = record.refusals or NOT_HAD
             record.offer_again(UNASSIGNED, given_back=any(given_back))
-        waiting = sorted((*stream.unassigned, *records), key=attrgetter("n"))
-        stream.unassigned = dict.fromkeys(waiting)
+        stream.wait_again(records)
         without = [record for record in records if record.without]
         if without:
             self._home.leave_out(stream, without)

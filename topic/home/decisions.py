@@ -2,20 +2,20 @@
 
 from typing import Protocol
 
-from topic.delivery.record import AtHome, Question, Record, Stream
+from topic.delivery.record import AtHome, HomeStream, Question, Record
 
 
 class Decisions(AtHome, Protocol):
     """The home of deliveries, as its parts see it: `topic.home.home`."""
 
-    def evaluate(self, stream: Stream, records: list[Record]) -> None:
+    def evaluate(self, stream: HomeStream, records: list[Record]) -> None:
         """Fewer are awaited for these records: answer the publisher of those that nobody is awaited for."""
 
-    def expire(self, stream: Stream, records: list[Record]) -> None:
+    def expire(self, stream: HomeStream, records: list[Record]) -> None:
         """The time of these is over, and nobody has any of them: end them."""
 
-    def leave_out(self, stream: Stream, records: list[Record]) -> None:
+    def leave_out(self, stream: HomeStream, records: list[Record]) -> None:
         """These records go on without subscribers that have lapsed: end the links of these."""
 
-    def answer_question(self, stream: Stream, question: Question, *, answered: bool) -> None:
+    def answer_question(self, stream: HomeStream, question: Question, *, answered: bool) -> None:
         """The publisher was there after the question came up. It has `answered` itself, or its machine has."""

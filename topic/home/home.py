@@ -12,9 +12,9 @@ from typing import Final
 from topic.actions import AnswerDeliveries, Cause
 from topic.delivery.kinds import NOT_HAD, AddressKinds
 from topic.delivery.outcomes import LOGGED, TERMINAL, DeliveryOutcome, Refusals
-from topic.delivery.record import Question, Record, State, Stream, accept, answered_by, outcome_kept, settle
+from topic.delivery.record import HomeStream, Question, Record, State, Stream, accept, answered_by, outcome_kept, settle
 from topic.delivery.records import RecordTable, given_in, in_ranges
-from topic.delivery.streams import Streams, leave
+from topic.delivery.streams import Streams
 from topic.directory.directory import Directory
 from topic.edge.edge import Edge
 from topic.edge.subscriber import LocalSubscriber
@@ -53,8 +53,8 @@ class Home:
         self.edge = Edge(outlet, records, directory, settings, kinds, self)
         self.booted = False
         """Nobody is answered before that (protocol 8, Boot)."""
-        self.streams = Streams()
-        self._undecided: dict[Stream, None] | None = None
+        self.streams = Streams[HomeStream]()
+        self._undecided: dict[HomeStream, None] | None = None
         """Streams to evaluate at the end of the event; None if they are evaluated at once."""
         self.liveness = Liveness(outlet, records, self)
         self.audiences = Audiences(self.edge, self.liveness, self.streams, self)
@@ -66,12 +66,12 @@ class Home:
 
     # outcomes: hot
 
-    def current(self, publisher: bytes, epoch: Epoch) -> Stream | None:
+    def current(self, publisher: bytes, epoch: Epoch) -> HomeStream | None:
         """The publisher's stream if this router is its home under that epoch."""
         stream = self.streams.get(publisher)
         return stream if stream is not None and stream.epoch == epoch else None
 
-    def outcome(self, router: str, stream: Stream, ranges: list[int]) -> None:
+    def outcome(self, router: str, stream: HomeStream, ranges: list[int]) -> None:
         """All subscribers at `router` accepted these."""
         records = [record for record in in_ranges(stream, ranges) if record.state is State.IN_DOUBT]
         answered_by(router, records)
@@ -79,7 +79,7 @@ class Home:
         self.evaluate(stream, records)
 
     def outcome_in_full(
-        self, router: str, stream: Stream, n: int, refusals: Refusals | None, moved: list[bytes]
+        self, router: str, stream: HomeStream, n: int, refusals: Refusals | None, moved: list[bytes]
     ) -> None:
         """Take the outcome of one delivery at `router`: who refused it, and who left before having it."""
         record = stream.records.get(n)
@@ -95,7 +95,7 @@ class Home:
             self.audiences.seek(record, name, not_at=router)
         self.evaluate(stream, [record])
 
-    def evaluate(self, stream: Stream, records: list[Record]) -> None:
+    def evaluate(self, stream: HomeStream, records: list[Record]) -> None:
         """Answer the publisher of those records that nobody is awaited for (protocol 5, Accept)."""
         if not self.booted:
             return
@@ -116,12 +116,12 @@ class Home:
             stream.kind.decide(self, stream, [record for record in done if not record.presettled])
 
     def spread_to_all(
-        self, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]
+        self, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
     ) -> None:
         """Transfers are for all subscribers of the address."""
         self.publishing.spread_to_all(stream, records, take)
 
-    def _handed_on(self, stream: Stream, records: list[Record]) -> None:
+    def _handed_on(self, stream: HomeStream, records: list[Record]) -> None:
         """Every edge has handed these presettled records on, or dropped them."""
         settle(records)
         self.records.forget(stream, records)
@@ -145,19 +145,18 @@ class Home:
         for stream in list(self.streams.values()):
             self.evaluate(stream, list(stream.records.values()))
 
-    def accept(self, stream: Stream, records: list[Record]) -> None:
+    def accept(self, stream: HomeStream, records: list[Record]) -> None:
         """Answer the publisher: *accepted*, or *rejected* if the refusals of the record say so. What it has settled as
         it transferred that again is over (7.3)."""
-        over = [record for record in records if record in stream.settled_again] if stream.settled_again else []
+        over = stream.take_settled(records)
         if over:
-            records = [record for record in records if record not in stream.settled_again]
+            records = [record for record in records if record not in over]
         if records:
             self._accept(stream, records)
         if over:  # last, as for a publisher that settles first
-            stream.settled_again.difference_update(over)
-            self.settlement.settle(stream, over)
+            self.settlement.settle(stream, list(over))
 
-    def _accept(self, stream: Stream, records: list[Record]) -> None:
+    def _accept(self, stream: HomeStream, records: list[Record]) -> None:
         accept(records)
         leaving_out = [record for record in records if record.without and record.refusals is None]
         if leaving_out:
@@ -167,7 +166,7 @@ class Home:
             if stream.gates:
                 self.audiences.told(stream, records)
 
-    def _tell(self, stream: Stream, records: list[Record]) -> None:
+    def _tell(self, stream: HomeStream, records: list[Record]) -> None:
         accepted = [record for record in records if record.refusals is None]
         for record in records if len(accepted) < len(records) else ():
             if record.refusals == NOT_HAD:
@@ -180,7 +179,7 @@ class Home:
         if stream.settles_first:
             self.settlement.settle(stream, records)
 
-    def expire(self, stream: Stream, records: list[Record]) -> None:
+    def expire(self, stream: HomeStream, records: list[Record]) -> None:
         """The time of these is over, and nobody has any of them (protocol 5, Time to live)."""
         self._handed_on(stream, [record for record in records if record.presettled])
         ended = [record for record in records if not record.presettled]
@@ -196,7 +195,12 @@ class Home:
             self.records.unblocked.append(stream)
 
     def _answer(
-        self, stream: Stream, records: list[Record], outcome: DeliveryOutcome, text: str, cause: Cause = Cause.REFUSED
+        self,
+        stream: HomeStream,
+        records: list[Record],
+        outcome: DeliveryOutcome,
+        text: str,
+        cause: Cause = Cause.REFUSED,
     ) -> None:
         detail = {"detail": BY_TTL} if cause is Cause.EXPIRED else {}
         self.outlet.trace_records(Event.ACCEPTED, stream, records, outcome=LOGGED[outcome], **detail)
@@ -209,20 +213,12 @@ class Home:
 
     # a publisher that comes back, here or from elsewhere
 
-    def suspend(self, stream: Stream) -> None:
-        """The publisher's connection is gone: outcomes wait for it."""
-        leave(stream)
-        stream.until.clear()
-        stream.echo_covers = None
-
-    def supersede(self, stream: Stream, new: Stream) -> None:
+    def supersede(self, stream: HomeStream, new: Stream) -> None:
         """The publisher has a later attach, `new`: what is in doubt is unconfirmed now, its gates fall (6.5, 7.4)."""
         assert self.streams[stream.publisher] is stream
         self.streams.discard(stream)
         self.publishing.gone(stream)
-        leave(stream)
-        stream.gates.clear()
-        stream.unassigned.clear()
+        stream.supersede()
         self.edge.unconfirmed.hold(stream)
         done = list(stream.records.values())  # all that is settled: nothing else is left
         self.resolution.hand_over(stream, [record.key for record in done if record.awaited], new)
@@ -237,12 +233,12 @@ class Home:
 
     def settled_elsewhere(self, router: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
         """The publisher has settled these there; perhaps before a later attach, of which we have heard first."""
-        stream = self.streams.get(publisher) or self.edge.streams.get(publisher)
+        stream: Stream | None = self.streams.get(publisher) or self.edge.streams.get(publisher)
         if stream is not None and stream.epoch > epoch and (late := given_in(stream, epoch, ranges)):
             self.resolution.settled_late(stream, late)
         self.edge.settle(router, publisher, epoch, ranges)
 
-    def begin_afresh(self, stream: Stream, *, says_so: bool) -> None:
+    def begin_afresh(self, stream: HomeStream, *, says_so: bool) -> None:
         """A publisher begins a new life (7.5). By a null map it `says_so`: nothing of its older lives is in doubt. One
         that brought a map, and whose life nobody knows, may have gone on with it elsewhere: it has to show life
         (6.6)."""
@@ -251,30 +247,27 @@ class Home:
         elif stream.unconfirmed:
             self.liveness.question(stream, (self.outlet.router, sorted(stream.unconfirmed)))
 
-    def resume(self, stream: Stream, client_map: Mapping[bytes, int], *, complete: bool) -> None:
+    def resume(self, stream: HomeStream, client_map: Mapping[bytes, int], *, complete: bool) -> None:
         """A publisher attached with its unsettled map, by tag (7.2). Deliveries listed with a final outcome are
         settled. So are those that a complete map omits, once the publisher has shown life: its attach may be late. The
         rest is in doubt, and transferred again; our map lists what we hold of it. An incomplete map says nothing of
         what it omits."""
-        assert not stream.records and not stream.expected
-        stream.incomplete = not complete
         doubted = [tag for tag, state in client_map.items() if state not in TERMINAL]
-        expected = {stream.keys.key(tag): tag for tag in doubted}
-        stream.expected = {key: tag for key, tag in expected.items() if key not in stream.settled_before}
+        stream.resume({stream.keys.key(tag): tag for tag in doubted}, complete=complete)
         stated = {stream.keys.key(tag) for tag in client_map} - stream.expected.keys()
         self.edge.settlement.close(stream, [record for key, record in stream.unconfirmed.items() if key in stated])
         lacking = stream.unconfirmed.keys() - stream.expected.keys() - stated
         if complete and lacking:
             self.liveness.question(stream, (self.outlet.router, sorted(lacking)))
         held = [(key, record) for key, record in stream.unconfirmed.items() if key in stream.expected]
-        stream.reply = {stream.expected[key]: 0 for key, record in held if record.message is not None}
+        stream.list_held(key for key, record in held if record.message is not None)
 
-    def transferred_again(self, stream: Stream, tag: bytes, *, aborted: bool, settled: bool = False) -> Record | None:
+    def transferred_again(self, stream: HomeStream, tag: bytes, *, aborted: bool, settled: bool = False) -> Record | None:
         """Take a transfer with resume=true. None for a tag that our map did not list, or that was transferred
         already."""
         key = stream.keys.key(tag)
         record = stream.unconfirmed.get(key)
-        if record is None or record.message is None or stream.expected.pop(key, None) is None:
+        if record is None or record.message is None or stream.came_again(key) is None:
             return None
         self.edge.unconfirmed.take(stream, key)
         if not aborted:
@@ -284,7 +277,7 @@ class Home:
         self.settlement.grant(stream)
         return record
 
-    def give_up(self, stream: Stream, key: bytes, record: Record | None) -> None:
+    def give_up(self, stream: HomeStream, key: bytes, record: Record | None) -> None:
         """The publisher wants to know no more of the delivery, whether it is here or not."""
         self.resolution.tell_askers(stream, [key])
         if record is not None:
@@ -292,11 +285,11 @@ class Home:
 
     # what its parts and the edge say
 
-    def leave_out(self, stream: Stream, records: list[Record]) -> None:
+    def leave_out(self, stream: HomeStream, records: list[Record]) -> None:
         """These records go on without subscribers that have lapsed."""
         self.lapses.accepted(stream, records)
 
-    def resolve_here(self, stream: Stream, keys: list[bytes]) -> None:
+    def resolve_here(self, stream: HomeStream, keys: list[bytes]) -> None:
         """The edge asks which of these keys are settled."""
         self.resolution.resolve(self.outlet.router, stream, keys)
 
@@ -304,7 +297,7 @@ class Home:
         """A subscriber here takes deliveries."""
         self.balancing.go_on_at(subscriber.identity.address)
 
-    def answer_question(self, stream: Stream, question: Question, *, answered: bool) -> None:
+    def answer_question(self, stream: HomeStream, question: Question, *, answered: bool) -> None:
         """The publisher was there after the question came up. It has `answered` itself, or its machine has."""
         if isinstance(question, bytes):
             self.audiences.proven(stream, question)
@@ -318,18 +311,16 @@ class Home:
 
     # publishers that go
 
-    def abandon(self, stream: Stream) -> None:
+    def abandon(self, stream: HomeStream) -> None:
         """The publisher is gone: every router delivers and settles what it holds, and so does this one (7.5)."""
         self.streams.discard(stream)
         self.publishing.gone(stream)
-        stream.abandoned = True
-        stream.unassigned.clear()
-        leave(stream)
+        stream.abandon()
         for gate in [gate for gate in stream.gates.values() if not gate.unproven]:  # else it falls where it stands
             self.audiences.admit(stream, gate)
-        stream.gates.clear()
+        stream.drop_gates()
         self.edge.unconfirmed.take_back(stream)
-        stream.questions.clear()
+        stream.ask_no_more()
         self.edge.abandon_unconfirmed(stream)
         records = list(stream.records.values())
         for record in records:

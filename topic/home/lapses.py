@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import attrs
 
 from topic.actions import EXPIRED, Detach, Note
-from topic.delivery.record import Record, Stream
+from topic.delivery.record import HomeStream, Record
 from topic.delivery.streams import Streams
 from topic.directory.entry import LinkEntry, Status
 from topic.edge.edge import Edge
@@ -37,7 +37,7 @@ class Lapses:
         self,
         edge: Edge,
         audiences: Audiences,
-        streams: Streams,
+        streams: Streams[HomeStream],
         home: Decisions,
         links: Endings,
     ) -> None:
@@ -67,9 +67,8 @@ class Lapses:
                 self._audiences.await_by_name(record, name)
             self._home.evaluate(stream, awaited)
 
-    def accepted(self, stream: Stream, records: list[Record]) -> None:
+    def accepted(self, stream: HomeStream, records: list[Record]) -> None:
         """These records are accepted without some that were awaited: the end of their links."""
-        assert stream.here
         directory = self.directory
         alike = [without for without, _ in groupby(record.without for record in records)]
         for name in dict.fromkeys(chain.from_iterable(alike)):

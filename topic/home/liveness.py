@@ -10,14 +10,14 @@ not. What is done with an answer is not decided here.
 """
 
 from topic.actions import Echo
-from topic.delivery.record import Question, Stream
+from topic.delivery.record import HomeStream, Question
 from topic.delivery.records import RecordTable
 from topic.home.decisions import Decisions
 from topic.outlet import Outlet
 
 
 class Liveness:
-    """The questions of one router to its publishers; per stream in `Stream.questions`."""
+    """The questions of one router to its publishers; per stream in `HomeStream.questions`."""
 
     def __init__(self, outlet: Outlet, records: RecordTable, home: Decisions) -> None:
         """`home` is told of each question that is answered."""
@@ -25,30 +25,21 @@ class Liveness:
         self.records = records
         self._home = home
 
-    def question(self, stream: Stream, question: Question) -> None:
+    def question(self, stream: HomeStream, question: Question) -> None:
         """Ask for a sign of life. If the same was asked before, only a sign from now on counts."""
-        assert stream.here
-        if question in stream.questions:
-            place = stream.questions.index(question)
-            del stream.questions[place]
-            if stream.echo_covers is not None and place < stream.echo_covers:
-                stream.echo_covers -= 1
-        stream.questions.append(question)
+        stream.question(question)
         self.ask(stream)
 
-    def ask(self, stream: Stream) -> None:
+    def ask(self, stream: HomeStream) -> None:
         """Send an echo if there are questions, the publisher can answer, and no echo is under way: two would be one too
         many, as the first answer, late, would be taken for the second."""
         if stream.questions and stream.answered and stream.link is not None and stream.echo_covers is None:
-            stream.echo_covers = len(stream.questions)
+            stream.echo()
             self.outlet.actions.append(Echo(stream.link))
 
-    def alive(self, stream: Stream, *, answered: bool) -> None:
+    def alive(self, stream: HomeStream, *, answered: bool) -> None:
         """The publisher was there after it was asked last. It has `answered`, or its machine has."""
-        count, stream.echo_covers = stream.echo_covers or 0, None
-        assert count <= len(stream.questions)
-        proven, stream.questions = stream.questions[:count], stream.questions[count:]
-        for question in proven:
+        for question in stream.proven():
             self._home.answer_question(stream, question, answered=answered)
         if stream.withheld:
             self.records.unblocked.append(stream)

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from math import inf
 
-from topic.delivery.record import Record, State, Stream, presettle, spread
-from topic.delivery.records import had
+from topic.delivery.record import HomeStream, Record, State, presettle, spread
 from topic.delivery.streams import Streams
 from topic.edge.edge import Edge
 from topic.home.decisions import Decisions
@@ -27,7 +26,7 @@ class Publishing:
         edge: Edge,
         settlement: HomeSettlement,
         home: Decisions,
-        streams: Streams,
+        streams: Streams[HomeStream],
         piece: int,
     ) -> None:
         """A message of more than two pieces goes ahead, each of so many
@@ -43,14 +42,14 @@ class Publishing:
         self.ttl = TimeToLive(streams, home)
         self._full: set[str] = set()
         """Routers to which too much is under way."""
-        self._queue: dict[Stream, None] = {}
+        self._queue: dict[HomeStream, None] = {}
         """Publishers that wait for room, or for their turn."""
         self._may_go_on = False
         """Perhaps: there is room since it was looked last."""
 
     def publish(
         self,
-        stream: Stream,
+        stream: HomeStream,
         tags: list[bytes],
         messages: list[bytes],
         *,
@@ -66,7 +65,7 @@ class Publishing:
 
     def _publish_new(
         self,
-        stream: Stream,
+        stream: HomeStream,
         keys: list[bytes],
         tags: list[bytes],
         messages: list[bytes],
@@ -79,14 +78,11 @@ class Publishing:
         if not is_expected and not stream.incomplete:
             stream.kind.nobody_has(records)
         elif presettled:  # somebody may have these under their keys, which presettled records do not hold
-            stream.settled_again.update(records)
+            stream.transferred_settled(records)
             presettled = False
-        stream.received += len(records)
-        if stream.settled_before:
-            stream.settled_before.difference_update(keys)
-        self.records.received[stream.kind.name] += len(records)
         sizes = list(map(len, messages))
-        stream.window.take(sizes)
+        stream.transferred(keys, sizes)
+        self.records.received[stream.kind.name] += len(records)
         if presettled:
             presettle(records)
         asked = stream.questions and any(stream.is_questioned(key) for key in keys)
@@ -94,7 +90,7 @@ class Publishing:
         over = self.ttl.begin(stream, records, until) if until is not None else []
         waits = stream.withheld or asked or is_large or over or self._awaits_room(stream)
         if waits or not (presettled or self.records.enter(records)):
-            stream.withheld.extend(records)
+            stream.withhold(records)
             if over:
                 self._home.expire(stream, over)
             self._release(stream)
@@ -103,11 +99,13 @@ class Publishing:
         self._settlement.grant(stream)
         return records
 
-    def _publish_again(self, stream: Stream, tag: bytes, message: bytes, until: float, *, presettled: bool) -> Record:
+    def _publish_again(
+        self, stream: HomeStream, tag: bytes, message: bytes, until: float, *, presettled: bool
+    ) -> Record:
         """Take a transfer while deliveries of the publisher's map are expected: it may be one of them, which somebody
         may have, whatever its time."""
         key = stream.keys.key(tag)
-        is_expected = stream.expected.pop(key, None) is not None
+        is_expected = stream.came_again(key) is not None
         record = self._edge.unconfirmed.take(stream, key) if is_expected else None
         if record is None:
             alone = [key], [tag], [message], None if is_expected else [until]
@@ -116,41 +114,41 @@ class Publishing:
         return self.again(stream, tag, record, message, settled=presettled)
 
     def again(
-        self, stream: Stream, tag: bytes, record: Record, message: bytes | None = None, *, settled: bool = False
+        self, stream: HomeStream, tag: bytes, record: Record, message: bytes | None = None, *, settled: bool = False
     ) -> Record:
         """A delivery that was unconfirmed here gets an audience in this epoch (7.3). `message` is what came, if it came
         again. The publisher may have `settled` it by that (7.3)."""
         if settled:
-            stream.settled_again.add(record)
+            stream.transferred_settled([record])
         record.transferred_again(tag, message)
-        stream.received += 1
+        stream.transferred((), [record.size])
         self.records.received[stream.kind.name] += 1
-        stream.window.take([record.size])
         if stream.withheld:
-            stream.withheld.append(record)
+            stream.withhold([record])
         else:
             self._spread(stream, [record], self._edge.delivery.take_again)
         self._settlement.grant(stream)
         return record
 
-    def _spread(self, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]) -> None:
-        assert stream.here and not stream.abandoned
+    def _spread(
+        self, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
+    ) -> None:
+        assert not stream.abandoned
         stream.kind.spread(self._home, stream, records, take)
 
     def spread_to_all(
-        self, stream: Stream, records: list[Record], take: Callable[[Stream, list[Record]], None]
+        self, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
     ) -> None:
         """Each is for all subscribers of the address. The edge is to `take` them for those here."""
         audience = self.directory.audience(stream.address)
-        first = stream.next_n
-        stream.next_n += len(records)
+        first = stream.place(len(records))
         routers = audience.routers
         ahead = bool(stream.ahead) and self._went_ahead(stream, records[0], routers)
         spread(records, first, audience)
         if not audience.size:
-            stream.alone = stream.next_n
-        if stream.until and (routers or records[0].presettled):
-            had(stream, records)
+            stream.placed_for_nobody()
+        if routers or records[0].presettled:
+            stream.had(records)
         if not records[0].presettled:
             self.outlet.trace_received(stream, records, audience)
         if routers:
@@ -160,7 +158,7 @@ class Publishing:
 
     # what is withheld
 
-    def _release(self, stream: Stream) -> None:
+    def _release(self, stream: HomeStream) -> None:
         """Let withheld deliveries go on, in order, as far as their keys are free, nobody waits to hear of an older
         delivery of the key, and there is room: a batch at most, then it is others' turn. What was ended for its time
         holds up what is behind it until its publisher knows: else, resumed elsewhere, it would come after that."""
@@ -170,7 +168,7 @@ class Publishing:
             if record.state is State.ACCEPTED:
                 return
             if record.state is not State.IN_DOUBT:
-                stream.withheld.popleft()
+                stream.go_on()
                 self._recall(stream, record.key)
             elif stream.is_questioned(record.key):
                 return
@@ -178,7 +176,7 @@ class Publishing:
                 self._queue[stream] = None
                 self._may_go_on = True
             elif self.records.by_key.get(record.key) is record:
-                stream.withheld.popleft()  # before it is spread: that may settle it at once, and come back here
+                stream.go_on()  # before it is spread: that may settle it at once, and come back here
                 room -= record.size
                 self._spread(stream, [record], self._edge.delivery.take_again)
             elif self._enters(record):
@@ -194,11 +192,11 @@ class Publishing:
         """False: an older delivery holds its key. A presettled one needs none."""
         return record.presettled or self.records.enter([record])
 
-    def _taken_with(self, stream: Stream, first: Record, room: int) -> list[Record]:
+    def _taken_with(self, stream: HomeStream, first: Record, room: int) -> list[Record]:
         """It is withheld no more, nor are those behind it that may go on with it: alike (all presettled, or
         none; all new, or none), none of them large, in so many bytes."""
         withheld, batch = stream.withheld, [first]
-        withheld.popleft()
+        stream.go_on()
         room -= first.size
         while withheld and room > 0 and max(first.size, withheld[0].size) <= 2 * self._piece:
             record = withheld[0]
@@ -206,11 +204,11 @@ class Publishing:
             is_alike = record.presettled == first.presettled and record.chosen == first.chosen
             if is_held or not is_alike or not self._enters(record):
                 break
-            batch.append(withheld.popleft())
+            batch.append(stream.go_on())
             room -= record.size
         return batch
 
-    def _send_ahead(self, stream: Stream, record: Record) -> bool:
+    def _send_ahead(self, stream: HomeStream, record: Record) -> bool:
         """Send a piece of a large message to who lacks it; False if nobody of its audience does. What is said meanwhile
         waits for a piece, not for the message (protocol 5, Large messages)."""
         routers = self.directory.audience(stream.address).routers
@@ -223,27 +221,26 @@ class Publishing:
         lacking = tuple(router for router in routers if stream.ahead.get(router, 0) == at)
         piece = record.message[at : at + self._piece]
         self.outlet.batches.body(lacking, stream, record.key, at, piece)
-        stream.ahead.update(dict.fromkeys(lacking, at + len(piece)))
+        stream.went_ahead(lacking, at + len(piece))
         return True
 
-    def _went_ahead(self, stream: Stream, record: Record, routers: tuple[str, ...]) -> bool:
+    def _went_ahead(self, stream: HomeStream, record: Record, routers: tuple[str, ...]) -> bool:
         """Whether these have the message of the delivery that goes on. Who else does need not keep it."""
-        found = [stream.ahead.pop(router, 0) for router in routers]
+        found = stream.arrived_ahead(routers)
         self._recall(stream, record.key)
         assert all(at == record.size for at in found)
         return found != []
 
-    def gone(self, stream: Stream) -> None:
+    def gone(self, stream: HomeStream) -> None:
         """What is withheld does not go on: the publisher is elsewhere, or gone."""
         if stream.ahead:
             self._recall(stream, stream.withheld[0].key)
 
-    def _recall(self, stream: Stream, key: bytes) -> None:
+    def _recall(self, stream: HomeStream, key: bytes) -> None:
         """Who was sent what went ahead of this delivery, and is not forwarded it, need not keep that."""
-        for router, at in stream.ahead.items():
+        for router, at in stream.recall().items():
             if router in self.directory.contacts:
                 self.outlet.batches.body((router,), stream, key, at, b"")
-        stream.ahead = {}
 
     def release_freed(self) -> None:
         """Let go on what waited for keys that are free now. Only at the end of an event: in its middle the directory
@@ -251,7 +248,7 @@ class Publishing:
         unblocked = self.records.unblocked
         while unblocked:
             stream = unblocked.pop(0)
-            if stream.here:
+            if isinstance(stream, HomeStream):
                 self._release(stream)
             else:
                 self._edge.release(stream)
@@ -265,7 +262,7 @@ class Publishing:
     def lost(self, router: str) -> None:
         """The contact is over, and what went ahead in it is gone."""
         for stream in self._streams.values():
-            stream.ahead.pop(router, None)
+            stream.lost_ahead(router)
         self.room(router)
 
     def room(self, router: str) -> None:
@@ -284,10 +281,10 @@ class Publishing:
             self._release(stream)
         return stream is not None
 
-    def awaited_routers(self, stream: Stream) -> list[str]:
+    def awaited_routers(self, stream: HomeStream) -> list[str]:
         """Those that the publisher waits for: too much is under way to them."""
         routers = self.directory.audience(stream.address).routers if stream in self._queue else ()
         return [router for router in routers if router in self._full]
 
-    def _awaits_room(self, stream: Stream) -> bool:
+    def _awaits_room(self, stream: HomeStream) -> bool:
         return bool(self._full) and not self._full.isdisjoint(self.directory.audience(stream.address).routers)

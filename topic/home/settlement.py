@@ -8,8 +8,8 @@ from itertools import groupby
 from operator import attrgetter
 
 from topic.actions import Credit
-from topic.delivery.record import Record, State, Stream, answered_by, await_settlement
-from topic.delivery.records import had, in_ranges, sizes
+from topic.delivery.record import HomeStream, Record, State, answered_by, await_settlement
+from topic.delivery.records import in_ranges, sizes
 from topic.edge.edge import Edge
 from topic.home.audiences import Audiences
 from topic.home.resolution import Resolution
@@ -25,14 +25,11 @@ class HomeSettlement:
         self._audiences = audiences
         self._resolution = resolution
 
-    def settle(self, stream: Stream, records: list[Record]) -> None:
+    def settle(self, stream: HomeStream, records: list[Record]) -> None:
         """The publisher has settled these. Those without an outcome it abandons: these first, as the others open gates,
         and what is accepted by that is answered."""
-        if stream.until:
-            had(stream, records)
-        if stream.unassigned:
-            for record in records:
-                stream.unassigned.pop(record, None)
+        stream.had(records)
+        stream.wait_no_more(records)
         abandoned = [record for record in records if record.state is State.IN_DOUBT]
         settled = records if not abandoned else [r for r in records if r.state is State.ACCEPTED]
         for event, run in ((Event.ABANDONED, abandoned), (Event.SETTLED, settled)):
@@ -40,8 +37,8 @@ class HomeSettlement:
                 self._settle(stream, run, event)
         self.over(stream, settled + abandoned)
 
-    def _settle(self, stream: Stream, records: list[Record], event: Event) -> None:
-        assert stream.here
+    def _settle(self, stream: HomeStream, records: list[Record], event: Event) -> None:
+        assert stream.begun
         self.outlet.trace_records(event, stream, records)
         self._edge.settlement.settle_locals(records)
         forwarded = [record for record in records if record.routers]
@@ -57,7 +54,7 @@ class HomeSettlement:
         if known:
             self._edge.receipts.forget(known)
 
-    def settled(self, router: str, stream: Stream, ranges: list[int]) -> None:
+    def settled(self, router: str, stream: HomeStream, ranges: list[int]) -> None:
         """`router` has settled its subscribers. The last router to say so lets the records go."""
         records = [record for record in in_ranges(stream, ranges) if record.state is State.SETTLED]
         answered_by(router, records)
@@ -65,13 +62,13 @@ class HomeSettlement:
         if known:
             self._edge.receipts.forget(known)
 
-    def over(self, stream: Stream, records: list[Record]) -> None:
+    def over(self, stream: HomeStream, records: list[Record]) -> None:
         """These deliveries are settled: they count against the publisher's window no longer."""
         if stream.link is not None:
             stream.window.give_back(sizes(records))
             self.grant(stream)
 
-    def grant(self, stream: Stream) -> None:
+    def grant(self, stream: HomeStream) -> None:
         """Grant the publisher the credit that its window has room for."""
         if stream.link is not None and (credit := stream.window.due()):
             self.outlet.actions.append(Credit(stream.link, credit))

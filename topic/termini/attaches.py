@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from topic.actions import STOLEN, AnswerPublisher, AnswerSubscriber, Detach
-from topic.delivery.record import Stream
+from topic.delivery.record import HomeStream
 from topic.delivery.records import RecordTable
 from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry, Role
@@ -30,14 +30,14 @@ from topic.termini.deadlines import Deadlines
 
 @attrs.frozen(slots=True, eq=False)
 class _Waiting:
-    stream: Stream
+    stream: HomeStream
     version: int
     """The first version of our section that lists the publisher."""
 
 
 @attrs.frozen(slots=True)
 class _Unknown:
-    stream: Stream
+    stream: HomeStream
     seen: Epoch
     """The last attach that its client knows of."""
     begin: Callable[[], None]
@@ -82,7 +82,7 @@ class Attaches:
         is_over = seen.incarnation < directory.contacts.get(seen.router, math.inf)
         return directory.complete and (is_over or directory.members.has_told(seen))
 
-    def unknown(self, stream: Stream, seen: Epoch, begin: Callable[[], None], now: float, wait: float) -> None:
+    def unknown(self, stream: HomeStream, seen: Epoch, begin: Callable[[], None], now: float, wait: float) -> None:
         """A publisher attached with a map, but no router in contact knows its generation, or its attach `seen`. `begin`
         waits until one does or all routers have told what they know, but no more than `wait` seconds from when the
         publisher first came so (7.6, 7.9)."""
@@ -127,7 +127,7 @@ class Attaches:
         if waiting is not None:
             self.outlet.actions.append(Detach(waiting.stream.link, STOLEN, "the link was attached again"))
 
-    def gone_unknown(self, stream: Stream) -> bool:
+    def gone_unknown(self, stream: HomeStream) -> bool:
         """The client is gone. Returns whether its attach was still waiting."""
         waiting = self._unknown.get(stream.publisher)
         if waiting is None or waiting.stream is not stream:
@@ -143,9 +143,9 @@ class Attaches:
 
     # links that the others are told of
 
-    def publisher(self, stream: Stream, now: float) -> None:
+    def publisher(self, stream: HomeStream, now: float) -> None:
         """The publisher's entry has just been written and sent: answer it when the contacts have acknowledged that."""
-        assert stream.here and not stream.answered and stream.publisher not in self._publishers
+        assert stream.begun and not stream.answered and stream.publisher not in self._publishers
         waiting = self._publishers[stream.publisher] = _Waiting(stream, self.directory.version)
         self._deadlines.set(waiting, now + self._join)
         self.answer_publishers()
@@ -199,7 +199,7 @@ class Attaches:
                 return
             stream = waiting.stream
             self.withdraw_publisher(stream.publisher)
-            stream.answered = True
+            stream.attached()
             self.trace(stream)
             answer = AnswerPublisher(stream.link, stream.epoch, stream.generation, stream.window.due(), stream.reply)
             self.outlet.actions.append(answer)
@@ -215,11 +215,11 @@ class Attaches:
         reply = resume(subscriber, self.records.by_key)
         self.outlet.actions.append(AnswerSubscriber(subscriber.link, subscriber.epoch, reply))
 
-    def trace(self, end: Stream | LocalSubscriber, *, again: bool = False) -> None:
+    def trace(self, end: HomeStream | LocalSubscriber, *, again: bool = False) -> None:
         """Log that it is attached here; `again`, if the log has said so before."""
         columns: dict[str, Any]
         more = {"again": True} if again else {"afresh": True} if _begins_afresh(end) else {}
-        if isinstance(end, Stream):
+        if isinstance(end, HomeStream):
             role, columns = "publisher", {"publisher": end.publisher, "generation": end.generation}
         else:
             role, columns = "subscriber", {"subscriber": end.name}
@@ -233,7 +233,7 @@ class Attaches:
         """Names of the links whose attaches wait."""
         return [*self._publishers, *self._subscribers, *self._unknown]
 
-    def may_be_late(self, end: Stream | LocalSubscriber) -> bool:
+    def may_be_late(self, end: HomeStream | LocalSubscriber) -> bool:
         """Whether the attach, and the close that is read before it was answered, may come from a connection that the
         client gave up before it began elsewhere (6.12)."""
         return end.overtook and end.lifetime.timeout > 0 and not end.answered
@@ -265,6 +265,6 @@ class Attaches:
         return {later.router} if later is not None and directory.tells_itself(later) else waiting.unanswered
 
 
-def _begins_afresh(end: Stream | LocalSubscriber) -> bool:
+def _begins_afresh(end: HomeStream | LocalSubscriber) -> bool:
     """Whether it is a subscriber, not answered yet, whose map is null."""
     return isinstance(end, LocalSubscriber) and end.client_map is None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import attrs
 
 from topic.actions import EXPIRED, STOLEN, Detach, Note
-from topic.delivery.record import Stream
+from topic.delivery.record import HomeStream
 from topic.directory.entry import Change, LinkEntry, Role, Status
 from topic.edge.subscriber import LocalSubscriber
 from topic.home.home import Home
@@ -140,14 +140,14 @@ class Changes:
     def _detach(self, entry: LinkEntry, why: str) -> None:
         if entry.role is Role.PUBLISHER:
             link = self._home.streams[entry.name].link
-            self._home.suspend(self._home.streams[entry.name])
+            self._home.streams[entry.name].suspend()
         else:
             link = self._edge.subscribers[entry.name].link
             self._edge.subscribers[entry.name].suspend()
         self.outlet.actions.append(Detach(link, EXPIRED, why))
 
-    def _end_of(self, entry: LinkEntry) -> Stream | LocalSubscriber | None:
-        ends: Mapping[bytes, Stream | LocalSubscriber]
+    def _end_of(self, entry: LinkEntry) -> HomeStream | LocalSubscriber | None:
+        ends: Mapping[bytes, HomeStream | LocalSubscriber]
         ends = self._home.streams if entry.role is Role.PUBLISHER else self._edge.subscribers
         return ends.get(entry.name)
 

@@ -14,8 +14,8 @@ import attrs
 
 from topic.actions import STOLEN, Detach, Note
 from topic.delivery.outcomes import TERMINAL
-from topic.delivery.record import Stream
-from topic.delivery.streams import leave, stream_of
+from topic.delivery.record import HomeStream, Stream
+from topic.delivery.streams import stream_of
 from topic.directory.addresses import is_pattern
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status
 from topic.edge.bodies import Bodies
@@ -78,7 +78,7 @@ class Generations:
         self._nowhere: dict[bytes, dict[str, _Nowhere]] = {}
         """Publishers that only placeholders name, by name and the address of the subscriber: that may be wrong."""
 
-    def attach(self, stream: Stream, claim: Claim, now: float, all_since: float) -> None:
+    def attach(self, stream: HomeStream, claim: Claim, now: float, all_since: float) -> None:
         """A publisher attaches here, and begins at once, or when somebody in contact knows it (7.6, 7.9). `all_since`:
         since when all routers are in contact, in seconds."""
         is_late = now >= all_since + self._settings.terminus + self._settings.boot_wait
@@ -94,14 +94,14 @@ class Generations:
         else:
             begin(is_late=is_late)
 
-    def _wait(self, stream: Stream, seen: Epoch, begin: Callable[[], None], now: float, wait: float) -> None:
+    def _wait(self, stream: HomeStream, seen: Epoch, begin: Callable[[], None], now: float, wait: float) -> None:
         self.outlet.actions.append(Note(f"publisher {stream.identity} waits: {UNHEARD_OF}"))
         self._attaches.unknown(stream, seen, begin, now, wait)
 
-    def _begin(self, stream: Stream, claim: Claim, now: float, *, is_late: bool = False) -> None:
+    def _begin(self, stream: HomeStream, claim: Claim, now: float, *, is_late: bool = False) -> None:
         """A publisher attaches here (7.1). With an unsettled map and a generation, its own or a known one, it
         resumes. One that has waited is not late: contacts were lost and made since it came."""
-        assert not stream.here and not stream.records
+        assert not stream.begun and not stream.records
         name, epoch = stream.publisher, stream.epoch
         known = self.directory.publisher(name)
         if known is not None and known.epoch > epoch:  # while it waited
@@ -112,7 +112,7 @@ class Generations:
         life = None if begins else self._life_of(known, claim.generation, seen.hlc)
         if life is not None and client_map and known is None:
             self.outlet.actions.append(Note(f"publisher {stream.identity} resumes, but {FORGOTTEN}"))
-        stream.generation = life or new_generation(epoch)
+        stream.name_life(life or new_generation(epoch))
         if life is not None:
             contacts = self.directory.contacts
             versions = {router: (contacts[router], version) for router, version in self.directory.applied.items()}
@@ -125,7 +125,7 @@ class Generations:
         self._attaches.withdraw_unknown(name)
         self._retire(name, stream.address, stream)
         self._home.streams.add(stream)
-        stream.here = True
+        stream.begin()
         if life is None:
             self._home.begin_afresh(stream, says_so=client_map is None)
         else:
@@ -133,7 +133,7 @@ class Generations:
             self._home.resume(stream, client_map, complete=claim.complete)
         self._attaches.publisher(stream, now)
 
-    def _is_over(self, stream: Stream, known: LinkEntry | None, seen: Epoch, *, is_late: bool) -> bool:
+    def _is_over(self, stream: HomeStream, known: LinkEntry | None, seen: Epoch, *, is_late: bool) -> bool:
         """Whether nobody here knows the publisher, though the home of its last attach has told us of that, or is this
         router: it forgets a life that outlives its connection only after its end. What it has told before counts for
         nothing, as the contact may be one that only we still have. Or that home has died, and the attach `is_late`: all
@@ -197,18 +197,20 @@ class Generations:
             self._edge.streams.discard(other)
         if mine is not None:
             self._end_link(mine, None if new is None else new.home)
-        for stream in (mine, other, *self._take_nowhere(name)):
-            if stream is None:
-                continue
+        streams: list[Stream | None] = [mine, other, *self._take_nowhere(name)]
+        for stream in filter(None, streams):
             if new is not None and _goes_on(stream, new):
-                if stream is mine:
+                if isinstance(stream, HomeStream):
                     self._home.supersede(stream, new)
                 else:
                     self._edge.unconfirmed.hold(stream)
                 self._edge.unconfirmed.move(stream, new, list(stream.unconfirmed.values()))
                 continue
             self._keep_placeholders(stream, new)
-            (self._home.abandon if stream is mine else self._edge.abandon)(stream)
+            if isinstance(stream, HomeStream):
+                self._home.abandon(stream)
+            else:
+                self._edge.abandon(stream)
         self._edge.rehomed(name, address)
 
     def _keep_placeholders(self, stream: Stream, new: Stream | None) -> None:
@@ -231,13 +233,13 @@ class Generations:
     def _take_nowhere(self, publisher: bytes) -> list[Stream]:
         return [found.stream for found in self._nowhere.pop(publisher, {}).values()]
 
-    def _end_link(self, stream: Stream, router: str | None) -> None:
+    def _end_link(self, stream: HomeStream, router: str | None) -> None:
         self._attaches.withdraw_publisher(stream.publisher)
         if stream.link is not None:
             self.outlet.trace(Event.STOLEN, stream.identity, publisher=stream.publisher, peer=router)
             where = "elsewhere" if router is None else f"at router {router}"
             self.outlet.actions.append(Detach(stream.link, STOLEN, f"the link was attached {where}"))
-            leave(stream)
+            stream.leave()
 
     def has_room_for(self, client_map: Iterable[bytes]) -> bool:
         """Whether a subscriber's map names no more publishers that nobody knows than are remembered."""
