@@ -17,10 +17,10 @@ from router.admission import Admission, Handler, Visitor, descriptors, take_desc
 from router.amqp import tcp
 from router.amqp.body_connection import BodyConnection
 from router.amqp.connection import Connection
+from router.amqp.driven import DrivenConnection, Outbound
 from router.amqp.format.values import Bounds
-from router.amqp.outbound import Outbound
 from router.amqp.sasl.layer import SaslLayer
-from router.amqp.transport import DrivenConnection, at_once, read_first, serve
+from router.amqp.transport import at_once, read_first, serve
 from router.edge import anonymous
 from router.edge.clients import ClientEdge
 from router.edge.guard import Guard

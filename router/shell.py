@@ -2,7 +2,7 @@
 
 A message's walk: a read from a client's socket → `router.edge.clients` → `topic.node` → `router.neighbours` → the next
 router's socket, and there back up. All of it synchronous and in batches: what is written to sockets is the end of the
-same step (`router.amqp.outbound`).
+same step (`router.amqp.driven`).
 """
 
 import logging

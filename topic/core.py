@@ -207,7 +207,9 @@ class Topic:
         return self.home.publishing.publish(stream, tags, messages, presettled=presettled, until=until)
 
     @event
-    def transferred_again(self, stream: HomeStream, tag: bytes, *, aborted: bool, settled: bool = False) -> Record | None:
+    def transferred_again(
+        self, stream: HomeStream, tag: bytes, *, aborted: bool, settled: bool = False
+    ) -> Record | None:
         """Take a transfer with resume=true. None, and it is ignored, if our map lacks its tag (AMQP 1.0 2.7.5). The
         publisher may have `settled` it by that: it is told no outcome (7.3)."""
         return self.home.transferred_again(stream, tag, aborted=aborted, settled=settled)

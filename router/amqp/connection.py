@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final, Protocol, Unpack
 
+from router.amqp.driven import DrivenConnection
 from router.amqp.endpoints import Endpoints, LinkOwner
 from router.amqp.format.errors import FRAMING_ERROR, NOT_ALLOWED, OF_PROTON, AmqpError, LimitError
 from router.amqp.format.values import (
@@ -31,10 +32,9 @@ from router.amqp.format.values import (
     ErrorCondition,
     Handle,
     HeldBytes,
-    StreamFigures,
     Uncounted,
 )
-from router.amqp.frames.echo import Echoes
+from router.amqp.frames.echo import Echoes, LinkStates
 from router.amqp.frames.tap import Tap
 from router.amqp.inbox import Inbox, Recipient
 from router.amqp.intake import Intake
@@ -55,7 +55,7 @@ from router.amqp.sasl.server import SaslServer
 from router.amqp.sessions import Sessions
 
 
-class Owner(LinkOwner, Recipient, Protocol):
+class Owner(LinkOwner, Recipient, LinkStates, Protocol):
     """Who is told what happens (`router.amqp.handler` has the meaning)."""
 
     def on_open(self, connection: "Connection") -> None: ...
@@ -63,7 +63,7 @@ class Owner(LinkOwner, Recipient, Protocol):
     def on_echo(self, link: Link) -> None: ...
 
 
-class Connection:
+class Connection(DrivenConnection):
     """See the module's text. `handler` gets the callbacks; `server` answers an open, a client sends it first."""
 
     def __init__(
@@ -82,12 +82,10 @@ class Connection:
         sasl: SaslLayer | None = None,  # None: anonymous
         bounds: Bounds = Bounds(),  # noqa: B008 - frozen
     ) -> None:
+        super().__init__()
         self.handler = handler
         self.protocol = "amqp"
         self.heartbeat = HEARTBEAT
-        self.origin = ""  # where it comes from, for the log: the shell's
-        self.address = ""  # host and port of the other end; the shell's, as what follows
-        self.cipher: tuple[str, str, int] | None = None  # of TLS: its name, the protocol, bits of its secret
         self.context: Any = None  # the owner's
         self.account: HeldBytes = Uncounted()  # of messages that the peer has us hold; the owner's, from its open on
         self.remote_container = ""
@@ -96,7 +94,6 @@ class Connection:
         self.user = ""  # who the peer has proven to be; empty: it may be anybody
         self.last_received: float | None = None  # `now` of the last bytes from the peer
         self.closed = False  # over; `on_close` was called
-        self.on_wake: Callable[[], None] | None = None  # the shell's
         self._max_message = max_message
         self.closing = False  # `close` was called
         self.opened = False  # by the peer
@@ -105,17 +102,13 @@ class Connection:
         self.error: AmqpError | None = None  # the peer's, which has ended it
         self._at_eof = False
         self._sasl: SaslLayer = sasl or (SaslServer() if server else SaslClient())
-        self.measure: Callable[[], StreamFigures | None] = lambda: None  # the shell's, as what follows
-        self.can_prove = False  # whether its stream can tell, see `prove`
-        self.is_behind = False  # the stream did not take at once what was written last
-        self.proofs: dict[Callable[[], None], None] = {}
         self.settling: set[Handle] = set()  # the engine's: settled by us, not yet forgotten by proton
         self._engine = Engine(container, server, hostname, properties, max_frame, idle_timeout, offers)
         # The engine's.
         self.tap = Tap(max_frame, bounds.unsettled)
         self._sessions = Sessions(self.tap, bounds)
         self._restated = Restated(self._sessions.senders)
-        self.echoes = Echoes(self._engine, self.tap, asked)
+        self.echoes = Echoes(self._engine, self.tap, handler, asked)
         self._endpoints = Endpoints(self, handler, self._sessions, self.tap, max_message, self._engine.push_frame)
         self._inbox = Inbox(handler, self.settling, self._restated)
         self._output = Output(
@@ -194,11 +187,9 @@ class Connection:
 
     @property
     def has_output(self) -> bool:
-        """Whether there is something to be written that nobody woke the shell for: after a `tick`."""
         return self._sasl.done and self._engine.has_output
 
     def data_to_send(self) -> bytes:
-        """All that is to be written by now."""
         data = self._output.take() if self._sasl.done else b""
         if self._sasl.out:
             data, self._sasl.out = self._sasl.out + data, b""
@@ -206,20 +197,8 @@ class Connection:
 
     @property
     def has_failed(self) -> bool:
-        """The engine has, as something was to be written: the next tick ends the connection, and must be now."""
+        """The engine has, as something was to be written."""
         return self._output.failure is not None and not self.closed
-
-    def wake(self) -> None:
-        """The owner did something outside of this connection's callbacks: have it flushed. Cheap to repeat."""
-        if self.on_wake is not None:
-            self.on_wake()
-
-    def prove(self, told: Callable[[], None]) -> None:
-        """Have `told` called, like a callback, when it is certain that the peer still had this connection after now, as
-        far as its machine's kernel can tell; else never, as for a stream that it cannot tell of. To ask twice before is
-        to ask once."""
-        self.proofs[told] = None
-        self.wake()
 
     # -- open, close, attach
 

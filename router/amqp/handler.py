@@ -9,6 +9,8 @@ and the owner then calls `Link.settle`, which sends nothing but frees it. What t
 account, is not reported any more.
 """
 
+from collections.abc import Mapping
+
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.values import ErrorCondition
@@ -56,3 +58,7 @@ class Handler:
     def on_echo(self, link: Link) -> None:
         """The peer has answered `Link.echo`: it has read all that was sent before, as far as AMQP lets us tell (see
         `echo`). Peers that ignore echoes never do."""
+
+    def state_of(self, link: Link) -> Mapping[str, int] | None:
+        """What the properties of a flow that answers the peer say of the link; None for none."""
+        return None

@@ -8,14 +8,14 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
 from router.amqp import tcp
+from router.amqp.driven import DrivenConnection, Outbound
 from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError, PeerFaultError
 from router.amqp.format.values import StreamFigures
-from router.amqp.outbound import Outbound
 from router.amqp.pipe import pipe_of
 from router.amqp.tls import TlsStream
 from router.events.kind import EventKind, event
@@ -32,36 +32,6 @@ PROOF_FIRST_S = 0.001  # between two looks at what the peer's machine has acknow
 PROOF_MOST_S = 0.25
 STALL_S = 30.0  # for which a peer may take nothing: it lives, and does not read what it has given credit for
 GOODBYE_S = 1.0  # for a peer to answer a close, and to take what is still to be written
-
-
-class DrivenConnection(Protocol):
-    """What a stream is to drive, `router.amqp.connection.Connection` for one: sans-I/O."""
-
-    heartbeat: bytes
-    """Means nothing: for the peer's machine to acknowledge."""
-    origin: str
-    address: str
-    cipher: tuple[str, str, int] | None
-    on_wake: Callable[[], None] | None
-    measure: Callable[[], StreamFigures | None]
-    can_prove: bool
-    is_behind: bool
-    proofs: dict[Callable[[], None], None]
-    remote_container: str
-    opened: bool
-    closing: bool
-    closed: bool
-
-    @property
-    def has_failed(self) -> bool: ...
-    @property
-    def has_output(self) -> bool: ...
-    def receive(self, data: bytes, now: float) -> None: ...
-    def receive_eof(self) -> None: ...
-    def tick(self, now: float) -> float | None: ...
-    def data_to_send(self) -> bytes: ...
-    def wake(self) -> None: ...
-    def release(self) -> None: ...
 
 
 async def read_first(deadline: float) -> None:
@@ -104,10 +74,8 @@ async def serve(
     """
     outbound = outbound or Outbound()
     driver = _Driver(stream, connection, clock, after_input, before_output, turn, outbound, peer)
-    connection.on_wake = driver.wake
-    connection.origin = peer
-    connection.address = tcp.remote_address(stream.below if isinstance(stream, TlsStream) else stream)
-    connection.cipher = stream.pipe.tls.cipher() if isinstance(stream, TlsStream) else None
+    below, cipher = (stream.below, stream.pipe.tls.cipher()) if isinstance(stream, TlsStream) else (stream, None)
+    connection.begin(driver, peer, tcp.remote_address(below), cipher, can_prove=driver.can_prove)
     try:
         async with trio.open_nursery() as ticking:
             driver.scope = ticking.cancel_scope
@@ -118,7 +86,7 @@ async def serve(
                 await driver.read()
             ticking.cancel_scope.cancel()
     finally:
-        connection.on_wake = None
+        connection.lose_stream()
         with outbound:
             connection.release()
             after_input()
@@ -155,8 +123,7 @@ class _Driver:
         self._written = 0
         self._stalled = 0.0  # seconds
         self._kernel = tcp.kernel_of(stream.below if isinstance(stream, TlsStream) else stream)
-        connection.can_prove = self._kernel is not None
-        connection.measure = self._kernel.figures if self._kernel is not None else lambda: None
+        self.can_prove = self._kernel is not None
         self._asked: dict[Callable[[], None], None] = {}
         self._proving = False
         self._opened = False
@@ -166,6 +133,9 @@ class _Driver:
 
     def wake(self) -> None:
         self._outbound.wake(self)
+
+    def figures(self) -> StreamFigures | None:
+        return self._kernel.figures() if self._kernel is not None else None
 
     def rouse(self) -> None:
         self._woken.set()

@@ -213,7 +213,6 @@ class AddressPublisher(PublisherLink):
 
     def __init__(self, end: AnonymousLink, request: AttachRequest, node: Node, max_message: int) -> None:
         super().__init__(end.link, request, node, max_message)
-        end.link.tells = None  # there is no one audience
         self._link_end = end
         self._waiting: list[Transfer] = []
         """For the answer to its attach."""

@@ -195,6 +195,10 @@ class ClientEdge(Handler):
         end.on_echo()
         self.node.perform()
 
+    def state_of(self, link: Link) -> Mapping[str, int] | None:
+        end: End | None = link.context
+        return end.state() if end is not None else None
+
     # deliveries: hot
 
     def on_transfers(self, link: Link, transfers: Transfers) -> None:

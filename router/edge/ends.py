@@ -93,7 +93,11 @@ class End:
 
     def part(self) -> None:
         """The link has no use for this end any more: it knows it no longer."""
-        self.link.context = self.link.tells = None
+        self.link.context = None
+
+    def state(self) -> Mapping[str, int] | None:
+        """What the client is told of its link whenever it asks for the flow state."""
+        return None
 
     def on_credit(self) -> None: ...
     def on_transfers(self, transfers: Transfers) -> None: ...

@@ -78,7 +78,6 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         """Of that link, until we have answered."""
         self._max_message = max_message
         self.alone = 0  # accepted on this link, and nobody was subscribed to them
-        link.tells = self.state
 
     def go_on_from(self, former: "PublisherLink") -> Claim:
         """This attach continues that link: it brings the map that its client would. What that was told and has not
@@ -92,7 +91,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         return self.claim(unsettled, complete=not former.stream.incomplete)
 
     def state(self) -> dict[str, int]:
-        """What the client is told of its link whenever it asks for the flow state (protocol 5, Nobody)."""
+        """How many subscribers there are, and to how much nobody was subscribed (protocol 5, Nobody)."""
         audience = self.node.topic.directory.audience(self.identity.address)
         return {SUBSCRIBERS: audience.size, ALONE: self.alone}
 

@@ -1,6 +1,6 @@
 """One client's connection of MQTT, sans-I/O: bytes to packets, the CONNECT that comes first, and silence.
 
-It is driven as a connection of AMQP is (`router.amqp.transport.DrivenConnection`). What packets mean is decided by
+It is driven as a connection of AMQP is (`router.amqp.driven`). What packets mean is decided by
 whoever handles them. Nothing is looked at behind a packet that breaks MQTT: what came before counts.
 """
 
@@ -10,7 +10,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, Protocol
 
-from router.amqp.format.values import HeldBytes, StreamFigures, Uncounted
+from router.amqp.driven import DrivenConnection
+from router.amqp.format.values import HeldBytes, Uncounted
 from router.mqtt.format.packets import (
     PINGRESP,
     AckPacket,
@@ -69,20 +70,13 @@ class MqttHandler(Protocol):
         """It is over; with the client's own DISCONNECT, if it has said one."""
 
 
-class MqttConnection:
+class MqttConnection(DrivenConnection):
     protocol: Final = "mqtt"
 
     def __init__(self, handler: MqttHandler, max_packet: int, opening: float) -> None:
         """`opening`: seconds within which the CONNECT comes."""
+        super().__init__()
         self.heartbeat = PINGRESP
-        # The shell's, as of a connection of AMQP.
-        self.origin = ""
-        self.address = ""
-        self.cipher: tuple[str, str, int] | None = None
-        self.on_wake: Callable[[], None] | None = None
-        self.measure: Callable[[], StreamFigures | None] = lambda: None
-        self.can_prove = self.is_behind = False
-        self.proofs: dict[Callable[[], None], None] = {}
         # What others may know of it.
         self.context: Any = None
         self.remote_container = ""
@@ -97,7 +91,6 @@ class MqttConnection:
         """It has said something since."""
         self.closing = False
         self.closed = False
-        self.has_failed = False  # there is no engine that might
         self.error: MqttError | None = None
         self.version = V5
         self.max_packet = max_packet
@@ -285,15 +278,6 @@ class MqttConnection:
         self._out.clear()
         self._answers = 0
         return data
-
-    def wake(self) -> None:
-        if self.on_wake is not None:
-            self.on_wake()
-
-    def prove(self, told: Callable[[], None]) -> None:
-        """Have `told` called when it is certain that the peer still had this connection after now; else never."""
-        self.proofs[told] = None
-        self.wake()
 
     # the end
 

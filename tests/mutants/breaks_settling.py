@@ -100,7 +100,7 @@ def aborted_not_told(_: Method) -> Method:
 def sent_again_settled_to_all(again: Method) -> Method:
     """7.3: who has had what its publisher transfers again, settled, does not get it twice."""
 
-    def broken(publishing: Publishing, stream: Stream, tag: bytes, *columns: Any, presettled: bool) -> Record:
+    def broken(publishing: Publishing, stream: HomeStream, tag: bytes, *columns: Any, presettled: bool) -> Record:
         key = stream.keys.key(tag)
         if presettled and stream.expected.pop(key, None) is not None:
             record = stream.unconfirmed.get(key)

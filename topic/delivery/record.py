@@ -821,11 +821,13 @@ class HomeStream(Stream):
         """The publisher has settled these, which are in doubt, as it transferred them again."""
         self.settled_again.update(records)
 
-    def take_settled(self, records: Iterable[Record]) -> dict[Record, None]:
-        """Which of these it has settled so. They are over now."""
-        settled = dict.fromkeys(r for r in records if r in self.settled_again) if self.settled_again else {}
-        self.settled_again.difference_update(settled)
-        return settled
+    def settled_of(self, records: Iterable[Record]) -> list[Record]:
+        """Which of these it has settled so."""
+        return [record for record in records if record in self.settled_again] if self.settled_again else []
+
+    def settle_again(self, records: Iterable[Record]) -> None:
+        """All have answered these: they are over."""
+        self.settled_again.difference_update(records)
 
     def came_again(self, key: bytes) -> bytes | None:
         """What its map had in doubt was transferred, or given up. Returns the tag, or None if it was not expected."""

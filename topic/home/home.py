@@ -148,13 +148,14 @@ class Home:
     def accept(self, stream: HomeStream, records: list[Record]) -> None:
         """Answer the publisher: *accepted*, or *rejected* if the refusals of the record say so. What it has settled as
         it transferred that again is over (7.3)."""
-        over = stream.take_settled(records)
+        over = stream.settled_of(records)
         if over:
-            records = [record for record in records if record not in over]
+            records = [record for record in records if record not in stream.settled_again]
         if records:
             self._accept(stream, records)
         if over:  # last, as for a publisher that settles first
-            self.settlement.settle(stream, list(over))
+            stream.settle_again(over)
+            self.settlement.settle(stream, over)
 
     def _accept(self, stream: HomeStream, records: list[Record]) -> None:
         accept(records)
@@ -262,7 +263,9 @@ class Home:
         held = [(key, record) for key, record in stream.unconfirmed.items() if key in stream.expected]
         stream.list_held(key for key, record in held if record.message is not None)
 
-    def transferred_again(self, stream: HomeStream, tag: bytes, *, aborted: bool, settled: bool = False) -> Record | None:
+    def transferred_again(
+        self, stream: HomeStream, tag: bytes, *, aborted: bool, settled: bool = False
+    ) -> Record | None:
         """Take a transfer with resume=true. None for a tag that our map did not list, or that was transferred
         already."""
         key = stream.keys.key(tag)

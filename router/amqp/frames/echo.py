@@ -9,7 +9,7 @@ way. So what counts as the answer is less than every flow:
   has answered: so an answer is never that to an older question, however late it comes. Where we have taken credit back,
   a flow does not tell which it knows of: no answer counts.
 
-What we say so may carry properties of the link (2.7.4), if its owner has something to tell (`Link.tells`).
+What we say so may carry properties of the link (2.7.4), if its owner has something to tell (`LinkStates`).
 
 Who answers the peer is the engine, at once, unless the owner has taken that over (`Connection`): on a link that sends,
 an answer says that the owner still uses this link, and what it was told before it does not forget by a crash.
@@ -17,8 +17,8 @@ an answer says that the owner still uses this link, and what it was told before 
 Proton can neither ask nor answer. It is made to write a flow with the session's numbers, which becomes ours.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Protocol
 
 from router.amqp.format import performative
 from router.amqp.format.codec import Symbol, decode, encode, uint
@@ -33,12 +33,20 @@ from router.amqp.proton.link import Link
 _LEAST: Final = 14  # bytes of a flow
 
 
+class LinkStates(Protocol):
+    """The owner of a connection, as far as it has something to tell of its links."""
+
+    def state_of(self, link: Link) -> Mapping[str, int] | None:
+        """The properties of a flow that answers the peer; None for none."""
+
+
 class Echoes:
     """One a connection."""
 
-    def __init__(self, engine: Engine, tap: Tap, asked: Callable[[Link], None] | None) -> None:
-        """`asked`: the owner's, who is asked for an answer and gives it (`answer`) in its own time."""
+    def __init__(self, engine: Engine, tap: Tap, owner: LinkStates, asked: Callable[[Link], None] | None) -> None:
+        """`asked`: the owner is asked for an answer, and gives it (`answer`) in its own time."""
         self._engine = engine
+        self._owner = owner
         self._tap = tap
         self._asked = asked
         self._to_send: dict[tuple[Link, bool], None] = {}  # flows to be written, and whether they ask
@@ -135,7 +143,11 @@ class Echoes:
     def _built(self, link: Link, fields: list[bytes], asks: bool) -> bytes:
         if asks:
             self._tap.asked[link] = _limit(fields)
-        return performative.build(link.wire[0], FLOW, [*fields, TRUE if asks else NULL, _properties(link)])
+        return performative.build(link.wire[0], FLOW, [*fields, TRUE if asks else NULL, self._properties(link)])
+
+    def _properties(self, link: Link) -> bytes:
+        state = self._owner.state_of(link)
+        return NULL if state is None else encode({Symbol(name): value for name, value in state.items()})
 
     @staticmethod
     def _sender_fields(link: Link, fields: list[bytes]) -> list[bytes]:
@@ -153,10 +165,6 @@ def _fields_of(frame: bytes) -> list[bytes] | None:
     if len(frame) < _LEAST or performative.code_of(frame) != FLOW:
         return None
     return performative.padded(performative.parse(frame).fields, ECHO)
-
-
-def _properties(link: Link) -> bytes:
-    return encode({Symbol(name): value for name, value in link.tells().items()}) if link.tells is not None else NULL
 
 
 def _limit(fields: list[bytes]) -> int:

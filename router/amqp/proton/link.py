@@ -105,7 +105,6 @@ class Link(LinkDeliveries):
         "remote_target",
         "remote_unsettled",
         "session",
-        "tells",
         "told",
         "unsettled",
         "wire",
@@ -134,7 +133,6 @@ class Link(LinkDeliveries):
         self.omitted: tuple[bytes, ...] = ()  # keys of our map for which the attach, once written, had no room
         self.closed_by_peer = False  # it sent a closing detach
         self.moves = False  # what is sent is for nobody else, or each receiver has a copy (AMQP 1.0 messaging 3.5.7)
-        self.tells: Callable[[], Mapping[str, int]] | None = None  # what flows that answer the peer say of the link
         self.told = NULL  # sending: the same of the peer's flows, as encoded
         self.continued: list[Any] = []  # the engine's: pointers of former links whose deliveries are this one's
         self._opened = False  # our attach is under way
@@ -297,7 +295,7 @@ class Link(LinkDeliveries):
 
     def forget(self) -> None:
         """The engine's: nothing continues it. Whoever it knew need not wait for Python's search for cycles."""
-        self.context = self.tells = self.detach_answered = self.former = None
+        self.context = self.detach_answered = self.former = None
 
     def end(self) -> None:
         """The engine's: from here on nothing is done for this link."""

@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from router.amqp.connection import Connection
-from router.amqp.transport import DrivenConnection
+from router.amqp.driven import DrivenConnection
 from router.mesh.config import AMQP, INTER, Topology
 from router.mesh.quantities import Address
 from router.mesh.topology import load

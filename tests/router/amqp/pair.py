@@ -26,6 +26,7 @@ class Recorder(Handler):
         self.resumed: list[tuple[bytes, bytes, bool, int, bool]] = []  # tag, message, settled, state, aborted
         self.order: list[tuple[str, bytes]] = []  # of tags, ordinary or resumed
         self.echoes: list[Link] = []
+        self.states: dict[Link, dict[str, int]] = {}
         self.credits: list[tuple[int, bool]] = []
 
     def on_open(self, connection: Connection) -> None:
@@ -44,6 +45,9 @@ class Recorder(Handler):
 
     def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         self.events.append(("detach", link.name, closed, condition and condition.name))
+
+    def state_of(self, link: Link) -> dict[str, int] | None:
+        return self.states.get(link)
 
     def on_credit(self, link: Link) -> None:
         self.credits.append((link.credit, link.draining))

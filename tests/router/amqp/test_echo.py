@@ -161,12 +161,12 @@ def test_an_answer_tells_what_the_owner_has_to_say_of_the_link() -> None:
     pair = Pair()
     ours, theirs = linked(pair, "sender")
     assert ours.remote_state_properties == {}
-    theirs.tells = lambda: {"oncemesh:alone": 3}
+    pair.there.states[theirs] = {"oncemesh:alone": 3}
     ours.echo()
     pair.pump()
     assert pair.here.echoes == [ours]
     assert ours.remote_state_properties == {"oncemesh:alone": 3}
-    theirs.tells = lambda: {"oncemesh:alone": 2**40}
+    pair.there.states[theirs] = {"oncemesh:alone": 2**40}
     theirs.answer_echo()  # unasked
     pair.pump()
     assert pair.here.echoes == [ours], "nothing was asked"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import trio
 
-from router.amqp.outbound import Outbound
+from router.amqp.driven import Outbound
 from router.amqp.pipe import pipe_of
 
 

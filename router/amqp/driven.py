@@ -1,0 +1,145 @@
+"""What a connection, which has no I/O, and the driver of its stream (`router.amqp.transport`) know of each other; and
+when the connections of a process write what they have: as the step ends that gave it to them.
+
+A *step* is a call of an engine or a core, and all that follows from it. Nothing leaves in its midst: what it would tell
+of may not be written down yet, and proton forgets what a callback may still name. As it ends, everybody whom it has
+given something to writes what his stream takes at once. No other task has to run first: what somebody waits for is with
+the kernel when the step is over.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+from router.amqp.format.values import StreamFigures
+
+
+class StreamDriver(Protocol):
+    """Moves the bytes of one connection."""
+
+    def wake(self) -> None:
+        """The connection has something to write."""
+
+    def figures(self) -> StreamFigures | None:
+        """What the kernel counts of the stream; None if nothing."""
+
+
+class _NoDriver:
+    """In the place of a driver while there is no stream."""
+
+    def wake(self) -> None: ...
+    def figures(self) -> StreamFigures | None: ...
+
+
+_NO_DRIVER = _NoDriver()
+
+
+class DrivenConnection(ABC):
+    """A connection of AMQP or MQTT."""
+
+    heartbeat: bytes
+    """Means nothing: for the peer's machine to acknowledge."""
+    remote_container: str
+    opened: bool
+    closing: bool
+    closed: bool
+
+    def __init__(self) -> None:
+        self.origin = ""  # where it comes from, for the log
+        self.address = ""  # host and port of the other end
+        self.cipher: tuple[str, str, int] | None = None  # of TLS: its name, the protocol, bits of its secret
+        self.can_prove = False  # whether its stream can tell, see `prove`
+        self.is_behind = False  # the stream did not take at once what was written last
+        self.proofs: dict[Callable[[], None], None] = {}
+        self._driver: StreamDriver = _NO_DRIVER
+
+    def begin(
+        self, driver: StreamDriver, origin: str, address: str, cipher: tuple[str, str, int] | None, *, can_prove: bool
+    ) -> None:
+        """A stream carries the connection from now on."""
+        self._driver, self.can_prove = driver, can_prove
+        self.origin, self.address, self.cipher = origin, address, cipher
+
+    def lose_stream(self) -> None:
+        """The stream is over."""
+        self._driver = _NO_DRIVER
+
+    def wake(self) -> None:
+        """The owner did something outside of this connection's callbacks: have it flushed. Cheap to repeat."""
+        self._driver.wake()
+
+    def measure(self) -> StreamFigures | None:
+        """What the kernel counts of the stream; None if nothing."""
+        return self._driver.figures()
+
+    def prove(self, told: Callable[[], None]) -> None:
+        """Have `told` called, like a callback, when it is certain that the peer still had this connection after now, as
+        far as its machine's kernel can tell; else never, as for a stream that it cannot tell of. To ask twice before is
+        to ask once."""
+        self.proofs[told] = None
+        self.wake()
+
+    @property
+    def has_failed(self) -> bool:
+        """The connection can write no more: the next tick ends it, and must be now."""
+        return False
+
+    @property
+    @abstractmethod
+    def has_output(self) -> bool:
+        """Whether there is something to be written that nobody woke the driver for: after a `tick`."""
+
+    @abstractmethod
+    def receive(self, data: bytes, now: float) -> None: ...
+    @abstractmethod
+    def receive_eof(self) -> None: ...
+    @abstractmethod
+    def tick(self, now: float) -> float | None:
+        """Returns when to call it next."""
+
+    @abstractmethod
+    def data_to_send(self) -> bytes:
+        """All that is to be written by now."""
+
+    @abstractmethod
+    def release(self) -> None: ...
+
+
+class Writer(Protocol):
+    """A driver, as far as it writes."""
+
+    def flush(self) -> None:
+        """Write what there is, as far as that goes at once. What others are given as there is room is for later."""
+
+    def rouse(self) -> None:
+        """Write what there is, soon."""
+
+
+class Outbound:
+    """One a process, or one a connection; in a `with` it is one step."""
+
+    __slots__ = ("_is_stepping", "_woken")
+
+    def __init__(self) -> None:
+        self._woken: dict[Writer, None] = {}
+        self._is_stepping = False
+
+    def wake(self, writer: Writer) -> None:
+        """It has something to write."""
+        if self._is_stepping:
+            self._woken[writer] = None
+        else:
+            writer.rouse()
+
+    def __enter__(self) -> None:
+        assert not self._is_stepping, "steps follow each other"
+        self._is_stepping = True
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """After an error, which ends the process, nothing is written."""
+        self._is_stepping = False
+        woken, self._woken = self._woken, {}
+        if error is None:
+            for writer in woken:
+                writer.flush()
