@@ -265,7 +265,9 @@ class Admission:
         visitor = self._strangers.next_to_go()
         if visitor is not None:
             self._exceed(
-                "connections", str(visitor), "closed to make room for others, because it had no link to a topic"
+                "connections",
+                str(visitor),
+                "the router was full and closed this connection because it had no link to a topic",
             )
             self._strangers.forget(visitor)
             visitor.scope.cancel()

@@ -50,7 +50,7 @@ class LogLimit(logging.Filter):
     def tell(self) -> None:
         """The minute is over."""
         for kind, last in self._last.items():
-            log.warning("%d more in a minute, the last: %s", self._seen[kind] - self._most, last)
+            log.warning("%d more like this within a minute; the last: %s", self._seen[kind] - self._most, last)
         self._seen.clear()
         self._last.clear()
 

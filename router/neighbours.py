@@ -125,13 +125,13 @@ class Neighbours(Handler):
     def on_open(self, connection: Connection) -> None:
         name, mesh = connection.remote_container, connection.remote_properties.get(MESH)
         if mesh != self._mesh:
-            self._refuse(connection, f"a router of mesh {mesh!r}, this is mesh {self._mesh!r}")
+            self._refuse(connection, f"the router belongs to mesh {mesh!r}, expected mesh {self._mesh!r}")
         elif name in self._linkstate.plan.routers and name not in self._linkstate.plan.listed:
             self._refuse(connection, f"router {name!r} was removed from the mesh", REMOVED)
         elif name not in self._linkstate.neighbours:
             self._refuse(connection, f"router {name!r} is not a neighbour of {self.node.name!r}")
         elif self._closed and connection.user != name:
-            self._refuse(connection, f"router {connection.user!r} says that it is {name!r}")
+            self._refuse(connection, f"the router authenticated as {connection.user!r}, but its open names it {name!r}")
         elif (version := connection.remote_properties.get(WIRE, 1)) != VERSION:
             self._differ(connection, name, version)
         else:
@@ -142,7 +142,7 @@ class Neighbours(Handler):
         told = event(EventKind.REFUSED, origin=connection.origin, why=why)
         log.warning("connection of %s refused: %s", connection.origin, why, extra=told)
         connection.context = None
-        connection.refuse(condition, "this listener is for routers of the mesh")
+        connection.refuse(condition, "only routers of the mesh may connect to this listener")
 
     def _differ(self, connection: Connection, name: str, version: object) -> None:
         """Both say it, of each version once: no router passes on or believes what it may not understand."""
@@ -150,7 +150,7 @@ class Neighbours(Handler):
             log.error("router %s speaks wire version %.20s, this one %d: no link to it", name, version, VERSION)
         self._versions[name] = version
         connection.context = None
-        connection.close("amqp:not-allowed", f"a router of wire version {VERSION}")
+        connection.close("amqp:not-allowed", f"this router speaks wire version {VERSION}")
 
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
         transport: Transport | None = connection.context
@@ -172,11 +172,13 @@ class Neighbours(Handler):
     def _come_up(self, transport: Transport) -> None:
         older = self._up.get(transport.name)
         if older is not None and not self._closed and self._linkstate.neighbours[transport.name].heard:
-            self._refuse(transport.connection, f"router {transport.name!r} has a connection already, which is alive")
+            self._refuse(
+                transport.connection, f"router {transport.name!r} already has a live connection to this router"
+            )
             return
         if older is not None:  # the neighbour has begun anew before we noticed
             self._down(older)
-            older.connection.close("amqp:connection:forced", "replaced by a newer connection")
+            older.connection.close("amqp:connection:forced", "a newer connection replaced this one")
             older.connection.wake()
         transport.connection.context = transport
         transport.connection.open()
@@ -189,7 +191,7 @@ class Neighbours(Handler):
         self.node.pump()
 
     def on_attach(self, link: Link) -> None:
-        link.refuse("amqp:not-allowed", "this listener is for routers of the mesh")
+        link.refuse("amqp:not-allowed", "only routers of the mesh may connect to this listener")
 
     # receiving
 
@@ -247,7 +249,7 @@ class Neighbours(Handler):
             transport.fill()
             transport.up = False
             self.parting.add(transport.connection)
-            transport.connection.close("amqp:connection:forced", "no longer a neighbour")
+            transport.connection.close("amqp:connection:forced", "the router is no longer a neighbour")
             transport.connection.wake()
 
     def close(self) -> None:
@@ -285,7 +287,7 @@ async def keep_dialling(
 
 def _reason(error: OSError | trio.TooSlowError, patience: float) -> str:
     if isinstance(error, trio.TooSlowError):
-        return f"no answer in {format_duration(patience)}"
+        return f"no answer within {format_duration(patience)}"
     last = [*leaves(error.__cause__ or error)][-1]
     if isinstance(last, OSError) and last.errno is not None and last.errno > 0:  # others are of names that are unknown
         return os.strerror(last.errno)

@@ -62,7 +62,7 @@ FORM: Final = FileForm(
         _PLAN,
     ),
     settings=("journal_mode = WAL", "synchronous = NORMAL", "wal_autocheckpoint = 0"),
-    held="locked: another process that runs holds it",
+    held="locked: another running process uses it",
     is_shared=True,
     grows={_WITHOUT_PLAN: ((_PLAN, ()), _FIRST_PLAN)},
 )
@@ -102,7 +102,7 @@ class StateStore:
 
     def _read_counters(self, rows: list[tuple[Any, ...]]) -> None:
         if len(rows) != 1 or not is_whole(rows[0]):
-            raise UnusableError("damaged: its owner, incarnation or clock is not as it was written")
+            raise UnusableError("damaged: the stored owner, incarnation or clock does not match its checksum")
         mesh, name, self._incarnation, self.reserved, _ = rows[0]
         if (mesh, name) != self._owner:
             expected = "{1} of {0}".format(*self._owner)
@@ -110,16 +110,16 @@ class StateStore:
 
     def _read_plan(self, rows: list[tuple[Any, ...]]) -> Plan:
         if len(rows) != 1 or not is_whole(rows[0]):
-            raise UnusableError("damaged: the plan of the mesh is not as it was written")
+            raise UnusableError("damaged: the stored plan of the mesh does not match its checksum")
         try:
             return kept_plan_of(msgpack.unpackb(rows[0][0]))
         except ValueError as error:
-            raise UnusableError(f"the plan of the mesh in it cannot be read: {error}") from None
+            raise UnusableError(f"the stored plan of the mesh cannot be read: {error}") from None
 
     def _read_entry(self, row: tuple[Any, ...]) -> LinkEntry | None:
         """None for what another router made up, and a former version of this program has believed: nobody takes it."""
         if not is_whole(row):
-            raise UnusableError("damaged: an entry is not as it was written")
+            raise UnusableError("damaged: a stored link does not match its checksum")
         entry = msgpack.unpackb(row[2])
         return unpack_entry(entry) if is_entry(entry) else None
 
@@ -187,8 +187,8 @@ class StateStore:
             yield
         except UnusableError as error:
             raise StoreError(
-                f"{self._path}: not to be used as a router's state: {error.reason}. "
-                "A router that starts without its state forgets its durable links: only if it is to, move the file away"
+                f"{self._path}: the router cannot use this state: {error.reason}. If you move the file away, the "
+                "router starts without it and forgets its durable links"
             ) from None
 
     def close(self) -> None:

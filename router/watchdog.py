@@ -112,7 +112,10 @@ class Stops:
         (then, before), self._last = self._last, (now, processor)
         if (lasted := now - then) <= self._dead:
             return ""
-        return f"the watchdog did not run for {lasted:.1f} s, and the process computed for {processor - before:.1f} s"
+        return (
+            f"the watchdog did not run for {lasted:.1f} s, in which the process used {processor - before:.1f} s of "
+            "processor time"
+        )
 
 
 def _watch(turns: Turns, thread: int, dead: float, over: threading.Event) -> None:

@@ -23,7 +23,14 @@ from typing import Any, Final, Protocol, Unpack
 
 from router.amqp.driven import DrivenConnection
 from router.amqp.endpoints import Endpoints, LinkOwner
-from router.amqp.format.errors import FRAMING_ERROR, NOT_ALLOWED, OF_PROTON, AmqpError, LimitError
+from router.amqp.format.errors import (
+    FRAMING_ERROR,
+    NOT_ALLOWED,
+    OF_PROTON,
+    SILENCE_OF_PROTON,
+    AmqpError,
+    LimitError,
+)
 from router.amqp.format.values import (
     HEARTBEAT,
     Attach,
@@ -97,6 +104,7 @@ class Connection(DrivenConnection):
         self._max_message = max_message
         self.closing = False  # `close` was called
         self.opened = False  # by the peer
+        self._idle_timeout = idle_timeout
         self._opening = idle_timeout if bounds.opening is None else bounds.opening
         self._first_tick: float | None = None
         self.error: AmqpError | None = None  # the peer's, which has ended it
@@ -180,7 +188,7 @@ class Connection(DrivenConnection):
         self._first_tick = now if self._first_tick is None else self._first_tick
         deadline = self._first_tick + self._opening
         if now >= deadline:
-            self._fail(LimitError("opening", "no open in time"))
+            self._fail(LimitError("opening", "the peer sent no open in time"))
         return deadline
 
     # -- output
@@ -292,7 +300,7 @@ class Connection(DrivenConnection):
 
     def _on_remote_open(self, event: Any) -> None:
         if self.opened:
-            raise AmqpError(NOT_ALLOWED, "a second open")
+            raise AmqpError(NOT_ALLOWED, "the peer sent a second open")
         self.opened = True
         self.remote_container = text(lib.pn_connection_remote_container(self._engine.connection)) or ""
         self.remote_hostname = text(lib.pn_connection_remote_hostname(self._engine.connection))
@@ -310,12 +318,14 @@ class Connection(DrivenConnection):
         if self._at_eof:
             self._finish(None)
         else:
-            raise AmqpError(OF_PROTON.get(condition.name, condition.name), condition.description)
+            is_silent = condition.description == SILENCE_OF_PROTON
+            why = f"the peer was silent for {self._idle_timeout:g} s" if is_silent else condition.description
+            raise AmqpError(OF_PROTON.get(condition.name, condition.name), why)
 
     def _on_tail_closed(self, event: Any) -> None:
         """Proton stops reading without an error at frames that it has no name for."""
         if not self._at_eof:
-            raise AmqpError(FRAMING_ERROR, "an unknown frame")
+            raise AmqpError(FRAMING_ERROR, "the peer sent a frame of an unknown type")
 
     # -- endings
 

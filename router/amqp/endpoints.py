@@ -66,7 +66,7 @@ class Endpoints:
     def begin(self, pointer: Any, said: BeginFrame | None) -> None:
         """The peer has."""
         if not self._host.opened:
-            raise AmqpError(NOT_ALLOWED, "begin before open")
+            raise AmqpError(NOT_ALLOWED, "the peer sent a begin before its open")
         channel, handle_max = said if said is not None else (None, 0)
         self._sessions.begin(pointer, channel, handle_max)
         if not self._sessions.of(pointer).is_open:  # else it answers ours
@@ -156,7 +156,7 @@ class Endpoints:
         if sum(not each.detached for each in session.links) > session.handle_max + 1 and session.channel is not None:
             link.end()
             link.detached = True
-            what = f"more links than the handle-max lets us answer, which is {session.handle_max}"
+            what = f"the session has more links than the peer's handle-max of {session.handle_max} allows"
             self.end_session(session.channel, ErrorCondition(RESOURCE_LIMIT, what))
             return
         if said is not None and said.steals:
@@ -212,7 +212,7 @@ class Endpoints:
         """From those of its name that are attached (AMQP 1.0 2.6.1)."""
         for other in [each for each in session.links if each.place == link.place and each is not link]:
             if not other.ended:
-                what = "attached once more, in the same session"
+                what = "the link was attached again in the same session"
                 other.leave(STOLEN, what, closed=True)
                 self._owner.on_detach(other, False, ErrorCondition(STOLEN, what))
                 if other.is_sender and lib.pn_link_queued(other.pointer):

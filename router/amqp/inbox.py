@@ -26,8 +26,8 @@ from router.amqp.proton.link import Link
 from router.amqp.proton.loops import LOOPS, Came
 from router.amqp.proton.restated import Restated
 
-WITHOUT_CREDIT: Final = "transfers without credit"
-OF_ALL: Final = "more bytes are held here for this connection, or for all, than there may be"
+WITHOUT_CREDIT: Final = "the publisher sent messages without credit"
+OF_ALL: Final = "this connection, its user or all clients together have too many unsettled bytes at this router"
 
 
 class Recipient(Protocol):
@@ -134,7 +134,7 @@ class Inbox:
         """Its sender learns which delivery it was, and that it is over: else its next attach would bring it again."""
         self.hand_over()
         if not link.ended:
-            reason = f"a message is larger than {link.max_message} bytes"
+            reason = f"a message exceeds the limit of {link.max_message} bytes"
             link.reject(delivery, MESSAGE_SIZE, reason, settle=True)
             link.connection.expel(link, MESSAGE_SIZE, reason, "max_message")
 
@@ -186,7 +186,7 @@ class Inbox:
             if not lib.pn_delivery_partial(delivery):
                 lib.pn_link_advance(pointer)
             if lib.pn_link_credit(pointer) < -link.overdraft:
-                raise AmqpError(TRANSFER_LIMIT, f"transfers without credit on link {link.name}")
+                raise AmqpError(TRANSFER_LIMIT, f"the peer sent messages without credit on link {link.name}")
 
     def flow(self, link: Link) -> None:
         """A flow event."""
@@ -254,4 +254,4 @@ class Inbox:
     def _check_direction(link: Link, pointer: Any) -> None:
         """We always send whole deliveries, so a current one on a sending link came from the peer."""
         if lib.pn_link_current(pointer):
-            raise AmqpError(NOT_ALLOWED, f"a transfer to the sending end of link {link.name}")
+            raise AmqpError(NOT_ALLOWED, f"the peer, which is the receiver of link {link.name}, sent a transfer on it")

@@ -120,7 +120,7 @@ class Intake:
         link = self._tap.flows.ends.get((note.channel, note.handle))
         if link is None or link.is_sender or link.ended or link.is_amid_delivery:
             return note.transfer
-        what = f"a delivery begins without its {note.lacks}"
+        what = f"the first transfer of a delivery lacks its {note.lacks}"
         if note.lacks == "delivery-id":
             return SessionError(note.channel, INVALID_FIELD, what)
         self._inbox.hand_over()  # it came before

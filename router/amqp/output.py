@@ -104,7 +104,7 @@ class Output:
         if not (self._endpoints.begun or additions.owes):
             return
         if self._engine.has_opened and not self._host.closing and not self._host.closed:
-            self.failure = AmqpError(INTERNAL_ERROR, "a session or a link of ours cannot be written")
+            self.failure = AmqpError(INTERNAL_ERROR, "the AMQP engine cannot write a frame of a session or link")
 
     def farewell(self, condition: str | None, description: str) -> None:
         """What the close says; the first one is right."""

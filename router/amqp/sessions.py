@@ -74,10 +74,10 @@ class Sessions:
     def begin(self, pointer: Any, channel: bytes | None, handle_max: int) -> None:
         """The peer has begun it. Raises AmqpError."""
         if len(self._sessions) + self._unread_sessions >= self._bounds.sessions:
-            raise LimitError("sessions", f"more than {self._bounds.sessions} sessions")
+            raise LimitError("sessions", f"the connection has more than {self._bounds.sessions} sessions")
         session = self.of(pointer)
         if session.channel is not None:
-            raise AmqpError(INVALID_FIELD, "a second begin that answers the same one of ours")
+            raise AmqpError(INVALID_FIELD, "the peer answered one begin twice")
         if channel is not None:
             session.channel, session.handle_max = channel, handle_max
             self._channels[channel] = session
@@ -92,7 +92,7 @@ class Sessions:
 
     def add(self, link: Link) -> None:
         if len(self.links) + self._unread_links >= self._bounds.links:
-            raise LimitError("links", f"more than {self._bounds.links} links")
+            raise LimitError("links", f"the connection has more than {self._bounds.links} links")
         self.links[link.pointer] = link
         self.of(link.session).links[link] = None
 

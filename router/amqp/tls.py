@@ -51,7 +51,7 @@ class TlsPipe(Pipe):
                 await self.say_all()
                 self._take(came := await self._below.read(RECORD))
                 if not came:
-                    raise LeftError("the peer has left during the handshake") from None
+                    raise LeftError("the peer closed the connection during the TLS handshake") from None
             except ssl.SSLError:
                 with contextlib.suppress(trio.BrokenResourceError):
                     await self.say_all()  # our alert
@@ -214,7 +214,7 @@ def meet(client: ssl.SSLContext, server: ssl.SSLContext) -> tuple[str, str]:
 def reason_of(error: Exception) -> str:
     """Why TLS has failed, in words for a log."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate is not accepted: {error.verify_message}"
+        return f"the certificate was not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:
         return f"TLS: {error.reason.lower().replace('_', ' ')}"
     return f"TLS: {error}"

@@ -316,4 +316,4 @@ class _Driver:
         if self._stalled >= STALL_S:
             self._connection.receive_eof()
             self.scope.cancel()
-            raise AmqpError(RESOURCE_LIMIT, f"the peer has read nothing for {STALL_S:g} s while output waits")
+            raise AmqpError(RESOURCE_LIMIT, f"the peer read nothing for {STALL_S:g} s while data waited for it")

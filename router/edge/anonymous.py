@@ -138,7 +138,7 @@ class AnonymousLink(End):
     def _attach(self, address: str) -> "AddressPublisher":
         if not address:
             needs = (
-                f'a message to the anonymous terminus needs an address in "to", in properties of {LOOKED_INTO} bytes'
+                f'a message on a link without an address needs an address in "to", in properties of {LOOKED_INTO} bytes'
             )
             raise Refusal(NOT_FOUND, f"{needs} at most")
         if "\0" in address or len(address) > LONGEST_ADDRESS:
@@ -146,7 +146,7 @@ class AnonymousLink(End):
         if len(self._publishers) == MOST_ADDRESSES:
             idle = next((name for name, publisher in self._publishers.items() if not publisher.holds), None)
             if idle is None:
-                raise Refusal(RESOURCE_LIMIT, f"messages to {MOST_ADDRESSES} other addresses wait on this link")
+                raise Refusal(RESOURCE_LIMIT, f"messages to {MOST_ADDRESSES} other addresses wait on this link already")
             self._leave(idle)
         publisher = self._publishers[address] = self._topics.begin_publisher(self, address)
         return publisher

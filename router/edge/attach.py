@@ -100,10 +100,10 @@ def identity_of(link: Link, address: str, prefixes: tuple[str, ...], *, receives
     """Who attaches where; raises `Refusal` for an address, or a client, that no link of a topic can have."""
     container = link.connection.remote_container
     if not container:
-        raise Refusal(NOT_ALLOWED, "a link's identity needs a container-id, the open had none")
+        raise Refusal(NOT_ALLOWED, "a link needs a container-id, and the open of the connection has none")
     if is_dynamic(address):
         if receives and not is_dynamic_source(link):
-            raise Refusal(NOT_ALLOWED, f"only the link that {address!r} was made for receives from it")
+            raise Refusal(NOT_ALLOWED, f"only the link for which {address!r} was created receives from it")
     elif not address.startswith(prefixes):
         known = ", ".join(prefix + "…" for prefix in prefixes)
         raise Refusal(NOT_FOUND, f"no node {address!r}: expected an address of {known}")
@@ -115,9 +115,9 @@ def identity_of(link: Link, address: str, prefixes: tuple[str, ...], *, receives
 def why_no_address(address: str, *, receives: bool) -> str:
     """Empty if it is one that a client may attach to: a subscriber to a pattern, too."""
     if is_misplaced(address):
-        return f'{address!r}: "#" stands for the rest, so it is the last word'
+        return f'{address!r}: "#" is not the last word, expected nothing behind it'
     if not receives and is_pattern(address):
-        return f"{address!r} is a pattern, to which only subscribers attach"
+        return f"{address!r} is a pattern, and only subscribers can attach to a pattern"
     return ""
 
 
@@ -168,14 +168,14 @@ def checked_address(link: Link) -> str:
     """The address that the client names; raises `Refusal` where it names none."""
     terminus = _terminus_of(link)
     if terminus is None:
-        raise Refusal(NOT_IMPLEMENTED, "a link without a terminus is resumed nowhere")
+        raise Refusal(NOT_IMPLEMENTED, "the attach has no terminus, and no link of this name is to be resumed")
     if terminus.coordinator:
         raise Refusal(NOT_IMPLEMENTED, NO_TRANSACTIONS)
     if terminus.dynamic:
         raise Refusal(NOT_IMPLEMENTED, "only a source without an address can be dynamic")
     address = address_of(link)
     if not address:
-        raise Refusal(NOT_IMPLEMENTED, "a source has no address: attach to one")
+        raise Refusal(NOT_IMPLEMENTED, "the source has no address, expected one")
     return address
 
 
@@ -250,5 +250,5 @@ def seen_of(link: Link) -> Epoch:
         return NOWHERE
     parts = EPOCH_TEXT.fullmatch(epoch) if isinstance(epoch, str) else None
     if parts is None:
-        raise Refusal(INVALID_FIELD, f"link property {EPOCH}: expected the one of an earlier attach")
+        raise Refusal(INVALID_FIELD, f"link property {EPOCH}: expected the value of an earlier attach")
     return Epoch(int(parts[1]), parts[2], int(parts[3]))

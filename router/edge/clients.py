@@ -152,7 +152,9 @@ class ClientEdge(Handler):
             if node is None and address.startswith(OF_ROUTERS):
                 self._check_router(link.connection, address)
             if node is None and not is_dynamic_source(link) and not guest.admit():  # it may be for management alone
-                full = self._guard.exceed("connections", link.connection.origin, "this router is full of clients")
+                full = self._guard.exceed(
+                    "connections", link.connection.origin, "this router has as many clients as it may have"
+                )
                 link.connection.close(RESOURCE_LIMIT, full)
                 return
             (node or self._topics).attach(link)

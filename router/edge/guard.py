@@ -94,7 +94,9 @@ class Guard:
         """Why it may not; empty if it may."""
         user, most = connection.user, self._rules.rule_of(connection.user).connections
         if most is not None and self._connections[user] >= most:
-            return self.exceed("user_connections", _named(connection), f"more than {most} connections of a user")
+            return self.exceed(
+                "user_connections", _named(connection), f"the user has more than {most} connections to this router"
+            )
         self._connections[user] += 1
         self._paces[connection] = _Pace(self._limits.links, 0.0)
         of_user = self._held_of.setdefault(user, Allowance("user_bytes", self._limits.user_bytes, self.held))
@@ -127,7 +129,7 @@ class Guard:
         pace.left = min(self._limits.links, pace.left + (now - pace.at) * self._limits.attaches)
         pace.at = now
         if pace.left < 1:
-            what = f"more than {self._limits.attaches} attaches a second"
+            what = f"the connection attaches more than {self._limits.attaches} links a second"
             raise Refusal(RESOURCE_LIMIT, self.exceed("attaches", _named(connection), what), told=True)
         pace.left -= 1
 
@@ -158,19 +160,19 @@ class Guard:
         most = self._rules.rule_of(connection.user).durable
         if most is not None and durable >= most:
             whose, limit = ("a user", "user_durable") if connection.user else ("strangers", "anonymous_durable")
-            what = f"more than {most} durable links of {whose}"
+            what = f"{whose} may have at most {most} durable links"
             raise Refusal(RESOURCE_LIMIT, self.exceed(limit, _named(connection), what), told=True)
 
     def selects(self, connection: Visiting, cost: int) -> None:
         """A subscriber with which the user's selectors cost so much; raises Refusal if that is too much."""
         if cost > self._limits.selectors:
-            what = f"different selectors of a user at a router: more than {self._limits.selectors} steps"
+            what = f"the different selectors of a user at this router have more than {self._limits.selectors} steps"
             raise Refusal(RESOURCE_LIMIT, self.exceed("selectors", _named(connection), what), told=True)
 
     def resumes(self, connection: Visiting, has_room: bool) -> None:
         """A subscriber with a map; raises Refusal if that names too many publishers that nobody knows."""
         if not has_room:
-            what = "more publishers that nobody knows, in unsettled maps, than a router remembers"
+            what = "the unsettled maps at this router name too many unknown publishers"
             raise Refusal(RESOURCE_LIMIT, self.exceed("unsettled", _named(connection), what), told=True)
 
     def refuses(self, link: Link, address: str, refusal: Refusal) -> None:

@@ -35,7 +35,7 @@ CONDITIONS: Final = {
     Cause.EXPIRED: (PRECONDITION_FAILED, EXPIRED),
     Cause.GONE: (NOT_FOUND, ""),
 }
-OF_LINK: Final = "more bytes than a publisher may have unsettled"
+OF_LINK: Final = "the publisher has too many unsettled bytes"
 
 
 def refuse_all(link: Link, window: CreditWindow, messages: list[bytes]) -> bool:

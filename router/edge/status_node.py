@@ -46,7 +46,7 @@ class StatusNode:
 
     def attach(self, link: Link) -> None:
         if not link.is_sender:
-            raise Refusal(NOT_ALLOWED, f"{STATUS_ADDRESS} can only be received from")
+            raise Refusal(NOT_ALLOWED, f"{STATUS_ADDRESS} accepts no messages, expected a receiver")
         end = link.context = StatusEnd(link, self)
         link.answer()
         end.on_credit()
@@ -77,7 +77,9 @@ class StatusNode:
                 link.send(self._sent.to_bytes(8, "big"), message, settled=True)
                 link.drained()
             else:
-                link.detach(MESSAGE_SIZE, f"a report of {len(message)} bytes, and no more than you take is sent")
+                link.detach(
+                    MESSAGE_SIZE, f"the report has {len(message)} bytes, more than the max-message-size of this link"
+                )
             link.connection.wake()
         for link in (*(link for link in waiting if served.get(link.connection) is not link), *served.values()):
             if link.credit > 0:

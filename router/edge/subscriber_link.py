@@ -142,7 +142,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             known = [handle in self.records for handle in handles]
             handles, states, settled = (list(compress(column, known)) for column in (handles, states, settled))
         if (state := max(states, default=0)) > MODIFIED:
-            why = NO_TRANSACTIONS if state == TRANSACTIONAL else f"no outcome of AMQP has the code {state:#x}"
+            why = NO_TRANSACTIONS if state == TRANSACTIONAL else f"the subscriber sent the unknown outcome {state:#x}"
             self.link.connection.expel(self.link, NOT_IMPLEMENTED, why)
             return
         records = [self.records[handle] for handle in handles]

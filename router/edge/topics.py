@@ -58,7 +58,7 @@ class Topics:
         request = read_request(link, address, self._prefixes, self._longest)
         kind = self._node.topic.kinds.of(address)
         if request.filters and not kind.takes_filters:
-            raise Refusal(NOT_IMPLEMENTED, f"a filter at {address}, which is {kind.name}")
+            raise Refusal(NOT_IMPLEMENTED, f"{address} is {kind.name} and takes no filter")
         self._guard.attaches(link.connection, address, receives=link.is_sender)
         if not link.is_sender:
             self._check_there(address)
@@ -82,7 +82,7 @@ class Topics:
     def _check_there(self, address: str) -> None:
         """Raises `Refusal` if it is the address of a dynamic node that there is not, or is no more."""
         if is_dynamic(address) and not is_known_dynamic(self._node, address):
-            raise Refusal(NOT_FOUND, f"no node {address!r}: the link that it was made for has ended")
+            raise Refusal(NOT_FOUND, f"no node {address!r}: the link for which it was created has ended")
 
     def _is_to_be_kept(self, link: Link, request: AttachRequest) -> bool:
         """Whether it is a durable link that is in nobody's store yet, for all that is known."""

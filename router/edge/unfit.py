@@ -16,6 +16,6 @@ log = logging.getLogger("oncemesh.clients")
 
 def refuse_for(node: Node, subscriber: LocalSubscriber, records: Sequence[Record], why: str) -> None:
     """Answer for the subscriber, which was not sent these. Settled ones it just misses: at most once."""
-    log.warning("subscriber %s cannot be given a message: %s", subscriber.identity, why)
+    log.warning("a message was not sent to subscriber %s: %s", subscriber.identity, why)
     node.topic.outcomes(subscriber, list(records), subscriber.kind.unfit, final=True)
     node.perform()

@@ -106,6 +106,6 @@ class ObservedRouter:
     def unready(self) -> str:
         """Why clients had better go elsewhere; empty if they need not."""
         if not self.doors.is_open:
-            return "this router lets no clients in: it joins the mesh, or leaves it"
+            return "this router accepts no clients, because it joins or leaves the mesh"
         boot = self.node.topic.boot
         return f"this router waits for {', '.join(boot.waiting_for)}" if boot.waiting_for else ""

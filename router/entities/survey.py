@@ -18,7 +18,7 @@ from topic.directory.entry import LinkEntry
 from topic.edge.subscriber import LocalSubscriber
 from topic.node import Node
 
-NOBODY_KNOWS: Final = "that nobody knows"
+NOBODY_KNOWS: Final = "that no router knows"
 """In place of the name of a link."""
 
 
@@ -96,7 +96,7 @@ class Survey:
             seen += [(name, b"") for name in held]  # a gate is one thing, whatever waits behind it
         ages = self._waits.look(seen)
         for name, records in sorted(waits.items()):
-            publishers = sorted({_publisher_of(node, record, "one that nobody knows") for record in records})
+            publishers = sorted({_publisher_of(node, record, "one that no router knows") for record in records})
             yield DeliveryWait(name, publishers, len(records), ages[name])
 
     def _look_at_holds(self, node: Node) -> None:
@@ -123,7 +123,7 @@ def _held_for(node: Node, stream: HomeStream) -> list[str]:
     records = [record for record in stream.records.values() if record.state is not State.SETTLED]
     awaited = {name for record in records for name in _awaited(node, record)}
     full = node.topic.home.publishing.awaited_routers(stream)
-    awaited |= {f"router {name}, to take what is under way to it" for name in full}
+    awaited |= {f"router {name}, to receive messages that are under way" for name in full}
     return sorted(awaited | {itself} if any(r.state is State.ACCEPTED for r in records) else awaited)
 
 

@@ -57,7 +57,7 @@ class Feed:
             try:
                 await self._look()
             except Exception:
-                log.exception("this look at the mesh cannot be shown")
+                log.exception("the state of the mesh could not be read")
             took = trio.current_time() - began
             await trio.sleep(max(PERIOD_S - took, SHARE * took))
 
@@ -85,7 +85,7 @@ class Feed:
         """Happenings are for those who may read them."""
         self._anybody()
         if len(self._watchers) >= MOST_WATCHERS or not caller.admit():
-            raise WebRefusal(503, f"{MOST_WATCHERS} watch already", ("Retry-After", "10"))
+            raise WebRefusal(503, f"{MOST_WATCHERS} browsers watch already, expected fewer", ("Retry-After", "10"))
         watcher = Watcher(self, reads_events=caller.reads_events)
         self._watchers[watcher] = None
         return WebAnswer(200, content_type="text/event-stream", events=watcher.next)

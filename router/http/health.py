@@ -25,7 +25,7 @@ class HealthPages:
     async def live(self, request: WebRequest, caller: WebCaller) -> WebAnswer:
         lag = self._lag.most
         if lag >= self._dead:
-            return told(503, f"the loop lags by {lag:.3f} s, expected less than {self._dead:g} s")
+            return told(503, f"the event loop is {lag:.3f} s late, expected less than {self._dead:g} s")
         return told(200, "ok")
 
     async def ready(self, request: WebRequest, caller: WebCaller) -> WebAnswer:

@@ -86,13 +86,13 @@ class WebConnection:
             return None
         self._is_head = event.method == b"HEAD"
         if event.method in (b"GET", b"HEAD") and not isinstance(self._http.next_event(), h11.EndOfMessage):
-            raise h11.RemoteProtocolError("a request with a body, expected one without", error_status_hint=413)
+            raise h11.RemoteProtocolError("the request has a body, expected none", error_status_hint=413)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
         try:
             target = urlsplit(event.target.decode("ascii"))
             query = dict(parse_qsl(target.query, max_num_fields=MOST_FIELDS))
         except ValueError:
-            raise h11.RemoteProtocolError("a target that is none") from None
+            raise h11.RemoteProtocolError("the target of the request is not a path") from None
         return WebRequest(event.method.decode("ascii"), target.path, query, headers)
 
     async def _read(self) -> None:

@@ -83,8 +83,8 @@ class Site:
         except WebRefusal as refusal:
             answer = refusal.answer
         except Exception:
-            log.exception("%s: %s cannot be shown", caller.origin, request.path)
-            answer = told(500, "this cannot be shown, the router's log says why")
+            log.exception("%s: the page %s could not be served", caller.origin, request.path)
+            answer = told(500, "this page cannot be served; the router's log has the reason")
         return evolve(answer, headers=(*PRUDENCE, *answer.headers))
 
     def _page(self, request: WebRequest, caller: WebCaller) -> Page:
@@ -93,7 +93,7 @@ class Site:
             raise WebRefusal(405, f"{request.method}, expected GET or HEAD", ("Allow", "GET, HEAD"))
         named = request.headers.get("host")  # which is left out by no browser, but by health checks in HTTP/1.0
         if self._is_loopback and named is not None and not is_loopback(_host(named)):
-            raise WebRefusal(421, "this listener is on loopback, expected localhost or 127.0.0.1 as its name")
+            raise WebRefusal(421, "the host name is not allowed on loopback, expected localhost or 127.0.0.1")
         page = self._pages.get(request.path)
         if page is None:
             raise WebRefusal(404, f"there is no such page, expected one of {', '.join(self._pages)}")
@@ -126,9 +126,9 @@ class Site:
         except ValueError:
             user = password = ""
         if scheme.lower() != "basic" or not user or not self._keys.proves(user, password):
-            log.warning("%s: user %r is not known, or its password is wrong", caller.origin, user[:LONGEST_SHOWN])
+            log.warning("%s: the user %r is unknown, or the password is wrong", caller.origin, user[:LONGEST_SHOWN])
             caller.denied()
-            raise self._stranger("the user is not known, or the password is wrong", AT_AN_END)
+            raise self._stranger("the user is unknown, or the password is wrong", AT_AN_END)
         return user
 
     def _stranger(self, why: str, *headers: tuple[str, str]) -> WebRefusal:

@@ -92,7 +92,7 @@ class Agent:
         operation = self._operations.get(request.operation)
         if operation is None:
             known = ", ".join(self._operations)
-            raise ManagementError(NOT_IMPLEMENTED, f"there is no {request.operation} here, expected one of {known}")
+            raise ManagementError(NOT_IMPLEMENTED, f"unknown operation {request.operation}, expected one of {known}")
         return await operation(request)
 
     # what there is
@@ -178,10 +178,12 @@ class Agent:
                 found += [(kind, entity) for entity in entities[at : at + LOOKS] if says(entity) == sought]
                 await self._pace.breathe()
         if not found:
-            raise ManagementError(NOT_FOUND, f"nothing here has the {by} {sought!r}")
+            raise ManagementError(NOT_FOUND, f"no entity has the {by} {sought!r}")
         if len(found) > 1:
             identities = ", ".join(f"{kind.attributes[IDENTITY](entity)}" for kind, entity in found[:10])
-            raise ManagementError(BAD_REQUEST, f"{len(found)} have the {by} {sought!r}, ask by identity: {identities}")
+            raise ManagementError(
+                BAD_REQUEST, f"{len(found)} entities have the {by} {sought!r}; name one by its identity: {identities}"
+            )
         return found[0]
 
 
@@ -196,6 +198,6 @@ def _chosen(kinds: list[Kind], asked: list[str]) -> list[str]:
     names = [name for name in dict.fromkeys(asked) if name in known] if asked else list(known)
     if not names:
         raise ManagementError(
-            BAD_REQUEST, f"no attribute is one of {', '.join(asked[:10])}, expected {', '.join(known)}"
+            BAD_REQUEST, f"unknown attributes {', '.join(asked[:10])}, expected some of {', '.join(known)}"
         )
     return names

@@ -22,14 +22,16 @@ def forget(at: ObservedRouter, index: Index) -> None:
     directory = topic.directory
     entry = directory.entry(index)
     if entry is None or not entry.live:
-        raise ManagementError(NOT_FOUND, "there is no such link any more")
+        raise ManagementError(NOT_FOUND, "the link does not exist any more")
     links = [link for link in directory.of_session(entry.session) if link.live] if entry.session else [entry]
     last = max(links, key=attrgetter("epoch"))
     if directory.in_contact(last) and not directory.is_mine(last):
-        raise ManagementError(BAD_REQUEST, f"{entry.identity} was last at router {last.router}: ask there")
+        raise ManagementError(
+            BAD_REQUEST, f"{entry.identity} was last attached at router {last.router}; send the request there"
+        )
     if any(map(topic.changes.is_here, links)):
         raise ManagementError(
-            BAD_REQUEST, f"the client of {entry.identity} is attached here: end it, or its connection"
+            BAD_REQUEST, f"the client of {entry.identity} is attached here; stop the client, or close its connection"
         )
     for link in links:
         end_link(at.node, link)

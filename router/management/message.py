@@ -101,7 +101,9 @@ def _identifier(value: Any) -> Any:
             return Raw(b"\x98" + value.bytes)
         case int() if 0 <= value < 2**64:
             return ulong(value)
-    raise AmqpError(INVALID_FIELD, "the request has a message-id or correlation-id of another type")
+    raise AmqpError(
+        INVALID_FIELD, "the message-id or correlation-id of the request has a type that AMQP does not allow"
+    )
 
 
 def answer_message(request: Request, status: int, description: str, body: Any) -> bytes:

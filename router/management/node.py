@@ -96,7 +96,10 @@ class Caller:
             self._answers += 1
             self._last = source.link
             if not source.link.takes(message):
-                told = f"the answer has {len(message)} bytes, its link takes {source.link.remote_max_message_size}"
+                told = (
+                    f"the answer has {len(message)} bytes, more than the {source.link.remote_max_message_size} "
+                    "bytes that its link takes"
+                )
                 message = error_message(errand.request, ManagementError(BAD_REQUEST, told))
             source.say(self._answers.to_bytes(8, "big"), message)
         self.connection.wake()
@@ -190,7 +193,7 @@ class ManagementNodes:
     def _permit(self, connection: Host, request: Request) -> None:
         """Who may ask what of any router is decided here, once, where the client is. Raises ManagementError."""
         if request.operation in RESERVED and not self.is_operator(connection.user):
-            raise ManagementError(FORBIDDEN, f"{request.operation} is not for user {connection.user!r}")
+            raise ManagementError(FORBIDDEN, f"user {connection.user!r} may not use {request.operation}")
 
     def is_operator(self, user: str) -> bool:
         """Whether the user may ask what is reserved."""
@@ -214,7 +217,7 @@ class ManagementNodes:
     def take(self, caller: Caller, link: Link, message: bytes, router: str) -> None:
         """Raises Refusal."""
         if len(caller.errands) >= MOST_REQUESTS:
-            raise Refusal(RESOURCE_LIMIT, f"{MOST_REQUESTS} requests of this connection wait already")
+            raise Refusal(RESOURCE_LIMIT, f"this connection has {MOST_REQUESTS} waiting requests already")
         try:
             request = read_request(message)
         except AmqpError as error:
@@ -294,7 +297,9 @@ class ForRouter:
 
     def attach(self, link: Link) -> None:
         if link.is_sender:
-            raise Refusal(NOT_ALLOWED, f"{MANAGEMENT_ADDRESS} can only be sent to; answers come from a dynamic source")
+            raise Refusal(
+                NOT_ALLOWED, f"{MANAGEMENT_ADDRESS} only accepts requests; receive the answers from a dynamic source"
+            )
         link.context = RequestEnd(link, self._nodes, self._router)
         link.answer(max_message_size=REQUEST_BYTES)
         link.flow(1)

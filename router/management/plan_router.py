@@ -104,7 +104,7 @@ def _misfits(at: ObservedRouter, joining: Joining) -> Collection[str]:
     if joining.wire != VERSION:
         reasons.append(f"the mesh speaks wire version {VERSION}, this router {joining.wire}")
     if unknown := sorted(joining.others - members):
-        reasons.append(f"its topology has {', '.join(unknown)}, which the mesh has not")
+        reasons.append(f"its topology has {', '.join(unknown)}, which the mesh does not have")
     if lacking := sorted(members - joining.others - {joining.name}):
         reasons.append(f"its topology lacks {', '.join(lacking)}, which the mesh has")
     return reasons
@@ -116,7 +116,9 @@ def _clashes(at: ObservedRouter, joining: Joining) -> Collection[str]:
     if not names_a_router(name):
         reasons.append(f"{name!r} cannot name a router, expected letters, digits, - and _")
     if name in plan.members and (is_there(at, name) or _places(plan.routers[name]) != _places(joining.planned)):
-        reasons.append("the mesh has a router of this name, expected another name, or oncemesh start where that ran")
+        reasons.append(
+            "the mesh already has a router of this name; choose another name, or use oncemesh start on its host"
+        )
     for router in sorted(plan.listed - {name}):
         taken = _places(plan.routers[router]) & _places(joining.planned)
         reasons += (f"router {router} is at {address} already, expected another address" for address in sorted(taken))
@@ -124,7 +126,7 @@ def _clashes(at: ObservedRouter, joining: Joining) -> Collection[str]:
     if strange := sorted(neighbours - plan.members):
         reasons.append(f"there is no router {strange[0]!r}, {expected(strange[0], sorted(plan.members))}")
     if not neighbours:
-        reasons.append("it has no link, expected one to a router of the mesh")
+        reasons.append("it has no link, expected a link to a router of the mesh")
     return reasons
 
 
@@ -135,7 +137,7 @@ def _places(router: PlannedRouter) -> set[str]:
 def remove(at: ObservedRouter, name: str) -> None:
     """By force: one that is not there. Raises ManagementError."""
     if is_there(at, name):
-        raise ManagementError(BAD_REQUEST, f"router {name} is there: it leaves by oncemesh remove {name}")
+        raise ManagementError(BAD_REQUEST, f"router {name} is running: use oncemesh remove {name}")
     now = at.node.now()
     at.linkstate.replan(at.linkstate.plan.without(name, (at.node.topic.outlet.clock.stamp(), at.name)), now)
     at.node.pump()

@@ -69,7 +69,7 @@ class Relay:
                 raise AmqpError(f"kind {kind!r}")
             self._asked[router] = number, read_request(message)  # in the place of one that it waits for no more
         except AmqpError as error:
-            raise BreachError(f"no request for management: {error}") from None
+            raise BreachError(f"the peer sent an invalid management request: {error}") from None
         self._come.set()
 
     async def run(self) -> None:

@@ -150,7 +150,8 @@ class Launcher:
                 await rest(began)
         lacks = "; ".join(f"router {name} {lack}" for name, lack in lacking.items())
         raise HalfUpError(
-            f"told, but some routers have not followed after {format_duration(APPLY_S)}: {lacks or 'no answer'}"
+            f"the change was sent, but some routers have not applied it after {format_duration(APPLY_S)}: "
+            f"{lacks or 'no answer'}"
         )
 
     def begin(self, names: Collection[str], clock_offset: float = 0.0) -> None:
@@ -191,7 +192,7 @@ class Launcher:
             _signal(running[name], signal.SIGKILL)
         undying = await self._wait_for_end(stubborn, STOP_S)
         if undying:
-            raise LaunchError(f"router {', '.join(undying)}: still there after SIGKILL")
+            raise LaunchError(f"router {', '.join(undying)} still runs after SIGKILL")
         self._forget(running)
         killed = f"killed, because it had not ended after {format_duration(patience)}"
         outcome = {name: killed if name in stubborn else ended for name in running}
@@ -209,7 +210,7 @@ class Launcher:
         for name in names:
             if name not in known and name in self.directory.topology().routers:
                 what = f"only {', '.join(known)} has run in {self.directory.path}; to run it here, too"
-                raise LaunchError(f"router {name} is another host's: {what}: oncemesh router {name} TOPOLOGY")
+                raise LaunchError(f"router {name} runs on another host: {what}: oncemesh router {name} TOPOLOGY")
             if name not in known:
                 raise LaunchError(f'there is no router "{name}" in this mesh, {expected(name, known)}')
 

@@ -337,4 +337,4 @@ def _running_meshes(base: Path) -> Iterator[RunDirectory]:
             if directory.running():
                 yield directory
         except RunError as error:
-            _warn(f"left out: {error}")
+            _warn(f"ignored: {error}")

@@ -36,7 +36,9 @@ class Away:
         empty[session] = None
         if len(empty) > MOST_EMPTY:
             first = next(iter(empty))
-            log.info("%s had no topics and was forgotten, after %d later sessions", first, MOST_EMPTY)
+            log.info(
+                "%s: its session had no topics and was forgotten in favour of %d later sessions", first, MOST_EMPTY
+            )
             self._end(first)
 
     def discard(self, session: MqttSession) -> None:

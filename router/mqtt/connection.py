@@ -116,7 +116,7 @@ class MqttConnection(DrivenConnection):
         if self._held is None:
             self._handle_all()
         elif len(self._buffer) > max(HELD_MOST, self.max_packet):
-            self._fail(MqttError(Reason.QUOTA, "more than may come before it is certain that it is there"))
+            self._fail(MqttError(Reason.QUOTA, "the client sent too much before the router had proof that it is there"))
 
     def hold(self, then: Callable[[], None]) -> None:
         """What comes from now on waits until it is certain that the client is there, and `then` was called. If the
@@ -143,7 +143,7 @@ class MqttConnection(DrivenConnection):
     def _take(self, most: float) -> None:
         buffer, at = self._buffer, 0
         if not self.opened and buffer and buffer[0] >> 4 != PacketKind.CONNECT:
-            raise MqttError(Reason.PROTOCOL_ERROR, "a packet before the CONNECT")
+            raise MqttError(Reason.PROTOCOL_ERROR, "the client sent a packet before its CONNECT")
         try:
             while self._held is None and not self.is_over and (found := self._header(at)) is not None:
                 start, end = found
@@ -161,7 +161,9 @@ class MqttConnection(DrivenConnection):
                     self.version = version_of(body)
                 self._handle(read_packet(first, body, self.version))
                 if self._answers > MOST_ANSWERS:
-                    raise MqttError(Reason.QUOTA, f"{self._answers} bytes of answers that the client does not read")
+                    raise MqttError(
+                        Reason.QUOTA, f"{self._answers} bytes of answers wait, which the client does not read"
+                    )
         finally:
             del buffer[:at]
 
@@ -175,11 +177,13 @@ class MqttConnection(DrivenConnection):
                 most = self.max_packet if publishes else min(self.max_packet, MOST_PACKET)
                 if size > most:
                     limit = "max_message" if publishes else "max_frame"
-                    raise MqttError(Reason.TOO_LARGE, f"a packet of {size} bytes, expected {most} at most", limit)
+                    raise MqttError(
+                        Reason.TOO_LARGE, f"the client sent a packet of {size} bytes, expected at most {most}", limit
+                    )
                 start = at + 2 + digit
                 return start, start + size
         if len(buffer) - at >= HEADER_MOST:
-            raise MqttError(Reason.MALFORMED, "the length of a packet has too many bytes")
+            raise MqttError(Reason.MALFORMED, "the length field of a packet has too many bytes")
         return None
 
     def _handle(self, packet: Packet) -> None:
@@ -199,7 +203,7 @@ class MqttConnection(DrivenConnection):
                 self._finish(packet)
             case ConnectPacket():
                 if self.opened:
-                    raise MqttError(Reason.PROTOCOL_ERROR, "a second CONNECT")
+                    raise MqttError(Reason.PROTOCOL_ERROR, "the client sent a second CONNECT")
                 self._handler.on_connect(self, packet)
 
     def open(self, client: str, keep_alive: int) -> None:
@@ -244,12 +248,12 @@ class MqttConnection(DrivenConnection):
         if not self.opened:
             deadline = self._begun + self._opening
             if now >= deadline:
-                self._fail(MqttError(Reason.PROTOCOL_ERROR, "no CONNECT in time", "opening"))
+                self._fail(MqttError(Reason.PROTOCOL_ERROR, "the client sent no CONNECT in time", "opening"))
             return deadline
         if not self._keep_alive:
             return now + LOOK_S
         if now >= heard + self._keep_alive:
-            self._fail(MqttError(Reason.KEEP_ALIVE, f"silent for {self._keep_alive:g} s"))
+            self._fail(MqttError(Reason.KEEP_ALIVE, f"the client was silent for {self._keep_alive:g} s"))
         return min(heard + self._keep_alive, now + LOOK_S)
 
     # output

@@ -83,9 +83,14 @@ class MqttEdge:
 
     def on_connect(self, connection: MqttConnection, packet: ConnectPacket) -> None:
         if "authentication-method" in packet.properties:
-            raise MqttError(Reason.BAD_AUTHENTICATION, "an authentication that was not offered")
+            raise MqttError(
+                Reason.BAD_AUTHENTICATION, "the client asks for enhanced authentication, which is not supported"
+            )
         if packet.will is not None:
-            raise MqttError(Reason.IMPLEMENTATION, "a will: nobody would publish it if this router were lost")
+            raise MqttError(
+                Reason.IMPLEMENTATION,
+                "the client asks for a will, which no router would publish after the loss of this one",
+            )
         client, told = self._name_of(packet)
         connection.user = self.entrances[connection].user_of(packet)
         self._admit(connection)
@@ -108,11 +113,11 @@ class MqttEdge:
 
     def _name_of(self, packet: ConnectPacket) -> tuple[str, dict[str, object]]:
         if len(packet.client) > LONGEST_CLIENT:
-            raise MqttError(Reason.BAD_CLIENT_ID, f"a client identifier of more than {LONGEST_CLIENT} characters")
+            raise MqttError(Reason.BAD_CLIENT_ID, f"the client identifier has more than {LONGEST_CLIENT} characters")
         if packet.client:
             return packet.client, {}
         if packet.version == V3 and not packet.clean:
-            raise MqttError(Reason.BAD_CLIENT_ID, "a session that lasts, of a client without an identifier")
+            raise MqttError(Reason.BAD_CLIENT_ID, "a client without an identifier cannot have a lasting session")
         name = f"mqtt-{self._node.name}-{self._node.incarnation}-{next(self._numbers)}"
         return name, {"assigned-client-identifier": name}
 
@@ -123,7 +128,7 @@ class MqttEdge:
         guest.open()
         if not guest.admit():
             self._clients.leave(connection)
-            raise MqttError(Reason.BUSY, "this router is full of clients", "connections")
+            raise MqttError(Reason.BUSY, "this router has as many clients as it may have", "connections")
         self._clients.enter(connection)
 
     def _session(self, client: str, connection: MqttConnection, *, clean: bool) -> tuple[MqttSession, bool]:
@@ -135,7 +140,7 @@ class MqttEdge:
             left = former.connection
             left.take_leave()
             self._end(left, None)
-            left.leave(Reason.TAKEN_OVER, "the client has come again")
+            left.leave(Reason.TAKEN_OVER, "the client has connected again")
             former = self.sessions.get(name)
         known = self._links_of(client, connection.user)
         live = [entry for entry in known if entry.live]
@@ -202,7 +207,7 @@ class MqttEdge:
         if is_over(known):
             _expired_just_now(session, connection)
         elif not session.is_whole(known):  # as is known by now: it goes on from there when it comes again
-            connection.leave(Reason.ADMINISTRATIVE, "the session has been elsewhere since")
+            connection.leave(Reason.ADMINISTRATIVE, "the session has continued at another router")
         else:
             log.info("%s continues here, exactly once", session)
             session.told, session.timeout = None, timeout
@@ -303,7 +308,7 @@ class MqttEdge:
                 session.presettled[index] = PresettledPublisher(session, self._node, topic)
         session.publish(packet, self._limits.max_message)
         if len(session.received) > PATIENCE * self._receive_maximum:
-            what = f"more than {PATIENCE * self._receive_maximum} messages at once"
+            what = f"the client sent more than {PATIENCE * self._receive_maximum} messages at once"
             raise MqttError(Reason.TOO_MANY, what, "unsettled")
 
     @property
@@ -315,7 +320,7 @@ class MqttEdge:
 
     def on_subscribe(self, connection: MqttConnection, packet: SubscribePacket) -> None:
         if "subscription-identifier" in packet.properties:
-            raise MqttError(Reason.NO_IDENTIFIERS, "a subscription identifier")
+            raise MqttError(Reason.NO_IDENTIFIERS, "the client uses subscription identifiers, which are not supported")
         session = self._of[connection]
         granted = self._permissions.grant(connection, session, packet.filters)
         subscribe = partial(session.subscribe, packet.identifier, granted)

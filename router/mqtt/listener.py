@@ -74,13 +74,13 @@ class Door:
             if not self.doors.proves(packet.user, password):
                 self.guesses.was_wrong()
                 raise MqttError(
-                    Reason.BAD_PASSWORD, f"user {packet.user[:64]!r} is not known, or its password is wrong"
+                    Reason.BAD_PASSWORD, f"the user {packet.user[:64]!r} is unknown, or the password is wrong"
                 )
             return packet.user
         if self.certified:
             return self.certified
         if not self.anybody:
-            raise MqttError(Reason.NOT_AUTHORIZED, "who comes in here says who he is")
+            raise MqttError(Reason.NOT_AUTHORIZED, "clients have to authenticate at this listener")
         return ""
 
 

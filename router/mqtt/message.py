@@ -118,7 +118,7 @@ def _parted(message: bytes) -> tuple[bytes, list[int]]:
         is_flat = message[value] in FLAT
         looked += (value if is_flat else at) - begin
         if looked > MOST_BESIDE or len(beside) + len(flat) == MOST_SECTIONS:
-            raise AmqpError(DECODE_ERROR, "a message with more beside its body than is looked into")
+            raise AmqpError(DECODE_ERROR, "the sections beside the body of the message are too large")
         if is_flat:
             flat.append(begin)
         else:
@@ -129,7 +129,7 @@ def _parted(message: bytes) -> tuple[bytes, list[int]]:
 def _bytes_of(section: Any) -> bytes | None:
     """None if it is of no body. Raises AmqpError if it is no section."""
     if not isinstance(section, Described):
-        raise AmqpError(DECODE_ERROR, "a message is made of sections")
+        raise AmqpError(DECODE_ERROR, "the message does not consist of AMQP sections")
     code, value = section
     if code == DATA and isinstance(value, bytes):
         return value

@@ -58,7 +58,7 @@ class Permissions:
         if address.startswith("$share/"):
             why = Reason.NO_SHARED, "shared subscriptions are not supported"
         elif any(len(level) > 1 and ("+" in level or "#" in level) for level in address.split("/")):
-            why = Reason.BAD_FILTER, "a wildcard is a level by itself"
+            why = Reason.BAD_FILTER, "a wildcard is only a part of a level, expected a whole level"
         elif asked.no_local:
             why = Reason.IMPLEMENTATION, "no-local is not supported"
         elif (known := session.subscribers.get(address)) is None:
@@ -70,7 +70,7 @@ class Permissions:
         if why is None:
             return asked.qos
         reason, what = why
-        log.warning("%s: a subscription to %r is refused: %s", session, address[:LONGEST_SHOWN], what)
+        log.warning("%s: a subscription to %r was refused: %s", session, address[:LONGEST_SHOWN], what)
         return reason
 
     def refusal(
@@ -91,7 +91,7 @@ class Permissions:
         if why := self._cannot_begin(connection):
             return why
         if self._is_full(session, self._limits.links - fresh):
-            what = f"more than {self._limits.links} topics"
+            what = f"the client has more than {self._limits.links} topics"
             return Reason.QUOTA, self._guard.exceed("links", str(session), what)
         return None
 
@@ -143,8 +143,8 @@ def _begins_to_last(session: MqttSession, asked: FilterRequest) -> bool:
 def overflow(session: MqttSession, packet: PublishPacket) -> None:
     """More than is to be kept for a client that does not wait for its answers."""
     if packet.qos:
-        raise MqttError(Reason.QUOTA, f"{session.waiting_bytes} bytes of messages wait", "unsettled")
-    log.warning("%s: a message of QoS 0 is dropped: %d bytes wait", session, session.waiting_bytes)
+        raise MqttError(Reason.QUOTA, f"{session.waiting_bytes} bytes of the client's messages wait", "unsettled")
+    log.warning("%s: a message of QoS 0 was dropped, because %d bytes wait", session, session.waiting_bytes)
 
 
 def refuse(session: MqttSession, packet: PublishPacket, reason: Reason, why: str) -> None:
@@ -153,7 +153,7 @@ def refuse(session: MqttSession, packet: PublishPacket, reason: Reason, why: str
     assert connection is not None
     if packet.qos and connection.version == V3:
         raise MqttError(reason, why)
-    log.warning("%s: a message is refused: %s", session, why)
+    log.warning("%s: a message was refused: %s", session, why)
     if packet.qos:
         kind = PacketKind.PUBACK if packet.qos == 1 else PacketKind.PUBREC
         connection.send(ack(V5, kind, packet.identifier, reason, why))

@@ -198,7 +198,7 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
 
     def refuse(self, records: list[Record]) -> None:
         """The client cannot be given these."""
-        refuse_for(self.node, self.subscriber, records, "it is too large, or has no bytes")
+        refuse_for(self.node, self.subscriber, records, "the message is too large, or its body has no form in MQTT")
 
     def resume(self, action: Resume) -> None:
         key, outgoing = action.record.key, self.records.get(action.record.key)

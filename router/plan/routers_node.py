@@ -50,7 +50,7 @@ class RoutersNode:
 
     def attach(self, link: Link) -> None:
         if not link.is_sender:
-            raise Refusal(NOT_ALLOWED, f"{ROUTERS} can only be received from")
+            raise Refusal(NOT_ALLOWED, f"{ROUTERS} accepts no messages, expected a receiver")
         if link.connection in self._ends:
             raise Refusal(RESOURCE_LIMIT, f"this connection has a link to {ROUTERS} already")
         end = link.context = self._ends[link.connection] = RoutersEnd(link, self, trio.current_time() + self._young)

@@ -45,10 +45,10 @@ class Authority:
             self._certificate = _loaded(certificate, x509.load_pem_x509_certificate)
             self._key = _loaded(key, _private_key)
             if why := _doubt(self._certificate, self._key):
-                what = "expected a CA that can go on, or neither it nor its key, to make another"
+                what = "expected a CA that can sign more certificates; to create a new one, remove it and its key"
                 raise FileError(certificate, [f"{certificate}: {why}, {what}"])
         elif key.exists():
-            raise FileError(key, [f"{key}: the key of a CA, expected its certificate beside it, {certificate}"])
+            raise FileError(key, [f"{key}: the certificate of this CA key is missing, expected {certificate}"])
         else:
             self._key = ec.generate_private_key(ec.SECP256R1())
             built = _builder(_named(name), _named(name), self._key, 10 * DAYS)
@@ -94,7 +94,7 @@ def _loaded(path: Path, load: Callable[[bytes], Loaded]) -> Loaded:
     try:
         return load(path.read_bytes())
     except (ValueError, TypeError):  # TypeError: it is encrypted. What the library says names neither file nor cause
-        raise FileError(path, [f"{path}: expected what oncemesh certs init has made, or no such file"]) from None
+        raise FileError(path, [f"{path}: not created by oncemesh certs init; expected such a file, or none"]) from None
 
 
 def _doubt(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> str:
@@ -102,12 +102,12 @@ def _doubt(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> st
     found = {type(extension.value): extension for extension in certificate.extensions}
     for name, kind in _DEMANDED.items():
         if kind not in found:
-            return f"it says nothing of {name}, which Python 3.13 does not accept"
+            return f"it lacks {name}, which Python 3.13 needs"
     usage, constraints = found[x509.KeyUsage], found[x509.BasicConstraints]
     if not (usage.value.key_cert_sign and constraints.critical and constraints.value.ca):
-        return "it is of no CA"
+        return "it is not the certificate of a CA"
     if certificate.public_key() != key.public_key():
-        return "its key is not the one beside it"
+        return "it does not match the key beside it"
     is_over = certificate.not_valid_after_utc < datetime.datetime.now(datetime.UTC)
     return "it has expired" if is_over else ""
 
@@ -115,7 +115,7 @@ def _doubt(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> st
 def _private_key(content: bytes) -> ec.EllipticCurvePrivateKey:
     loaded = serialization.load_pem_private_key(content, None)
     if not isinstance(loaded, ec.EllipticCurvePrivateKey):
-        raise ValueError("another kind of key")
+        raise ValueError("its key has another type")
     return loaded
 
 

@@ -122,7 +122,7 @@ class Doors:
     async def _secured(self, stream: trio.SocketStream, context: ssl.SSLContext) -> TlsStream:
         with trio.move_on_after(self._patience):
             return await TlsStream.over(stream, context)
-        raise LateError("no TLS in time")
+        raise LateError("the peer began no TLS in time")
 
     # who comes
 
@@ -196,7 +196,7 @@ class Doors:
             return stream, self._as_ourselves(name)
         secured = await self._secured(stream, self._contexts.as_neighbour)
         if secured.peer != name:
-            raise TlsError(f"the certificate is of {secured.peer!r}")
+            raise TlsError(f"the certificate names {secured.peer!r}")
         return secured, self._as_ourselves(name)
 
     def _as_ourselves(self, neighbour: str) -> SaslClient:

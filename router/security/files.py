@@ -47,12 +47,12 @@ class Files:
         made = Contexts(self._server(ssl.CERT_OPTIONAL), self._server(ssl.CERT_REQUIRED), self._client())
         try:
             names = meet(made.as_neighbour, made.for_neighbours)
-            why = f"is of {names[0]!r}"
+            why = f"names {names[0]!r}"
         except ssl.SSLError as error:
             names, why = ("", ""), reason_of(error)
         if names != (self._name, self._name):
             assert self._certificate is not None
-            what = f"expected one of {self._name!r} that {self._ca} vouches for"
+            what = f"expected a certificate of {self._name!r} that {self._ca} has signed"
             raise SecurityError(self._certificate, [f"{self._certificate}: {why}, {what}"])
         return made
 
@@ -62,7 +62,8 @@ class Files:
         if self.secret() != other.secret():
             assert self._secret is not None
             raise SecurityError(
-                self._secret, [f"{self._secret}, {other._secret}: secrets of one mesh, expected the same"]
+                self._secret,
+                [f"{self._secret}, {other._secret}: the secrets of one mesh differ, expected the same secret"],
             )
         if self._certificate is None:
             return
@@ -70,7 +71,7 @@ class Files:
             try:
                 meet(one._client(), neighbour._server(ssl.CERT_REQUIRED))
             except ssl.SSLError as error:
-                what = f"to router {one._name} {reason_of(error)}, expected one that {one._ca} vouches for"
+                what = f"to router {one._name} {reason_of(error)}, expected a certificate that {one._ca} has signed"
                 raise SecurityError(self._certificate, [f"{neighbour._certificate}: {what}"]) from None
 
     def _server(self, demand: ssl.VerifyMode) -> ssl.SSLContext:

@@ -58,19 +58,21 @@ def read_users(path: Path) -> UserFile:
         reason = error.problem if isinstance(error, Malformed) else f"{_why(error)}, expected a file of users"
         raise UsersError(path, [f"{path}: {reason}"]) from None
     if not (key := _DECOYS.fullmatch(first)):
-        raise UsersError(path, [f"{path}:1: not the begin of a file of users, expected what oncemesh user add writes"])
+        raise UsersError(
+            path, [f"{path}:1: not the first line of a file of users, expected a file that oncemesh user add wrote"]
+        )
     verifiers: dict[str, Verifier] = {}
     for number, line in enumerate(lines, 2):
         found = _LINE.fullmatch(line)
         if not found or not USER.fullmatch(found[1]) or found[1] in verifiers:
-            what = "expected a name of its own and a verifier, as oncemesh user add writes them"
+            what = "expected a unique name and a verifier, as oncemesh user add writes them"
             raise UsersError(path, [f"{path}:{number}: not a user, {what}"])
         verifiers[found[1]] = _verifier(path, number, int(found[2]), found[3], found[4], found[5])
     return UserFile(verifiers, b64decode(key[1]))
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:
-    return error.strerror or "not to be read" if isinstance(error, OSError) else "not a text"
+    return error.strerror or "not readable" if isinstance(error, OSError) else "not a text"
 
 
 def _verifier(path: Path, number: int, iterations: int, *parts: str) -> Verifier:
@@ -79,7 +81,10 @@ def _verifier(path: Path, number: int, iterations: int, *parts: str) -> Verifier
     except ValueError:
         salt, stored, server = b"", b"", b""
     if not salt or len(stored) != _KEY_BYTES or len(server) != _KEY_BYTES or iterations < LEAST_ITERATIONS:
-        raise UsersError(path, [f"{path}:{number}: a damaged verifier, expected what oncemesh user add writes"])
+        raise UsersError(
+            path,
+            [f"{path}:{number}: the verifier of the user is damaged, expected a line that oncemesh user add wrote"],
+        )
     return Verifier(salt, iterations, stored, server)
 
 

@@ -151,13 +151,13 @@ class Tagged(LinkOption):
     ("asked", "code", "told"),
     [
         ({}, 400, "the application properties have no operation"),
-        ({"operation": "DANCE"}, 501, "there is no DANCE here"),
+        ({"operation": "DANCE"}, 501, "unknown operation DANCE"),
         ({"operation": 3}, 400, "operation is 3, expected a text"),
         ({"operation": "QUERY", "entityType": "nothing"}, 400, "entityType is 'nothing', expected one of"),
         ({"operation": "QUERY", "offset": -1}, 400, "offset is -1, expected a number"),
         ({"operation": "QUERY", "count": "many"}, 400, "count is 'many', expected a number"),
         ({"operation": "READ"}, 400, "neither identity nor name"),
-        ({"operation": "READ", "name": "nobody"}, 404, "nothing here has the name 'nobody'"),
+        ({"operation": "READ", "name": "nobody"}, 404, "no entity has the name 'nobody'"),
         ({"operation": "DELETE", "name": "router/a"}, 501, "nothing of type org.apache.qpid.dispatch.router"),
     ],
 )
@@ -190,7 +190,7 @@ async def test_who_has_no_place_for_answers_is_refused(line: RunningMesh) -> Non
         for reply_to in (None, "topic/of-others", "_topo/0/a/temp.guessed"):
             with pytest.raises(SendException):
                 sender.send(Message(reply_to=reply_to, properties={"operation": "GET-TYPES"}))
-        with pytest.raises(LinkDetached, match="can only be sent to"):
+        with pytest.raises(LinkDetached, match="only accepts requests"):
             tool.connection.create_receiver("$management")
         with pytest.raises(LinkDetached, match="no node"):
             tool.connection.create_sender("_topo/0/nowhere/$management")

@@ -287,7 +287,7 @@ async def test_a_stranger_from_another_mesh_is_sent_away(triangle: RunningMesh, 
         await clients.until(lambda: client.connection.closed)
         assert client.closed is not None
         assert "triangle" not in client.closed.description and not client.connection.remote_container
-        assert "a router of mesh 'square', this is mesh 'triangle'" in triangle.log("b")
+        assert "the router belongs to mesh 'square', expected mesh 'triangle'" in triangle.log("b")
 
 
 async def test_whoever_looks_at_a_router_without_end_harms_nobody(triangle: RunningMesh, clients: Clients) -> None:

@@ -199,9 +199,9 @@ OTHER = {"amqp": "127.0.0.1:1", "inter": "127.0.0.1:2"}
     ("changes", "name", "reason"),
     [
         ({"mesh": "other"}, "d", "this is mesh pair, not other"),
-        ({"b": OTHER}, "b", "the mesh has a router of this name, expected another name, or oncemesh start where"),
+        ({"b": OTHER}, "b", "the mesh already has a router of this name; choose another name, or use oncemesh start"),
         ({"d": {"advertise": "a"}}, "d", "router a is at {a} already, expected another address"),
-        ({"e": OTHER, "links": ["ab", "ad", "de"]}, "d", "its topology has e, which the mesh has not"),
+        ({"e": OTHER, "links": ["ab", "ad", "de"]}, "d", "its topology has e, which the mesh does not have"),
         ({"b": None, "links": ["ad"]}, "d", "its topology lacks b, which the mesh has"),
         ({"d": {"amqp": "127.0.0.1:0"}}, "d", "amqp: 127.0.0.1:0 is no reachable address, expected a host and a port"),
     ],
@@ -301,7 +301,7 @@ async def test_of_two_who_join_at_once_under_one_name_one_is_refused(pair: Runni
                 nursery.start_soon(ask, "a", 1)
                 nursery.start_soon(ask, "b", 2)
             assert len(refused) == number
-            assert "the mesh has a router of this name" in refused[-1]
+            assert "the mesh already has a router of this name" in refused[-1]
             await _ask(management, "DELETE", "d")
 
 
@@ -311,7 +311,9 @@ def test_only_who_runs_a_closed_mesh_lets_a_router_join(closed: RunningMesh, els
         (host.folder / file).write_bytes((closed.plan.parent / file).read_bytes())
     (host.folder / "password").write_text(PASSWORD)
     bob = "--user", "bob", "--password-file", str(host.folder / "password")
-    is_refused(host, "CREATE is not for user 'bob', expected the secret of the mesh or an operator's credentials", *bob)
+    is_refused(
+        host, "user 'bob' may not use CREATE, expected the secret of the mesh or an operator's credentials", *bob
+    )
     said = CliRunner().invoke(main, host.words())
     assert said.exit_code == 0, said.stderr
     assert host.planned() == dict.fromkeys("abd", "member")
@@ -332,7 +334,7 @@ def test_a_certificate_alone_makes_no_router(certified: RunningMesh, elsewhere: 
         for path in authority.issue(name):
             path.rename(host.folder / path.name)
     (host.folder / "ca.pem").write_bytes((certified.plan.parent / "ca.pem").read_bytes())
-    is_refused(host, "CREATE is not for user 'd', expected the secret of the mesh or an operator's credentials")
+    is_refused(host, "user 'd' may not use CREATE, expected the secret of the mesh or an operator's credentials")
     operator = "--certificate", str(host.folder / "$mesh.pem"), "--key", str(host.folder / "$mesh.key")
     said = CliRunner().invoke(main, host.words(*operator))
     assert said.exit_code == 0, said.stderr

@@ -60,7 +60,7 @@ async def test_a_user_shows_a_password_or_a_certificate(secured: Secured) -> Non
         assert await secured.answer(by_hand.connect("c", V3, user=user, password=password)) == b"\x20\x02\x00\x04"
     assert await secured.answer(by_hand.connect("c", V3)) == b"\x20\x02\x00\x05"
     assert Reason.NOT_AUTHORIZED in await secured.answer(by_hand.connect("c"))
-    assert "is not known, or its password is wrong" in secured.mesh.log("a")
+    assert "is unknown, or the password is wrong" in secured.mesh.log("a")
 
 
 async def test_a_user_may_do_what_his_rule_says(secured: Secured) -> None:

@@ -128,7 +128,7 @@ async def test_who_wants_a_transaction_is_told_where_to_read_why_there_are_none(
 
 
 @pytest.mark.parametrize(
-    ("code", "why"), [(0x34, "there are no transactions"), (0x39, "no outcome of AMQP has the code 0x39")]
+    ("code", "why"), [(0x34, "the mesh has no transactions"), (0x39, "the subscriber sent the unknown outcome 0x39")]
 )
 async def test_an_outcome_that_is_none_is_refused(triangle: RunningMesh, clients: Clients, code: int, why: str) -> None:
     """One within a transaction is none, as nobody will discharge that; nor is what it speaks of released."""

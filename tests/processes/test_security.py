@@ -103,7 +103,7 @@ async def is_refused(mesh: RunningMesh, clients: Clients, client: Client | None,
     await eventually(logged)
 
 
-NOT_KNOWN = "user 'bob' is not known, or its password is wrong"
+NOT_KNOWN = "the user 'bob' is unknown, or the password is wrong"
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ NOT_KNOWN = "user 'bob' is not known, or its password is wrong"
         (None, [plain("eve", PASSWORD)], "user 'eve' is not known"),
         (None, [ScramClient("$mesh", "")], "user '$mesh' is not known"),
         (None, [anonymous()], "the server offers no ANONYMOUS"),
-        ("expired", [external()], "the certificate is not accepted: certificate has expired"),
-        ("foreign", [external()], "the certificate is not accepted: unable to get local issuer certificate"),
+        ("expired", [external()], "the certificate was not accepted: certificate has expired"),
+        ("foreign", [external()], "the certificate was not accepted: unable to get local issuer certificate"),
     ],
 )
 async def test_a_client_that_does_not_prove_who_it_is_stays_outside(
@@ -134,11 +134,11 @@ async def test_a_client_that_does_not_prove_who_it_is_stays_outside(
 @pytest.mark.parametrize(
     ("certificate", "proofs", "name", "why"),
     [
-        ("alice", [external()], "a", "router 'alice' says that it is 'a'"),
-        ("b", [external()], "a", "router 'b' says that it is 'a'"),
+        ("alice", [external()], "a", "the router authenticated as 'alice', but its open names it 'a'"),
+        ("b", [external()], "a", "the router authenticated as 'b', but its open names it 'a'"),
         ("alice", [external()], "alice", "router 'alice' is not a neighbour of 'b'"),
-        ("expired", [external()], "a", "the certificate is not accepted: certificate has expired"),
-        ("foreign", [external()], "a", "the certificate is not accepted: unable to get local issuer certificate"),
+        ("expired", [external()], "a", "the certificate was not accepted: certificate has expired"),
+        ("foreign", [external()], "a", "the certificate was not accepted: unable to get local issuer certificate"),
         (None, [external()], "a", "TLS: peer did not return a certificate"),
     ],
 )
@@ -156,9 +156,9 @@ async def test_who_has_no_certificate_of_a_router_is_none(
 @pytest.mark.parametrize(
     ("proofs", "name", "why"),
     [
-        ([ScramClient("a", "a secret of another mesh")], "a", "user 'a' is not known, or its password is wrong"),
+        ([ScramClient("a", "a secret of another mesh")], "a", "the user 'a' is unknown, or the password is wrong"),
         ([ScramClient("bob", PASSWORD)], "bob", NOT_KNOWN),
-        ([ScramClient("b", SECRET)], "a", "router 'b' says that it is 'a'"),
+        ([ScramClient("b", SECRET)], "a", "the router authenticated as 'b', but its open names it 'a'"),
         ([ScramClient("c", SECRET)], "c", "router 'c' is not a neighbour of 'b'"),
     ],
 )

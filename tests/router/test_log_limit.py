@@ -31,7 +31,9 @@ async def test_what_is_left_out_is_counted(
     assert len(caplog.records) == MOST[NAME]
     caplog.clear()
     await trio.sleep(MINUTE_S + 1)
-    assert caplog.messages == [f"{1000 - MOST[NAME]} more in a minute, the last: refused: stranger 999"]
+    assert caplog.messages == [
+        f"{1000 - MOST[NAME]} more like this within a minute; the last: refused: stranger 999"
+    ]
     caplog.clear()
     await trio.sleep(MINUTE_S)
     assert caplog.messages == [], "a minute without any"
@@ -58,7 +60,7 @@ async def test_the_count_is_told_at_the_end_too(
             nursery.start_soon(limit_logs)
             await trio.testing.wait_all_tasks_blocked()
             provoke(MOST[NAME] + 1)
-    assert caplog.messages[-1].startswith("1 more in a minute")
+    assert caplog.messages[-1].startswith("1 more like this")
     caplog.clear()
     provoke(2 * MOST[NAME])
     assert len(caplog.records) == 2 * MOST[NAME], "nobody limits any more"

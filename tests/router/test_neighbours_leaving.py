@@ -82,7 +82,7 @@ def test_a_plan_may_take_away_the_neighbour_that_tells_it(b: B) -> None:
     assert "a" not in b.mesh.neighbours
     assert b.neighbours.heard(b.connection), "its bytes have come, and nothing follows from them any more"
     b.neighbours.follow()
-    assert b.connection.ended == "no longer a neighbour"
+    assert b.connection.ended == "the router is no longer a neighbour"
 
 
 def test_what_such_a_neighbour_said_behind_the_plan_is_not_looked_at(b: B) -> None:
@@ -96,7 +96,7 @@ def test_a_connection_does_not_come_up_when_the_plan_has_taken_its_neighbour_awa
     b.replan(WITHOUT_A)
     b.open()
     assert not b.neighbours.connections
-    assert b.connection.ended == "this listener is for routers of the mesh"
+    assert b.connection.ended == "only routers of the mesh may connect to this listener"
     b.read(b"nothing that anybody would understand")
     assert not b.neighbours.heard(b.connection)
 
@@ -105,7 +105,7 @@ def test_a_plan_closes_a_connection_that_is_up_and_its_end_is_no_news(b: B) -> N
     b.open()
     b.replan(WITHOUT_A)
     b.neighbours.follow()
-    assert b.connection.ended == "no longer a neighbour"
+    assert b.connection.ended == "the router is no longer a neighbour"
     b.replan(WITHOUT_A.revised(FILE, (2, "a")))
     assert not b.neighbours.connections, "it is over, whatever the plan says next"
     b.neighbours.on_close(b.connection, None)

@@ -152,7 +152,7 @@ def test_a_router_that_runs_on_another_host_is_not_started_by_the_way(topology: 
     started = CliRunner().invoke(main, ["start", "b", "--run-dir", str(directory.path)])
     assert (started.exit_code, started.stderr) == (
         1,
-        f"Error: router b is another host's: only a has run in {directory.path}; "
+        f"Error: router b runs on another host: only a has run in {directory.path}; "
         "to run it here, too: oncemesh router b TOPOLOGY\n",
     )
 
@@ -254,7 +254,7 @@ async def test_each_reason_why_a_neighbour_is_not_reached_is_told_once_until_it_
     with done, caplog.at_level(logging.INFO, "oncemesh.neighbours"):
         await keep_dialling("b", Address("10.0.0.7", 5772), 2.0, visit)
     reasons = [line.rpartition(": ")[2] for line in caplog.messages]
-    assert (reasons, reached) == (["No route to host", "no answer in 2.0s", "No route to host"], ["b"])
+    assert (reasons, reached) == (["No route to host", "no answer within 2.0s", "No route to host"], ["b"])
 
 
 def test_a_line_of_the_log_is_one_line_whatever_strangers_are_called() -> None:
@@ -269,7 +269,7 @@ async def test_a_router_whose_state_is_damaged_does_not_start_and_says_why(route
     process = routers.start("a", "--run-dir", str(tmp_path / "run"))
     _, errors = await trio.to_thread.run_sync(process.communicate)
     assert process.returncode == 1
-    assert errors.startswith(f"Error: {state}: not to be used as a router's state: file is not a database.")
+    assert errors.startswith(f"Error: {state}: the router cannot use this state: file is not a database.")
     assert "Traceback" not in errors
 
 

@@ -165,7 +165,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_store_is_held_by_one_process_at_a_time(path: Path) -> None:
-    with store(path), pytest.raises(StoreError, match=r"state\.db: not to be used as a router's state: .*locked"):
+    with store(path), pytest.raises(StoreError, match=r"state\.db: the router cannot use this state: .*locked"):
         store(path)
     store(path).close()
 
@@ -238,7 +238,7 @@ def test_an_entry_that_is_not_as_it_was_written_is_refused(path: Path, packed: o
     with store(path) as first:
         first.save([entry("s")], 1)
     tamper(path, "UPDATE entry SET packed = ?", packed)
-    refused(path, "damaged: an entry is not as it was written")
+    refused(path, "damaged: a stored link does not match its checksum")
 
 
 @pytest.mark.parametrize("column", ["role", "name", "sum"])
@@ -246,14 +246,14 @@ def test_an_entry_in_anothers_place_is_refused(path: Path, column: str) -> None:
     with store(path) as first:
         first.save([entry("s")], 1)
     tamper(path, f"UPDATE entry SET {column} = 7")
-    refused(path, "damaged: an entry is not as it was written")
+    refused(path, "damaged: a stored link does not match its checksum")
 
 
 @pytest.mark.parametrize("how", ["DELETE FROM router", "INSERT INTO router SELECT * FROM router"])
 def test_a_file_without_one_owner_is_refused(path: Path, how: str) -> None:
     store(path).close()
     tamper(path, how)
-    refused(path, "damaged: its owner, incarnation or clock is not as it was written")
+    refused(path, "damaged: the stored owner, incarnation or clock does not match its checksum")
 
 
 @pytest.mark.parametrize("column", ["mesh", "name", "incarnation", "clock", "sum"])
@@ -261,7 +261,7 @@ def test_a_file_without_one_owner_is_refused(path: Path, how: str) -> None:
 def test_a_count_that_is_not_as_it_was_written_is_refused(path: Path, column: str, value: object) -> None:
     store(path).close()
     tamper(path, f"UPDATE router SET {column} = ?", value)
-    refused(path, "damaged: its owner, incarnation or clock is not as it was written")
+    refused(path, "damaged: the stored owner, incarnation or clock does not match its checksum")
 
 
 def changed_plan() -> Plan:

@@ -110,5 +110,8 @@ def test_a_process_that_was_stopped_in_a_turn_goes_on_when_it_is_woken(started: 
 def test_a_watch_that_did_not_run_tells_for_how_long_and_whether_the_process_computed() -> None:
     stops = Stops(DEAD_S, 10.0, 1.0)
     assert stops.look(10.25, 1.1) == "", "looks come on time"
-    assert stops.look(12.75, 1.2) == "the watchdog did not run for 2.5 s, and the process computed for 0.1 s"
+    assert (
+        stops.look(12.75, 1.2)
+        == "the watchdog did not run for 2.5 s, in which the process used 0.1 s of processor time"
+    )
     assert stops.look(13.0, 1.3) == "", "a stop is told once"

@@ -59,9 +59,9 @@ def _damaged(what: str) -> AmqpError:
 def decode(data: bytes, at: int = 0, depth: int = 0) -> tuple[Any, int]:
     """The value at an offset, and the offset behind it. Raises AmqpError on anything damaged."""
     if depth > MAX_DEPTH:
-        raise _damaged("values are nested too deep")
+        raise _damaged("an AMQP value is nested too deeply")
     if at >= len(data):
-        raise _damaged("a value is cut off")
+        raise _damaged("an AMQP value is cut off")
     code = data[at]
     if code == 0x00:
         _check_descriptor(data, at + 1)
@@ -75,7 +75,7 @@ def _check_descriptor(data: bytes, at: int) -> None:
     """AMQP reserves all but symbols and numbers (1.0 1.5). Descriptors that are described are a tree: a step for each
     byte."""
     if data[at : at + 1] == b"\x00":
-        raise _damaged("a descriptor is a described value")
+        raise _damaged("the descriptor of a value is itself a described value")
 
 
 def _value(code: int, data: bytes, at: int, depth: int) -> tuple[Any, int]:
@@ -93,7 +93,7 @@ def _value(code: int, data: bytes, at: int, depth: int) -> tuple[Any, int]:
 
 def _take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
     if at + size > len(data):
-        raise _damaged("a value is cut off")
+        raise _damaged("an AMQP value is cut off")
     return data[at : at + size], at + size
 
 
@@ -113,7 +113,7 @@ def _fixed(code: int, body: bytes) -> Any:
 def _char(number: int) -> str:
     """Half of a surrogate pair would be no character: nobody could encode it again."""
     if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
-        raise _damaged(f"{number:#x} is no character")
+        raise _damaged(f"the char value {number:#x} is no Unicode character")
     return chr(number)
 
 
@@ -125,7 +125,7 @@ def _variable(code: int, body: bytes, size_form: struct.Struct, depth: int) -> A
             try:
                 text = body.decode("utf-8" if code & 0x0F == 1 else "ascii")
             except UnicodeDecodeError:
-                raise _damaged("a string is not UTF-8, or a symbol not ASCII") from None
+                raise _damaged("a string is not UTF-8, or a symbol is not ASCII") from None
             return text if code & 0x0F == 1 else Symbol(text)
         case 0xC0 | 0xD0:
             return _elements(body, size_form, depth)
@@ -133,14 +133,14 @@ def _variable(code: int, body: bytes, size_form: struct.Struct, depth: int) -> A
             return _pairs(_elements(body, size_form, depth))
         case 0xE0 | 0xF0:
             return _array(body, size_form, depth)
-    raise _damaged(f"no type has the constructor {code:#x}")
+    raise _damaged(f"the type constructor {code:#x} is unknown")
 
 
 def _count(body: bytes, form: struct.Struct) -> tuple[int, int]:
     prefix, at = _take(body, 0, form.size)
     count = form.unpack(prefix)[0]
     if count > len(body):
-        raise _damaged("a list counts more elements than it has bytes")
+        raise _damaged("a list claims more elements than it has bytes")
     return count, at
 
 
@@ -151,7 +151,7 @@ def _array(body: bytes, count_form: struct.Struct, depth: int) -> list[Any]:
         _, at = decode(body, at + 1, depth + 1)
     constructor, at = _take(body, at, 1)
     if depth >= MAX_DEPTH:
-        raise _damaged("values are nested too deep")
+        raise _damaged("an AMQP value is nested too deeply")
     elements = []
     for _ in range(count):
         element, at = _value(constructor[0], body, at, depth + 1)
@@ -176,7 +176,7 @@ def _pairs(elements: list[Any]) -> dict[Any, Any]:
     try:
         return dict(zip(elements[::2], elements[1::2], strict=True))
     except (TypeError, ValueError):
-        raise _damaged("a map is not of pairs with simple keys") from None
+        raise _damaged("a map has an odd number of elements, or a key that is not a simple value") from None
 
 
 def skip(data: bytes, at: int, depth: int = 0) -> int:
@@ -184,19 +184,19 @@ def skip(data: bytes, at: int, depth: int = 0) -> int:
     code = data[at] if at < len(data) else 0x100
     if code == 0x00:
         if depth > MAX_DEPTH:
-            raise _damaged("values are nested too deep")
+            raise _damaged("an AMQP value is nested too deeply")
         _check_descriptor(data, at + 1)
         return skip(data, skip(data, at + 1, depth + 1), depth + 1)
     if (width := _WIDTHS.get(code >> 4)) is not None:
         end = at + 1 + width
     elif not 0xA0 <= code <= 0xFF:
-        raise _damaged("a value is cut off or of no known type")
+        raise _damaged("an AMQP value is cut off, or has an unknown type")
     elif code & 0x10:
         end = at + 5 + int.from_bytes(data[at + 1 : at + 5], "big")
     else:
         end = at + 2 + int.from_bytes(data[at + 1 : at + 2], "big")
     if end > len(data):
-        raise _damaged("a value is cut off")
+        raise _damaged("an AMQP value is cut off")
     return end
 
 
@@ -228,7 +228,7 @@ def encode(value: Any) -> bytes:
             return _compound(0xD1, [part for item in value.items() for part in item])
         case Raw():
             return value.encoded
-    raise TypeError(f"cannot be sent as an AMQP value: {value!r}")
+    raise TypeError(f"no AMQP type can hold this value: {value!r}")
 
 
 class Raw(NamedTuple):

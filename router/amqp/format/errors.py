@@ -23,10 +23,14 @@ TRANSFER_LIMIT: Final = "amqp:link:transfer-limit-exceeded"
 UNAUTHORIZED: Final = "amqp:unauthorized-access"
 STOLEN: Final = "amqp:link:stolen"
 
-NO_TRANSACTIONS: Final = "there are no transactions; docs/clients.md, Transactions, says why, and what to do instead"
+NO_TRANSACTIONS: Final = (
+    "the mesh has no transactions; docs/clients.md, Transactions, gives the reason and alternatives"
+)
 
 OF_PROTON: Final = {"amqp:not allowed": NOT_ALLOWED, "amqp:session:invalid-field": INVALID_FIELD}
 """What proton calls two of them."""
+SILENCE_OF_PROTON: Final = "local-idle-timeout expired"
+"""Proton's description of a peer that was silent for longer than the idle timeout."""
 
 
 class PeerFaultError(Exception):
@@ -50,7 +54,7 @@ class LimitError(AmqpError):
         self.limit = limit
 
 
-TOO_MANY: Final = "too many wrong passwords came from there"
+TOO_MANY: Final = "too many wrong passwords came from this address"
 
 
 class TurnError(AmqpError):

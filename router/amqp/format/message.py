@@ -87,7 +87,7 @@ def body_of(message: bytes) -> bytes:
         elif code == VALUE and isinstance(value, str | bytes):
             body.append(value.encode() if isinstance(value, str) else value)
     if not body:
-        raise AmqpError(DECODE_ERROR, "a message whose body is neither data nor text")
+        raise AmqpError(DECODE_ERROR, "the body of the message is neither data nor text")
     return b"".join(body)
 
 
@@ -103,12 +103,12 @@ def sections_of(message: bytes) -> list[tuple[Any, Any]]:
     """Descriptors and values; a descriptor that is one of AMQP's is a number. Raises AmqpError on what is not made of
     sections."""
     if message >= ENVELOPE:
-        raise AmqpError(DECODE_ERROR, f"a message of format {format_of(message):#x}")
+        raise AmqpError(DECODE_ERROR, f"the message has the unknown message-format {format_of(message):#x}")
     at, sections = 0, []
     while at < len(message):
         section, at = decode(message, at)
         if not isinstance(section, Described):
-            raise AmqpError(DECODE_ERROR, "a message is made of sections")
+            raise AmqpError(DECODE_ERROR, "the message does not consist of AMQP sections")
         sections.append((_code_of(section.descriptor), section.value))
     return sections
 
@@ -184,7 +184,7 @@ def merged(annotations: bytes, more: bytes) -> bytes:
 def _content(annotations: bytes) -> tuple[int, bytes]:
     """How many keys and values an encoded map has, and these."""
     if annotations[0] not in _MAPS or skip(annotations, 0) != len(annotations):
-        raise AmqpError(DECODE_ERROR, "annotations are a map")
+        raise AmqpError(DECODE_ERROR, "the annotations are not a map")
     width = 1 if annotations[0] == 0xC1 else 4
     return int.from_bytes(annotations[1 + width : 1 + 2 * width], "big"), annotations[1 + 2 * width :]
 
@@ -197,7 +197,7 @@ def _entries(annotations: bytes) -> dict[str | int, tuple[bytes, bytes]]:
     for key, value in zip(elements[::2], elements[1::2], strict=False):
         name = simple(key)
         if not isinstance(name, str | int):
-            raise AmqpError(DECODE_ERROR, "a key of annotations is a symbol or a number")
+            raise AmqpError(DECODE_ERROR, "a key of the annotations is neither a symbol nor a number")
         entries[name] = (key, value)
     return entries
 
@@ -208,7 +208,7 @@ def _with_failures(message: bytes, failures: int) -> bytes:
     fields = padded(fields, _DELIVERY_COUNT + 1)
     count = simple(fields[_DELIVERY_COUNT]) or 0
     if not isinstance(count, int):
-        raise AmqpError(DECODE_ERROR, "a delivery-count is a number")
+        raise AmqpError(DECODE_ERROR, "the delivery-count is not a number")
     fields[_DELIVERY_COUNT] = encode(uint(min(count + failures, 2**32 - 1)))
     return b"\x00\x53\x70" + join_list(fields) + message[end:]
 
@@ -219,7 +219,7 @@ def _header(message: bytes) -> tuple[list[bytes], int]:
     if code != HEADER:
         return [], 0
     if _behind(message, at) - at > LOOKED_INTO:
-        raise AmqpError(DECODE_ERROR, "a header is short")
+        raise AmqpError(DECODE_ERROR, "the header section is too long")
     return split_list(message, at)
 
 
@@ -240,9 +240,9 @@ def _section_at(message: bytes, start: int) -> tuple[int, int]:
     if message.startswith(b"\x00\x53", start) and start + 2 < len(message):
         return message[start + 2], start + 3
     if message[start : start + 1] != b"\x00":
-        raise AmqpError(DECODE_ERROR, "a message is made of sections")
+        raise AmqpError(DECODE_ERROR, "the message does not consist of AMQP sections")
     if message[start + 1 : start + 2] == b"\x00":
-        raise AmqpError(DECODE_ERROR, "what describes a section is not described itself")
+        raise AmqpError(DECODE_ERROR, "the descriptor of a section is itself a described value")
     at = skip(message, start + 1)
     code = _code_of(decode(message, start + 1)[0]) if at - start <= _LONGEST_CODE else None
     return (code if isinstance(code, int) else -1), at
@@ -256,4 +256,4 @@ def _behind(message: bytes, at: int) -> int:
     """The offset behind the value of a section in front of the body. Raises AmqpError."""
     if at < len(message) and message[at] in _SECTIONS:
         return skip(message, at)
-    raise AmqpError(DECODE_ERROR, "a section in front of the body is a list or a map")
+    raise AmqpError(DECODE_ERROR, "a section before the body is neither a list nor a map")

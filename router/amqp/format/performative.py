@@ -85,12 +85,12 @@ def split_list(data: bytes, at: int, most: int = MAX_FIELDS) -> tuple[list[bytes
         case 0xD0 | 0xD1:
             count, at = data[at + 5 : at + 9], at + 9
         case _:
-            raise AmqpError(DECODE_ERROR, "not a list")
+            raise AmqpError(DECODE_ERROR, "a frame does not hold a list")
     elements = []
     for _ in range(min(int.from_bytes(count, "big"), most)):
         after = skip(data, at)
         if after > end:
-            raise AmqpError(DECODE_ERROR, "an element is longer than its list")
+            raise AmqpError(DECODE_ERROR, "an element of a frame is longer than its list")
         elements.append(data[at:after])
         at = after
     return elements, end

@@ -102,7 +102,7 @@ def read_message(message: bytes) -> dict[str, Any]:
     for code, value in sections_of(message):
         name = NAMES.get(code) if isinstance(code, int) else None
         if name is None:
-            raise AmqpError(DECODE_ERROR, f"a message has no section {code!r}")
+            raise AmqpError(DECODE_ERROR, f"AMQP messages have no section {code!r}")
         if name in FIELDS:
             fields = zip(FIELDS[name], value if isinstance(value, list) else (), strict=False)
             found[name] = {field: item for field, item in fields if item is not None}
@@ -127,7 +127,7 @@ def write_message(sections: Mapping[str, Any]) -> bytes:
 
 def not_text(error: UnicodeEncodeError) -> str:
     """What is wrong with it. Who reads bytes as text has such characters for those that were none."""
-    return f"{error.object[error.start : error.end]!r} is no text, expected UTF-8"
+    return f"{error.object[error.start : error.end]!r} is not UTF-8, expected a text"
 
 
 def _encoded(name: str, section: Described) -> bytes:
@@ -147,7 +147,7 @@ def _typed(name: str, value: Any) -> Any:
     if name in FIELDS:
         return _fields(name, value)
     if name == "application-properties" and any(isinstance(item, list | Mapping) for item in value.values()):
-        raise ValueError(f"{name} are simple values, expected no list or map among them")
+        raise ValueError(f"{name}: a value is a list or map, expected simple values only")
     return {Symbol(key) if name in SYMBOLIC else key: item for key, item in value.items()}
 
 

@@ -56,11 +56,11 @@ def decode_map(data: bytes, most: int = 2**32) -> dict[bytes, DeliveryState] | N
         case 0xD1:
             at, count = 9, int.from_bytes(data[5:9], "big")
         case _:
-            raise AmqpError(DECODE_ERROR, "the unsettled map is no map")
+            raise AmqpError(DECODE_ERROR, "the unsettled field is not a map")
     if count % 2 or count > len(data):
-        raise AmqpError(DECODE_ERROR, "the unsettled map is not of pairs")
+        raise AmqpError(DECODE_ERROR, "the unsettled map has an odd number of elements")
     if count > 2 * most:
-        raise LimitError("unsettled", f"more than {most} entries in an unsettled map")
+        raise LimitError("unsettled", f"the unsettled map has more than {most} entries")
     unsettled: dict[bytes, DeliveryState] = {}
     for _ in range(count // 2):
         tag, at = _tag(data, at)
@@ -79,7 +79,7 @@ def _tag(data: bytes, at: int) -> tuple[bytes, int]:
         tag, at = decode(data, at)
         tag = tag.encode() if isinstance(tag, str) else tag
     if not isinstance(tag, bytes) or at > len(data):
-        raise AmqpError(DECODE_ERROR, "a key of the unsettled map is no delivery-tag")
+        raise AmqpError(DECODE_ERROR, "a key of the unsettled map is not a delivery-tag")
     if len(tag) > MAX_TAG:
         raise AmqpError(INVALID_FIELD, f"a delivery-tag is longer than {MAX_TAG} bytes")
     return tag, at
@@ -92,17 +92,17 @@ def _state(data: bytes, at: int) -> tuple[DeliveryState, int]:
         return state, at + 4
     value, at = decode(data, at)
     if not isinstance(value, Described) or not isinstance(value.value, list):
-        raise AmqpError(DECODE_ERROR, "a value of the unsettled map is no delivery state")
+        raise AmqpError(DECODE_ERROR, "a value of the unsettled map is not a delivery state")
     code = _NAMES.get(value.descriptor, NO_STATE) if isinstance(value.descriptor, str) else value.descriptor
     if code == RECEIVED:
         return _received(value.value), at
     if not isinstance(code, int) or code not in _STATES or code == NO_STATE:
-        raise AmqpError(DECODE_ERROR, "a value of the unsettled map is no delivery state known here")
+        raise AmqpError(DECODE_ERROR, "the unsettled map has an unknown delivery state")
     return _STATES[code], at
 
 
 def _received(fields: list[Any]) -> DeliveryState:
     number, offset = (field or 0 for field in (*fields, 0, 0)[:2])
     if not isinstance(number, int) or not isinstance(offset, int) or number < 0 or offset < 0:
-        raise AmqpError(DECODE_ERROR, "a received state without its section and offset")
+        raise AmqpError(DECODE_ERROR, "a received state in the unsettled map lacks its section and offset")
     return DeliveryState(RECEIVED, number, offset)

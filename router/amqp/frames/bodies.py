@@ -118,25 +118,27 @@ class BodyReader:
             return len(AMQP_HEADER)
         size = int.from_bytes(data[at : at + 4], "big")
         if size < _HEAD:
-            raise AmqpError(FRAMING_ERROR, f"a frame of {size} bytes")
+            raise AmqpError(FRAMING_ERROR, f"a frame has {size} bytes, less than its own header")
         if size > self._max_frame:
-            raise LimitError("max_frame", f"a frame of {size} bytes", FRAMING_ERROR)
+            raise LimitError(
+                "max_frame", f"a frame has {size} bytes, expected at most {self._max_frame}", FRAMING_ERROR
+            )
         return size
 
     def _joined(self, frame: memoryview) -> Buffer | None:
         """The body that a frame of ours completes, if it does."""
         if not self.are_let_in:
-            raise AmqpError(NOT_ALLOWED, "a body before both are open")
+            raise AmqpError(NOT_ALLOWED, "the neighbour sent data before both ends were open")
         if frame[4] != _DOFF:
-            raise AmqpError(FRAMING_ERROR, f"a body behind {4 * frame[4]} bytes")
+            raise AmqpError(FRAMING_ERROR, f"a data frame of the neighbour has a header of {4 * frame[4]} bytes")
         lane = frame[6] << 8 | frame[7]
         if lane >= self._lanes or (frame[5] == PART and len(frame) == _HEAD):
-            raise AmqpError(FRAMING_ERROR, f"{len(frame)} bytes of a body on lane {lane}")
+            raise AmqpError(FRAMING_ERROR, f"a data frame of the neighbour has {len(frame)} bytes and the lane {lane}")
         if frame[5] == BODY and lane not in self._parts:
             return frame[_HEAD:]
         self._parts_size += len(frame) - _HEAD
         if self._parts_size > self._max_body:
-            raise AmqpError(RESOURCE_LIMIT, f"bodies of more than {self._max_body} bytes")
+            raise AmqpError(RESOURCE_LIMIT, f"the neighbour sent a body of more than {self._max_body} bytes")
         parts = self._parts.setdefault(lane, bytearray())
         parts += frame[_HEAD:]
         if frame[5] == PART:

@@ -54,7 +54,7 @@ def bounded(code: int, fields: list[bytes]) -> list[bytes]:
     if code in MOST_VALUES:
         counted = [field for at, field in enumerate(fields) if (code, at) != UNSETTLED]
         if _are_more(counted, MOST_VALUES[code]):
-            raise AmqpError(RESOURCE_LIMIT, f"more than {MOST_VALUES[code]} values in {name_of(code)}")
+            raise AmqpError(RESOURCE_LIMIT, f"{name_of(code)} has more than {MOST_VALUES[code]} values")
     at = _DETAILS.get(code, len(fields))
     if at >= len(fields) or not _is_large(fields[at]):
         return fields
@@ -93,7 +93,7 @@ def _values_of(data: bytes, at: int) -> int:
 
 def _bounded_state(state: bytes) -> bytes:
     if not state.startswith(_REJECTED):
-        what = f"a state of more than {LARGE} bytes, or {MOST_TOLD} values, for all deliveries of a range"
+        what = f"a disposition gives a range of deliveries a state of more than {LARGE} bytes or {MOST_TOLD} values"
         raise AmqpError(RESOURCE_LIMIT, what)
     elements, _ = split_list(state, len(_REJECTED))
     return _REJECTED + join_list([_bounded_error(elements[0])] if elements else [])

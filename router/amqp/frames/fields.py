@@ -39,7 +39,7 @@ def check_name(encoded: bytes, what: str) -> str:
     """Proton would cut it off at a NUL, and take it for another one. Null is an empty one."""
     name = decode(encoded)[0] or ""
     if "\0" in name:
-        raise AmqpError(INVALID_FIELD, f"{what} with a NUL")
+        raise AmqpError(INVALID_FIELD, f"{what} has a NUL character")
     return str(name)
 
 

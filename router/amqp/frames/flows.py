@@ -105,7 +105,9 @@ class Flows:
         channel, fields = frame[6:8], performative.padded(fields, PROPERTIES + 1)
         handle = fields[HANDLE]
         if handle != NULL and (channel, _checked(handle)) not in attached:
-            return SessionError(channel, UNATTACHED_HANDLE, f"a flow on handle {_checked(handle)}"), frame
+            return SessionError(
+                channel, UNATTACHED_HANDLE, f"the peer sent a flow on handle {_checked(handle)}, which is not attached"
+            ), frame
         if fields[NEXT_INCOMING] == NULL:  # it has not read our begin, which says 0
             fields[NEXT_INCOMING] = uint(0).encoded
             frame = performative.build(channel, FLOW, fields)
@@ -130,7 +132,7 @@ class Flows:
             turns = is_vast != link.is_vast
             lowers = lowers or (not is_vast and (turns or is_less(link.limit, former)))
         elif link is not None and count is None:
-            raise AmqpError(INVALID_FIELD, "a flow of a sender's without its delivery-count")
+            raise AmqpError(INVALID_FIELD, "a flow of the sender lacks its delivery-count")
         return FlowFrame(echo, drain, (channel, handle), limit, properties, is_vast, turns, lowers, former), frame
 
     def lowered(self, frame: bytes, note: FlowFrame, written: bytes) -> bytes:
@@ -162,5 +164,5 @@ def _take_off(fields: list[bytes], start: int, amount: int, used: int) -> int:
 def _checked(encoded: bytes) -> int:
     value = decode(encoded)[0]
     if type(value) is not int or not 0 <= value < UINTS:
-        raise AmqpError(INVALID_FIELD, f"{value!r} in a flow, expected a number")
+        raise AmqpError(INVALID_FIELD, f"a flow has {value!r}, expected a number")
     return value

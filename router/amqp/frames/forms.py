@@ -148,7 +148,7 @@ def check_nesting(code: int, fields: list[bytes]) -> None:
     for at, (field, (name, kind)) in enumerate(zip(fields, kinds.items(), strict=False)):
         is_read = kind in (_MAP, _DESCRIBED) and (code, at) not in _UNREAD
         if is_read and field.count(0) > 1 and _is_nested(decode(field)[0]):
-            raise AmqpError(NOT_IMPLEMENTED, f"a described value within one, in the {name} of {what}")
+            raise AmqpError(NOT_IMPLEMENTED, f"the {name} of {what} has a described value directly within another")
 
 
 def _is_nested(value: Any) -> bool:
@@ -164,7 +164,7 @@ def _is_nested(value: Any) -> bool:
 
 def _check(what: str, fields: list[bytes], kinds: Fields, needed: int = 0) -> None:
     if len(fields) < needed:
-        raise AmqpError(INVALID_FIELD, f"{what} without its {list(kinds)[len(fields)]}")
+        raise AmqpError(INVALID_FIELD, f"{what} lacks its {list(kinds)[len(fields)]}")
     for at, (field, (name, kind)) in enumerate(zip(fields, kinds.items(), strict=False)):
         if field[0] in kind.constructors or (field == NULL and at >= needed):
             continue
@@ -185,6 +185,6 @@ def _described(what: str, field: bytes) -> bytes:
 def _check_terminus(terminus: bytes) -> None:
     found = _TERMINI.get(terminus[2])
     if found is None:
-        raise AmqpError(INVALID_FIELD, f"what has the code {terminus[2]:#x} is no terminus")
+        raise AmqpError(INVALID_FIELD, f"the terminus has the unknown code {terminus[2]:#x}")
     what, kinds = found
     _check(what, split_list(terminus, 3)[0], kinds)

@@ -113,7 +113,7 @@ class Tap:
             if size > self._walk.max_frame:
                 if start < at:
                     yield data, start, at, None
-                raise LimitError("max_frame", f"a frame of {size} bytes", FRAMING_ERROR)
+                raise LimitError("max_frame", f"the peer sent a frame of {size} bytes", FRAMING_ERROR)
             if at + max(size, 8) > end and not self._goes_on(data[at:]):
                 self._held = data[at:]
                 end = at
@@ -190,7 +190,7 @@ class Tap:
 
     def _look_at_begin(self, channel: bytes, fields: list[bytes]) -> Note:
         if self.flows.is_begun(channel):
-            raise AmqpError(NOT_ALLOWED, f"a begin on channel {int.from_bytes(channel)}, which is in use")
+            raise AmqpError(NOT_ALLOWED, f"the peer sent a begin on channel {int.from_bytes(channel)}, which is in use")
         self.flows.begin(channel, number_of(fields, _WINDOW) or 0)
         handle_max = number_of(fields, _HANDLE_MAX)
         return BeginFrame(channel, UNLIMITED if handle_max is None else handle_max)
@@ -217,7 +217,9 @@ class Tap:
             check_name(first_of(terminus), "an address")
         handle = number_of(fields, 1) or 0
         if (channel, handle) in self._walk.attached:
-            return SessionError(channel, HANDLE_IN_USE, f"an attach on handle {handle}"), frame
+            return SessionError(
+                channel, HANDLE_IN_USE, f"the peer sent an attach on handle {handle}, which is in use"
+            ), frame
         end = channel, name, fields[2] not in TRUES
         steals = end in self._places  # or has been stolen itself, and the peer has yet to detach it
         if steals:
@@ -236,7 +238,9 @@ class Tap:
     def _look_at_detach(self, channel: bytes, fields: list[bytes]) -> Note | None:
         handle = number_of(fields, 0) or 0
         if (channel, handle) not in self._walk.attached:
-            return SessionError(channel, UNATTACHED_HANDLE, f"a detach on handle {handle}")
+            return SessionError(
+                channel, UNATTACHED_HANDLE, f"the peer sent a detach on handle {handle}, which is not attached"
+            )
         end = self._walk.attached.pop((channel, handle))
         self._places[end] -= 1
         if not self._places[end]:
@@ -263,7 +267,9 @@ class Tap:
     def _look_at_transfer(self, channel: bytes, fields: list[bytes]) -> Note | None:
         handle = number_of(fields, 0) or 0
         if (channel, handle) not in self._walk.attached:
-            return SessionError(channel, UNATTACHED_HANDLE, f"a transfer on handle {handle}")
+            return SessionError(
+                channel, UNATTACHED_HANDLE, f"the peer sent a transfer on handle {handle}, which is not attached"
+            )
         resumed = self._walk.fields == RESUME < len(fields) and fields[RESUME] in TRUES
         message_format = number_of(fields, MESSAGE_FORMAT) or 0
         transactional = len(fields) > STATE and is_transactional(fields[STATE])

@@ -45,7 +45,7 @@ class _Simple:
         return self._initial
 
     def respond(self, challenge: bytes) -> bytes:
-        raise AmqpError(UNAUTHORIZED, f"the server asks for more than {self.name} says")
+        raise AmqpError(UNAUTHORIZED, f"the server sent a challenge that {self.name} does not have")
 
     def finish(self, final: bytes | None) -> None:
         pass
@@ -87,7 +87,7 @@ class SaslClient(SaslLayer):
             self.user = self._server
             self.done = True
         else:
-            raise AmqpError(FRAMING_ERROR, "an unexpected SASL frame")
+            raise AmqpError(FRAMING_ERROR, "the server sent an unexpected SASL frame")
 
     def _choose(self, offered: Any) -> Proof:
         offer = offered if isinstance(offered, list) else [offered]

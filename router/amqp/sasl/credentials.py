@@ -60,11 +60,13 @@ class Credentials:
             secured = await TlsStream.over(stream, self.context(), host)
         except UnknownCaError as error:
             hint = (
-                f"nobody in {self.ca} vouches for it" if self.ca else "name who vouches for it by --ca (Credentials.ca)"
+                f"no CA in {self.ca} has signed it"
+                if self.ca
+                else ("name the CA that signed it by --ca (Credentials.ca)")
             )
             raise UnknownCaError(f"{error}; {hint}") from None
         if self.names and secured.peer not in self.names:
-            raise TlsError(f"the certificate is of {secured.peer!r}, expected {', '.join(sorted(self.names))}")
+            raise TlsError(f"the certificate names {secured.peer!r}, expected {', '.join(sorted(self.names))}")
         return secured
 
 

@@ -52,7 +52,7 @@ class SaslLayer:
         if not self.done or len(self._buffer) < len(AMQP_HEADER):
             return b""
         if not self._buffer.startswith(AMQP_HEADER):
-            raise AmqpError(FRAMING_ERROR, f"not AMQP: {self._buffer[:8]!r}")
+            raise AmqpError(FRAMING_ERROR, f"the peer does not speak AMQP: it sent {self._buffer[:8]!r}")
         self.over = True
         rest, self._buffer = self._buffer, b""
         return rest
@@ -63,7 +63,7 @@ class SaslLayer:
     def _greet(self) -> None:
         if self._buffer[:8] != SASL_HEADER:
             self.out += SASL_HEADER
-            raise AmqpError(FRAMING_ERROR, f"not AMQP: {self._buffer[:8]!r}")
+            raise AmqpError(FRAMING_ERROR, f"the peer does not speak AMQP: it sent {self._buffer[:8]!r}")
         self._buffer = self._buffer[8:]
         self._greeted = True
 
@@ -72,13 +72,13 @@ class SaslLayer:
             return None
         size = int.from_bytes(self._buffer[:4], "big")
         if not 8 <= size <= MAX_FRAME:
-            raise AmqpError(FRAMING_ERROR, f"a SASL frame of {size} bytes")
+            raise AmqpError(FRAMING_ERROR, f"the peer sent a SASL frame of {size} bytes")
         if len(self._buffer) < size:
             return None
         frame, self._buffer = self._buffer[:size], self._buffer[size:]
         value, _ = decode(frame, 4 * frame[4])
         if frame[5] != 1 or not isinstance(value, Described) or not isinstance(value.value, list):
-            raise AmqpError(FRAMING_ERROR, "not a SASL frame")
+            raise AmqpError(FRAMING_ERROR, "the peer sent a frame that is not SASL")
         return Described(_NAMES.get(value.descriptor, value.descriptor), value.value)
 
     def _handle(self, frame: Described) -> None:
@@ -89,5 +89,5 @@ def binary(frame: Described, place: int) -> bytes | None:
     """A field of a frame; None if it is left out."""
     value = frame.value[place] if len(frame.value) > place else None
     if value is not None and not isinstance(value, bytes):
-        raise AmqpError(FRAMING_ERROR, "not a SASL frame: expected binary data")
+        raise AmqpError(FRAMING_ERROR, "a SASL frame lacks its binary data")
     return value

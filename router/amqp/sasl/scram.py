@@ -34,11 +34,11 @@ LONGEST: Final = 256
 def prepared(text: str) -> bytes:
     """A name or password as it is compared (SASLprep, RFC 4013). Raises AmqpError if it can be none."""
     if len(text) > LONGEST:
-        raise AmqpError(UNAUTHORIZED, f"more than {LONGEST} characters in a name or password")
+        raise AmqpError(UNAUTHORIZED, f"the name or password has more than {LONGEST} characters")
     mapped = (" " if stringprep.in_table_c12(char) else char for char in text if not stringprep.in_table_b1(char))
     normal = unicodedata.normalize("NFKC", "".join(mapped))
     if any(stringprep.in_table_c21_c22(char) or stringprep.in_table_c3(char) for char in normal):
-        raise AmqpError(UNAUTHORIZED, "control characters in a name or password")
+        raise AmqpError(UNAUTHORIZED, "the name or password has control characters")
     return normal.encode()
 
 
@@ -101,11 +101,11 @@ class ScramServer:
         binding, _, rest = text.partition(",")
         authority, _, bare = rest.partition(",")
         if binding not in ("n", "y"):
-            raise AmqpError(UNAUTHORIZED, "SCRAM with channel binding is not offered")
+            raise AmqpError(UNAUTHORIZED, "the client asks for SCRAM with channel binding, which is not offered")
         user, nonce = _values(bare, "nr")
         self.user = _unescaped(user)
         if authority not in ("", f"a={user}"):
-            raise AmqpError(UNAUTHORIZED, f"user {self.user!r} wants to be another")
+            raise AmqpError(UNAUTHORIZED, f"user {self.user!r} asks to act as another user")
         self._header = f"{binding},{authority},".encode()
         self._verifier = self._find(self.user)
         self._nonce = nonce + self._nonce
@@ -123,7 +123,7 @@ class ScramServer:
         key = _xor(_decoded(proof), _sign(verifier.stored_key, said))
         fits = hmac.compare_digest(_hash(key), verifier.stored_key)
         if not fits or nonce != self._nonce or _decoded(header) != self._header:
-            raise AmqpError(UNAUTHORIZED, f"user {self.user!r} is not known, or its password is wrong")
+            raise AmqpError(UNAUTHORIZED, f"the user {self.user!r} is unknown, or the password is wrong")
         self.final = b"v=" + b64encode(_sign(verifier.server_key, said))
 
 
@@ -145,7 +145,7 @@ class ScramClient:
         text = _text(challenge)
         nonce, salt, count = _values(text, "rsi")
         if self._server is not None or not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
-            raise AmqpError(UNAUTHORIZED, "the server does not answer our SCRAM")
+            raise AmqpError(UNAUTHORIZED, "the server did not answer the SCRAM exchange of this client")
         iterations = int(count) if count.isascii() and count.isdigit() and len(count) < 10 else 0
         if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
             expected = f"expected {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
@@ -160,7 +160,7 @@ class ScramClient:
     def finish(self, final: bytes | None) -> None:
         proof = _decoded(_text(final or b"").removeprefix("v="))
         if self._server is None or not hmac.compare_digest(proof, self._server):
-            raise AmqpError(UNAUTHORIZED, "the server does not know the password")
+            raise AmqpError(UNAUTHORIZED, "the server did not prove that it knows the password")
 
 
 def _sign(key: bytes, text: bytes) -> bytes:
@@ -212,4 +212,4 @@ def _values(text: str, names: str) -> list[str]:
 
 
 def _malformed() -> AmqpError:
-    return AmqpError(UNAUTHORIZED, "not a message of SCRAM")
+    return AmqpError(UNAUTHORIZED, "the peer sent no valid SCRAM message")

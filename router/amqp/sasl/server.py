@@ -64,11 +64,11 @@ class PlainServer:
         try:
             authority, self.user, password = response.decode().split("\0")
         except ValueError:
-            raise AmqpError(UNAUTHORIZED, "not a message of PLAIN") from None
+            raise AmqpError(UNAUTHORIZED, "the client sent no valid PLAIN message") from None
         if not self._may():
             raise TurnError
         if not self._find(self.user).fits(password) or authority not in ("", self.user):
-            raise AmqpError(UNAUTHORIZED, f"user {self.user!r} is not known, or its password is wrong")
+            raise AmqpError(UNAUTHORIZED, f"the user {self.user!r} is unknown, or the password is wrong")
         return None
 
 
@@ -81,7 +81,7 @@ class ExternalServer:
 
     def step(self, response: bytes | None) -> None:
         if response and not hmac.compare_digest(response, self.user.encode()):
-            raise AmqpError(UNAUTHORIZED, f"user {self.user!r} wants to be another")
+            raise AmqpError(UNAUTHORIZED, f"user {self.user!r} asks to act as another user")
 
 
 Offer = Mapping[Symbol, Callable[[], Exchange]]
@@ -100,7 +100,7 @@ class SaslServer(SaslLayer):
         if self._buffer[:8] == AMQP_HEADER:
             if ANONYMOUS not in self._offer:
                 self.out += SASL_HEADER
-                raise AmqpError(UNAUTHORIZED, "it goes without SASL")
+                raise AmqpError(UNAUTHORIZED, "the client uses no SASL")
             self.done = self._greeted = True
             return
         super()._greet()
@@ -112,14 +112,14 @@ class SaslServer(SaslLayer):
             begin = self._offer.get(frame.value[0]) if isinstance(frame.value[0], Symbol) else None
             if begin is None:
                 self.say(OUTCOME, ubyte(DENIED))
-                raise AmqpError(UNAUTHORIZED, "a SASL mechanism that was not offered")
+                raise AmqpError(UNAUTHORIZED, "the client chose a SASL mechanism that was not offered")
             self._exchange = begin()
             self.mechanism = str(frame.value[0])
             self._step(self._exchange, binary(frame, 1))
         elif frame.descriptor == RESPONSE and self._exchange is not None:
             self._step(self._exchange, binary(frame, 0) or b"")
         else:
-            raise AmqpError(FRAMING_ERROR, "an unexpected SASL frame")
+            raise AmqpError(FRAMING_ERROR, "the client sent an unexpected SASL frame")
 
     def _step(self, exchange: Exchange, response: bytes | None) -> None:
         try:

@@ -90,13 +90,13 @@ class _Parser:
     def _counted(self, term: Term) -> Term:
         self._terms += 1
         if self._terms > MOST_TERMS:
-            raise SelectorError(self._next.column, f"it has more than {MOST_TERMS} terms")
+            raise SelectorError(self._next.column, f"the selector has more than {MOST_TERMS} terms")
         return term
 
     def _nested(self, read: Callable[[], Term]) -> Term:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise SelectorError(self._next.column, f"it is nested more than {DEEPEST} deep")
+            raise SelectorError(self._next.column, f"the selector is nested more than {DEEPEST} levels deep")
         term = read()
         self._depth -= 1
         return term
@@ -156,11 +156,11 @@ class _Parser:
         return one_of(term, choices)
 
     def _like(self, term: Term) -> Term:
-        pattern, column, escape = self._text("a text for a pattern"), self._next.column, None
+        pattern, column, escape = self._text("a pattern in quotes"), self._next.column, None
         if self._takes(WORD, "ESCAPE"):
             column, escape = self._next.column, self._text("a text of one character")
             if len(escape) != 1:
-                raise SelectorError(column, "ESCAPE takes one character")
+                raise SelectorError(column, "ESCAPE needs exactly one character")
         self._sought += len(pattern)
         return like(term, _elements(pattern, escape, column))
 

@@ -50,7 +50,7 @@ class Token:
 def tokens_of(selector: str) -> list[Token]:
     """With one of kind END behind the last. Raises SelectorError."""
     if len(selector) > LONGEST:
-        raise SelectorError(LONGEST + 1, f"it is longer than {LONGEST} characters")
+        raise SelectorError(LONGEST + 1, f"the selector is longer than {LONGEST} characters")
     found: list[Token] = []
     at = 0
     while at < len(selector):
@@ -66,8 +66,8 @@ def tokens_of(selector: str) -> list[Token]:
 
 def _what_is_wrong(rest: str) -> str:
     if rest[0] in "'\"":
-        return f"no {rest[0]} ends what begins here"
-    return "a number ends in letters" if rest[0].isdigit() else f"{rest[0]!r} means nothing here"
+        return f"the closing {rest[0]} is missing"
+    return "a number is followed by letters" if rest[0].isdigit() else f"{rest[0]!r} is not allowed here"
 
 
 def _token(kind: str, said: str, column: int) -> Token:
@@ -87,5 +87,5 @@ def _number(said: str, column: int) -> int | float:
     if not (said.isascii() and said.isdigit()):
         return float(said)
     if len(said) > len(str(LARGEST)) or int(said) >= LARGEST:
-        raise SelectorError(column, f"a whole number is below {LARGEST}")
+        raise SelectorError(column, f"a whole number is too large, expected less than {LARGEST}")
     return int(said)

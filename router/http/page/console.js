@@ -89,10 +89,10 @@ function drawClients() {
   });
   const listed = picture.routers.reduce((sum, router) => sum + (router.publishers ?? 0) + (router.subscribers ?? 0), 0) - picture.clients.length;
   byId("clients").hidden = shown.length === 0;
-  say(byId("no-clients"), [shown.length ? "" : "None.", listed > 0 ? `${count(listed)} more are not listed.` : ""].join(" ").trim());
+  say(byId("no-clients"), [shown.length ? "" : "No links.", listed > 0 ? `${count(listed)} more links are not listed.` : ""].join(" ").trim());
   const button = byId("unselect");
   button.hidden = selected === null;
-  if (selected !== null) say(button, `only of router ${selected}: show all`);
+  if (selected !== null) say(button, `only router ${selected}; show all routers`);
 }
 
 const nameCell = (client) => (cell) => {
@@ -135,7 +135,7 @@ function listen() {
   stream.addEventListener("past", (event) => { points.splice(0, points.length, ...JSON.parse(event.data)); events.length = 0; });
   stream.addEventListener("happened", (event) => happened(JSON.parse(event.data)));
   stream.addEventListener("closed", () => {
-    byId("events").replaceChildren(h("li", {}, "Events are for who runs the mesh: they tell of what others were refused."));
+    byId("events").replaceChildren(h("li", {}, "Only operators of the mesh can see events, because events name refused requests of other users."));
   });
   stream.addEventListener("mesh", (event) => {
     picture = JSON.parse(event.data);
@@ -151,7 +151,7 @@ byId("unselect").addEventListener("click", () => { selected = null; draw(); });
 byId("lookup").addEventListener("submit", async (event) => {
   event.preventDefault();
   const asked = new URLSearchParams({ [byId("by-what").value]: byId("sought").value });
-  byId("story").replaceChildren(h("p", { class: "quiet" }, "looking"));
+  byId("story").replaceChildren(h("p", { class: "quiet" }, "searching"));
   try {
     const reply = await fetch(`delivery?${asked}`);
     byId("story").replaceChildren(...(reply.ok ? story(await reply.json()) : [h("p", {}, (await reply.text()).trim())]));

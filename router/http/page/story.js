@@ -11,8 +11,8 @@ const LEVELS = {
 export const levelOfEvent = (kind) => Object.keys(LEVELS).find((level) => LEVELS[level].includes(kind)) ?? "idle";
 
 const STATES = {
-  in_doubt: "in doubt", accepted: "accepted, and not yet settled by its publisher", settled: "settled",
-  unconfirmed: "in doubt, and not confirmed by a home", placeholder: "named by a client, its message is not here",
+  in_doubt: "in doubt", accepted: "accepted; its publisher has not settled it yet", settled: "settled",
+  unconfirmed: "in doubt; no home has confirmed it", placeholder: "a client has named it; the message is not at this router",
 };
 
 /** All that routers know of a delivery, as nodes. */
@@ -21,7 +21,7 @@ export function story({ sought, routers }) {
   const problems = Object.entries(routers).filter(([, record]) => record.problem !== undefined)
     .map(([router, record]) => h("p", { class: "quiet" }, `router ${router}: ${record.problem}`));
   if (known.length === 0) {
-    const none = `No router has a record of ${sought}: it is settled everywhere, or has never come.`;
+    const none = `No router has a record of ${sought}: it was settled at all routers, or no router has received it.`;
     return problems.length ? problems : [h("p", {}, none)];
   }
   const [, any] = known[0], home = known.find(([router, record]) => record.home === router)?.[1];
@@ -38,7 +38,7 @@ export function story({ sought, routers }) {
 function at(router, record) {
   const lines = [`${router}${record.home === router ? ", its home" : ""}: ${STATES[record.state] ?? record.state}`];
   if (record.awaitedRouters?.length) lines.push(`waits for router ${record.awaitedRouters.join(", ")}`);
-  if (record.orphans?.length) lines.push(`waits for ${record.orphans.join(", ")}, at no router in contact`);
+  if (record.orphans?.length) lines.push(`waits for ${record.orphans.join(", ")}, which no router in contact has`);
   for (const [subscriber, state] of Object.entries(record.subscribers ?? {})) lines.push(`subscriber ${subscriber}: ${state}`);
   return [h("li", {}, h("b", {}, lines[0]), ...lines.slice(1).map((line) => h("div", {}, line)))];
 }

@@ -40,7 +40,7 @@ class FieldReader:
     def take(self, size: int) -> bytes:
         at, self._at = self._at, self._at + size
         if self._at > self._end:
-            raise malformed("a packet is cut off")
+            raise malformed("an MQTT packet is cut off")
         return self._data[at : self._at]
 
     def rest(self) -> bytes:
@@ -63,7 +63,7 @@ class FieldReader:
             value |= (byte & 0x7F) << (7 * digit)
             if byte < 0x80:
                 return value
-        raise malformed("a number has too many bytes")
+        raise malformed("a number in an MQTT packet has too many bytes")
 
     def binary(self) -> bytes:
         return self.take(self.two())
@@ -73,9 +73,9 @@ class FieldReader:
         try:
             text = self.binary().decode()
         except UnicodeDecodeError:
-            raise malformed("a text is not UTF-8") from None
+            raise malformed("a text in an MQTT packet is not UTF-8") from None
         if "\0" in text:
-            raise malformed("a text has a zero byte")
+            raise malformed("a text in an MQTT packet has a zero byte")
         return text
 
     def pair(self) -> tuple[str, str]:
@@ -84,7 +84,7 @@ class FieldReader:
     def identifier(self) -> int:
         """Of a packet."""
         if not (found := self.two()):
-            raise MqttError(Reason.PROTOCOL_ERROR, "a packet identifier is 0")
+            raise MqttError(Reason.PROTOCOL_ERROR, "the packet identifier is 0")
         return found
 
     def properties(self, place: int) -> dict[str, Any]:
@@ -92,21 +92,23 @@ class FieldReader:
         if self.is_over():
             return {}
         if (size := self.number()) > MOST_PROPERTIES:
-            raise MqttError(Reason.TOO_LARGE, f"properties of {size} bytes, expected {MOST_PROPERTIES} at most")
+            raise MqttError(
+                Reason.TOO_LARGE, f"the packet has {size} bytes of properties, expected at most {MOST_PROPERTIES}"
+            )
         end = self._at + size
         if end > self._end:
-            raise malformed("properties are cut off")
+            raise malformed("the properties of a packet are cut off")
         whole, self._end = self._end, end
         found: dict[str, Any] = {}
         while not self.is_over():
             known = PROPERTIES.get(self.number())
             if known is None or place not in known.places:
-                raise malformed("a property that has no place here")
+                raise malformed("the packet has a property that does not belong there")
             value = known.read(self)
             if known.name == USER:
                 found.setdefault(USER, []).append(value)
             elif known.name in found:
-                raise MqttError(Reason.PROTOCOL_ERROR, f"{known.name} stands twice")
+                raise MqttError(Reason.PROTOCOL_ERROR, f"the packet has the property {known.name} twice")
             else:
                 found[known.name] = value
         self._end = whole
@@ -161,14 +163,14 @@ def _pair(value: tuple[str, str]) -> bytes:
 
 def _flag(reader: FieldReader) -> int:
     if (value := reader.byte()) > 1:
-        raise MqttError(Reason.PROTOCOL_ERROR, "a flag is neither 0 nor 1")
+        raise MqttError(Reason.PROTOCOL_ERROR, "a flag in a property is neither 0 nor 1")
     return value
 
 
 def _positive(read: Callable[[FieldReader], int]) -> Callable[[FieldReader], int]:
     def positive(reader: FieldReader) -> int:
         if not (value := read(reader)):
-            raise MqttError(Reason.PROTOCOL_ERROR, "a number is 0 that may not be")
+            raise MqttError(Reason.PROTOCOL_ERROR, "the value of a property is 0, which is not allowed")
         return value
 
     return positive

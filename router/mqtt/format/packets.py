@@ -114,16 +114,16 @@ def read_packet(first: int, body: bytes, version: int) -> Packet:
     if code == PacketKind.PUBLISH:
         return _publish(first & 0x0F, FieldReader(body), version)
     if code == PacketKind.AUTH:
-        raise MqttError(Reason.PROTOCOL_ERROR, "an AUTH, though no such authentication has begun")
+        raise MqttError(Reason.PROTOCOL_ERROR, "the client sent AUTH, but no enhanced authentication has begun")
     if code not in _FLAGS:
-        raise MqttError(Reason.PROTOCOL_ERROR, f"a packet of type {code}, which no client sends")
+        raise MqttError(Reason.PROTOCOL_ERROR, f"the client sent a packet of type {code}, which clients may not send")
     kind = PacketKind(code)
     if first & 0x0F != _FLAGS[kind]:
-        raise malformed(f"a {kind.name} with the flags {first & 0x0F:#x}")
+        raise malformed(f"the client sent a {kind.name} with the wrong flags {first & 15:#x}")
     reader = FieldReader(body)
     packet = _read(kind, reader, version)
     if not reader.is_over():
-        raise malformed(f"a {kind.name} that goes on behind its end")
+        raise malformed(f"the client sent a {kind.name} with extra bytes at its end")
     return packet
 
 
@@ -155,14 +155,16 @@ def version_of(connect: bytes) -> int:
 def _connect(reader: FieldReader) -> ConnectPacket:
     name, version = reader.text(), reader.byte()
     if name != "MQTT":
-        raise malformed(f"the protocol {name[:20]!r}, expected MQTT")
+        raise malformed(f"the CONNECT names the protocol {name[:20]!r}, expected MQTT")
     if version not in (V3, V5):
-        raise MqttError(Reason.UNSUPPORTED_VERSION, f"level {version} of the protocol, expected 4 (3.1.1) or 5")
+        raise MqttError(
+            Reason.UNSUPPORTED_VERSION, f"the CONNECT has the protocol level {version}, expected 4 (3.1.1) or 5"
+        )
     flags, keep_alive = reader.byte(), reader.two()
     if flags & 0x01 or (not flags & _WILL and flags & 0x38) or (flags >> 3) & 3 == 3:
-        raise malformed(f"a CONNECT with the flags {flags:#x}")
+        raise malformed(f"the CONNECT has the wrong flags {flags:#x}")
     if version == V3 and flags & _PASSWORD and not flags & _USER:
-        raise malformed("a password without a user")
+        raise malformed("the CONNECT has a password, but no user")
     found = reader.properties(PacketKind.CONNECT) if version == V5 else {}
     client = reader.text()
     will = _will(reader, flags, version) if flags & _WILL else None
@@ -173,7 +175,7 @@ def _connect(reader: FieldReader) -> ConnectPacket:
 
 def _will(reader: FieldReader, flags: int, version: int) -> Will:
     if flags & _WILL_RETAIN:
-        raise MqttError(Reason.NO_RETAIN, "a will that is to be retained")
+        raise MqttError(Reason.NO_RETAIN, "the client asks for a retained will, which is not supported")
     found = reader.properties(WILL) if version == V5 else {}
     topic, payload = _topic(reader.text()), reader.binary()
     return Will(topic, payload, (flags >> 3) & 3, found)
@@ -181,23 +183,25 @@ def _will(reader: FieldReader, flags: int, version: int) -> Will:
 
 def _topic(name: str) -> str:
     if not name or "+" in name or "#" in name:
-        raise MqttError(Reason.BAD_TOPIC, f"{name[:100]!r} is no topic to publish to")
+        raise MqttError(
+            Reason.BAD_TOPIC, f"the client cannot publish to {name[:100]!r}, expected a topic without wildcards"
+        )
     return name
 
 
 def _publish(flags: int, reader: FieldReader, version: int) -> PublishPacket:
     qos, dup = (flags >> 1) & 3, bool(flags & _DUP)
     if qos == 3 or (dup and not qos):
-        raise malformed(f"a PUBLISH with the flags {flags:#x}")
+        raise malformed(f"the PUBLISH has the wrong flags {flags:#x}")
     if flags & _RETAIN:
-        raise MqttError(Reason.NO_RETAIN, "a message that is to be retained")
+        raise MqttError(Reason.NO_RETAIN, "the client sent a retained message, which is not supported")
     name = reader.text()
     identifier = reader.identifier() if qos else 0
     found = reader.properties(PacketKind.PUBLISH) if version == V5 else {}
     if "topic-alias" in found:
-        raise MqttError(Reason.BAD_ALIAS, "a topic alias, though none was offered")
+        raise MqttError(Reason.BAD_ALIAS, "the client used a topic alias, but none was offered")
     if "subscription-identifier" in found:
-        raise MqttError(Reason.PROTOCOL_ERROR, "a PUBLISH of a client with a subscription identifier")
+        raise MqttError(Reason.PROTOCOL_ERROR, "the PUBLISH has a subscription identifier, which clients may not send")
     return PublishPacket(_topic(name), reader.rest(), qos, dup, identifier, found)
 
 
@@ -208,11 +212,11 @@ def _subscribe(reader: FieldReader, version: int) -> SubscribePacket:
     while not reader.is_over():
         name, options = reader.text(), reader.byte()
         if options & 3 == 3 or options & (0xC0 if version == V5 else 0xFC) or options & 0x30 == 0x30:
-            raise malformed(f"a subscription with the options {options:#x}")
+            raise malformed(f"the SUBSCRIBE has the wrong options {options:#x}")
         filters.append(FilterRequest(name, options & 3, bool(options & 4)))
         _bounded(filters)
     if not filters:
-        raise MqttError(Reason.PROTOCOL_ERROR, "a SUBSCRIBE to nothing")
+        raise MqttError(Reason.PROTOCOL_ERROR, "the SUBSCRIBE has no topic filter")
     return SubscribePacket(identifier, tuple(filters), found)
 
 
@@ -225,13 +229,13 @@ def _unsubscribe(reader: FieldReader, version: int) -> UnsubscribePacket:
         filters.append(reader.text())
         _bounded(filters)
     if not filters:
-        raise MqttError(Reason.PROTOCOL_ERROR, "an UNSUBSCRIBE from nothing")
+        raise MqttError(Reason.PROTOCOL_ERROR, "the UNSUBSCRIBE has no topic filter")
     return UnsubscribePacket(identifier, tuple(filters))
 
 
 def _bounded(filters: Sized) -> None:
     if len(filters) > MOST_FILTERS:
-        raise MqttError(Reason.QUOTA, f"more than {MOST_FILTERS} filters in one packet")
+        raise MqttError(Reason.QUOTA, f"the packet has more than {MOST_FILTERS} topic filters")
 
 
 # what a server sends

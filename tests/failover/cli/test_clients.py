@@ -83,7 +83,7 @@ def test_a_router_that_is_not_there_is_told() -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not AMQP: b'HTTP/1.1'"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the peer does not speak AMQP: it sent b'HTTP/1.1'"),
         (b"\x15\x03\x01\x00\x02\x02\x46", "does it speak MQTT, or TLS? expected amqps:// then"),  # an alert
     ],
 )

@@ -92,7 +92,7 @@ def test_what_is_laid_out_has_everything_and_is_harmless() -> None:
         ("[1]", 'no JSON object, expected such as {"body": "text"}'),
         ('{"value": NaN}', "NaN is no JSON, expected a number"),
         ('{"value": -' + "9" * 4999 + "}", "an integer of 5000 characters, expected 20 at most"),
-        ('{"body": "a\\ud800"}', r""""body": '\ud800' is no text, expected UTF-8"""),
+        ('{"body": "a\\ud800"}', r""""body": '\ud800' is not UTF-8, expected a text"""),
         ('{"body": "a", "body": "b"}', '"body" is there twice, expected once'),
         ('{"value": {"a": 1, "a": 1}}', '"a" is there twice, expected once'),
         ("{}", "0 bodies, expected one of body, base64, sequence and value"),

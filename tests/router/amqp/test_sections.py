@@ -137,10 +137,13 @@ def test_arrays_within_arrays_end_somewhere() -> None:
         ({"properties": {"content-type": "é"}}, "content-type is 'é', expected a text of ASCII characters"),
         ({"properties": {"colour": "red"}}, 'properties has no "colour", expected message-id, user-id, to, subject,'),
         ({"properties": "s"}, "\"properties\" is 's', expected names and values"),
-        ({"application-properties": {"a": [1]}}, "application-properties are simple values, expected no list or map"),
+        (
+            {"application-properties": {"a": [1]}},
+            "application-properties: a value is a list or map, expected simple values only",
+        ),
         ({"message-annotations": {"é": 1}}, "message-annotations cannot be sent as AMQP: "),
         ({"value": 2**63}, "value cannot be sent as AMQP: "),
-        ({"value": "\ud800"}, r"value cannot be sent as AMQP: '\ud800' is no text, expected UTF-8"),
+        ({"value": "\ud800"}, r"value cannot be sent as AMQP: '\ud800' is not UTF-8, expected a text"),
     ],
 )
 def test_what_cannot_be_meant_is_told(sections: dict[str, Any], complaint: str) -> None:

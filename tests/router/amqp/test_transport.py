@@ -268,7 +268,7 @@ async def test_who_gives_credit_and_does_not_read_is_sent_away_by_name(
         await transport.serve(Deaf(takes=3), server_of(there, idle_timeout=2.0))
     assert transport.STALL_S <= trio.current_time() < 1.2 * transport.STALL_S
     assert there.events[-1] == ("close", None)
-    said = "ended: amqp:resource-limit-exceeded: the peer has read nothing for 30 s while output waits"
+    said = "ended: amqp:resource-limit-exceeded: the peer read nothing for 30 s while data waited for it"
     assert [line.partition(" of ")[2] for line in caplog.messages] == [f"'hostile', a peer without a name {said}"]
 
 

@@ -149,5 +149,5 @@ async def test_strangers_who_may_not_see_all_links_see_none() -> None:
 
 async def test_a_page_that_fails_ends_nothing_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     answer = await ask(site(), "/broken")
-    assert (answer.status, answer.body) == (500, b"this cannot be shown, the router's log says why\n")
+    assert (answer.status, answer.body) == (500, b"this page cannot be served; the router's log has the reason\n")
     assert "a bug" in caplog.text

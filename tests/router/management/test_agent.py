@@ -74,7 +74,7 @@ async def test_a_query_has_the_attributes_that_were_asked_for_and_are_there(auto
     _, _, body = await ask(agent_of(things(1)), {"attributeNames": names}, operation="QUERY", entityType="thing")
     assert body == {"attributeNames": ["name", "type"], "results": [["name 0", "thing"]]}
     code, told, _ = await ask(agent_of(things(1)), {"attributeNames": ["x"]}, operation="QUERY")
-    assert (code, told) == (400, "no attribute is one of x, expected type, identity, name")
+    assert (code, told) == (400, "unknown attributes x, expected some of type, identity, name")
 
 
 async def test_without_a_type_a_query_is_for_all(autojump_clock: MockClock) -> None:
@@ -87,7 +87,7 @@ async def test_without_a_type_a_query_is_for_all(autojump_clock: MockClock) -> N
 async def test_a_name_that_several_have_is_asked_by_identity(autojump_clock: MockClock) -> None:
     agent = agent_of(things(2001))
     code, told, _ = await ask(agent, operation="READ", type="thing", name="name 0")
-    assert (code, told) == (400, "3 have the name 'name 0', ask by identity: 0, 1000, 2000")
+    assert (code, told) == (400, "3 entities have the name 'name 0'; name one by its identity: 0, 1000, 2000")
     assert (await ask(agent, operation="READ", identity="1000"))[2]["name"] == "name 0"
 
 

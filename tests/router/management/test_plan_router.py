@@ -64,12 +64,12 @@ def test_who_says_the_same_again_and_is_not_there_joins_with_the_links_that_it_s
     plan = join(at)
     assert join(at) == plan
     assert join(at, links={"a": [7, ""]}).costs_of("d") == {"a": 7}
-    with pytest.raises(ManagementError, match="the mesh has a router of this name"):
+    with pytest.raises(ManagementError, match="the mesh already has a router of this name"):
         join(at, inter="elsewhere:5772")
 
 
 def test_who_is_there_is_not_removed_like_this(at: ObservedRouter) -> None:
-    with pytest.raises(ManagementError, match="router a is there: it leaves by oncemesh remove a"):
+    with pytest.raises(ManagementError, match="router a is running: use oncemesh remove a"):
         remove(at, "a")
 
 
@@ -81,14 +81,14 @@ def test_who_is_there_is_not_removed_like_this(at: ObservedRouter) -> None:
         ({"wire": None}, "expected mesh, wire, routers, amqp, inter and links in the body"),
         ({"routers": ["a", 1]}, "expected mesh, wire, routers, amqp, inter and links in the body"),
         ({"routers": ["d"]}, "its topology lacks a, which the mesh has"),
-        ({"routers": ["a", "c", "d"]}, "its topology has c, which the mesh has not"),
+        ({"routers": ["a", "c", "d"]}, "its topology has c, which the mesh does not have"),
         ({"name": "../d"}, "'../d' cannot name a router"),
         ({"name": "clients"}, "'clients' cannot name a router"),
-        ({"name": "a", "links": {"b": [1, ""]}}, "the mesh has a router of this name"),
+        ({"name": "a", "links": {"b": [1, ""]}}, "the mesh already has a router of this name"),
         ({"inter": "0.0.0.0:5772"}, "inter: 0.0.0.0:5772 is no reachable address"),
         ({"inter": ""}, 'inter: "" is not an address'),
         ({"amqp": "d.example.org:0"}, "amqp: d.example.org:0 is no reachable address"),
-        ({"links": {}}, "it has no link, expected one to a router of the mesh"),
+        ({"links": {}}, "it has no link, expected a link to a router of the mesh"),
         ({"links": {"a": [1, ""], "b": [1, ""]}}, "there is no router 'b', expected a"),
         ({"links": {f"{n}": [1, ""] for n in range(3000)}}, "there is no router '0', expected a"),
         ({"links": {"a": [1, ""], "d": [1, ""]}}, "links: 'd': [1, ''], expected [cost, address], and another router"),

@@ -34,7 +34,7 @@ def test_who_reads_no_answers_is_sent_away(kind: str, version: int, monkeypatch:
         "SUBSCRIBE": by_hand.subscribe(1, [(f"$share/{name}", 1) for name in NONE], version),
         "UNSUBSCRIBE": by_hand.unsubscribe(1, NONE, version),
     }[kind]
-    with pytest.raises(MqttError, match="bytes of answers that the client does not read") as caught:
+    with pytest.raises(MqttError, match="bytes of answers wait, which the client does not read") as caught:
         hears_nothing(guest, FEW // OVERHEAD * said)
     assert caught.value.reason is Reason.QUOTA and guest.connection.closed
     waits = guest.connection.data_to_send()

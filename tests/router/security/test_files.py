@@ -84,15 +84,15 @@ def issue(name: str, days: int = 1, ca: str = "") -> Callable[[Path], None]:
     return befalls
 
 
-EXPECTED = "expected one of 'b' that {folder}/ca.pem vouches for"
+EXPECTED = "expected a certificate of 'b' that {folder}/ca.pem has signed"
 
 
 @pytest.mark.parametrize(
     ("befalls", "complaint"),
     [
-        (issue("a"), "is of 'a'"),
-        (issue("b", days=-1), "the certificate is not accepted: certificate has expired"),
-        (issue("b", ca="foreign"), "the certificate is not accepted: unable to get local issuer certificate"),
+        (issue("a"), "names 'a'"),
+        (issue("b", days=-1), "the certificate was not accepted: certificate has expired"),
+        (issue("b", ca="foreign"), "the certificate was not accepted: unable to get local issuer certificate"),
     ],
 )
 def test_a_certificate_that_others_would_refuse_is_refused_by_its_own_router(
@@ -112,12 +112,14 @@ def test_routers_that_would_refuse_each_other_are_told(folder: Path) -> None:
         (folder / f"{name}.ca").write_bytes((folder / "ca.pem").read_bytes())
     with pytest.raises(FileError) as told:
         check(load(mesh), ["a", "b"])
-    assert str(told.value) == (f"{folder}/a.secret, {folder}/b.secret: secrets of one mesh, expected the same")
+    assert str(told.value) == (
+        f"{folder}/a.secret, {folder}/b.secret: the secrets of one mesh differ, expected the same secret"
+    )
     (folder / "b.secret").write_text(f"{SECRET} of a")
     check(load(mesh), ["a", "b"])
     issue("b", ca="foreign")(folder)
     (folder / "b.ca").write_bytes((folder / "foreign" / "ca.pem").read_bytes())
-    with pytest.raises(FileError, match=f"^{folder}/b.pem: to router a the certificate is not accepted"):
+    with pytest.raises(FileError, match=f"^{folder}/b.pem: to router a the certificate was not accepted"):
         check(load(mesh), ["a", "b"])
 
 
@@ -154,5 +156,5 @@ def test_a_certificate_is_for_the_hosts_where_its_router_listens(folder: Path) -
 
 def test_somebody_elses_key_is_no_cas(folder: Path) -> None:
     (folder / f"{CA}.key").write_text("nonsense")
-    with pytest.raises(FileError, match=f"{CA}.key: expected what oncemesh certs init has made"):
+    with pytest.raises(FileError, match=f"{CA}.key: not created by oncemesh certs init"):
         Authority(folder, "m")

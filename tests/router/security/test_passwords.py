@@ -51,7 +51,7 @@ def by_sasl(doors: Doors, user: str, password: str, guesses: Guesses) -> bool:
         assert sasl_frame(OUTCOME, ubyte(DENIED)) not in server.out
         raise
     except AmqpError as error:
-        assert "is not known, or its password is wrong" in str(error)
+        assert "is unknown, or the password is wrong" in str(error)
         assert server.out.endswith(sasl_frame(OUTCOME, ubyte(DENIED)))
     return server.done
 

@@ -56,7 +56,7 @@ def test_a_name_stands_there_once(tmp_path: Path) -> None:
 def test_a_file_that_does_not_begin_as_one_is_none(tmp_path: Path, text: str) -> None:
     """An empty one, too: it is about to be written, or spoilt."""
     (tmp_path / "users").write_text(text)
-    with pytest.raises(UsersError, match="users:1: not the begin of a file of users"):
+    with pytest.raises(UsersError, match="users:1: not the first line of a file of users"):
         read_users(tmp_path / "users")
 
 
