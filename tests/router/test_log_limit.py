@@ -31,9 +31,7 @@ async def test_what_is_left_out_is_counted(
     assert len(caplog.records) == MOST[NAME]
     caplog.clear()
     await trio.sleep(MINUTE_S + 1)
-    assert caplog.messages == [
-        f"{1000 - MOST[NAME]} more like this within a minute; the last: refused: stranger 999"
-    ]
+    assert caplog.messages == [f"{1000 - MOST[NAME]} more like this within a minute; the last: refused: stranger 999"]
     caplog.clear()
     await trio.sleep(MINUTE_S)
     assert caplog.messages == [], "a minute without any"
