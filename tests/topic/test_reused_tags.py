@@ -7,6 +7,7 @@ from tests.topic.bench import LASTING, SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import Pen, Reader, key_of
 from topic.actions import Echo
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.wire.segments import Segment, decode
 
 
 def test_what_was_resumed_behind_a_withheld_delivery_is_resumed_elsewhere() -> None:
@@ -280,3 +281,22 @@ def test_a_former_home_tells_the_next_one_what_others_have_not_heard_to_be_settl
     bench.let_go()
     reader.accept(b"new")
     assert again.outcomes == {b"t": DeliveryOutcome.ACCEPTED}
+
+
+def test_what_a_home_hands_over_it_tells_in_the_order_of_the_keys() -> None:
+    """b has it from a, and its attach is not answered when the publisher goes on to c."""
+    bench = Bench("a", "b", "c", "d")
+    reader, pen = reader_at(bench, "c"), pen_at(bench, "a")
+    messages = [b"%d" % number for number in range(10)]
+    pen.send(*messages)
+    reader.accept(*messages)
+    bench.hold("a", "c")
+    bench.hold("d", "b")
+    pen.settle(*messages)
+    pen.vanish()
+    pen_at(bench, "b", pen, unsettled={}, seen=pen.stream.epoch)
+    bench.hold("b", "c")
+    pen_at(bench, "c", pen, unsettled={}, seen=pen.stream.epoch)
+    said = [segment for payload in bench._wires["b", "c"] for segment in decode(payload)]
+    (handed_over,) = [keys for kind, *_, keys in said if kind == Segment.RESOLVED]
+    assert handed_over == b"".join(sorted(key_of(pen, message) for message in messages))

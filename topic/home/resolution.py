@@ -51,7 +51,7 @@ class Resolution:
         """The publisher has a new attach. What it has settled on this one, and others may not have heard of, its new
         home has to know: they hold that in doubt, and what the publisher has in doubt under such a key is another
         delivery. When an attach has been answered they have asked about all that they held before."""
-        keys = settled if stream.answered else [*stream.settled_before.union(settled)]
+        keys = settled if stream.answered else sorted(stream.settled_before.union(settled))
         if isinstance(new, HomeStream):
             new.hand_over(keys)
         elif keys and new.home in self.edge.directory.contacts:
