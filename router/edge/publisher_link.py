@@ -74,6 +74,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         """What is open on the former link, which this one continues, until we have answered."""
         self.kept: dict[Handle, bytes] = {}
         """Tags of what the client has yet to settle, and is known to have kept."""
+        self._told: set[Handle] = set()
+        """What the client was told the outcome of before it attached again on its session: that stands."""
         self._former: HomeStream | None = None
         """Of that link, until we have answered."""
         self._max_message = max_message
@@ -173,6 +175,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         records = [self.records.pop(handle) for handle in handles]
         for record in records:
             del self.open[record]
+        if self._told:
+            self._told.difference_update(handles)
         self.link.settle_many(handles)
         if records:
             self.node.topic.settle(self.stream, records)
@@ -190,7 +194,8 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
     # what the core asks
 
     def tell(self, action: AnswerDeliveries) -> None:
-        handles = [self.open[record] for record in action.records]
+        of_all = [self.open[record] for record in action.records]
+        handles = of_all if not self._told else [handle for handle in of_all if handle not in self._told]
         if action.outcome is DeliveryOutcome.ACCEPTED:
             self.link.update_many(handles, ACCEPTED, action.settle)
             if action.alone:
@@ -202,7 +207,10 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             for handle in handles:
                 self.link.reject(handle, condition, action.description, action.settle, info=info)
         if action.settle:
-            for handle, record in zip(handles, action.records, strict=True):
+            if self._told:
+                self.link.settle_many([handle for handle in of_all if handle in self._told])
+                self._told.difference_update(of_all)
+            for handle, record in zip(of_all, action.records, strict=True):
                 del self.open[record], self.records[handle]
 
     def begin(self, action: AnswerPublisher) -> None:
@@ -228,6 +236,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         """What a client has transferred that attached again, it does not transfer again: we do, in its place."""
         messages = [record.message for record in again.values() if record.message is not None]
         assert len(messages) == len(again), "what its publisher has not settled is not forgotten"
+        self._told = {handle for handle in again if self.link.local_state(handle)}
         self.publish(list(again), [record.tag for record in again.values()], messages)
         self.node.later(partial(self._settle_again, list(again)))
 

@@ -9,7 +9,7 @@ import pytest
 from router.amqp.batches import Transfers
 from router.amqp.format.message import body_of, data_message
 from router.amqp.format.sections import write_message
-from router.amqp.format.values import ACCEPTED, AttachOptions
+from router.amqp.format.values import ACCEPTED, REJECTED, AttachOptions
 from router.amqp.proton.link import Link
 from router.mqtt.format.values import PacketKind
 from tests.fuzz.mesh import FuzzMesh, GoodClient, Guest
@@ -40,6 +40,14 @@ class Client(GoodClient):
         self.router.mesh.flow()
 
 
+class Refusing(Client):
+    """It takes nothing."""
+
+    def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        self.payloads += map(body_of, transfers.messages)
+        link.update_many([handle for handle in transfers.handles if handle is not None], REJECTED)
+
+
 class Hand(Guest):
     """It says frames by hand. What it is sent it does not answer."""
 
@@ -55,11 +63,20 @@ class Hand(Guest):
     @property
     def last_bytes(self) -> list[bytes]:
         """Of each transfer, two."""
+        return [body[-2:] for body in self._heard_of(b"\0\x53\x14")]
+
+    @property
+    def outcomes(self) -> list[int]:
+        """Of each disposition that has one."""
+        said = self._heard_of(b"\0\x53\x15")
+        return [state for body in said for state in (ACCEPTED, REJECTED) if b"\0\x53" + bytes((state,)) in body]
+
+    def _heard_of(self, performative: bytes) -> list[bytes]:
         data, found = self._heard[self._heard.rindex(HEADER) + len(HEADER) :], []
         while data:
             size = int.from_bytes(data[:4], "big")
-            if data[8:11] == b"\0\x53\x14":
-                found.append(data[size - 2 : size])
+            if data[8:11] == performative:
+                found.append(data[8:size])
             data = data[size:]
         return found
 
@@ -230,6 +247,22 @@ def test_what_a_publisher_is_known_to_have_kept_is_not_transferred_again_as_it_a
     assert not bench.routers["a"].node.topic.records.by_key
     here.say(transfer(0, 2, b"v", payload=data_message(b"o")))
     assert reader.payloads == [b"n", b"o"]
+    bench.end()
+
+
+def test_an_outcome_stands_when_its_publisher_attaches_again_on_its_session() -> None:
+    """A reader that came behind it refuses the message."""
+    bench = MqttBench("a", "b")
+    here, reader = Hand(bench, "a", "writer"), Refusing(bench, "b", "reader")
+    here.say(attach(0))
+    here.say(transfer(0, 0, b"t", payload=data_message(b"m")))
+    assert here.outcomes == [ACCEPTED]
+    reader.reads()
+    here.say(frame(DETACH, 0, False) + attach(1))
+    assert reader.payloads == [b"m"] and here.outcomes == [ACCEPTED]
+    here.say(frame(DISPOSITION, False, 0, 0, True, Described(ACCEPTED)))
+    here.say(transfer(1, 1, b"t", payload=data_message(b"n")))
+    assert reader.payloads == [b"m", b"n"] and here.outcomes == [ACCEPTED, REJECTED]
     bench.end()
 
 

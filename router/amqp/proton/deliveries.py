@@ -253,6 +253,11 @@ class LinkDeliveries:
         )
 
     @staticmethod
+    def local_state(handle: Handle) -> int:
+        """Our latest word on a delivery; 0 if there is none."""
+        return int(lib.pn_delivery_local_state(handle))
+
+    @staticmethod
     def remote_state(handle: Handle) -> tuple[int, bool]:
         """The peer's latest word on a delivery, and whether it has settled it."""
         return lib.pn_delivery_remote_state(handle), lib.pn_delivery_settled(handle)
