@@ -84,7 +84,13 @@ class Attaching(OddConnection):
         return link
 
     def _map(self, kept: Kept) -> dict[bytes, Any]:
-        return {tag: self.writer.composite(row.outcome) if row.outcome else None for tag, row in kept.unsettled.items()}
+        return {tag: self._state(row.outcome) for tag, row in kept.unsettled.items()}
+
+    def _state(self, outcome: str) -> Any:
+        if outcome:
+            return self.writer.composite(outcome)
+        is_stated = self.draw.has("received_in_maps") and self.rng.random() < 0.5
+        return self.writer.composite("received", section_number=0, section_offset=0) if is_stated else None
 
     def reattach(self, link: Link) -> None:
         """On the same session, with a null map: nothing has happened to its deliveries (2.6.4)."""
@@ -139,6 +145,8 @@ class Attaching(OddConnection):
                 return name
         self.container.links += 1
         name = f"l{self.container.links}"
+        if self.draw.has("odd_names"):
+            name += self.rng.choice((" ", "é😀", "/../", "\n", "x" * 60))
         self.container.single.append((name, receives))
         return name
 
@@ -237,10 +245,16 @@ class Attaching(OddConnection):
                 fields["filter"] = rng.choice((None, {}))
         if name == "source" and not ours:
             fields.update(self._of_source(link))
+        if self.draw.has("durable") and not ours:
+            fields["durable"] = rng.choice((None, 0, 1, 2))
         if link.timeout and not ours:
             fields["timeout"] = rng.choice((LONGEST_S, 2**32 - 1))
+            if self.draw.has("durable") and rng.random() < 0.3:
+                fields["timeout"], fields["expiry_policy"] = rng.choice((None, 0, 1)), "never"
         if link.dynamic and not ours:
             address, fields["dynamic"] = None, True
+            lives = Described(rng.choice((ulong(0x2B), symbol("amqp:delete-on-close:list"))), [])
+            fields["dynamic_node_properties"] = rng.choice((None, {}, {symbol("lifetime-policy"): lives}))
         return self.writer.composite(name, address=address or None, **fields)
 
     def _of_source(self, link: Link) -> dict[str, Any]:
@@ -362,6 +376,7 @@ class Attaching(OddConnection):
         credit = None if is_short else link.credit  # an answer has all of it (docs/clients.md)
         link.asked = False
         fields.update(handle=link.handle, delivery_count=link.count, link_credit=credit, available=available)
+        fields.update(properties=self._any_properties())
         echo = fields["echo"]
 
         def read() -> None:

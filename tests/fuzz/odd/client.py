@@ -55,9 +55,25 @@ class OddClient(Attaching):
         """Of a former attach: with `resume` if the router has it."""
         assert link.former is not None
         sent = Sent(link.session.next_id, row.tag, row.message, link, link.modes[1] == 0)
-        self._begin_sent(link, sent, None, resumed=row.tag in link.former.named)
+        settles = link.modes[0] != 0 and self.draw.has("settled_again") and self.rng.random() < 0.4
+        resumed = row.tag in link.former.named
+        self._begin_sent(link, sent, None, settles=settles)
+        if resumed:
+            link.pieces[0]["resume"] = True
+            if self.draw.has("aborted_again") and self.rng.random() < 0.3:
+                self._abort(link, sent, self.rng.randrange(len(link.pieces)))
 
-    def _begin_sent(self, link: Sender, sent: Sent, mode: int | None, *, resumed: bool = False) -> None:
+    def _abort(self, link: Sender, sent: Sent, after: int) -> None:
+        """Behind so many frames of it."""
+        rng, first = self.rng, link.pieces[0]
+        while len(link.pieces) > after:
+            link.pieces.pop()
+        named = {} if after else {key: val for key, val in first.items() if key not in ("more", "settled")}
+        link.pieces.append(named | {"handle": link.handle, "aborted": True, "more": rng.choice((None, True, False)),
+                                    "payload": rng.choice((b"", b"ignored"))})  # fmt: skip
+        sent.message.aborted = True
+
+    def _begin_sent(self, link: Sender, sent: Sent, mode: int | None, *, settles: bool = False) -> None:
         session = link.session
         link.count = (link.count + 1) % MOD
         link.credit -= 1
@@ -65,25 +81,30 @@ class OddClient(Attaching):
         link.under_way = sent
         if not sent.message.presettled:
             session.sent[sent.id] = sent
+        sent.settles = sent.message.presettled or settles
         link.pieces.extend(self._pieces(link, sent, mode))
-        if resumed:
-            link.pieces[0]["resume"] = True
+        is_new = not (link.former or sent.message.whole)
+        if is_new and len(link.pieces) > 1 and self.draw.has("abort") and self.rng.random() < 0.2:
+            self._abort(link, sent, self.rng.randrange(1, len(link.pieces)))
 
     def _pieces(self, link: Sender, sent: Sent, mode: int | None) -> list[dict[str, Any]]:
-        rng, one = self.rng, sent.message
+        rng, one, settles = self.rng, sent.message, sent.settles
         room = self._most_frame - 150
         cuts = [0, *range(room, len(one.payload), room), len(one.payload)]
         if self.draw.has("many_frames"):
             cuts = sorted([*cuts, *(rng.randint(0, len(one.payload)) for _ in range(rng.randrange(4)))])
-        late = one.presettled and self.draw.has("settled_late")
-        always = one.presettled and not late and not self.draw.has("settled_first")
+        late = settles and self.draw.has("settled_late")
+        always = settles and not late and not self.draw.has("settled_first")
         parts = [one.payload[start:end] for start, end in pairwise(cuts)]
+        state = None
+        if self.draw.has("transfer_states") and not settles and rng.random() < 0.5:
+            state = self.writer.composite("received", section_number=0, section_offset=0)
         pieces = []
         for at, part in enumerate(parts):
             is_last = at == len(parts) - 1
             says = at == 0 or rng.random() < 0.3
-            settled = one.presettled and (is_last if late else (at == 0 or always or rng.random() < 0.5))
-            unsaid = (None, False) if late or not one.presettled else (None,)
+            settled = settles and (is_last if late else (at == 0 or always or rng.random() < 0.5))
+            unsaid = (None, False) if late or not settles else (None,)
             pieces.append({
                 "handle": link.handle,
                 "delivery_id": sent.id if says else None,
@@ -92,15 +113,10 @@ class OddClient(Attaching):
                 "settled": True if settled else rng.choice(unsaid),
                 "more": not is_last,
                 "rcv_settle_mode": mode if at == 0 else None,
+                "state": state if at == 0 else None,
                 "batchable": rng.choice((None, True)),
                 "payload": part,
             })  # fmt: skip
-        is_new = not (link.former or one.whole)
-        if is_new and len(pieces) > 1 and self.draw.has("abort") and rng.random() < 0.2:
-            del pieces[rng.randrange(1, len(pieces)) :]
-            pieces.append({"handle": link.handle, "aborted": True, "more": rng.choice((None, True, False)),
-                           "payload": rng.choice((b"", b"ignored"))})  # fmt: skip
-            one.aborted = True
         return pieces
 
     def _transfer(self, link: Sender) -> None:
@@ -118,8 +134,8 @@ class OddClient(Attaching):
         if is_last:
             link.under_way = None
             sent.message.whole = sent.message.whole or not sent.message.aborted
-            sent.message.settled = sent.message.presettled
-            if sent.message.aborted:
+            sent.message.settled = sent.settles or sent.message.aborted
+            if sent.message.settled:
                 session.sent.pop(sent.id, None)
 
     # outcomes
@@ -191,9 +207,11 @@ class OddClient(Attaching):
             state = self.writer.composite(row.outcome) if row.outcome in ("accepted", "rejected") else None
             self._emit(session.channel, "disposition", {"role": True, "first": row.id, "last": row.id, "state": state})
         elif sent is not None:
-            self._emit(
-                session.channel, "disposition", {"role": False, "first": sent.id, "last": None, "settled": False}
-            )
+            state = None
+            if self.draw.has("transfer_states"):
+                state = self.writer.composite("received", section_number=0, section_offset=0)
+            self._emit(session.channel, "disposition", {
+                "role": False, "first": sent.id, "last": None, "settled": False, "state": state})  # fmt: skip
 
     def settle_received(self, session: Session) -> bool:
         """In mode first, what was answered before. Whether there was anything."""

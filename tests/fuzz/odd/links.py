@@ -108,6 +108,8 @@ class Sent:
     first: bool
     """In receiver settle mode first, whoever asked for it."""
     outcome: str = ""
+    settles: bool = False
+    """Its transfer says that it is settled."""
     settled: bool = False
     """By us."""
     told_settled: bool = False
