@@ -153,6 +153,7 @@ class Raft:
     def disconnect(self, router: str, now: float) -> None:
         """The contact with the router has ended. What was under way is lost."""
         member = self.stores.disconnect(router)
+        self._storage.drop(router)
         if member is not None and self.leadership is not None:
             self.leadership.disconnect(member)
         if member is not None and self._election is not None:

@@ -146,8 +146,11 @@ class Cluster:
         self._draw = draw
         self._digests = digests
         self._compacts = compacts
-        self._numbers = count(1)
-        self._lives = count(100)
+        self._contact = 0
+        """Number of the latest contact."""
+        self._life = 99
+        self._stores = dict.fromkeys(routers, 0)
+        """How many stores each router has had."""
         self.replicas = {router: Host(router, self._new_store(router)) for router in routers}
         self.channels: dict[tuple[str, str], deque[tuple[int, Envelope]]] = {}
         """By sender and receiver: the contact's number and the message, in order."""
@@ -161,12 +164,21 @@ class Cluster:
             self.start(router)
 
     def _new_store(self, router: str) -> bytes:
-        return f"{router}{next(self._numbers)}".encode()
+        self._stores[router] += 1
+        return f"{router}{self._stores[router]}".encode()
+
+    def new_life(self) -> int:
+        self._life += 1
+        return self._life
+
+    def changing(self, router: str) -> Host:
+        """The router, which is about to change."""
+        return self.replicas[router]
 
     # processes and disks
 
     def start(self, router: str) -> None:
-        replica = self.replicas[router]
+        replica = self.changing(router)
         disk = replica.disk
         me = Replica(router, disk.store)
         replica.state, replica.states, replica.received = State.of(disk.state), {}, []
@@ -178,14 +190,14 @@ class Cluster:
             disk.content,
             self.limits,
             self._draw,
-            lambda: next(self._lives),
+            self.new_life,
             self.now,
         )
         self._after(replica)
 
     def crash(self, router: str, kept: int = 0) -> None:
         """The process ends. Its contacts end at once at its own end, and later at the others'."""
-        replica = self.replicas[router]
+        replica = self.changing(router)
         replica.raft = None
         replica.disk.crash(kept)
         replica.contacts.clear()
@@ -196,11 +208,11 @@ class Cluster:
     def replace_disk(self, router: str) -> None:
         """A crash, and the next process finds an empty store."""
         self.crash(router)
-        self.replicas[router].disk = Disk(self._new_store(router))
+        self.changing(router).disk = Disk(self._new_store(router))
 
     def finish(self, router: str) -> None:
         """The oldest write or read of the router's disk is done."""
-        replica = self.replicas[router]
+        replica = self.changing(router)
         disk, raft = replica.disk, replica.raft
         done = disk.finish()
         assert raft is not None
@@ -217,7 +229,7 @@ class Cluster:
 
     def lose(self, router: str, other: str) -> None:
         """The router notices that its contact with the other has ended."""
-        replica = self.replicas[router]
+        replica = self.changing(router)
         if replica.contacts.pop(other, None) is not None and replica.raft is not None:
             replica.raft.disconnect(other, self.now)
             self._after(replica)
@@ -226,15 +238,15 @@ class Cluster:
         """A new contact: an earlier one has ended for both by then."""
         self.lose(router, other)
         self.lose(other, router)
-        number = next(self._numbers)
+        self._contact += 1
         for one, two in ((router, other), (other, router)):
             self.channels[one, two] = deque()
-            self.replicas[one].contacts[two] = number
+            self.changing(one).contacts[two] = self._contact
         for one, two in ((router, other), (other, router)):
-            raft = self.replicas[one].raft
-            assert raft is not None
-            raft.connect(two, self.now)
-            self._after(self.replicas[one])
+            replica = self.changing(one)
+            assert replica.raft is not None
+            replica.raft.connect(two, self.now)
+            self._after(replica)
 
     def meet_all(self) -> None:
         for one, two in combinations(self.replicas, 2):
@@ -261,7 +273,7 @@ class Cluster:
     def deliver(self, sender: str, receiver: str) -> None:
         """The next message arrives; it is dropped if the receiver has another contact by now, or none."""
         number, envelope = self.channels[sender, receiver].popleft()
-        replica = self.replicas[receiver]
+        replica = self.changing(receiver)
         if replica.contacts.get(sender) == number and replica.raft is not None:
             self.said.append(f"{sender} → {receiver}  {_text(envelope)}")
             replica.raft.receive(envelope, self.now)
@@ -271,7 +283,7 @@ class Cluster:
 
     def tick(self, router: str) -> None:
         """Time goes on to the router's deadline."""
-        replica = self.replicas[router]
+        replica = self.changing(router)
         assert replica.raft is not None
         self.now = max(self.now, replica.raft.deadline)
         replica.raft.tick(self.now)
@@ -279,7 +291,7 @@ class Cluster:
 
     def do(self, router: str, what: Callable[[Raft], object]) -> None:
         """Something is asked of the router's replica."""
-        replica = self.replicas[router]
+        replica = self.changing(router)
         assert replica.raft is not None
         what(replica.raft)
         self._after(replica)
@@ -289,7 +301,7 @@ class Cluster:
 
     def compact(self, router: str) -> None:
         """The router's state becomes its snapshot, whatever the others have."""
-        replica = self.replicas[router]
+        replica = self.changing(router)
         index = len(replica.state.applied)
         replica.disk.aside[index] = replica.state.pieces()
         self.do(router, lambda raft: raft.compact(index))
@@ -300,7 +312,8 @@ class Cluster:
     def set_ring(self, ring: Sequence[str]) -> None:
         """An operator wants these voters: all routers read it, those that do not run as they start."""
         self.ring = tuple(ring)
-        for replica in self.replicas.values():
+        for router in self.replicas:
+            replica = self.changing(router)
             if replica.raft is not None:
                 replica.raft.follow_ring(self.ring)
                 self._after(replica)

@@ -663,6 +663,14 @@ MUTANTS = [
         "only applied entries go",
         "test_only_an_applied_state_becomes_a_snapshot",
     ),
+    M(
+        Storage,
+        "drop",
+        "envelope.receiver.router != router",
+        "True",
+        "what waits for the disk is lost with the contact",
+        "test_a_piece_that_was_stored_in_an_earlier_contact_is_not_acknowledged",
+    ),
     # digests
     M(
         Raft,

@@ -156,6 +156,18 @@ def test_a_piece_that_was_read_for_an_earlier_contact_is_not_sent() -> None:
     assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
 
 
+def test_a_piece_that_was_stored_in_an_earlier_contact_is_not_acknowledged() -> None:
+    cluster = behind()
+    until(cluster, Piece, "a", "c")
+    cluster.deliver("a", "c")
+    cluster.meet("a", "c")
+    cluster.settle(hanging="c")
+    cluster.finish("c")
+    assert not any(isinstance(envelope.body, say.Staged) for _, envelope in cluster.channels["c", "a"])
+    cluster.settle()
+    assert cluster.replicas["c"].applied == cluster.replicas["a"].applied
+
+
 def test_a_piece_of_a_former_snapshot_is_not_sent() -> None:
     cluster = reading()
     cluster.compact("a")
