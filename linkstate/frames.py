@@ -235,7 +235,7 @@ def _linkstate_frame(fields: Any) -> LinkstateFrame:
         case [0, *_] if _has_shape(fields, _HELLO_SHAPE) and 0 < fields[2] <= _LARGEST:
             return Hello(*fields[1:])
         case [int(kind), int(), [*rows]] if kind in (SUMMARY, ENTRIES) and len(rows) >= MANY:
-            raise PeerError(f"link state of {len(rows)} routers")
+            raise PeerError(f"a link-state frame lists {len(rows)} routers, expected fewer than {MANY}")
         case [1, *_] if _has_shape(fields, _LISTING_SHAPE):
             return _summary(fields[1], fields[2])
         case [2, *_] if _has_shape(fields, _LISTING_SHAPE):

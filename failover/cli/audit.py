@@ -292,7 +292,7 @@ def story(run_dirs: tuple[str, ...], key: str, as_json: bool, master: str | None
     from failover.audit import AuditError, tell_story
 
     if not run_dirs:  # of one argument click takes the key to be there
-        raise click.UsageError(f"RUN_DIR or KEY is missing beside {key!r}")
+        raise click.UsageError(f"expected RUN_DIR and KEY, got only {key!r}")
     try:
         told = tell_story(run_dirs, key, master)
     except AuditError as error:

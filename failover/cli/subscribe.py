@@ -49,8 +49,8 @@ FORMATS: Final[Mapping[str, Show]] = {"raw": as_raw, "pretty": as_text, "json": 
     "--filter",
     "selector",
     metavar="SELECTOR",
-    help="Get only the messages that match this JMS selector, a condition on their properties. Publishers do not wait"
-    " for this subscriber with other messages.",
+    help="Get only the messages that match this JMS selector, a condition on their properties. For a message that"
+    " does not match, publishers do not wait for this subscriber.",
 )
 @target_options
 def subscribe(address: str, count: int | None, form: str, selector: str | None, options: ClientOptions) -> None:

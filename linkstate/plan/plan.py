@@ -200,7 +200,7 @@ def _router(row: Any) -> tuple[str, PlannedRouter]:
             since >= 0 < clock and _are_whole(since, clock) and _are_names(name, by) and _lead_somewhere(inter, amqp)
         ):
             return name, PlannedRouter(since, Standing(standing), (clock, by), inter, amqp)
-    raise ValueError("not a router of a plan")
+    raise ValueError("malformed entry of a router in the plan")
 
 
 def _link(row: Any) -> tuple[Pair, PlannedLink]:
@@ -209,7 +209,7 @@ def _link(row: Any) -> tuple[Pair, PlannedLink]:
             a < b and clock > 0 <= cost <= MOST_COST
         ) and (_are_whole(clock, cost) and _are_names(a, b, by) and _lead_somewhere(address)):
             return (a, b), PlannedLink((clock, by), cost, address)
-    raise ValueError("not a link of a plan")
+    raise ValueError("malformed entry of a link in the plan")
 
 
 def _are_whole(*numbers: int) -> bool:
@@ -234,7 +234,7 @@ def _listed(name: str, old: PlannedRouter | None, said: PlannedRouter, version: 
     if old is None:
         return attrs.evolve(said, version=version)
     if old.standing is Standing.LEAVING:
-        raise PlanError(f"router {name} is still leaving, expected that it is gone before it comes back")
+        raise PlanError(f"router {name} is still leaving: wait until it has left, then add it again")
     if old.standing is Standing.REMOVED:
         since = max(old.version[0] >> COUNTER_BITS, old.since + 1)  # by which it wins over having been removed
         return attrs.evolve(said, since=since, version=version)

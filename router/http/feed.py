@@ -85,7 +85,7 @@ class Feed:
         """Happenings are for those who may read them."""
         self._anybody()
         if len(self._watchers) >= MOST_WATCHERS or not caller.admit():
-            raise WebRefusal(503, f"{MOST_WATCHERS} browsers watch already, expected fewer", ("Retry-After", "10"))
+            raise WebRefusal(503, f"too many browsers are watching, at most {MOST_WATCHERS} may", ("Retry-After", "10"))
         watcher = Watcher(self, reads_events=caller.reads_events)
         self._watchers[watcher] = None
         return WebAnswer(200, content_type="text/event-stream", events=watcher.next)

@@ -28,7 +28,11 @@ WIDTH = 40
     "--rate", type=float, callback=read_rate, help="Messages per second of all publishers together. Default: no limit."
 )
 @click.option(
-    "--warm-up", callback=read_duration, default="2s", show_default=True, help="Load before the measurement begins."
+    "--warm-up",
+    callback=read_duration,
+    default="2s",
+    show_default=True,
+    help="Length of the load before the measurement begins.",
 )
 @click.option("--duration", callback=read_duration, default="10s", show_default=True, help="Length of the measurement.")
 @click.option("--json", "machine", is_flag=True, help="Print one JSON object, latencies in ms.")

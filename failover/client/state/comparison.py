@@ -99,5 +99,5 @@ def _is_terminal(state: int) -> bool:
     if state in TERMINAL:
         return True
     if state not in (NULL, RECEIVED):
-        raise ValueError(f"no delivery state: {state:#x}")
+        raise ValueError(f"{state:#x} is not a delivery state")
     return False

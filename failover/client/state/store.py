@@ -230,7 +230,9 @@ class SqliteStore:
     def _join(self) -> None:
         """The tables are beside those of the connection's user."""
         if getattr(self._connection, "autocommit", None) is True:  # since Python 3.12
-            raise UnusableError("it commits every statement by itself (autocommit)")
+            raise UnusableError(
+                "it commits each statement at once (autocommit), expected a connection with transactions"
+            )
         for table in FORM.tables:
             self._connection.execute(table)
 

@@ -151,7 +151,7 @@ class CompiledLoops(Loops):
         self._lib, self._new = module.lib, module.ffi.new
         functions = [module.ffi.cast("void *", ffi.addressof(lib, name)) for name in self.FUNCTIONS]
         if not self._lib.init(functions, len(functions), _DELIVERY, _NOTHING):
-            raise ImportError("loops.c calls other functions than loops.py gives it")
+            raise ImportError("the compiled module loops.c does not match loops.py: install the project again")
         # One for the process, as SCRATCH is.
         self._handles = ffi.new("pn_delivery_t *[]", self.MOST)
         self._settled = self._new("bool[]", self.MOST)

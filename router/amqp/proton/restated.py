@@ -50,4 +50,4 @@ class Restated:
         if self.told > OFTEN * self._deliveries + AT_FIRST:
             self._look()
             if self.told > OFTEN * self._deliveries + AT_FIRST:
-                raise AmqpError(RESOURCE_LIMIT, "the peer repeats the same states of deliveries too often")
+                raise AmqpError(RESOURCE_LIMIT, "the peer sends dispositions that change nothing too often")

@@ -103,7 +103,7 @@ class FieldReader:
         while not self.is_over():
             known = PROPERTIES.get(self.number())
             if known is None or place not in known.places:
-                raise malformed("the packet has a property that does not belong there")
+                raise malformed("the packet has a property that its type does not allow")
             value = known.read(self)
             if known.name == USER:
                 found.setdefault(USER, []).append(value)

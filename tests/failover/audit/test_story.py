@@ -161,7 +161,7 @@ def run_command(*arguments: str) -> Result:
 
 def test_one_argument_may_lack_the_key_or_the_directory() -> None:
     result = run_command("run/triangle")
-    assert result.exit_code == 2 and "RUN_DIR or KEY is missing beside 'run/triangle'" in result.output
+    assert result.exit_code == 2 and "expected RUN_DIR and KEY, got only 'run/triangle'" in result.output
 
 
 def test_the_command_tells_it_on_the_terminal_and_as_json(tmp_path: Path) -> None:

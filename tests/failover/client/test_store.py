@@ -245,7 +245,7 @@ class Autocommit(sqlite3.Connection):
 
 
 def test_a_connection_without_transactions_is_refused() -> None:
-    with pytest.raises(StateError, match=r"the connection: .* commits every statement by itself"):
+    with pytest.raises(StateError, match=r"the connection: .* commits each statement at once"):
         SqliteStore(sqlite3.connect(":memory:", factory=Autocommit))
 
 
