@@ -5,7 +5,7 @@ import pytest
 from tests.simulation.report import attempt, tell
 from tests.simulation.world import World
 
-CHUNK = 15
+CHUNK = 6
 COMPANIONS = ((), ("many",), ("detach", "modes"), ("shared",), ("ttl",), ("small frames", "twins"), ("late null",))
 
 
@@ -19,6 +19,6 @@ def run(seed: int, *odd: str) -> World:
 @pytest.mark.parametrize("companions", COMPANIONS, ids=lambda names: " ".join(names) or "alone")
 def test_each_delivery_is_had_by_one(companions: tuple[str, ...]) -> None:
     worlds = [run(seed, *companions) for seed in range(CHUNK)]
-    assert sum(world.judge.accepted_count for world in worlds) > 100
+    assert sum(world.judge.accepted_count for world in worlds) > 40
     readers = [[reader for reader in world.judge.readers.values() if reader.accepted] for world in worlds]
-    assert sum(len(accepting) > 1 for accepting in readers) > 3
+    assert sum(len(accepting) > 1 for accepting in readers) > 1

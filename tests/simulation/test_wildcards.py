@@ -6,7 +6,7 @@ from tests.simulation.report import attempt, tell
 from tests.simulation.wildcards import ADDRESSES, PATTERNS, covers
 from tests.simulation.world import World
 
-CHUNK = 15
+CHUNK = 6
 COMPANIONS = ((), ("filters",), ("many",), ("small frames", "twins"))
 
 
@@ -20,7 +20,7 @@ def run(seed: int, *odd: str) -> World:
 @pytest.mark.parametrize("companions", COMPANIONS, ids=lambda names: " ".join(names) or "alone")
 def test_what_is_promised_holds_whatever_patterns_subscribers_have(companions: tuple[str, ...]) -> None:
     worlds = [run(seed, *companions) for seed in range(CHUNK)]
-    assert sum(world.judge.promises.made for world in worlds) > 100
+    assert sum(world.judge.promises.made for world in worlds) > 40
 
 
 def test_the_model_knows_what_a_pattern_covers() -> None:
