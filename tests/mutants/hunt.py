@@ -4,6 +4,7 @@ A run catches a mutant if it violates an invariant that counts, and is sound wit
 """
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,14 +50,14 @@ class Pin:
     seed: int | None = None
     path: tuple[tuple[Any, ...], ...] = ()
 
-    def again(self, mutant: Mutant, *, broken: bool) -> Verdict:
-        """The same run, with the breakage or without."""
+    def again(self, mutant: Mutant, *, broken: bool, ends: float = math.inf) -> Verdict:
+        """The same run, with the breakage or without; of the simulation only until then."""
         breakage = mutant if broken else None
         if mutant.scenario is not None:
             return enact(mutant, broken=broken)
         if self.seed is None:
             return walk(mutant.scope, self.path, breakage)
-        return play(self.seed, mutant.knobs, breakage)
+        return play(self.seed, mutant.knobs, breakage, ends)
 
     def catches(self, mutant: Mutant) -> bool:
         return self.again(mutant, broken=True).invariant == self.invariant and self.again(mutant, broken=False).sound

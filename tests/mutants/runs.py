@@ -1,5 +1,6 @@
 """One simulated run or one scenario, of a mutant or of the code as it is, and what became of it."""
 
+import math
 import traceback
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -24,20 +25,24 @@ class Verdict:
     crash: str | None = None
     """What else went wrong: that catches nothing."""
     detail: str = ""
+    at: float = math.inf
+    """The virtual second of a simulated run in which it was violated."""
 
     @property
     def sound(self) -> bool:
         return self.invariant is None and self.crash is None
 
 
-def play(seed: int, knobs: Mapping[str, Any], mutant: Mutant | None = None) -> Verdict:
-    """One seed of the simulation, with some of the knobs that it draws set otherwise."""
+def play(seed: int, knobs: Mapping[str, Any], mutant: Mutant | None = None, ends: float = math.inf) -> Verdict:
+    """One seed of the simulation, with some of the knobs that it draws set otherwise; only until then."""
     with patch.object(world, "CALM", CALM), nullcontext() if mutant is None else mutant.applied():
-        _, failure = attempt(seed, knobs=knobs)
+        played, failure = attempt(seed, knobs=knobs, ends=ends)
     if failure is None:
         return Verdict()
     if isinstance(failure.error, Violation):
-        return Verdict(invariant=str(failure.error).partition(":")[0], detail=str(failure.error))
+        return Verdict(
+            invariant=str(failure.error).partition(":")[0], detail=str(failure.error), at=played.schedule.now
+        )
     return Verdict(crash=f"{type(failure.error).__name__} {failure.error!s:.100}")
 
 

@@ -1,8 +1,8 @@
 """Every rule of the failover protocol, switched off on purpose, is missed by an invariant (protocol 9).
 
-Each mutant is played once, by what caught it, with and without the breakage; `make mutants` searches anew. After a
-change of the simulation, or of the order of events in the cores, pins may be stale: `python -m tests.mutants --pin`
-renews those.
+Each mutant is played once, by what caught it: with the breakage, and without it until then. `make mutants` searches
+anew, and plays the sound run to its end. After a change of the simulation, or of the order of events in the cores, pins
+may be stale: `python -m tests.mutants --pin` renews those.
 """
 
 import pytest
@@ -19,7 +19,7 @@ def test_a_rule_is_missed_when_it_is_switched_off(name: str, pin: Pin) -> None:
     verdict = pin.again(mutant, broken=True)
     assert verdict.invariant == pin.invariant, f"without {mutant.rule}: {verdict}"
     assert pin.invariant[0] in mutant.by
-    verdict = pin.again(mutant, broken=False)
+    verdict = pin.again(mutant, broken=False, ends=verdict.at)
     assert verdict.sound, f"with {mutant.rule}: {verdict}"
 
 

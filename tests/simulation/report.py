@@ -1,6 +1,7 @@
 """How a failing seed is told: what failed, when, what happened before, and how to see it again."""
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -25,10 +26,16 @@ class Failure:
 
 
 def attempt(
-    seed: int, *, trace: bool = False, odd: tuple[str, ...] = (), knobs: Mapping[str, Any] | None = None
+    seed: int,
+    *,
+    trace: bool = False,
+    odd: tuple[str, ...] = (),
+    knobs: Mapping[str, Any] | None = None,
+    ends: float = math.inf,
 ) -> tuple[World, Failure | None]:
-    """Run one seed; `odd` and `knobs` as of `World`."""
+    """Run one seed; `odd`, `knobs` and `ends` as of `World`."""
     world = World(seed, trace=trace, odd=odd, knobs=knobs)
+    world.ends = ends
     try:
         world.run()
     except Exception as error:

@@ -8,6 +8,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -42,6 +43,10 @@ LOOK = 1.0
 """Virtual seconds between looks whether it has."""
 
 
+class Enough(Exception):
+    """The run has come to where it was to end."""
+
+
 class World:
     router: type[Router] = Router
     publisher: type[Publisher] = Publisher
@@ -53,6 +58,8 @@ class World:
         """`odd` are the names of what happens besides, in place of what the dice say. `knobs` are set whatever the dice
         say, and then nothing happens besides."""
         self.seed = seed
+        self.ends = math.inf
+        """The virtual second in which the run ends, though all has not come to rest."""
         self.random = Random(seed)
         drawn = draw(self.random)
         self.knobs: Knobs = weaken(drawn, Random(f"odd {seed}"), odd) if knobs is None else attrs.evolve(drawn, **knobs)
@@ -138,7 +145,7 @@ class World:
     # the run
 
     def run(self) -> None:
-        with patch.object(chunks, "CHUNK", self.knobs.chunk):
+        with patch.object(chunks, "CHUNK", self.knobs.chunk), suppress(Enough):
             self._run()
 
     def _run(self) -> None:
@@ -174,7 +181,9 @@ class World:
                 return
 
     def _run_until(self, until: float) -> None:
-        while self.schedule.step(until):
+        while self.schedule.step(min(until, self.ends)):
             most = MOST_STEPS + MOST_A_SECOND * self.schedule.now
             self.judge.check(self.schedule.steps < most, "5 liveness: the mesh is busy with itself")
+        if until > self.ends:
+            raise Enough
         self.schedule.now = until
