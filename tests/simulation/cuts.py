@@ -66,7 +66,7 @@ def cuts(files: Mapping[str, bytes], number: int = CUTS) -> Iterator[tuple[str, 
 def accused(seed: int, kind: str, number: int = CUTS) -> tuple[Report, Iterator[tuple[str, int, Report]]]:
     """The audit of a run, and of it with each log cut."""
     files = CUT[kind].files(seed)
-    return judge_files(files), ((path, left, judge_files(torn)) for path, left, torn in cuts(files, number))
+    return judge_files(files), ((path, left, judge_files(torn, buckets=1)) for path, left, torn in cuts(files, number))
 
 
 def main() -> int:
