@@ -23,15 +23,19 @@ from typing import Any, Final
 from failover.chaos.clients import COMMAND as CLIENT
 from router.mesh.launcher import ROUTER_COMMAND as ROUTER
 from tests.fork_server import LARGEST, MOST_DESCRIPTORS, Start
+from tests.hangs import HANGS_S
 
 COMMAND_LINE: Final = (sys.executable, "-c", "from router.cli.main import main; main(prog_name='oncemesh')")
 """`oncemesh`, wherever it is installed."""
 IMPORTED: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ROUTER: ("router.cli.router", "router.process", "router.plan.request"),
     CLIENT: ("failover.chaos.client",),
-    COMMAND_LINE: ("router.cli.main",),
-}
-"""Program -> the modules that it begins with."""
+    COMMAND_LINE: (
+        "router.cli.main", "failover.cli.mesh", "failover.cli.doctor.command", "failover.cli.publish",
+        "failover.cli.subscribe", "failover.cli.watch.status",
+    ),
+}  # fmt: skip
+"""Program -> the modules that it begins with, also where it loads them when they are asked for."""
 
 TEST: Final = "PYTEST_CURRENT_TEST"
 """The only variable that is not the same in all that a server forks."""
@@ -75,7 +79,7 @@ class Server:
     def end(self) -> int:
         """No more will be asked."""
         self._requests.close()
-        return self._process.wait(60)
+        return self._process.wait(HANGS_S)
 
 
 def _adopt(orphans: bool) -> None:

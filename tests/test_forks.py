@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from tests import forks
+from tests.hangs import HANGS_S
 
 PROGRAM = (sys.executable, "-P", "-m", "tests.itself")
 OF_CODE = (sys.executable, "-c", "from tests.itself import main; import sys; main(sys.argv[1:])")
@@ -42,7 +43,7 @@ class Spy:
 
 
 def begin(*arguments: str, program: tuple[str, ...] = PROGRAM, **options: Any) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run([*program, *arguments], timeout=60, check=False, **PIPES | options)
+    return subprocess.run([*program, *arguments], timeout=HANGS_S, check=False, **PIPES | options)
 
 
 def started(monkeypatch: pytest.MonkeyPatch, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[bytes]":

@@ -6,7 +6,6 @@ r"""Partitions that last longer than termini do: nobody in use is thrown out, an
   b - c
 """
 
-import sys
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ import trio
 
 from failover.client import MISSED, Connected, Event, Lost, Subscriber
 from router.amqp.format.values import ACCEPTED, ErrorCondition
+from tests.forks import COMMAND_LINE
 from tests.processes.mesh import eventually
 from tests.processes.severed import TOPIC, End, Stage, severable_triangle, until
 
@@ -210,8 +210,7 @@ async def test_our_own_client_tells_why_and_goes_on(stage: Stage) -> None:
 
 async def test_the_command_shows_why_and_goes_on(stage: Stage, nursery: trio.Nursery) -> None:
     arguments = ["subscribe", TOPIC, "--url", stage.url("c"), "--id", "S", "--count", "1"]
-    command = [sys.executable, "-c", "from router.cli.main import main; main()", *arguments]
-    process = await nursery.start(partial(trio.run_process, command, stdout=PIPE, stderr=PIPE))
+    process = await nursery.start(partial(trio.run_process, [*COMMAND_LINE, *arguments], stdout=PIPE, stderr=PIPE))
     shown, printed = bytearray(), bytearray()
     nursery.start_soon(_read, process.stderr, shown)
     nursery.start_soon(_read, process.stdout, printed)
@@ -221,6 +220,7 @@ async def test_the_command_shows_why_and_goes_on(stage: Stage, nursery: trio.Nur
     await until(lambda: shown.count(b"attached to ") == 2)
     after = p.send(b"L")
     await stage.said(p, lambda: p.is_told_accepted(after))
+    assert await process.wait() == 0
     await until(lambda: printed == b"L\n")
     told, why, again = shown.decode().splitlines()
     assert told == "attached to c as S"

@@ -26,10 +26,9 @@ from router.mesh.quantities import Address
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
 from router.mesh.topology import load
 from router.neighbours import keep_dialling
+from tests.forks import COMMAND_LINE
 from tests.hangs import HANGS_S
 from tests.processes.clients import Clients
-
-pytestmark = pytest.mark.real_start  # as an operator's supervisor would
 
 
 @pytest.fixture
@@ -82,6 +81,7 @@ async def until_contact(address: Address) -> None:
         await trio.sleep(0.05)
 
 
+@pytest.mark.real_start  # as an operator's supervisor would
 async def test_they_find_each_other_and_end_with_status_0_on_sigterm(routers: Routers) -> None:
     a, b = routers.start("a", "--run-dir", "host-of-a"), routers.start("b", "--run-dir=host-of-b")
     with trio.fail_after(HANGS_S):
@@ -117,8 +117,7 @@ async def test_their_run_directory_is_one_for_the_other_commands(routers: Router
 
 async def run_command(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
     """The command, beside the routers' processes: it must not reap them."""
-    code = "from router.cli.main import main; main()"
-    return await trio.run_process([sys.executable, "-c", code, *arguments], capture_stdout=True)
+    return await trio.run_process([*COMMAND_LINE, *arguments], capture_stdout=True)
 
 
 @pytest.mark.parametrize(
