@@ -34,10 +34,23 @@ from topic.settings import is_dynamic
 log = logging.getLogger("oncemesh.clients")
 
 COUNTED: Final = (
-    "connections", "user_connections", "user_durable", "anonymous_durable", "sessions", "links", "attaches",
-    "unsettled", "selectors",
-    "opening", "max_frame", "max_message", "window_bytes", "connection_bytes", "user_bytes", "router_bytes",
-)  # fmt: skip
+    "connections",
+    "user_connections",
+    "user_durable",
+    "anonymous_durable",
+    "sessions",
+    "links",
+    "attaches",
+    "unsettled",
+    "selectors",
+    "opening",
+    "max_frame",
+    "max_message",
+    "window_bytes",
+    "connection_bytes",
+    "user_bytes",
+    "router_bytes",
+)
 """The limits, by their names in the topology."""
 CONDITIONS: Final = (NOT_FOUND, UNAUTHORIZED, RESOURCE_LIMIT, INVALID_FIELD, NOT_IMPLEMENTED, NOT_ALLOWED)
 """For which attaches are refused."""
@@ -183,9 +196,15 @@ class Guard:
         role, who = "subscriber" if link.is_sender else "publisher", _named(link.connection)
         container, why = link.connection.remote_container, str(refusal)
         told = event(
-            EventKind.REFUSED, origin=who, condition=refusal.condition, why=why, role=role, container=container,
-            link=link.name, address=address,
-        )  # fmt: skip
+            EventKind.REFUSED,
+            origin=who,
+            condition=refusal.condition,
+            why=why,
+            role=role,
+            container=container,
+            link=link.name,
+            address=address,
+        )
         log.warning(
             "%s: %s %s/%s is refused: %s: %s", who, role, container, link.name, refusal.condition, why, extra=told
         )

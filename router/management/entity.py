@@ -51,8 +51,10 @@ class EntityType(Generic[T]):
 
 
 def type_of(
-    entity: Entity[T], at: ObservedRouter, delete: Callable[[T], None] | None = None,
+    entity: Entity[T],
+    at: ObservedRouter,
+    delete: Callable[[T], None] | None = None,
     create: Callable[[str, Mapping[Any, Any]], T] | None = None,
-) -> EntityType[T]:  # fmt: skip
+) -> EntityType[T]:
     attributes = {one.managed_name: partial(one.read, at) for one in entity.shown(Where.MANAGEMENT)}
     return EntityType(entity.managed, attributes, partial(entity.found, at), delete, create)

@@ -160,9 +160,15 @@ def given_up(rows: Iterable[ControlRow], subscribers: Iterable[Client]) -> Itera
             for client, life in plain.get(custodian, ()):
                 if row.hlc > life:
                     yield attrs.evolve(
-                        row, event=Event.EXPIRED, subscriber=client.name, address=client.address, epoch_hlc=life,
-                        home=custodian, peer=None, detail=None,
-                    )  # fmt: skip
+                        row,
+                        event=Event.EXPIRED,
+                        subscriber=client.name,
+                        address=client.address,
+                        epoch_hlc=life,
+                        home=custodian,
+                        peer=None,
+                        detail=None,
+                    )
 
 
 def begun_anew(
@@ -195,9 +201,15 @@ def departures(
                 if all(known <= life or at > heard for known, at in joined.get((log, row.subscriber), ())):
                     source, _, incarnation = log.rpartition(".")
                     yield attrs.evolve(
-                        row, event=Event.EXPIRED, source=source, incarnation=int(incarnation), hlc=heard,
-                        epoch_hlc=life, home=row.log_name, peer=None,
-                    )  # fmt: skip
+                        row,
+                        event=Event.EXPIRED,
+                        source=source,
+                        incarnation=int(incarnation),
+                        hlc=heard,
+                        epoch_hlc=life,
+                        home=row.log_name,
+                        peer=None,
+                    )
 
 
 def _joinings(rows: Iterable[ControlRow]) -> dict[tuple[str, str | None], list[tuple[int, int]]]:

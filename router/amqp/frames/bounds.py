@@ -36,8 +36,9 @@ MOST_VALUES: Final = {OPEN: 4096, BEGIN: 1024, ATTACH: 1024}
 routers that a client may go to (`router.plan.alternates`), with nine values each."""
 
 _DETAILS: Final = {
-    DISPOSITION: place(DISPOSITION, "state"), **{code: place(code, "error") for code in (DETACH, END, CLOSE)},
-}  # fmt: skip
+    DISPOSITION: place(DISPOSITION, "state"),
+    **{code: place(code, "error") for code in (DETACH, END, CLOSE)},
+}
 """By performative: the place of its state, or its error."""
 _REJECTED: Final = b"\x00\x53\x25"
 _ERROR: Final = b"\x00\x53\x1d"

@@ -22,9 +22,18 @@ from router.amqp.proton.link import Link
 
 NEXT_INCOMING, WINDOW, NEXT_OUTGOING, HANDLE, DELIVERY_COUNT, LINK_CREDIT, DRAIN, ECHO, PROPERTIES = (
     place(FLOW, field)
-    for field in ("next-incoming-id", "incoming-window", "next-outgoing-id", "handle", "delivery-count", "link-credit",
-                  "drain", "echo", "properties")
-)  # fmt: skip
+    for field in (
+        "next-incoming-id",
+        "incoming-window",
+        "next-outgoing-id",
+        "handle",
+        "delivery-count",
+        "link-credit",
+        "drain",
+        "echo",
+        "properties",
+    )
+)
 """Places in a flow: the session's numbers come before the handle."""
 UINTS: Final = 2**32
 HALF: Final = 2**31
