@@ -7,6 +7,7 @@ from tests.topic.bench import LASTING, SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import NEWS, Reader, key_of
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Lifetime
+from topic.identity import KEY_LENGTH
 from topic.settings import BALANCED
 
 ALL = (b"1", b"2", b"3", b"4")
@@ -283,6 +284,14 @@ def test_a_map_says_nothing_of_a_delivery_that_uses_its_tag_again() -> None:
     pen.settle(b"1")
     moved.answer_echo()
     assert moved.end.claims == set() and reader.delivered == [b"1"]
+
+
+def test_nobody_keeps_a_claim_to_what_a_publisher_that_never_came_back_had_sent() -> None:
+    bench = work("a")
+    reader = reader_at(bench, "a", unsettled={b"p" * KEY_LENGTH: 0})
+    assert reader.end.claims == {b"p" * KEY_LENGTH}
+    bench.wait(int(SETTINGS.terminus + SETTINGS.boot_wait) + 2)
+    assert reader.end.claims == set()
 
 
 def test_what_one_was_chosen_for_it_is_given_again_whatever_its_map_says() -> None:

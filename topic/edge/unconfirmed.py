@@ -10,7 +10,6 @@ is `topic.home.resolution`'s business.
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from topic.delivery.kinds import EACH_TO_ALL
 from topic.delivery.outcomes import GIVEN_BACK, LOGGED, DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, HomeStream, Record, State, Stream
 from topic.delivery.records import RecordTable
@@ -18,7 +17,7 @@ from topic.directory.addresses import ByAddress, meets
 from topic.directory.directory import Directory
 from topic.edge.here import HomeHere
 from topic.edge.subscriber import LocalSubscriber
-from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, NOWHERE, Epoch, LinkIdentity
+from topic.identity import GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH, Epoch
 from topic.journal import BY_MAP, Event
 from topic.outlet import Outlet
 
@@ -167,11 +166,6 @@ class Unconfirmed:
     def take(self, stream: Stream, key: bytes) -> Record | None:
         """Home has forwarded the record: it is confirmed. Returns None if it was not unconfirmed."""
         return stream.confirm(key)
-
-
-def nowhere(publisher: bytes, address: str) -> Stream:
-    """A stream for placeholders of a publisher that no router in contact knows. They move on when it comes back."""
-    return Stream(publisher, LinkIdentity("", "", address), NOWHERE, UNKNOWN, EACH_TO_ALL)
 
 
 def _is_meant(subscriber: LocalSubscriber, record: Record, state: int) -> bool:

@@ -20,9 +20,9 @@ from topic.directory.addresses import is_pattern
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status
 from topic.edge.bodies import Bodies
 from topic.edge.subscriber import LocalSubscriber
-from topic.edge.unconfirmed import UNKNOWN, nowhere
+from topic.edge.unconfirmed import UNKNOWN
 from topic.home.home import Home
-from topic.identity import KEY_LENGTH, NAME_LENGTH, Epoch, new_generation
+from topic.identity import KEY_LENGTH, NAME_LENGTH, NOWHERE, Epoch, LinkIdentity, new_generation
 from topic.journal import Event
 from topic.settings import Settings
 from topic.termini.attaches import Attaches
@@ -223,11 +223,12 @@ class Generations:
             self._edge.unconfirmed.move(stream, new, placeholders)
 
     def _nowhere_stream(self, publisher: bytes, address: str) -> Stream:
-        """The stream for placeholders of a publisher that is at no router in contact."""
+        """The stream for placeholders of a publisher that no router in contact knows, until it comes back."""
         at = self._nowhere.setdefault(publisher, {})
         found = at.get(address)
         if found is None:
-            found = at[address] = _Nowhere(nowhere(publisher, address))
+            identity, kind = LinkIdentity("", "", address), self._edge.kinds.of(address)
+            found = at[address] = _Nowhere(Stream(publisher, identity, NOWHERE, UNKNOWN, kind))
         return found.stream
 
     def _take_nowhere(self, publisher: bytes) -> list[Stream]:

@@ -4,8 +4,8 @@ AMQP lets a descriptor be a symbol or a number of any width, and a frame have an
 Proton takes a symbol for none, where it decides what a state or a target is, and a field of another type for one that
 was left out. What follows a described value within a described value, it takes for a part of that.
 
-Pure. Never here: what the fields mean. The formatter is kept from the tables (`fmt: skip`): the fields of a performative
-are a sequence, as AMQP lists them, and not a column of 60 lines.
+Pure. Never here: what the fields mean. The formatter is kept from the tables (`fmt: skip`): the fields of a
+performative are a row, as AMQP lists them.
 """
 
 from collections.abc import Mapping
