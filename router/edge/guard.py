@@ -26,6 +26,7 @@ from router.amqp.proton.link import Link
 from router.edge.attach import Refusal
 from router.events.kind import EventKind, event
 from router.mesh.config import Limits
+from router.mesh.topology_parts import COUNTED
 from router.security.rules import Rule
 from topic.delivery.allowance import Allowance
 from topic.directory.addresses import is_pattern, parts
@@ -33,16 +34,8 @@ from topic.settings import is_dynamic
 
 log = logging.getLogger("oncemesh.clients")
 
-COUNTED: Final = (
-    "connections",
-    "user_connections",
-    "user_durable",
-    "anonymous_durable",
-    "sessions",
-    "links",
-    "attaches",
-    "unsettled",
-    "selectors",
+LIMITED: Final = (
+    *COUNTED,
     "opening",
     "max_frame",
     "max_message",
@@ -85,7 +78,7 @@ class Guard:
     def __init__(self, rules: RuleBook, limits: Limits) -> None:
         self._rules = rules
         self._limits = limits
-        self.exceeded: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
+        self.exceeded: Counter[str] = Counter(dict.fromkeys(LIMITED, 0))
         self.refused: Counter[str] = Counter(dict.fromkeys(CONDITIONS, 0))
         """Attaches, by condition."""
         self._connections: Counter[str] = Counter()  # by user

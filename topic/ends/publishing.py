@@ -8,7 +8,7 @@ Never here: what is published, when, and in which words it is told its outcome.
 """
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Echo, LinkAction
 from topic.delivery.allowance import Allowance
@@ -129,6 +129,3 @@ class PublishingEnd(LinkEnd, Generic[Known]):
     def answers(self) -> bool:
         """Whether only its own word shows that it is there, not that of its machine."""
         raise NotImplementedError
-
-
-AnyPublishingEnd = PublishingEnd[Any]
