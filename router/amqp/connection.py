@@ -38,8 +38,6 @@ from router.amqp.format.values import (
     Bounds,
     ErrorCondition,
     Handle,
-    HeldBytes,
-    Uncounted,
 )
 from router.amqp.frames.echo import Echoes, LinkStates
 from router.amqp.frames.tap import Tap
@@ -93,17 +91,8 @@ class Connection(DrivenConnection):
         self.handler = handler
         self.protocol = "amqp"
         self.heartbeat = HEARTBEAT
-        self.context: Any = None  # the owner's
-        self.account: HeldBytes = Uncounted()  # of messages that the peer has us hold; the owner's, from its open on
-        self.remote_container = ""
         self.remote_hostname: str | None = None
-        self.remote_properties: Mapping[str, Any] = {}
-        self.user = ""  # who the peer has proven to be; empty: it may be anybody
-        self.last_received: float | None = None  # `now` of the last bytes from the peer
-        self.closed = False  # over; `on_close` was called
         self._max_message = max_message
-        self.closing = False  # `close` was called
-        self.opened = False  # by the peer
         self._idle_timeout = idle_timeout
         self._opening = idle_timeout if bounds.opening is None else bounds.opening
         self._first_tick: float | None = None

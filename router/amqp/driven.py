@@ -8,11 +8,11 @@ the kernel when the step is over.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
-from router.amqp.format.values import StreamFigures
+from router.amqp.format.values import HeldBytes, StreamFigures, Uncounted
 
 
 class StreamDriver(Protocol):
@@ -40,12 +40,17 @@ class DrivenConnection(ABC):
 
     heartbeat: bytes
     """Means nothing: for the peer's machine to acknowledge."""
-    remote_container: str
-    opened: bool
-    closing: bool
-    closed: bool
 
     def __init__(self) -> None:
+        self.context: Any = None  # the owner's
+        self.account: HeldBytes = Uncounted()  # of messages that the peer has us hold; the owner's, from its open on
+        self.remote_container = ""
+        self.remote_properties: Mapping[str, Any] = {}
+        self.user = ""  # who the peer has proven to be; empty: it may be anybody
+        self.last_received: float | None = None  # `now` of the last bytes from the peer
+        self.opened = False  # by the peer; of a client of MQTT: it was let in
+        self.closing = False  # `close` was called
+        self.closed = False  # over; `on_close` was called
         self.origin = ""  # where it comes from, for the log
         self.address = ""  # host and port of the other end
         self.cipher: tuple[str, str, int] | None = None  # of TLS: its name, the protocol, bits of its secret

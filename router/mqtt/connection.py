@@ -5,13 +5,12 @@ whoever handles them. Nothing is looked at behind a packet that breaks MQTT: wha
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from router.amqp.driven import DrivenConnection
-from router.amqp.format.values import HeldBytes, Uncounted
 from router.mqtt.format.packets import (
     PINGRESP,
     AckPacket,
@@ -77,20 +76,9 @@ class MqttConnection(DrivenConnection):
         """`opening`: seconds within which the CONNECT comes."""
         super().__init__()
         self.heartbeat = PINGRESP
-        # What others may know of it.
-        self.context: Any = None
-        self.remote_container = ""
-        self.remote_properties: Mapping[str, Any] = {}
         self.mechanism = ""
-        self.user = ""
-        self.account: HeldBytes = Uncounted()  # of messages that it has us hold
-        self.last_received: float | None = None
-        self.opened = False
-        """The client was let in."""
         self.has_spoken = False
         """It has said something since."""
-        self.closing = False
-        self.closed = False
         self.error: MqttError | None = None
         self.version = V5
         self.max_packet = max_packet
