@@ -38,10 +38,10 @@ from topic.journal import Block, Event
 from topic.outlet import Outlet
 from topic.peers import Peers
 from topic.settings import Settings
-from topic.termini.attaches import Attaches
+from topic.termini.attaches import Attaches, Claim
 from topic.termini.changes import Changes
 from topic.termini.expiry import Expiry
-from topic.termini.generations import Claim, Generations
+from topic.termini.generations import Generations
 from topic.termini.grace import Grace
 
 """What AMQP grants unless asked for more: the terminus ends with its session."""
@@ -79,9 +79,7 @@ class Topic:
             self.outlet, self.directory, self.changes, remember=settings.terminus, forget=settings.forget
         )
         self.grace = Grace(self.home, settings.grace)
-        self.peers = Peers(
-            self.home, self.attaches, self.expiry, self.grace, self.changes, self.boot, self.generations.bodies
-        )
+        self.peers = Peers(self.home, self.attaches, self.expiry, self.grace, self.changes, self.boot, self.generations)
         self.outlet.trace(Event.BOOT)
         self.boot.check(now)
 
@@ -385,7 +383,7 @@ class Topic:
         self.edge.reports.handle_timer(now)
         self.home.publishing.ttl.handle_timer(now)
         self.boot.check(now)
-        self.attaches.begin_unknown(now)
+        self.generations.begin_unknown(now)
         self.expiry.handle_timer(now)
         self.grace.handle_timer(now)
         self.generations.give_up_nowhere(now, self.expiry.all_since)

@@ -13,7 +13,6 @@ from topic.actions import STOLEN, Detach, Note
 from topic.delivery.record import Record, presettle
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status, check_once, unpack_entries, unpack_entry
 from topic.directory.gossip import Gossip
-from topic.edge.bodies import Bodies
 from topic.errors import BreachError
 from topic.event import event
 from topic.home.boot import Boot
@@ -23,6 +22,7 @@ from topic.journal import Event
 from topic.termini.attaches import Attaches
 from topic.termini.changes import Changes
 from topic.termini.expiry import Expiry
+from topic.termini.generations import Generations
 from topic.termini.grace import Grace
 from topic.wire import segments
 from topic.wire.segments import Segment
@@ -35,9 +35,15 @@ class Peers:
     """The receiving end of the contacts of one router."""
 
     def __init__(
-        self, home: Home, attaches: Attaches, expiry: Expiry, grace: Grace, changes: Changes, boot: Boot, bodies: Bodies
+        self,
+        home: Home,
+        attaches: Attaches,
+        expiry: Expiry,
+        grace: Grace,
+        changes: Changes,
+        boot: Boot,
+        generations: Generations,
     ) -> None:
-        """`bodies`: what goes ahead of Forwards."""
         self.outlet = home.outlet
         self.directory = home.directory
         self.home = home
@@ -48,7 +54,8 @@ class Peers:
         self._changes = changes
         self._boot = boot
         self._gossip = Gossip(self.directory)
-        self.bodies = bodies
+        self._generations = generations
+        self.bodies = generations.bodies
         self._parts: dict[str, tuple[list[LinkEntry], list[LinkEntry]]] = {}
         """By contact: what has come of its section, and of what it gossips with that."""
 
@@ -71,7 +78,7 @@ class Peers:
         self._grace.follow(plan)
         self._expiry.contacts_changed()
         self._boot.check(-math.inf)
-        self._attaches.begin_unknown(-math.inf)
+        self._generations.begin_unknown(-math.inf)
 
     def receive(self, router: str, payload: bytes) -> None:
         """Take a batch from a router in contact. Raises `BreachError` if it breaks the protocol."""
@@ -112,7 +119,7 @@ class Peers:
         self.outlet.batches.ack(router, version)
         self._expiry.begin_anew(router)
         self._boot.heard(router)
-        self._attaches.begin_unknown(-math.inf)
+        self._generations.begin_unknown(-math.inf)
 
     def _is_same_subscriber(self, entry: LinkEntry) -> bool:
         if entry.role is Role.PUBLISHER or not entry.live or self.directory.is_announced(entry):

@@ -32,7 +32,8 @@ from topic.edge.filters import NoLocal, Wants
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, NOWHERE, Epoch, LinkIdentity, link_name
 from topic.properties import ANSWERS, EPOCH, GENERATION, TOLD
 from topic.settings import is_dynamic
-from topic.termini.generations import Claim, Generations
+from topic.termini.attaches import Claim
+from topic.termini.generations import Generations
 
 DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
 

@@ -25,7 +25,7 @@ from topic.delivery.record import HomeStream, Record
 from topic.delivery.window import OWN, CreditWindow
 from topic.node import Node
 from topic.properties import ALONE, EPOCH, GENERATION, SUBSCRIBERS
-from topic.termini.generations import Claim
+from topic.termini.attaches import Claim
 
 PARTIAL_ACCEPTANCE: Final = "oncemesh:partial-acceptance"
 EXPIRED: Final = "oncemesh:expired"

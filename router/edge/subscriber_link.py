@@ -38,7 +38,7 @@ from topic.edge.filters import Wants
 from topic.edge.subscriber import ROOM
 from topic.node import Node
 from topic.properties import ADDRESS, EPOCH
-from topic.termini.generations import Claim
+from topic.termini.attaches import Claim
 
 NOTHING: Final = b"\x00\x53\x75\xa0\x00"
 """An empty data section, for resumed transfers without payload: some clients choke on transfers without any."""

@@ -18,7 +18,7 @@ from topic.actions import LinkAction
 from topic.core import Topic
 from topic.directory.entry import Index, Lifetime, LinkEntry, Role
 from topic.identity import NOWHERE, Epoch, LinkIdentity, link_name
-from topic.termini.generations import Claim
+from topic.termini.attaches import Claim
 
 
 class EndNode(Protocol):

@@ -16,7 +16,7 @@ from topic.delivery.record import HomeStream, Record
 from topic.directory.entry import Lifetime, Role
 from topic.ends.end import EndNode, LinkEnd
 from topic.identity import NOWHERE, LinkIdentity
-from topic.termini.generations import Claim
+from topic.termini.attaches import Claim
 
 AFRESH = Claim(None, None, True, NOWHERE)
 """Of a publisher that says nothing of what was before."""

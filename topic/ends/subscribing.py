@@ -18,7 +18,7 @@ from topic.edge.filters import Wants
 from topic.edge.subscriber import LocalSubscriber
 from topic.ends.end import EndNode, LinkEnd
 from topic.identity import LinkIdentity
-from topic.termini.generations import Claim
+from topic.termini.attaches import Claim
 
 
 class SubscribingEnd(LinkEnd):

@@ -9,12 +9,13 @@ directory and records is decided in `topic.core` and `topic.termini.generations`
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from topic.actions import STOLEN, AnswerPublisher, AnswerSubscriber, Detach
+from topic.delivery.outcomes import TERMINAL
 from topic.delivery.record import HomeStream
 from topic.delivery.records import RecordTable
 from topic.directory.directory import Directory
@@ -36,11 +37,32 @@ class _Waiting:
 
 
 @attrs.frozen(slots=True)
-class _Unknown:
-    stream: HomeStream
+class Claim:
+    """What a publisher says of its life as it attaches (7.2)."""
+
+    generation: bytes | None
+    """That it had before, if it says so."""
+    unsettled: Mapping[bytes, int] | None
+    """Its map, tag to state; None for a null one, which begins afresh."""
+    complete: bool
     seen: Epoch
-    """The last attach that its client knows of."""
-    begin: Callable[[], None]
+    """Of its last attach, as far as it says."""
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it may have no outcome of something."""
+        if self.unsettled is None:
+            return False
+        return not self.complete or any(state not in TERMINAL for state in self.unsettled.values())
+
+
+@attrs.frozen(slots=True)
+class UnknownAttach:
+    """An attach of a publisher whose life, or last attach, no router in contact knows."""
+
+    stream: HomeStream
+    claim: Claim
+    since: float
     deadline: float
 
 
@@ -61,7 +83,7 @@ class Attaches:
         self.directory = directory
         self._join = join
         self._liveness = liveness
-        self._unknown: dict[bytes, _Unknown] = {}
+        self._unknown: dict[bytes, UnknownAttach] = {}
         self._until: dict[bytes, tuple[Epoch, float]] = {}
         """By publisher: the last attach that it knows of, and until when those that follow it wait at most. It may give
         each up, and come again, sooner than that."""
@@ -82,13 +104,13 @@ class Attaches:
         is_over = seen.incarnation < directory.contacts.get(seen.router, math.inf)
         return directory.complete and (is_over or directory.members.has_told(seen))
 
-    def unknown(self, stream: HomeStream, seen: Epoch, begin: Callable[[], None], now: float, wait: float) -> None:
-        """A publisher attached with a map, but no router in contact knows its generation, or its attach `seen`. `begin`
-        waits until one does or all routers have told what they know, but no more than `wait` seconds from when the
-        publisher first came so (7.6, 7.9)."""
+    def unknown(self, stream: HomeStream, claim: Claim, now: float, wait: float) -> None:
+        """A publisher attached with a map, but no router in contact knows its generation, or the attach that it has
+        seen last. It waits until one does or all routers have told what they know, but no more than `wait` seconds from
+        when the publisher first came so (7.6, 7.9)."""
         name = stream.publisher
         self.withdraw_unknown(name)
-        self._unknown[name] = _Unknown(stream, seen, begin, self._wait_for(name, seen, now, wait))
+        self._unknown[name] = UnknownAttach(stream, claim, now, self._wait_for(name, claim.seen, now, wait))
         self.directory.members.untold.add(stream.epoch.hlc)
 
     def _wait_for(self, name: bytes, seen: Epoch, now: float, wait: float) -> float:
@@ -101,25 +123,26 @@ class Attaches:
         self._until[name] = seen, until
         return until
 
-    def begin_unknown(self, now: float) -> None:
-        """Begin the attaches that need wait no longer: all routers have told, or it has been long enough."""
+    def ready(self, now: float) -> Iterator[UnknownAttach]:
+        """The attaches that need wait no longer: all routers have told, or it has been long enough."""
         for name, waiting in list(self._unknown.items()):
-            if self.knows_all(waiting.seen) or now >= waiting.deadline:
-                self._begin(name, waiting)
+            if self.knows_all(waiting.claim.seen) or now >= waiting.deadline:
+                yield self._release(name, waiting)
 
-    def known(self, entry: LinkEntry) -> None:
-        """A publisher has become known: its attach that waited for that begins, unless the known one is later, or
+    def known(self, entry: LinkEntry) -> UnknownAttach | None:
+        """A publisher has become known. Returns its attach if that waited for this: unless the known one is later, or
         older than what it waits for."""
         waiting = self._unknown.get(entry.name)
         if waiting is not None and entry.epoch > waiting.stream.epoch:
             self.withdraw_unknown(entry.name)
-        elif waiting is not None and entry.epoch.hlc >= waiting.seen.hlc:
-            self._begin(entry.name, waiting)
+        elif waiting is not None and entry.epoch.hlc >= waiting.claim.seen.hlc:
+            return self._release(entry.name, waiting)
+        return None
 
-    def _begin(self, name: bytes, waiting: _Unknown) -> None:
+    def _release(self, name: bytes, waiting: UnknownAttach) -> UnknownAttach:
         self._take_unknown(name)
         self._until.pop(name, None)
-        waiting.begin()
+        return waiting
 
     def withdraw_unknown(self, name: bytes) -> None:
         """Another attach of the same link has begun: this one is over."""
@@ -135,7 +158,7 @@ class Attaches:
         self._take_unknown(stream.publisher)
         return True
 
-    def _take_unknown(self, name: bytes) -> _Unknown | None:
+    def _take_unknown(self, name: bytes) -> UnknownAttach | None:
         waiting = self._unknown.pop(name, None)
         if waiting is not None:
             self.directory.members.untold.discard(waiting.stream.epoch.hlc)
@@ -239,7 +262,7 @@ class Attaches:
         return end.overtook and end.lifetime.timeout > 0 and not end.answered
 
     def deadline(self) -> float:
-        """When `awaited_long` may have a router to name, or `begin_unknown` an attach to begin; infinity if never."""
+        """When `awaited_long` may have a router to name, or `ready` an attach to begin; infinity if never."""
         unknown = min((waiting.deadline for waiting in self._unknown.values()), default=math.inf)
         return min(unknown, self._deadlines.earliest())
 

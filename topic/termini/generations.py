@@ -6,14 +6,12 @@ were. An attach that begins another life, a closing detach and expiry abandon it
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable
 from typing import Final
 
 import attrs
 
 from topic.actions import STOLEN, Detach, Note
-from topic.delivery.outcomes import TERMINAL
 from topic.delivery.record import HomeStream, Stream
 from topic.delivery.streams import stream_of
 from topic.directory.addresses import is_pattern
@@ -25,33 +23,13 @@ from topic.home.home import Home
 from topic.identity import KEY_LENGTH, NAME_LENGTH, NOWHERE, Epoch, LinkIdentity, new_generation
 from topic.journal import Event
 from topic.settings import Settings
-from topic.termini.attaches import Attaches
+from topic.termini.attaches import Attaches, Claim
 
 FORGOTTEN = "no router remembers it: publishers wait for its forgotten subscribers only when these attach again"
 UNHEARD_OF = "no reachable router knows its last attach, or the subscribers that attached since"
 
 MOST_NOWHERE: Final = 10_000
 """Publishers that only placeholders name, at one router, some 5 KB each: anybody may make names up."""
-
-
-@attrs.frozen(slots=True)
-class Claim:
-    """What a publisher says of its life as it attaches (7.2)."""
-
-    generation: bytes | None
-    """That it had before, if it says so."""
-    unsettled: Mapping[bytes, int] | None
-    """Its map, tag to state; None for a null one, which begins afresh."""
-    complete: bool
-    seen: Epoch
-    """Of its last attach, as far as it says."""
-
-    @property
-    def is_in_doubt(self) -> bool:
-        """Whether it may have no outcome of something."""
-        if self.unsettled is None:
-            return False
-        return not self.complete or any(state not in TERMINAL for state in self.unsettled.values())
 
 
 @attrs.define(slots=True)
@@ -82,21 +60,25 @@ class Generations:
         """A publisher attaches here, and begins at once, or when somebody in contact knows it (7.6, 7.9). `all_since`:
         since when all routers are in contact, in seconds."""
         is_late = now >= all_since + self._settings.terminus + self._settings.boot_wait
-        begin = partial(self._begin, stream, claim, now)
         known, seen = self.directory.publisher(stream.publisher), claim.seen
         knows_all = self._attaches.knows_all(seen) or self._is_over(stream, known, seen, is_late=is_late)
         if claim.unsettled is None or knows_all:
-            begin(is_late=is_late)
+            self._begin(stream, claim, now, is_late=is_late)
         elif claim.generation is None and (known is None or not known.live):
-            self._wait(stream, seen, begin, now, self._settings.boot_wait)
+            self._wait(stream, claim, now, self._settings.boot_wait)
         elif claim.is_in_doubt and seen.hlc > (0 if known is None else known.epoch.hlc):
-            self._wait(stream, seen, begin, now, self._settings.terminus)
+            self._wait(stream, claim, now, self._settings.terminus)
         else:
-            begin(is_late=is_late)
+            self._begin(stream, claim, now, is_late=is_late)
 
-    def _wait(self, stream: HomeStream, seen: Epoch, begin: Callable[[], None], now: float, wait: float) -> None:
+    def _wait(self, stream: HomeStream, claim: Claim, now: float, wait: float) -> None:
         self.outlet.actions.append(Note(f"publisher {stream.identity} waits: {UNHEARD_OF}"))
-        self._attaches.unknown(stream, seen, begin, now, wait)
+        self._attaches.unknown(stream, claim, now, wait)
+
+    def begin_unknown(self, now: float) -> None:
+        """Begin the attaches that need wait no longer."""
+        for waiting in self._attaches.ready(now):
+            self._begin(waiting.stream, waiting.claim, waiting.since)
 
     def _begin(self, stream: HomeStream, claim: Claim, now: float, *, is_late: bool = False) -> None:
         """A publisher attaches here (7.1). With an unsettled map and a generation, its own or a known one, it
@@ -176,8 +158,9 @@ class Generations:
             if stream.unconfirmed:
                 self._edge.streams.add(stream)
                 self._edge.unconfirmed.ask(stream, list(stream.unconfirmed))
-        if change.new is not None:
-            self._attaches.known(entry)
+        waiting = self._attaches.known(entry) if change.new is not None else None
+        if waiting is not None:
+            self._begin(waiting.stream, waiting.claim, waiting.since)
 
     def _has_ended(self, change: Change) -> bool:
         """Whether a life was resumed out of our sight that we know has expired. Its home is told."""
