@@ -25,8 +25,7 @@ from router.amqp.format.values import ErrorCondition, HeldBytes
 from router.amqp.proton.link import Link
 from router.edge.attach import Refusal
 from router.events.kind import EventKind, event
-from router.mesh.config import Limits
-from router.mesh.topology_parts import COUNTED
+from router.mesh.config import COUNTED, Limits
 from router.security.rules import Rule
 from topic.delivery.allowance import Allowance
 from topic.directory.addresses import is_pattern, parts

@@ -130,6 +130,20 @@ class Limits:
     """The same of all, at one router."""
 
 
+COUNTED = (
+    "connections",
+    "user_connections",
+    "user_durable",
+    "anonymous_durable",
+    "sessions",
+    "links",
+    "attaches",
+    "unsettled",
+    "selectors",
+)
+"""Keys of `limits` whose values are numbers of something."""
+
+
 GO_ON = "go-on"
 WHEN_FULL = (GO_ON, "stop")
 

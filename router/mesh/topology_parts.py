@@ -10,6 +10,7 @@ import attrs
 from linkstate.plan.names import MOST_COST
 from router.mesh.config import (
     AMQP,
+    COUNTED,
     FILES,
     HTTP,
     IN_CLEAR,
@@ -32,18 +33,6 @@ MOST_MESSAGE = 1 << 30
 """The largest `limits.max_message`."""
 LEAST_LOG = 64 << 20
 """The smallest `log.size`: two segments."""
-COUNTED = (
-    "connections",
-    "user_connections",
-    "user_durable",
-    "anonymous_durable",
-    "sessions",
-    "links",
-    "attaches",
-    "unsettled",
-    "selectors",
-)
-"""Keys of `limits` whose values are numbers of something."""
 LEAST_LINKS = 2
 """The smallest `limits.links`: our clients have one to a topic, and one from `$routers`."""
 MOST_WINDOW = 1 << 40
