@@ -98,21 +98,29 @@ class Leadership:
         self._log.append([Entry(self.term, one) for one in data])
         return last + 1
 
-    def stored(self, member: Replica, body: say.Stored) -> None:
-        """A member tells what its disk has. Raises BreachError."""
-        if member not in self.progress or body.term != self.term:
+    def receive(self, member: Replica, body: say.Stored | say.Lacking | say.Staged) -> None:
+        """A member answers. An answer to the leader of another term counts nothing. Raises BreachError."""
+        progress = self.progress.get(member)
+        if progress is None or body.term != self.term:
             return
-        progress = self.progress[member]
+        if isinstance(body, say.Stored):
+            self._take_stored(member, progress, body)
+        elif isinstance(body, say.Lacking):
+            self._take_lacking(member, progress, body)
+        elif body.index == self._log.snapshot.index:
+            progress.staged(body.place)
+
+    def _take_stored(self, member: Replica, progress: FollowerProgress, body: say.Stored) -> None:
+        """A member tells what its disk has."""
         if not progress.stored <= body.index <= body.agreed <= self._log.last:
             told = f"{progress.stored}, then {body.index}, of {body.agreed} that are here"
             raise BreachError(f"router {member.router} has stored entries up to {told}")
         progress.learn(body.agreed, body.index)
 
-    def lacking(self, member: Replica, body: say.Lacking) -> None:
+    def _take_lacking(self, member: Replica, progress: FollowerProgress, body: say.Lacking) -> None:
         """The member's log differs at the entry that it was asked about: ask about an earlier one. A disk that lacks
         entries that it had acknowledged is not to be trusted."""
-        progress = self.progress.get(member)
-        if progress is None or body.term != self.term or progress.probe is None:
+        if progress.probe is None:
             return
         if body.index < progress.stored:
             self._send(member, say.Distrust(self.term))
@@ -152,11 +160,6 @@ class Leadership:
         piece = say.Piece(self.term, self._log.snapshot, place, data, is_last)
         if member in self.progress and index == piece.snapshot.index and self.progress[member].take_piece(piece):
             self._send(member, piece)
-
-    def staged(self, member: Replica, body: say.Staged) -> None:
-        """A member tells that its disk has a piece."""
-        if member in self.progress and (body.term, body.index) == (self.term, self._log.snapshot.index):
-            self.progress[member].staged(body.place)
 
     # members
 

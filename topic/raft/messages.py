@@ -64,9 +64,9 @@ class PreVote:
 
 @attrs.frozen(slots=True)
 class PreVoted:
+    """The sender would vote so. A replica that would not says nothing, or `Outdated`."""
+
     term: int
-    """The term that was asked for if the vote is granted, else the term of the sender."""
-    granted: bool
 
 
 @attrs.frozen(slots=True)
@@ -79,7 +79,6 @@ class Vote:
 @attrs.frozen(slots=True)
 class Voted:
     term: int
-    granted: bool
 
 
 @attrs.frozen(slots=True)

@@ -186,7 +186,11 @@ class Raft:
             if isinstance(body, say.Propose):
                 self._take_proposal(envelope.life, body)
             elif self._is_of_my_life(envelope):
-                self._HANDLERS[type(body)](self, sender, body, now)
+                if isinstance(body, say.Stored | say.Lacking | say.Staged):
+                    if self.leadership is not None:
+                        self.leadership.receive(sender, body)
+                else:
+                    self._HANDLERS[type(body)](self, sender, body, now)
 
     def _take_greeting(self, known: KnownStore, now: float) -> None:
         is_new = self.stores.learn(known)
@@ -381,30 +385,28 @@ class Raft:
                 self._win(now)
 
     def _take_pre_vote(self, sender: Replica, body: say.PreVote, now: float) -> None:
-        granted = self.leader is None and body.term > self.hard.term
-        granted = granted and self.log.is_no_newer_than(body.last, body.last_term)
-        self._send(sender, say.PreVoted(body.term if granted else self.hard.term, granted))
+        if body.term <= self.hard.term:
+            self._send(sender, say.Outdated(self.hard.term))
+        elif self.leader is None and self.log.is_no_newer_than(body.last, body.last_term):
+            self._send(sender, say.PreVoted(body.term))
 
     def _take_pre_voted(self, sender: Replica, body: say.PreVoted, now: float) -> None:
-        if not body.granted:
-            self._notice_term(body.term, now)
-        else:
-            self._take_granted(sender, body.term, now, is_pre=True)
+        self._take_granted(sender, body.term, now, is_pre=True)
 
     def _take_vote(self, sender: Replica, body: say.Vote, now: float) -> None:
         """A replica votes whatever configuration it knows: it may have become a voter without knowing (Raft, 4.2.2)."""
+        if body.term < self.hard.term:
+            self._send(sender, say.Outdated(self.hard.term))
+            return
         self._notice_term(body.term, now)
-        granted = body.term == self.hard.term and self.hard.vote in (None, sender) and self.leader is None
-        granted = granted and self.log.is_no_newer_than(body.last, body.last_term)
-        if granted:
+        is_free = self.hard.vote in (None, sender) and self.leader is None
+        if is_free and self.log.is_no_newer_than(body.last, body.last_term):
             self.hard = attrs.evolve(self.hard, vote=sender)
             self._restart_timer(now)
-        self._send_when_stored(sender, say.Voted(self.hard.term, granted))
+            self._send_when_stored(sender, say.Voted(self.hard.term))
 
     def _take_voted(self, sender: Replica, body: say.Voted, now: float) -> None:
-        self._notice_term(body.term, now)
-        if body.granted:
-            self._take_granted(sender, body.term, now, is_pre=False)
+        self._take_granted(sender, body.term, now, is_pre=False)
 
     def _restart_timer(self, now: float) -> None:
         self.deadline = now + self._limits.election * (1 + self._draw())
@@ -542,14 +544,6 @@ class Raft:
         else:
             self._send_when_stored(leader, body)
 
-    def _take_stored(self, sender: Replica, body: say.Stored, now: float) -> None:
-        if self.leadership is not None:
-            self.leadership.stored(sender, body)
-
-    def _take_lacking(self, sender: Replica, body: say.Lacking, now: float) -> None:
-        if self.leadership is not None:
-            self.leadership.lacking(sender, body)
-
     def _take_distrust(self, sender: Replica, body: say.Distrust, now: float) -> None:
         if sender == self._leader and body.term == self.hard.term:
             self.set_aside(f"this store has lost what it had acknowledged to router {sender.router}")
@@ -590,10 +584,6 @@ class Raft:
         self.log.install(snapshot)
         self._staging = None
         self._matched = snapshot.index
-
-    def _take_staged(self, sender: Replica, body: say.Staged, now: float) -> None:
-        if self.leadership is not None:
-            self.leadership.staged(sender, body)
 
     # digests of the state (13.6)
 
@@ -718,11 +708,8 @@ class Raft:
         say.Voted: _take_voted,
         say.Outdated: _take_outdated,
         say.Lead: _take_lead,
-        say.Lacking: _take_lacking,
         say.Append: _take_append,
-        say.Stored: _take_stored,
         say.Piece: _take_piece,
-        say.Staged: _take_staged,
         say.Digest: _take_digest,
         say.Resigned: _take_resigned,
         say.StandNow: _take_stand_now,

@@ -433,7 +433,7 @@ class Cluster:
         to = envelope.receiver.router
         if to in replica.contacts:
             self.channels[replica.router, to].append((replica.contacts[to], envelope))
-        if isinstance(envelope.body, Voted) and envelope.body.granted:
+        if isinstance(envelope.body, Voted):
             key = (envelope.sender, envelope.life, envelope.body.term)
             assert self._votes.setdefault(key, envelope.receiver) == envelope.receiver, f"{key} votes twice"
             hard = replica.disk.hard

@@ -64,7 +64,7 @@ class Mutant:
 
 M = Mutant
 MUTANTS = [
-    M(Raft, "_take_vote", "self.hard.vote in (None, sender)", "True", "one vote in a term", 15),
+    M(Raft, "_take_vote", "self.hard.vote in (None, sender)", "True", "one vote in a term", 1),
     M(
         Raft,
         "_take_vote",
@@ -85,16 +85,16 @@ MUTANTS = [
     M(
         Raft,
         "_take_pre_vote",
-        "self.leader is None and ",
-        "",
+        "self.leader is None and self.log",
+        "self.log",
         "a follower refuses pre-votes",
         "test_a_router_that_cannot_see_the_leader_disturbs_nobody",
     ),
     M(
         Raft,
         "_take_pre_vote",
-        "granted and self.log.is_no_newer_than(body.last, body.last_term)",
-        "granted",
+        "self.leader is None and self.log.is_no_newer_than(body.last, body.last_term)",
+        "self.leader is None",
         "a pre-vote for a complete log",
         "test_a_log_that_lacks_what_is_decided_begins_no_term",
     ),
@@ -296,7 +296,7 @@ MUTANTS = [
         "self._me: self._log.stable",
         "self._me: self._log.last",
         "a leader counts its own disk",
-        0,
+        1,
     ),
     M(
         Leadership,
@@ -356,7 +356,7 @@ MUTANTS = [
     ),
     M(
         Leadership,
-        "lacking",
+        "_take_lacking",
         "body.index < progress.stored",
         "False",
         "a disk that lost acknowledged entries is not trusted",

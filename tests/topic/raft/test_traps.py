@@ -538,7 +538,7 @@ def test_a_candidate_counts_only_votes_of_voters_in_contact() -> None:
         assert cluster.step_without_time()
     cluster.channels["c", "b"].clear()
     b, c = raft(cluster, "b"), raft(cluster, "c")
-    granted = say.Envelope(b.hard.life, c.me, b.me, say.Voted(b.hard.term, True))
+    granted = say.Envelope(b.hard.life, c.me, b.me, say.Voted(b.hard.term))
     cluster.do("b", lambda r: r.receive(granted, cluster.now))
     cluster.cut("b", "c")
     cluster.finish("b")
