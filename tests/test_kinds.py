@@ -8,12 +8,10 @@ ROOT = Path(__file__).parent.parent
 KINDS = "topic/delivery/kinds.py"
 PARTICULAR = {
     "topic/settings.py": {"BALANCED", "balanced"},  # names them
-    "router/mesh/config.py": {"BALANCED", "is_balanced"},  # reads what the topology file says of addresses
-    "router/entities/dispatch.py": {"BALANCED", "balanced"},  # a table from our names to those of another make
-    "topic/edge/unconfirmed.py": {"EACH_TO_ALL"},  # for publishers of which nothing is known
+    "router/entities/dispatch.py": {"balanced"},  # as another make calls it
 }
 """Module -> what it may say of particular kinds."""
-MODULES = sorted(str(path.relative_to(ROOT)) for of in ("topic", "router") for path in (ROOT / of).rglob("*.py"))
+MODULES = sorted(str(path.relative_to(ROOT)) for of in ("topic", "router", "failover/chaos") for path in (ROOT / of).rglob("*.py"))
 
 
 def particular() -> set[str]:

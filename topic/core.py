@@ -67,7 +67,7 @@ class Topic:
         self.directory = Directory(Members(router, incarnation, routers, clock), remembered)
         self.outlet = Outlet(router, incarnation, clock, journal, settings.settle_delay)
         self.records = RecordTable()
-        self.kinds = AddressKinds(settings)
+        self.kinds = AddressKinds(settings.kinds)
         self.home = Home(self.outlet, self.records, self.directory, settings, self.kinds, self)
         self.edge = self.home.edge
         self.out: list[Action] = self.outlet.actions

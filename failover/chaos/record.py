@@ -11,7 +11,7 @@ Times are µs of this machine's wall clock, as in the delivery logs.
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from failover.chaos.clients import RunningClients
 from failover.chaos.ledger import published, received
 from failover.chaos.nemesis import Struck, now_us
 from failover.chaos.script.script import Script
+from topic.delivery.kinds import AddressKinds
 
 FILE = "chaos.json"
 
@@ -27,7 +28,7 @@ FILE = "chaos.json"
 class RunRecord:
     def __init__(self, folder: Path, script: Script, seed: int) -> None:
         self._path = folder / FILE
-        self._is_balanced = script.topology.is_balanced
+        self._kinds = AddressKinds(script.topology.kinds)
         self._data: dict[str, Any] = {
             "script": script.name,
             "seed": seed,
@@ -45,7 +46,7 @@ class RunRecord:
 
     def end(self, struck: Iterable[Struck], clients: RunningClients, crashes: int, unfinished: Iterable[str]) -> None:
         """When no client runs any more."""
-        for name, account in accounts_of(clients, self._is_balanced).items():
+        for name, account in accounts_of(clients, self._kinds).items():
             self._data["clients"][name].update(account)
         self._data["faults"] = [
             {
@@ -74,21 +75,21 @@ class RunRecord:
         os.replace(fresh, self._path)
 
 
-def accounts_of(clients: RunningClients, is_balanced: Callable[[str], bool]) -> dict[str, dict[str, int]]:
+def accounts_of(clients: RunningClients, kinds: AddressKinds) -> dict[str, dict[str, int]]:
     """Client -> what it counted. Subscribers are attached before anything is published, so they are owed all of it; or
-    together, at a balanced address."""
+    together, at an address where each delivery is for one of them."""
     publishers = {one.name: (one.client.address, published(one.state)) for one in clients.of_role("publisher")}
     shared: dict[str, list[Sequence[int]]] = {}
     found = {name: account.counts() for name, (_, account) in publishers.items()}
     for one in clients.of_role("subscriber"):
         theirs, address = received(one.state), one.client.address
-        if is_balanced(address):
+        if kinds.of(address).is_for_all:
+            owed = {name: account for name, (of, account) in publishers.items() if of == address}
+            found[one.name] = subscriber_counts(theirs, owed)
+        else:
             found[one.name] = consumer_counts(theirs)
             for name in [name for name, (of, _) in publishers.items() if of == address]:
                 shared.setdefault(name, []).append(theirs.get(name, ()))
-        else:
-            owed = {name: account for name, (of, account) in publishers.items() if of == address}
-            found[one.name] = subscriber_counts(theirs, owed)
     for name, lists in shared.items():
         found[name] |= shared_counts(publishers[name][1], lists)
     return found

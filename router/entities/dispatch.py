@@ -23,13 +23,10 @@ from router.entities.table import DISPATCH, Attribute, Entity, Metric, Type, Whe
 from router.mesh.config import HTTP, INTER
 from router.mesh.quantities import Address
 from topic.directory.addresses import is_pattern
-from topic.settings import BALANCED, TOPIC
 
 AREA: Final = "0"
 MOBILE: Final = "M0"
 """Opens the names of addresses that clients choose; the figure is the phase, of which there is one."""
-DISTRIBUTIONS: Final = {TOPIC: "multicast", BALANCED: "balanced"}
-"""What qpid-dispatch calls the kinds of addresses."""
 
 
 VALUELESS: Final = "no value here"
@@ -348,7 +345,7 @@ ADDRESS: Final = Entity[str](
         _told("name", Type.TEXT, "the same", _mobile),
         _told("key", Type.TEXT, "the same", _mobile),
         _told("distribution", Type.TEXT, "`balanced` or `multicast`",
-            lambda at, address: DISTRIBUTIONS[at.node.topic.kinds.of(address).name]),
+            lambda at, address: "multicast" if at.node.topic.kinds.of(address).is_for_all else "balanced"),
         _fixed("inProcess", 0),
         _told("subscriberCount", Type.NUMBER, "subscribers of this router", _locals),
         _told("remoteCount", Type.NUMBER, "other routers with subscribers",

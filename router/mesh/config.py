@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 
 from router.mesh.quantities import Address
-from topic.settings import BALANCED, TOPIC
+from topic.settings import TOPIC
 
 
 @attrs.frozen
@@ -234,9 +234,6 @@ class Topology:
     def kinds(self) -> tuple[tuple[str, str], ...]:
         """What addresses begin with, and the name of the kind of these addresses."""
         return tuple((rule.prefix, rule.kind) for rule in self.addresses)
-
-    def is_balanced(self, address: str) -> bool:
-        return any(address.startswith(rule.prefix) for rule in self.addresses if rule.kind == BALANCED)
 
     def file(self, name: str, router: str) -> Path:
         """One that `security` names, as it is for that router."""

@@ -1,9 +1,9 @@
 """Which kind of address an address is of."""
 
 from topic.delivery.kinds import EACH_TO_ALL, EACH_TO_ONE, OF_DYNAMIC_NODES, AddressKinds
-from topic.settings import BALANCED, DYNAMIC, TOPIC, Settings
+from topic.settings import BALANCED, DYNAMIC, TOPIC
 
-KINDS = AddressKinds(Settings(kinds=(("news/", TOPIC), ("work/", BALANCED), ("jobs", BALANCED))))
+KINDS = AddressKinds((("news/", TOPIC), ("work/", BALANCED), ("jobs", BALANCED)))
 
 
 def test_the_kind_of_an_address_is_that_of_its_beginning() -> None:
@@ -13,7 +13,7 @@ def test_the_kind_of_an_address_is_that_of_its_beginning() -> None:
 
 def test_an_address_of_which_nothing_is_said_is_a_topic() -> None:
     assert KINDS.of("wor") is EACH_TO_ALL
-    assert AddressKinds(Settings()).of("work/a") is EACH_TO_ALL
+    assert AddressKinds(()).of("work/a") is EACH_TO_ALL
 
 
 def test_the_address_of_a_dynamic_node_is_balanced_and_over_with_its_subscriber() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, refusal
 from topic.delivery.record import AWAITING_HOME, AddressKind, AtEdge, AtHome, HomeStream, Record, choose, taken
-from topic.settings import BALANCED, TOPIC, Settings, is_dynamic
+from topic.settings import BALANCED, TOPIC, is_dynamic
 
 UNASSIGNED: Final = b""
 """In place of the subscriber that a delivery is for."""
@@ -209,8 +209,9 @@ NAMED: Final[dict[str, AddressKind]] = {kind.name: kind for kind in (EACH_TO_ALL
 class AddressKinds:
     """Which kind each address is of."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._prefixes = [(prefix, NAMED[name]) for prefix, name in settings.kinds]
+    def __init__(self, named: Iterable[tuple[str, str]]) -> None:
+        """What addresses begin with, and the name of the kind of these."""
+        self._prefixes = [(prefix, NAMED[name]) for prefix, name in named]
 
     def of(self, address: str) -> AddressKind:
         """By the beginning of the address; a topic if nothing is said of it."""
