@@ -11,7 +11,8 @@ PARTICULAR = {
     "router/entities/dispatch.py": {"balanced"},  # as another make calls it
 }
 """Module -> what it may say of particular kinds."""
-MODULES = sorted(str(path.relative_to(ROOT)) for of in ("topic", "router", "failover/chaos") for path in (ROOT / of).rglob("*.py"))
+ROOMS = ("topic", "router", "failover/chaos")
+MODULES = sorted(str(path.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
 
 def particular() -> set[str]:
