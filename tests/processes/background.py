@@ -12,7 +12,7 @@ from tests.processes.clients import Clients, Publisher, Subscriber
 from tests.processes.mesh import RunningMesh
 
 TOPIC = "topic/background"
-PACE_S = 0.003
+PACE_S = 0.01
 PROOF = 20
 
 

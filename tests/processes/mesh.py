@@ -29,14 +29,18 @@ from tests.processes.clients import fetch_status
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
 PATIENCE_S = HANGS_S
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.1
 PATIENT = {"idle": "30s"}  # clients here are many, in one process, and it may not get the processor for seconds
 
 
 async def eventually(probe: Callable[[], Awaitable[bool]], timeout: float = PATIENCE_S) -> None:
-    """Until `probe` is true; for what no event of ours announces."""
+    """Until `probe` is true; for what no event of ours announces. A probe may ask every router for its status: the
+    longer this waits, the less often it asks."""
+    pause = SHORTEST_PAUSE_S
     with trio.fail_after(timeout):
         while not await probe():
-            await trio.sleep(0.01)
+            await trio.sleep(pause)
+            pause = min(1.5 * pause, LONGEST_PAUSE_S)
 
 
 class RunningMesh:
@@ -183,7 +187,7 @@ class RunningMesh:
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(left, timeout=10)
+        psutil.wait_procs(left, timeout=HANGS_S)
         dict(self._launcher.endings())
         assert self.processes() == []
 

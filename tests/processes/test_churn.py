@@ -16,8 +16,8 @@ from tests.processes.clients import Client, Clients, Delivery, Publisher, Subscr
 from tests.processes.mesh import RunningMesh
 
 TOPIC = "topic/churn"
-MESSAGES = 600
-PACE_S = 0.003
+MESSAGES = 300
+PACE_S = 0.006
 
 
 def release(delivery: Delivery) -> None:

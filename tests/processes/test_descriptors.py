@@ -21,7 +21,7 @@ from tests.processes.mesh import RunningMesh, eventually, running
 from tests.router.amqp.frames import HEADER, opening
 
 LIMIT = 128
-CROWD = 300
+CROWD = 200
 TOPIC = "topic/beside the crowd"
 
 

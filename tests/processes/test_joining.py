@@ -12,8 +12,8 @@ import pytest
 from tests.processes.clients import Clients, Publisher, Subscriber, client_of
 from tests.processes.mesh import RunningMesh, eventually
 
-ROUNDS = 500
-STREAM_ROUNDS = 150
+ROUNDS = 150
+STREAM_ROUNDS = 60
 
 
 async def test_a_publication_elsewhere_in_the_instant_of_the_attach_is_not_missed(

@@ -80,7 +80,7 @@ class Elsewhere:
             with contextlib.suppress(psutil.Error):
                 if str(self.directory.path) in process.cmdline():
                     process.kill()
-                    process.wait(10)
+                    process.wait(HANGS_S)
 
 
 async def oncemesh(*words: str) -> str:

@@ -15,9 +15,9 @@ from tests.processes.mesh import RunningMesh, eventually
 
 pytestmark = pytest.mark.real_start  # its memory is looked at
 
-COUNT = 300
+COUNT = 150
 MIB = 1 << 20
-MOST_RSS = 200 * MIB
+MOST_RSS = 150 * MIB
 PATIENCE_S = HANGS_S
 
 

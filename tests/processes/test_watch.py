@@ -22,6 +22,7 @@ from failover.client import Subscriber
 from failover.client.management import Management, RefusedError
 from router.cli.main import main
 from router.mesh.status import look
+from tests.hangs import HANGS_S
 from tests.processes.clients import fetch_status
 from tests.processes.mesh import RunningMesh, eventually
 
@@ -150,5 +151,5 @@ def test_ctrl_c_and_a_pipe_that_closes_end_it_quietly(triangle: RunningMesh) -> 
                 assert CliRunner().invoke(main, ["publish", "topic/x", "--body", "x", "--url", url(triangle, "b")])
             else:
                 os.kill(process.pid, signal.SIGINT)
-            assert process.wait(60) in (0, 1), ending
+            assert process.wait(HANGS_S) in (0, 1), ending
             assert b"Traceback" not in process.stderr.read()
