@@ -1,10 +1,12 @@
-"""An audit on a standalone cluster, a master and a worker on this machine; without the worker; and without both."""
+"""The Python that executors are shipped; an audit on a standalone cluster that is shipped it: a master and a worker on
+this machine; without the worker; and without both."""
 
 import json
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +25,20 @@ CLASS = Path(pyspark.__file__).parent / "bin/spark-class"
 PATIENCE_S = 1200
 HERE = "127.0.0.1"
 MAIN = "from router.cli.main import main; main(prog_name='oncemesh')"
+DOCS = Path(__file__).parents[3] / "docs/audit.md"
+WORK = """
+import sys, numpy, pandas, pyarrow.compute, pyarrow, msgpack, topic.journal, failover.audit
+for module in (numpy, pandas, pyarrow, msgpack, topic.journal, failover.audit):
+    assert module.__file__.startswith(sys.prefix), module
+print(sys.prefix)
+"""
+SHIPPED = """
+import os
+from failover.audit.read import session
+
+session.bundle.write = lambda archive: os.symlink({!r}, archive)
+"""
+"""Ships what has been written already."""
 IMPATIENT = """
 import tarfile
 from failover.audit.read import session
@@ -74,6 +90,26 @@ def _packaged_java() -> str:
 
 
 @pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    archive = tmp_path_factory.mktemp("archive") / "python.tar.gz"
+    written = subprocess.run([sys.executable, "-m", "failover.audit.read.bundle", str(archive)], capture_output=True)
+    assert (written.returncode, written.stdout, written.stderr) == (0, b"", b"")
+    return archive
+
+
+def test_the_archive_is_a_python_of_its_own(archive: Path, tmp_path: Path) -> None:
+    """It runs alone, wherever it is unpacked."""
+    [said] = re.findall(r"some (\d+) MiB \(`failover/audit/read/bundle.py`\)", " ".join(DOCS.read_text().split()))
+    assert archive.stat().st_size / 2**20 == pytest.approx(int(said), rel=0.15)
+    home = tmp_path / "unpacked"
+    with tarfile.open(archive) as packed:
+        packed.extractall(home, filter="data")
+    command = [str(home / "bin/python3"), "-c", WORK]
+    ran = subprocess.run(command, env={"LD_LIBRARY_PATH": str(home / "lib")}, capture_output=True, text=True, cwd=home)
+    assert ran.stdout.strip() == str(home), ran.stderr
+
+
+@pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ports, says = ("--port", "0", "--webui-port", "0"), r"Starting Spark master at (\S+)"
     with daemon(tmp_path_factory.mktemp("master"), "Master", *ports, says=says) as url:
@@ -100,12 +136,13 @@ def test_a_cluster_without_anybody_to_work_is_given_up(tmp_path: Path, master: s
     assert not (directory / "audit.json").exists()
 
 
-def test_a_cluster_says_what_this_process_says(tmp_path: Path, cluster: str) -> None:
+def test_a_cluster_says_what_this_process_says(tmp_path: Path, cluster: str, archive: Path) -> None:
     run = Run()
     subscriber_log_lacks_it(run)
     directory = run.write(tmp_path / "run")
     here = json.loads(json.dumps(audit.run([str(directory)]).as_json()))
-    there = judge("--master", cluster, "--tables", str(tmp_path / "tables"), str(directory))
+    words = ("--master", cluster, "--tables", str(tmp_path / "tables"), str(directory))
+    there = judge(*words, prelude=SHIPPED.format(str(archive)))
     assert there.returncode == audit.Verdict.VIOLATED, there
     assert json.loads((directory / "audit.json").read_text()) == here
     rows = parquet.read_table(tmp_path / "tables/deliveries", columns=["verdict"]).column("verdict").to_pylist()
