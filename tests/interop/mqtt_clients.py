@@ -118,7 +118,7 @@ class Paho:
         async def probe() -> bool:
             return condition()
 
-        await eventually(probe, timeout=60)
+        await eventually(probe)
 
     async def leave(self) -> None:
         """For good, and with its session: in 3.1.1 that takes a clean start."""

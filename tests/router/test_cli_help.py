@@ -41,7 +41,7 @@ def test_the_list_of_commands_loads_none_of_them() -> None:
         main(["--help"], standalone_mode=False)
         assert not {"failover", "trio", "rich", "yaml", "router.cli.base"} & sys.modules.keys()
         """
-    assert subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, timeout=60).stderr == b""
+    assert subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, timeout=HANGS_S).stderr == b""
 
 
 @pytest.mark.parametrize("width", [80, 45])

@@ -27,8 +27,8 @@ def test_what_a_broken_router_loses_is_a_violation_with_a_story(
 ) -> None:
     """Routers that do not wait for a subscriber whose router they lost: here, before it has noticed itself."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    path = write(tmp_path, "pause: {custodian-of: reader1}, at: 1s, for: 1s", duration="3s")
-    path.write_text(path.read_text().replace("timing: {", "timing: {hello: 100ms, dead: 500ms, "))
+    path = write(tmp_path, "pause: {custodian-of: reader1}, at: 1s, for: 3s", duration="6s")
+    path.write_text(path.read_text().replace("timing: {", "timing: {hello: 300ms, dead: 1500ms, "))
     made = load(path)
     command = (sys.executable, "-P", "-m", "tests.failover.chaos.broken_router", MUTANT)
 

@@ -8,6 +8,7 @@ import trio
 import trio.testing
 
 from router.disk.commits import GroupCommit
+from tests.hangs import HANGS_S
 
 
 class FullError(Exception):
@@ -25,7 +26,7 @@ class Memory:
 
     def write(self, changes: Sequence[int]) -> None:
         if self.threaded:
-            assert self.may_write.acquire(timeout=60)
+            assert self.may_write.acquire(timeout=HANGS_S)
         if self.is_full:
             raise FullError
         self.written.append([*changes])
