@@ -24,6 +24,7 @@ from router.mesh.errors import RunError
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
 from router.mesh.status import look
 from tests.hangs import HANGS_S
+from tests.processes.mesh import eventually
 
 PAIR = """\
 mesh: pair
@@ -222,12 +223,13 @@ async def test_what_is_published_at_one_router_is_printed_at_another(
 
 async def attached(mesh: RunDirectory, container: str) -> None:
     """Until some router has a subscriber of this container that is attached."""
-    while True:
-        for view in (await look(mesh, fetch_status)).values():
-            subscribers = view.status["subscribers"] if view.status else []
-            if any(one["container"] == container and one["status"] == "attached" for one in subscribers):
-                return
-        await trio.sleep(0.01)
+
+    async def is_so() -> bool:
+        statuses = [view.status for view in (await look(mesh, fetch_status)).values() if view.status]
+        subscribers = [one for status in statuses for one in status["subscribers"]]
+        return any(one["container"] == container and one["status"] == "attached" for one in subscribers)
+
+    await eventually(is_so)
 
 
 def test_what_routers_say_is_shown_as_it_is_and_does_nothing_to_the_terminal(
