@@ -6,6 +6,7 @@ The exit status of audit is the verdict (see failover/audit/report/report.py).
 import json
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -203,7 +204,7 @@ def _judge(run_dirs: tuple[str, ...], master: str | None, spark: bool, tables: s
 
     out = console()
     try:
-        with show_progress(out) if out.is_terminal else tell_progress(console(stderr=True)) as progress:
+        with lasting_stderr() as err, show_progress(out) if out.is_terminal else tell_progress(err) as progress:
             report = run(run_dirs, master, spark=spark, tables=tables, progress=progress)
     except AuditError as error:
         click.echo(f"Error: {error}", err=True)
@@ -241,6 +242,20 @@ def show_progress(out: "Console") -> Iterator[Callable[[int, int], None]]:
             shown.update(task, completed=read, total=None if ended else size, description=DOING[ended])
 
         yield show
+
+
+@contextmanager
+def lasting_stderr() -> Iterator["Console"]:
+    """A console on the present stderr. It shows its lines even while the process puts its stderr by, as it does until
+    Java has started."""
+    out = console(stderr=True)
+    try:
+        own = os.dup(sys.stderr.fileno())
+    except (OSError, ValueError):  # a stderr without a file
+        yield out
+        return
+    with open(own, "w", buffering=1, encoding="utf-8", errors="backslashreplace") as out.file:
+        yield out
 
 
 @contextmanager

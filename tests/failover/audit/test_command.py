@@ -267,6 +267,20 @@ def test_in_a_pipe_a_line_tells_how_much_is_read_now_and_then() -> None:
             progress(8 << 20, 8 << 20)
 
 
+def test_progress_is_shown_while_java_starts_and_its_warnings_are_hidden() -> None:
+    script = """
+import os
+from failover.audit.read.session import _stderr_put_by
+from failover.cli.audit import lasting_stderr
+with lasting_stderr() as out, _stderr_put_by():
+    os.write(2, b"a warning of Java\\n")
+    out.print("auditing, for 10 s")
+os.write(2, b"afterwards\\n")
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("", "auditing, for 10 s\nafterwards\n")
+
+
 def test_a_short_audit_tells_of_no_progress(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["audit", str(Run().write(tmp_path))]).stderr == ""
 
