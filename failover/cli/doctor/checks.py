@@ -95,8 +95,8 @@ def loops(seen: Symptoms) -> Found:
 
 
 def topology(seen: Symptoms) -> Found:
-    if seen.unreadable:
-        yield Level.FAIL, seen.unreadable, "correct the file; each message says what is expected"
+    for problem in seen.unreadable:
+        yield Level.FAIL, problem, "correct the file; the message says what is expected"
 
 
 def alternatives(seen: Symptoms) -> Found:

@@ -95,11 +95,12 @@ def _here(plan: Topology, directory: RunDirectory | None, path: Path | None, nam
 
 
 async def _look(directory: RunDirectory | None, path: Path | None, named: Collection[str]) -> Symptoms:
-    plan, unreadable = None, ""
+    plan = None
+    unreadable: list[str] = []
     try:
         plan = load(path) if path is not None else directory.topology() if directory is not None else None
     except FileError as error:
-        unreadable = str(error)
+        unreadable = error.messages
     clocks: dict[str, Clock] = {}
     views: dict[str, RouterView] = {}
     if directory is not None and plan is not None:

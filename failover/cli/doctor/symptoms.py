@@ -80,8 +80,8 @@ class Symptoms:
     topology: Topology | None = None
     here: Collection[str] = ()
     """Routers of the topology that are this host's: of others it has no files, and no addresses."""
-    unreadable: str = ""
-    """What is wrong with the topology."""
+    unreadable: Collection[str] = ()
+    """What is wrong with the topology, one problem each."""
     security: str = ""
     """What is wrong with the files that it names."""
     certificates: Mapping[str, Validity] = Factory(dict)
@@ -173,7 +173,7 @@ def ended(directory: RunDirectory, routers: Iterable[str]) -> dict[str, str]:
 def symptoms(
     topology: Topology | None,
     here: Collection[str],
-    unreadable: str,
+    unreadable: Collection[str],
     directory: RunDirectory | None,
     views: Mapping[str, RouterView],
     clocks: Mapping[str, Clock],

@@ -75,7 +75,7 @@ ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("time", {"host": attrs.evolve(HOST, keeps_time=False)}, Level.WARN, "no service keeps"),
     ("audit", {"host": attrs.evolve(HOST, lacks_audit=["pyspark"])}, Level.WARN, "cannot run here: pyspark"),
     ("loops", {"host": attrs.evolve(HOST, is_compiled=False)}, Level.WARN, "are not compiled"),
-    ("topology", {"topology": None, "unreadable": "mesh.yaml:1: what"}, Level.FAIL, "mesh.yaml:1: what"),
+    ("topology", {"topology": None, "unreadable": ["mesh.yaml:1: what"]}, Level.FAIL, "mesh.yaml:1: what"),
     ("listeners", {"taken": {"amqp of router a": "127.0.0.1:1: in use"}}, Level.FAIL, "amqp of router a cannot"),
     ("security", {"security": "a.pem: expected one of 'a'"}, Level.FAIL, "a.pem: expected"),
     ("certificates", {"certificates": {"a": Validity(Path("a.pem"), 0, NOW - 3 * DAY_S)}}, Level.FAIL, "expired 3"),
@@ -182,9 +182,11 @@ def test_the_command_tells_people_and_programs_and_exits_as_it_found(tmp_path: P
     good = CliRunner().invoke(main, ["doctor", str(tmp_path / "mesh.yaml"), "--json"])
     levels = {finding["check"]: finding["level"] for finding in json.loads(good.output)}
     assert (good.exit_code, levels["topology"], levels["listeners"]) == (0, "pass", "pass")
-    (tmp_path / "mesh.yaml").write_text("mesh: x\n")
+    (tmp_path / "mesh.yaml").write_text("mesh: x\nroutes: {}\n")
     ill = CliRunner().invoke(main, ["doctor", str(tmp_path / "mesh.yaml")])
-    assert ill.exit_code == 1 and "fail  topology: " in ill.output
+    assert ill.exit_code == 1
+    assert f'fail  topology: {tmp_path / "mesh.yaml"}:2: unknown key "routes"' in ill.output
+    assert "\\n" not in ill.output, "each problem of the file is a line"
 
 
 def test_of_meshes_that_do_not_run_the_one_that_was_killed_is_looked_at(
