@@ -146,6 +146,8 @@ def _routers(lives: Mapping[str, Life]) -> Text:
 def _seat(member: Member) -> Text:
     if member.attached:
         return Text(member.router or "", "green")
+    if member.finished:
+        return Text("finished", "green")
     if member.router is None:
         return Text("none yet", "yellow")
     return Text(f"({member.router})" if member.running else "dead", "red")

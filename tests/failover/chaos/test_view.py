@@ -26,8 +26,9 @@ def board(tmp_path: Path) -> Board:
     nemesis.struck.append(Struck(0, "kill", ("a",), "kill a (one), for 2.0s", 1, {}, open={"a"}))
     mesh.lives.update(a=Life.DOWN, b=Life.UP, c=Life.PAUSED)
     clients.members["news"].router = "a"
-    clients.members["reader1"].router = "b"
+    clients.members["reader1"].router = clients.members["reader2"].router = "b"
     clients.members["reader1"].running = clients.members["reader1"].attached = True
+    clients.members["reader2"].finished = True
     return Board(clients, nemesis, made.offered, ["b waits for router a: 7 records, for 2.0s now"])
 
 
@@ -71,3 +72,4 @@ async def test_the_table_shows_clients_routers_faults_and_waits(board: Board, au
     assert "b waits for router a: 7 records" in shown
     rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line.strip()}
     assert rows["reader1"] == ["b", "0", "0"] and rows["news"][0] == "dead"
+    assert rows["reader2"] == ["finished", "0", "0"]
