@@ -96,7 +96,7 @@ class Survey:
             seen += [(name, b"") for name in held]  # a gate is one thing, whatever waits behind it
         ages = self._waits.look(seen)
         for name, records in sorted(waits.items()):
-            publishers = sorted({_publisher_of(node, record, "one that no router knows") for record in records})
+            publishers = sorted({_publisher_of(node, record, "a publisher that no router knows") for record in records})
             yield DeliveryWait(name, publishers, len(records), ages[name])
 
     def _look_at_holds(self, node: Node) -> None:

@@ -122,7 +122,7 @@ async def test_a_delivery_that_only_a_map_names_waits_for_its_publisher(path: Pa
         found = status(node, path)
         assert found["records"] == {"placeholder": 1, "unconfirmed": 0, "in_doubt": 0, "accepted": 0, "settled": 0}
         assert [wait["for"] for wait in found["waits"]] == ["publisher that no router knows"]
-        assert [wait["publishers"] for wait in found["waits"]] == [["one that no router knows"]]
+        assert [wait["publishers"] for wait in found["waits"]] == [["a publisher that no router knows"]]
 
 
 async def test_a_subscriber_that_has_lapsed_is_shown_with_how_long_it_is_out_of_reach(path: Path) -> None:
