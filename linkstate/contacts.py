@@ -62,7 +62,7 @@ class Contacts:
         for router, contact in self._contacts.items():
             if router not in plan.listed and contact.incarnation:
                 reason = f"router {router} was removed from the mesh"
-                self._apply(contact, contact.lost(), now, Loss.REMOVED, reason)
+                self._apply(contact, contact.lost(), Loss.REMOVED, reason)
         self._contacts = {r: self._contacts.get(r) or self._meet(r) for r in sorted(plan.listed) if r != self._name}
 
     def _meet(self, router: str) -> Contact:
@@ -77,7 +77,7 @@ class Contacts:
             contact.reached(change.incarnation, now)
             self._greet_if_due(contact, now)
         elif isinstance(change, Unreachable):
-            self._apply(contact, contact.lost(), now, change.cause, change.reason)
+            self._apply(contact, contact.lost(), change.cause, change.reason)
         elif contact.established:
             channel = self._channels[contact.router]
             channel.rerouted()
@@ -86,7 +86,7 @@ class Contacts:
     def drop(self, router: str, now: float, cause: Loss, reason: str) -> None:
         contact = self._contacts.get(router)
         if contact is not None:  # else the plan has just taken it away
-            self._apply(contact, contact.drop(now), now, cause, reason)
+            self._apply(contact, contact.drop(now), cause, reason)
             self._greet_if_due(contact, now)
 
     def doubt(self, router: str, reason: str, now: float) -> None:
@@ -115,11 +115,11 @@ class Contacts:
         _, theirs, ours, x, y = target
         if frame.kind == GREET:
             same_plan = y == self._plan.digest
-            self._apply(contact, contact.receive_greet(theirs, ours, bool(x), now, same_plan=same_plan), now)
+            self._apply(contact, contact.receive_greet(theirs, ours, bool(x), now, same_plan=same_plan))
             self._greet_if_due(contact, now)
             return
         belongs, change = contact.receive_data(theirs, ours)
-        self._apply(contact, change, now)
+        self._apply(contact, change)
         if belongs:
             self._receive_in_contact(contact, frame, x, y, now)
 
@@ -180,7 +180,7 @@ class Contacts:
             contact.greet_sent(now)
 
     def _apply(
-        self, contact: Contact, change: ContactChange | None, now: float, cause: Loss = Loss.OTHER_END, reason: str = ""
+        self, contact: Contact, change: ContactChange | None, cause: Loss = Loss.OTHER_END, reason: str = ""
     ) -> None:
         """Follow a change of a contact. `cause` and `reason` tell of a loss; by default the other end lost it first."""
         if change is ContactChange.MADE:

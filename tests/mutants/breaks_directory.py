@@ -273,10 +273,10 @@ def chunks_outlive_their_contact(apply: Method) -> Method:
     """3.2: when a contact ends, both ends forget what was in flight, also of a payload that came in part."""
     former: dict[str, Joiner] = {}
 
-    def broken(contacts: Contacts, contact: Contact, change: ContactChange | None, now: float) -> None:
+    def broken(contacts: Contacts, contact: Contact, change: ContactChange | None) -> None:
         if change is ContactChange.LOST:
             former[contact.router] = contacts._channels[contact.router]._joiner
-        apply(contacts, contact, change, now)
+        apply(contacts, contact, change)
         if change is ContactChange.MADE and contact.router in former:
             contacts._channels[contact.router]._joiner = former[contact.router]
 

@@ -131,7 +131,7 @@ async def test_a_request_that_is_not_done_says_why(triangle: RunningMesh) -> Non
             await management.ask("DANCE", "c")
         except RefusedError as error:
             assert error.status == 501
-        assert [*await of_each(management, ["a", "removed"], management.status)] == ["a"]
+        assert [*await of_each(["a", "removed"], management.status)] == ["a"]
         publishers = await management.query("io.oncemesh.publisher", ["name"], "b")
         assert publishers == []
         async with trio.open_nursery() as nursery:

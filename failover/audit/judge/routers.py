@@ -32,7 +32,7 @@ def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, ca
     sure, edges = of.uses.sure[found.delivery], _Edges(facts, of.uses, case)
     kept = never_forgotten(facts, found, of, case)
     found_here = {
-        "settled before accepted": settled_early(facts, found, of, fates, case),
+        "settled before accepted": settled_early(facts, found, of, case),
         "never forgotten": kept,
         "forwarded by nobody": found.groups.any(edges.forwarded_by_nobody()),
         "place disputed": found.groups.any(edges.misplaced()),
@@ -42,7 +42,7 @@ def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, ca
     return RouterVerdicts(violations, _over(found, of) & ~kept)
 
 
-def settled_early(facts: Facts, found: Records, of: Deliveries, fates: Fates, case: Case) -> Flags:
+def settled_early(facts: Facts, found: Records, of: Deliveries, case: Case) -> Flags:
     """The router says that it is settled, before a home had answered its publisher, or without that any had; but not
     what its publisher has abandoned, or has left for good. What the map of a publisher omits needs no answer: the
     publisher has settled it before it was told one, unless its own log tells otherwise."""

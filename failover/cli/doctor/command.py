@@ -151,7 +151,7 @@ async def ask_others(directory: RunDirectory, views: Mapping[str, RouterView], c
                 async def ask(router: str) -> None:
                     note_clock(clocks, await management.status(router))
 
-                await of_each(management, sorted(others), ask)
+                await of_each(sorted(others), ask)
     except* OSError:  # no router has us, or not any more
         pass
 

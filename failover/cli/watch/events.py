@@ -79,5 +79,5 @@ async def news(management: Management, routers: Sequence[str], known: dict[str, 
         known[router] = since
         return found
 
-    reached = await of_each(management, await planned(management, routers), ask)
+    reached = await of_each(await planned(management, routers), ask)
     return sorted((event for found in reached.values() for event in found), key=lambda event: event["time"])

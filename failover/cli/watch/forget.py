@@ -74,7 +74,7 @@ async def candidates(management: Management, routers: Sequence[str]) -> list[Row
                 rows.append({"role": kind, "status": AWAY[0], **row, "kind": kind, "router": router})
         return rows
 
-    answers = await of_each(management, await planned(management, routers), of)
+    answers = await of_each(await planned(management, routers), of)
     return [row for rows in answers.values() for row in rows]
 
 

@@ -80,9 +80,7 @@ async def planned(management: Management, routers: Sequence[str]) -> list[str]:
     return those_of(routers, [row["name"] for row in plan])
 
 
-async def of_each(
-    management: Management, routers: Sequence[str], ask: Callable[[str], Awaitable[Any]]
-) -> dict[str, Any]:
+async def of_each(routers: Sequence[str], ask: Callable[[str], Awaitable[Any]]) -> dict[str, Any]:
     """What each answers, asked at the same time; without those that do not, or not any more."""
 
     answers: dict[str, Any] = {}

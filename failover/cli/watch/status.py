@@ -90,7 +90,7 @@ async def look_from_afar(management: Management, routers: Sequence[str]) -> Seen
     plan = await management.query("io.oncemesh.planRouter", ["name", "amqp"])
     amqp = {row["name"]: row["amqp"] or "" for row in plan}
     names = those_of(routers, amqp)
-    reports = await of_each(management, names, management.status)
+    reports = await of_each(names, management.status)
     views = {}
     for name in names:
         report = reports.get(name)

@@ -80,7 +80,7 @@ def top(
         async def look(router: str) -> RouterLook:
             return RouterLook.read(await management.look(router))
 
-        return await of_each(management, await planned(management, routers), look)
+        return await of_each(await planned(management, routers), look)
 
     ask_mesh(tell, run_dir, urls, credentials)
 
