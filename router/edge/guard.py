@@ -221,7 +221,7 @@ def may_receive(rule: Rule, address: str) -> bool:
 
 def _tell_refused(connection: Visiting, why: str) -> None:
     who = _named(connection)
-    log.warning("%s: %s", who, why, extra=event(EventKind.REFUSED, origin=who, why=why))
+    log.warning("%s: refused: %s", who, why, extra=event(EventKind.REFUSED, origin=who, why=why))
 
 
 def _named(connection: Visiting) -> str:
