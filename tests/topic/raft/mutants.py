@@ -17,6 +17,7 @@ import attrs
 import pytest
 
 from tests.topic.raft import test_snapshots, test_traps
+from tests.topic.raft.search import QUICK, Search
 from tests.topic.raft.walk import Walk
 from topic.raft.configuration import Configuration
 from topic.raft.digests import Digests
@@ -39,7 +40,8 @@ class Mutant:
     rule: str
     """What the text keeps."""
     by: int | str
-    """A seed of the walk that notices, or the name of a scenario in `test_traps.py` or `test_snapshots.py`."""
+    """A seed of the walk that notices, a scenario of `test_traps.py` or `test_snapshots.py`, or a quick scope of the
+    search, by name."""
 
     @property
     def name(self) -> str:
@@ -120,7 +122,7 @@ MUTANTS = [
         "min(self.log.stable, self._matched)",
         "self._matched",
         "an acknowledged entry is on the disk",
-        "test_what_waits_for_the_disks_is_bounded",
+        "entries",
     ),
     M(
         Raft,
@@ -152,7 +154,7 @@ MUTANTS = [
         "not self.leadership.has_majority",
         "False",
         "a leader without a majority resigns",
-        "test_a_store_that_was_replaced_has_no_vote",
+        "a leader alone",
     ),
     M(
         Raft,
@@ -424,7 +426,7 @@ MUTANTS = [
         "self._told >= min(log.commit, self.next - 1)",
         "True",
         "followers are told which entries are decided",
-        0,
+        "entries",
     ),
     M(
         Storage,
@@ -613,7 +615,7 @@ MUTANTS = [
         "self._piece, self.probe = None, piece.snapshot.index",
         "self._piece = None",
         "entries follow the snapshot",
-        "test_a_follower_keeps_its_state_and_its_log_until_all_pieces_are_there",
+        "a snapshot",
     ),
     M(
         Leadership,
@@ -730,6 +732,7 @@ SCENARIOS = {
     if name.startswith("test_") and not signature(one).parameters
 }
 """Those that take no parameters, by name."""
+SEARCHES = {scope.name: Search(scope).run for scope in QUICK}
 
 
 def notices(mutant: Mutant, by: int | str) -> str:
@@ -737,7 +740,7 @@ def notices(mutant: Mutant, by: int | str) -> str:
     with mutant.applied():
         try:
             if isinstance(by, str):
-                SCENARIOS[by]()
+                SEARCHES[by]() if by in SEARCHES else SCENARIOS[by]()
             else:
                 Walk(by).play()
         except Exception as noticed:

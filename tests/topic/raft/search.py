@@ -181,6 +181,7 @@ class Search:
                 scope.expect(following)
                 if not self._is_busy(following):
                     following.check_rest()
+                    check_followers(following)
             except Exception as wrong:
                 steps = "\n".join(" ".join(step) for step in [*path, action])
                 raise AssertionError(f"{scope.name}: {wrong!r} after\n{steps}") from wrong
@@ -391,6 +392,25 @@ class Search:
         return plain(progress), (plain(change.to), change.is_told) if change is not None else None
 
 
+def check_followers(cluster: Cluster) -> None:
+    """Nothing is under way: members in contact with a leader have its log, and have applied what it has decided."""
+    for name in cluster.leaders():
+        leader = cluster.replicas[name].raft
+        assert leader is not None
+        for member in leader.log.configuration.members:
+            raft = cluster.replicas[member.router].raft
+            if raft is not None and raft.me == member and cluster.are_in_contact(name, member.router):
+                ends = (raft.log.last, raft.log.commit), (leader.log.last, leader.log.commit)
+                assert ends[0] == ends[1], f"{member.router} is at {ends[0]}, its leader {name} at {ends[1]}"
+
+
+def resigned(cluster: Cluster) -> None:
+    """Nobody leads."""
+    cluster.do("a", lambda raft: raft.resign(cluster.now))
+    while cluster.step_without_time():
+        pass
+
+
 def two_lost(cluster: Cluster) -> None:
     """The set has decided something. Then two of three stores are lost at once."""
     cluster.propose("a", b"x")
@@ -435,14 +455,17 @@ def behind(cluster: Cluster) -> None:
 
 QUICK = [
     Scope(name="entries", symmetric="bc", entries=2),
+    Scope(name="a leader alone", symmetric="bc", elections=0, entries=1, cuts=2, is_disk_slow=False),
     Scope(name="cuts", symmetric="bc", entries=1, elections=1, cuts=1, is_disk_slow=False),
     Scope(name="restarts", symmetric="bc", elections=1, restarts=1, is_disk_slow=False),
     Scope(name="two stores lost", prepare=two_lost, expect=nobody_leads, symmetric="bc", terms=3, cuts=1),
     Scope(name="a set begins", begun=False, symmetric="bc", elections=0, expect=one_life, is_disk_slow=False),
-    Scope(name="a snapshot", prepare=behind, elections=0, cuts=1, is_disk_slow=False),
+    Scope(name="a snapshot", prepare=behind, elections=0, entries=1, cuts=1, is_disk_slow=False),
 ]
 """For the suite: seconds."""
 LONG = [
+    Scope(name="two candidates", prepare=resigned, symmetric="bc", elections=2, is_disk_slow=False),
+    Scope(name="a cut leader", symmetric="bc", elections=1, cuts=2, is_disk_slow=False),
     Scope(name="terms", symmetric="bc", entries=3, elections=1, cuts=1, restarts=1, is_disk_slow=False),
     Scope(name="slow disks", symmetric="bc", entries=1, elections=1, cuts=1),
     Scope(name="slow disks and restarts", symmetric="bc", elections=1, restarts=1),
