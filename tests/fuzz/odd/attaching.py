@@ -35,7 +35,7 @@ class Attaching(OddConnection):
             rows = dict(sorted(rows.items(), key=lambda item: item[1].message.number))
         if isinstance(link, Receiver) and link.subscription is not None:
             link.subscription.until = min(until, link.subscription.until or until)
-            link.subscription.loose = link.subscription.loose or link.modes[1] == 0 or link.modes[0] == 1
+            link.subscription.loose = link.subscription.loose or (link.modes[1] == 0 and link.modes[0] != 1)
         self.container.kept.append(Kept(link, until, rows))
 
     def _take_received(self, link: Link) -> dict[bytes, Any]:
@@ -63,6 +63,9 @@ class Attaching(OddConnection):
         for other in self.container.connections:  # it is not attached there any more, when it is attached here
             other.feed()
         former = kept.link
+        stays = former.session.client.router is self.router and self.ledger.time() < kept.until
+        if isinstance(former, Receiver) and former.subscription is not None and former.modes[0] == 1 and not stays:
+            former.subscription.loose = True
         link = self._endpoint(session, handle, former)
         link.former = kept if former.epoch is not None else None
         self._say_attach(link, self._map(kept) if link.former is not None else None)

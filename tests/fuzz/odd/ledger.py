@@ -62,8 +62,8 @@ class Subscription:
     until: float | None = None
     """Suspended, and waited for until then; None: attached."""
     loose: bool = False
-    """It settles first, or is sent settled deliveries, which no map names (protocol 10), and has been away: what it had
-    may come again."""
+    """What it had may come again: it settles first, and has been away; or it is sent settled deliveries, and has
+    attached again at another router, or after its timeout (protocol 10)."""
     holds: dict[Message, str] = field(factory=dict)
     """What it has been given, and how it has answered; empty until then."""
     changed: set[Message] = field(factory=set)
