@@ -69,6 +69,8 @@ class Applications:
         )
         if message.presettled:
             self._judge.check(text not in reader.ever, f"1 at most once: {label} again, though presettled")
+        if self._is_at_most_once(name, message):
+            self._judge.check(text not in reader.ever, f"1 at most once: {label} again, where it has stayed")
         if self._is_exact(name, message):
             again = text in reader.had and text not in reader.may_repeat
             self._judge.check(not again, f"1 exactly once: {label} again")
@@ -83,6 +85,17 @@ class Applications:
     def _is_exact(self, name: str, message: Message) -> bool:
         """Both ends resume, in settle mode second, and neither has met a limit."""
         return self._judge.readers[name].exact and not message.plain and not self.is_limited(name, message)
+
+    def _is_at_most_once(self, name: str, message: Message) -> bool:
+        """It takes everything settled, and its terminus has stayed at one router, which lives (protocol 10)."""
+        reader = self._judge.readers[name]
+        if not (reader.at_most_once and reader.resumes) or reader.first or self.is_limited(name, message):
+            return False
+        if message.plain or message.anew or self._judge.is_settled_for(message.text):
+            return False
+        routers = {link.epoch[1:] for link in reader.links if link.epoch is not None}
+        has_ended = reader.expired is not None or reader.told is not None or any(link.closed for link in reader.links)
+        return len(routers) == 1 and not has_ended
 
     def is_limited(self, name: str, message: Message) -> bool:
         spoken_for = self._judge.lives.is_spoken_for(message)
