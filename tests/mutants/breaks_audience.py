@@ -63,9 +63,11 @@ def no_moved(report: Method, _: Method) -> tuple[Method, Method]:
 def resumed_without_audience(again: Method) -> Method:
     """5 Accept: a resumed delivery is not judged before home has computed its audience in this epoch."""
 
-    def broken(publishing: Publishing, stream: HomeStream, tag: bytes, record: Record) -> Record:
+    def broken(
+        publishing: Publishing, stream: HomeStream, tag: bytes, record: Record, *message: bytes, **settled: bool
+    ) -> Record:
         with patch.object(Directory, "audience", lambda directory, address: AddressAudience((), (), {}, 0, "[]")):
-            resumed: Record = again(publishing, stream, tag, record)
+            resumed: Record = again(publishing, stream, tag, record, *message, **settled)
         return resumed
 
     return broken
