@@ -136,7 +136,7 @@ async def test_floods_by_who_does_not_read_harm_nobody(besieged: RunningMesh, cl
         return any(link["address"] == TOPIC for link in (await besieged.status("b"))["subscribers"])
 
     async def pour(stream: trio.SocketStream, said: bytes) -> None:
-        with trio.move_on_after(1):
+        with trio.move_on_after(3):
             while True:
                 await stream.send_all(said)
 

@@ -13,7 +13,7 @@ from tests.simulation.judge import Judge
 from tests.simulation.parties import Violation
 
 RUNS = {"ours": 25, "strangers": 25}
-FEW = 6
+FEW = 9
 OPEN = {"clocks"}
 """A clock that is set forward is not found out yet: some of these runs are accused."""
 
@@ -25,7 +25,7 @@ def test_it_accuses_nobody(kind: str) -> None:
         report = witnessed(seed, KINDS[kind])
         assert report.verdict is not Verdict.VIOLATED, f"seed {seed}: {report.sentence}"
         verdicts.append(report.verdict)
-    assert verdicts.count(Verdict.HOLDS) >= len(verdicts) / 3
+    assert verdicts.count(Verdict.HOLDS) > len(verdicts) / 3
 
 
 class Unjudged(LoggedWorld):
