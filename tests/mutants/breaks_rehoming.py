@@ -1,6 +1,6 @@
 """Breakages of what happens when a publisher comes back, here or elsewhere, or does not (protocol 7 and 8)."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
@@ -22,7 +22,7 @@ from topic.home.resolution import Resolution
 from topic.identity import Epoch
 from topic.peers import Peers
 from topic.termini import generations
-from topic.termini.attaches import Attaches
+from topic.termini.attaches import Attaches, Claim
 from topic.termini.generations import Generations
 from topic.wire.outgoing import Outgoing
 
@@ -200,11 +200,11 @@ def begun_afresh_unproven(begin_afresh: Method) -> Method:
 
 
 @mutant(Attaches, "unknown", by="7", **PARTITIONS)
-def resumed_unheard_of(_: Method) -> Method:
+def resumed_unheard_of(unknown: Method) -> Method:
     """7.9: whose last attach nobody in contact knows does not begin before somebody tells of it."""
 
-    def broken(attaches: Attaches, stream: HomeStream, seen: object, begin: Callable[[], None], *times: float) -> None:
-        begin()
+    def broken(attaches: Attaches, stream: HomeStream, claim: Claim, now: float, wait: float) -> None:
+        unknown(attaches, stream, claim, now, 0.0)
 
     return broken
 

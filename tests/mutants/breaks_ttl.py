@@ -1,12 +1,14 @@
 """Breakages of what becomes of deliveries whose time is over (protocol 5, Time to live)."""
 
 from collections import deque
+from unittest.mock import patch
 
 from tests.mutants.mutant import KILLS, MOVING, Method, mutant
 from tests.topic import test_ttl
 from topic.delivery.gates import Gate
-from topic.delivery.record import HomeStream, Record, State
+from topic.delivery.record import HomeStream, Record, State, Stream
 from topic.edge.delivery import EdgeDelivery
+from topic.edge.subscriber import LocalSubscriber
 from topic.home.audiences import Audiences
 from topic.home.publishing import Publishing
 
@@ -14,12 +16,13 @@ LATE = MOVING | {"ttl": 1.0, "think": 2.0, "messages": 25}
 RESUMED = KILLS | {"ttl": 1.0, "restless": 1.0, "messages": 25}
 
 
-@mutant(HomeStream, "had", by="2", **LATE)
-def ended_though_given(_: Method) -> Method:
+@mutant(EdgeDelivery, "_deliver", by="2", **LATE)
+def ended_though_given(deliver: Method) -> Method:
     """5 Time to live: what was transferred to anybody stays for all."""
 
-    def broken(stream: HomeStream, records: list[Record]) -> None:
-        """Its time counts on."""
+    def broken(edge: EdgeDelivery, subscriber: LocalSubscriber, stream: Stream, records: list[Record]) -> None:
+        with patch.object(HomeStream, "had"):  # its time counts on
+            deliver(edge, subscriber, stream, records)
 
     return broken
 
