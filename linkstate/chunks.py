@@ -46,7 +46,7 @@ class Joiner:
         if not chunk.more and not self._joined:
             return bytes(chunk.content)
         if len(self._joined) + len(chunk.content) > self._most:
-            raise OversizedError(f"sends a payload of more than {self._most} bytes")
+            raise OversizedError(f"it sent a payload of more than {self._most} bytes")
         self._joined += chunk.content
         if chunk.more:
             return None

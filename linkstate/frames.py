@@ -168,7 +168,7 @@ def decode_linkstate(body: Buffer) -> list[LinkstateFrame]:
     """All frames of a body, or PeerError before anything of it was used."""
     bounds = list(islice(_bins(body), MANY))
     if len(bounds) == MANY:
-        raise PeerError(f"a body of {MANY} frames and more")
+        raise PeerError(f"a body has {MANY} frames or more")
     return [_linkstate_frame(_unpack(body, start, end)) for start, end in bounds]
 
 
@@ -178,14 +178,14 @@ def decode_channel(body: Buffer) -> list[ChannelFrame]:
     offset = 0
     while offset < len(body):
         if frames and len(body) > JOINED:
-            raise PeerError(f"frames that are joined to a body of {len(body)} bytes")
+            raise PeerError(f"several frames share a body of {len(body)} bytes")
         start, end = _bin_bounds(body, offset)
         kind, source, hops_left, clock, targets = _channel_header(_unpack(body, start, end))
         chunk_start = chunk_content = offset = end
         if kind in (DATA, PART):
             chunk_content, offset = _bin_bounds(body, chunk_start)
             if offset - chunk_content > CHUNK:
-                raise PeerError(f"a chunk of {offset - chunk_content} bytes")
+                raise PeerError(f"a chunk has {offset - chunk_content} bytes")
         frames.append(ChannelFrame(kind, source, hops_left, clock, targets, body, chunk_start, chunk_content, offset))
     return frames
 
@@ -222,9 +222,9 @@ def _has_shape(fields: Any, shape: list[type]) -> bool:
 
 def _channel_header(fields: Any) -> Any:
     if not _has_shape(fields, _CHANNEL_SHAPE) or not GREET <= fields[0] <= PART:
-        raise PeerError("not a frame of the channel link")
+        raise PeerError("a body on the channel lane is no channel frame")
     if not all(_has_shape(target, _TARGET_SHAPE) for target in fields[4]):
-        raise PeerError("a channel frame with a malformed target")
+        raise PeerError("a channel frame has a malformed target")
     if len({target[0] for target in fields[4]}) < len(fields[4]):
         raise PeerError("a channel frame names a target twice")
     return fields
@@ -242,7 +242,7 @@ def _linkstate_frame(fields: Any) -> LinkstateFrame:
             return Entries(fields[1], _entries(fields[2]))
         case [3, int(clock), rows]:
             return Planned(clock, _plan(rows))
-    raise PeerError("not a frame of the linkstate link")
+    raise PeerError("a body on the link-state lane is no link-state frame")
 
 
 def _plan(rows: Any) -> Plan:
@@ -254,22 +254,22 @@ def _plan(rows: Any) -> Plan:
 
 def _summary(clock: int, rows: list[Any]) -> Summary:
     if not all(_has_shape(row, _SUMMARY_SHAPE) for row in rows):
-        raise PeerError("a summary with a malformed row")
+        raise PeerError("a link-state summary has a malformed row")
     return Summary(clock, {origin: (incarnation, sequence) for origin, incarnation, sequence in rows})
 
 
 def _entries(rows: list[Any]) -> tuple[AgedAdvertisement, ...]:
     entries = tuple(map(_entry, rows))
     if len({entry.origin for entry in entries}) < len(entries):
-        raise PeerError("a flood names an origin twice")
+        raise PeerError("a link-state flood names an origin twice")
     return entries
 
 
 def _entry(row: Any) -> AgedAdvertisement:
     if not _has_shape(row, _ENTRY_SHAPE) or not all(_has_shape(link, _LINK_SHAPE) for link in row[4]):
-        raise PeerError("a malformed link-state advertisement")
+        raise PeerError("a link-state advertisement is malformed")
     origin, incarnation, sequence, age_ms, links = row
     in_range = 0 < incarnation <= _LARGEST and 0 < sequence <= _LARGEST and age_ms >= 0
     if not in_range or any(cost < 1 for _, _, cost in links):
-        raise PeerError("a link-state advertisement with a number out of range")
+        raise PeerError("a link-state advertisement has a number out of range")
     return AgedAdvertisement(origin, incarnation, sequence, age_ms, tuple((n, i, c) for n, i, c in links))

@@ -36,7 +36,7 @@ class Neighbour:
         self.since = 0.0  # when the present state began
         self.incarnation = 0  # the one last heard on this transport
         self.cause = Loss.CLOSED  # why the link is not UP, since it was
-        self.reason = "it has not come up yet"  # the same, as a sentence for the log
+        self.reason = "the link has not come up yet"  # the same, as a sentence for the log
         self.hello_at = inf  # when the next HELLO is due
         self._lost_at = inf
         self._hello = hello
@@ -81,7 +81,9 @@ class Neighbour:
         if hears_us:
             self._enter(NeighbourState.UP, now)
         else:
-            self._fall(NeighbourState.ONE_WAY, now, Loss.UNHEARD, f"router {self.name} hears nothing from this router")
+            self._fall(
+                NeighbourState.ONE_WAY, now, Loss.UNHEARD, f"router {self.name} receives nothing from this router"
+            )
 
     def receive_traffic(self, now: float) -> bool:
         """Something other than a HELLO came, or a part of it. False if we do not know who is talking: it is ignored."""

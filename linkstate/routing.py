@@ -108,9 +108,11 @@ class LinkState:
         frames = decode_linkstate(body)
         for frame in frames:
             if isinstance(frame, Hello) and frame.name != name:
-                raise PeerError(f"expected the router {name!r}, this is {frame.name!r}")
+                raise PeerError(f"the peer is router {frame.name!r}, expected router {name!r}")
             if isinstance(frame, Hello) and not self._clock.believes(frame.incarnation):
-                raise PeerError(f"incarnation {frame.incarnation} lies in the future: the clocks do not agree")
+                raise PeerError(
+                    f"the incarnation {frame.incarnation} lies in the future: the clocks of the two routers differ"
+                )
         if neighbour.connected:
             # Each HELLO and each SUMMARY says all, and an answer may be long: the last of a body is enough.
             last = {type(frame): frame for frame in frames}
@@ -160,12 +162,14 @@ class LinkState:
 
     def _learn_plan(self, frame: Planned, now: float) -> None:
         if not all(map(self._clock.believes, frame.plan.times_ms())):
-            raise PeerError("a plan from the future: the clocks do not agree")
+            raise PeerError("the plan has a time in the future: the clocks of the two routers differ")
         merged = self.plan.merge(frame.plan)
         if merged == self.plan:
             return
         if merged.size > MOST_TAKEN:  # nobody would take it of us, nor we of our own store
-            raise PeerError(f"with what we know, a plan of more than {MOST_TAKEN} routers or links")
+            raise PeerError(
+                f"merged with the plan of this router, the plan would have more than {MOST_TAKEN} routers or links"
+            )
         self.follow(merged, now)
 
     def _receive_entries(self, neighbour: Neighbour, frame: Entries, now: float) -> None:
@@ -244,10 +248,10 @@ class LinkState:
         """The first link of a former path that is down, and why, as far as is known here."""
         first = self.neighbours.get(route.next_hop)
         if first is None:
-            return Loss.REMOVED, f"the plan has no link to router {route.next_hop} any more"
+            return Loss.REMOVED, f"the plan no longer has a link to router {route.next_hop}"
         if not first.up:
             return first.cause, first.reason
         for here, there in pairwise((self._name, *route.path)):
             if not is_link(here, there, self.database.entries):
                 return Loss.NO_PATH, f"the link between routers {here} and {there} is down"
-        return Loss.NO_PATH, "no path is left"
+        return Loss.NO_PATH, "no path to the router is left"

@@ -388,7 +388,9 @@ class Topic:
         self.grace.handle_timer(now)
         self.generations.give_up_nowhere(now, self.expiry.all_since)
         for router in self.attaches.awaited_long(now):
-            self.out.append(Doubt(router, f"has not answered an attach for {self.settings.join:g} s, nor got on"))
+            self.out.append(
+                Doubt(router, f"it has not answered an attach for {self.settings.join:g} s and makes no progress")
+            )
 
     @event
     def told(self, subscriber: LocalSubscriber) -> None:

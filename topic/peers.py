@@ -94,7 +94,7 @@ class Peers:
         entries += map(unpack_entry, own)
         told += map(unpack_entry, gossip)
         if len(entries) + len(told) > MOST_ENTRIES:
-            raise BreachError(f"a section of more than {MOST_ENTRIES} entries")
+            raise BreachError(f"a section has more than {MOST_ENTRIES} entries")
 
     def _on_section(self, router: str, version: int, latest: int, own: list[Any], gossip: list[Any]) -> None:
         self._on_part(router, own, gossip)
@@ -345,7 +345,7 @@ def _given_by(router: str, epoch: list[Any]) -> Epoch:
     """Only the router where a publisher is attached speaks as its home."""
     given = Epoch(*epoch)
     if given.router != router:
-        raise BreachError(f"it speaks as home of a publisher that is attached at router {given.router}")
+        raise BreachError(f"it claims to be the home of a publisher that is attached at router {given.router}")
     return given
 
 

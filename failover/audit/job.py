@@ -106,7 +106,7 @@ def tell_story(run_dirs: Sequence[str], key: str, master: str | None = None) -> 
     """The life of the delivery with this key, or with the only one that begins so."""
     run_dirs = distinct(run_dirs)
     if len(key) > KEY_LENGTH:
-        raise StoryError(f"{key} is no delivery key: these have {KEY_LENGTH} characters")
+        raise StoryError(f"{key} is not a delivery key, expected at most {KEY_LENGTH} characters")
     with open_logs(run_dirs, master, key=key) as logs:
         control = logs.control()
         whole = _only({one for found in logs.ask(partial(find_keys, key)) for one in found}, key)
@@ -118,9 +118,9 @@ def tell_story(run_dirs: Sequence[str], key: str, master: str | None = None) -> 
 
 def _only(found: set[str], key: str) -> str:
     if not found:
-        raise StoryError(f"no delivery with a key that begins with {key} in these logs")
+        raise StoryError(f"these logs have no delivery with a key that begins with {key}")
     if len(found) > 1:
         listed = sorted(found)[:KEYS_LISTED]
         more = "" if len(found) <= KEYS_LISTED else ["and more"]
-        raise StoryError("\n  ".join([f"{key} is the start of several deliveries' keys:", *listed, *more]))
+        raise StoryError("\n  ".join([f"several keys begin with {key}:", *listed, *more]))
     return found.pop()

@@ -88,7 +88,10 @@ def unexplained(
     for what, kind in SHARED.items():
         count, known = sum(account.get(what, 0) for account in shared), violations.get(kind, 0)
         if count > known:
-            yield f"{count} messages {WORDS[what]} by the accounts of all who share them, and {known} by the audit"
+            yield (
+                f"{count} messages {WORDS[what]} by the accounts of all subscribers that share them, {known} by the "
+                "audit"
+            )
     for name, account in clients.items():
         if account["role"] == "publisher":
             continue
@@ -96,4 +99,4 @@ def unexplained(
         for what, counted in EXPLAINED.items():
             known = sum(pair.get(kind, 0) + pair["violations"].get(kind, 0) for pair in own for kind in counted)
             if account.get(what, 0) > known:
-                yield f"{account[what]} messages {WORDS[what]} by {name}'s own account, and {known} by the audit"
+                yield f"{account[what]} messages {WORDS[what]} by {name}'s own account, {known} by the audit"

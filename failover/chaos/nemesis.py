@@ -86,7 +86,7 @@ class Nemesis:
         struck_at = trio.current_time()
         targets, text = self._aim(strike)
         if not targets:
-            self._tell(f"{fault.verb.name} {fault.target or ''}: no target is left")
+            self._tell(f"{fault.verb.name} {fault.target or ''}: skipped, no target is available")
             return
         text += "".join(f", {name} {_shown(name, value)}" for name, value in fault.options.items())
         struck = Struck(strike.number, fault.verb.name, targets, text, now_us(), fault.options, open=set(targets))
@@ -106,7 +106,7 @@ class Nemesis:
         if verb.aim is not Aim.MESH:
             targets &= set(self._aim(strike)[0])
         if not targets:
-            self._tell(f"{verb.name} {strike.fault.target or ''}: no fault to end")
+            self._tell(f"{verb.name} {strike.fault.target or ''}: no such fault to end")
         for struck in found:
             await self._end(struck, targets)
 

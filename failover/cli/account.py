@@ -104,7 +104,7 @@ class Bar:
         self._bars = Progress(*(columns if out.width >= WIDE else narrow), console=out, disable=not self.shown)
         self._task = self._bars.add_task(address, total=count)
         if typed_on:
-            out.print("one message a line, Ctrl-D ends")
+            out.print("one message per line; Ctrl-D ends")
 
     def __enter__(self) -> Self:
         self._bars.start()

@@ -69,7 +69,7 @@ def play(path: Path, run_dir: Path | None, seed: int | None, namespaces: bool = 
     try:
         script = load(path)
         if not namespaces and (words := sorted({line.verb.name for line in script.faults if line.verb.packets})):
-            raise RunError(f"{path}: {words[0]} acts on packets, which needs --namespaces")
+            raise RunError(f"{path}: the fault {words[0]} acts on packets and needs --namespaces")
         if namespaces and (reason := lacking()):
             raise RunError(f"cannot create network namespaces: {reason}")
         directory = prepare(run_dir or Path("run") / f"chaos-{script.name}", script)
@@ -101,7 +101,7 @@ def _disputed(directory: RunDirectory) -> list[str]:
     try:
         record, report = (json.loads((directory.path / name).read_text()) for name in (FILE, "audit.json"))
     except (OSError, ValueError):  # the audit has warned of it
-        return [f"{directory.path}: {FILE} and audit.json are not both there, and whole, to be compared"]
+        return [f"{directory.path}: {FILE} or audit.json is missing or damaged, so they cannot be compared"]
     return list(unexplained(record["clients"], report["pairs"], report["violations"]))
 
 
@@ -128,12 +128,12 @@ def _sum_up(out: Console, script: "Script", ending: "Ending") -> None:
     )
     if (unsent := script.count - sums["sent"]) > 0:
         out.print(
-            f"{unsent} offered messages were never sent (no loss): a publisher that cannot keep its rate, as"
-            " its router is gone, its subscribers wait or this machine is slow, makes up for the last second only",
+            f"{unsent} offered messages were never sent (this is no loss): a publisher that falls behind its rate "
+            "catches up with the last second only. Reasons are a lost router, waiting subscribers or a slow machine",
             soft_wrap=True,
         )
     out.print(
-        f"by the clients' own accounts {sums['missing']} missing, {sums['doubled']} doubled, "
+        f"by the clients' own accounts {sums['missing']} messages are missing, {sums['doubled']} doubled, "
         f"{sums['overtaken']} out of order",
         style="yellow" if sums["missing"] or sums["doubled"] or sums["overtaken"] else "",
     )

@@ -112,7 +112,7 @@ def read_size(context: click.Context, param: click.Parameter, value: str | None)
 def read_text(context: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """A name in AMQP."""
     if value is not None and (not value or not value.isprintable()):
-        raise click.BadParameter(f"{value!r} is no name, expected at least one character, and printable ones only")
+        raise click.BadParameter(f"{value!r} is not a valid name, expected one or more printable characters")
     return value
 
 
@@ -224,7 +224,7 @@ def tell_of_others(out: Console, store: SqliteStore | None, role: Role, identity
     for other, link, unsettled in store.others(role, identity) if store is not None else ():
         whose = f" of user {link.user}" if link.user != identity.user else ""
         kept_too = f"{other} {printable(f'{link}{whose}')}, {unsettled} unsettled"
-        out.print(f"the state file also has another link, which this run leaves alone: {kept_too}", soft_wrap=True)
+        out.print(f"the state file also has another link, which this run does not change: {kept_too}", soft_wrap=True)
 
 
 def teller(out: Console, name: str, *, first: bool = True) -> Callable[[Event], None]:
@@ -243,7 +243,7 @@ def teller(out: Console, name: str, *, first: bool = True) -> Callable[[Event], 
             case Connected(url, router) if told:
                 out.print(f"attached to {printable(router or url)} as {name}", soft_wrap=True)
             case Abandoned(in_doubt):
-                out.print(f"{in_doubt} messages stay in doubt: this router does not remember the link")
+                out.print(f"{in_doubt} messages stay in doubt: the mesh no longer knows the former life of this link")
 
     return tell
 

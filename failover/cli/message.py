@@ -39,7 +39,7 @@ def parse_json(line: bytes) -> dict[str, Any]:
     except RecursionError:
         raise ValueError(f"nested too deeply, expected such as {EXAMPLE}") from None
     if not isinstance(message, dict):
-        raise ValueError(f"no JSON object, expected such as {EXAMPLE}")
+        raise ValueError(f"not a JSON object, expected one such as {EXAMPLE}")
     for name in message:
         _check_member(name)
     sections = {name: value for name, value in message.items() if name not in ("key", *TEXTS)}
@@ -66,19 +66,19 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for name, value in pairs:
         if name in members:
-            raise ValueError(f'"{name}" is there twice, expected once')
+            raise ValueError(f'"{name}" appears twice, expected once')
         members[name] = value
     return members
 
 
 def _integer(text: str) -> int:
     if len(text) > LONGEST_INTEGER:
-        raise ValueError(f"an integer of {len(text)} characters, expected {LONGEST_INTEGER} at most")
+        raise ValueError(f"an integer has {len(text)} characters, expected at most {LONGEST_INTEGER}")
     return int(text)
 
 
 def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no JSON, expected a number")
+    raise ValueError(f"{text} is not JSON, expected a number")
 
 
 def _check_member(name: str) -> None:
@@ -86,7 +86,7 @@ def _check_member(name: str) -> None:
     if owner is not None:
         raise ValueError(f'"{name}" belongs into "{owner}": {{"{owner}": {{"{name}": …}}}}')
     if name not in MEMBERS:
-        raise ValueError(f'"{name}" is no part of a message, expected {", ".join(MEMBERS[1:])}')
+        raise ValueError(f'"{name}" is not a part of a message, expected {", ".join(MEMBERS[1:])}')
 
 
 def _body(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def read_properties(context: click.Context, param: click.Parameter, values: tupl
     pairs = [value.partition("=") for value in values]
     for name, equals, _ in pairs:
         if not (name and equals):
-            raise click.BadParameter(f"{name!r} is no property, expected NAME=VALUE")
+            raise click.BadParameter(f"{name!r} is not a property, expected NAME=VALUE")
     return {name: value for name, _, value in pairs}
 
 

@@ -46,7 +46,7 @@ class Limit:
     def check(self, what: str, size: int) -> None:
         """`size` is that of the whole message."""
         if size > self.most:
-            raise RunError(f"{what} too large, expected at most {self.said}, with their header")
+            raise RunError(f"{what} too large, expected at most {self.said}, including the header")
 
 
 def source_of(
@@ -159,7 +159,7 @@ async def _lines(fd: int, longest: int) -> AsyncIterator[bytes]:
                 yield bytes(line)
             held = rest
         if len(held) > longest:
-            raise RunError(f"a line is longer than {longest} bytes, expected one message a line")
+            raise RunError(f"a line is longer than {longest} bytes, expected one message per line")
     if held:
         yield bytes(held)
 

@@ -125,7 +125,9 @@ def unsubscribe(address: str, options: ClientOptions) -> None:
     if name is None or options.state is None:
         raise click.UsageError("expected --id and --state of the subscription")
     if not options.state.exists():
-        raise RunError(f"{options.state}: there is no such file; without it, end the subscription with oncemesh forget")
+        raise RunError(
+            f"{options.state}: the file does not exist; without it, end the subscription with oncemesh forget"
+        )
     attached(_unsubscribe, options.target(name), name, address)
     click.echo(f"{printable(name)} is no longer subscribed to {printable(address)}", err=True)
 
@@ -137,7 +139,7 @@ async def _unsubscribe(target: Target, name: str, address: str) -> None:
         subscriber = Subscriber(target.urls, address, **target.attaching(name, LINK, store))
         if not store.load("subscriber", subscriber.identity).attached:
             tell_of_others(console(stderr=True), store, "subscriber", subscriber.identity)
-            raise RunError(f"{target.state} keeps no subscription of {name} to {address}")
+            raise RunError(f"{target.state} has no subscription of {name} to {address}")
         subscriber.end()
         async with subscriber:
             pass

@@ -18,7 +18,7 @@ class MovingError(ClientError):
     """Nothing is wrong: the router asks its client to go to another one."""
 
     def __init__(self) -> None:
-        ConnectionError.__init__(self, "the router asks us to go to another one")
+        ConnectionError.__init__(self, "the router asked this client to move to another router")
         self.condition = None
         self.description = str(self)
 

@@ -167,7 +167,8 @@ class Publisher(Endpoint):
         if self._log is not None:
             if generation is None:
                 self._lose(
-                    ClientError("amqp:not-implemented", "a log needs a router that names generations"), fatal=True
+                    ClientError("amqp:not-implemented", "the delivery log needs a router that returns generations"),
+                    fatal=True,
                 )
                 return
             assert link.remote_target is not None
@@ -289,7 +290,7 @@ class Publisher(Endpoint):
     def _attach_again(self) -> None:
         """Once nothing is left to be done with incomplete maps."""
         if all(delivery.step is ResumeStep.WAIT or not delivery.transferred for delivery in self._deliveries.values()):
-            self._lose(ClientError(None, "the unsettled map is told in parts"))
+            self._lose(ClientError(None, "the unsettled map does not fit into one frame"))
 
     # -- outcomes
 

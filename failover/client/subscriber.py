@@ -191,7 +191,7 @@ class Subscriber(Endpoint):
         if self._link is link:
             for key in left:  # behind what was left out, which the next map begins with
                 self._unsettled[key] = self._unsettled.pop(key)
-            self._lose(ClientError(None, "the unsettled map is told in parts"))
+            self._lose(ClientError(None, "the unsettled map does not fit into one frame"))
 
     def _parted(self) -> None:
         """What was released is not ours any more, and comes again as it would have."""

@@ -43,7 +43,7 @@ class SubscriberCount:
         """As the router has told last. Raises ClientError if it does not tell."""
         said = self._said(SUBSCRIBERS)
         if said is None:
-            raise ClientError("amqp:not-implemented", "this router does not tell how many are subscribed")
+            raise ClientError("amqp:not-implemented", "this router does not report the number of subscribers")
         return said
 
     async def ask(self) -> bool:

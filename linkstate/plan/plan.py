@@ -151,7 +151,7 @@ class Plan:
                 links[pair] = attrs.evolve(new, version=version)
         revised = Plan(routers, links)
         if revised.size > MOST:
-            raise PlanError(f"more than {MOST} routers or links")
+            raise PlanError(f"the plan would have more than {MOST} routers or links")
         return revised
 
     def without(self, router: str, version: Version) -> "Plan":
@@ -185,7 +185,7 @@ def plan_of(rows: Any) -> Plan:
     match rows:
         case [list() as routers, list() as links] if max(len(routers), len(links)) <= MOST_TAKEN:
             return Plan(dict(map(_router, routers)), dict(map(_link, links)))
-    raise ValueError("not a plan")
+    raise ValueError("the data are not a plan")
 
 
 def kept_plan_of(rows: Any) -> Plan:

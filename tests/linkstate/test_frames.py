@@ -50,7 +50,7 @@ def test_a_linkstate_header_of_another_shape_is_the_peers_error(fields: object) 
 
 def test_a_chunk_that_is_larger_than_any_is_the_peers_error() -> None:
     assert len(decode_channel(data(bytes(CHUNK)))) == 1
-    with pytest.raises(PeerError, match="a chunk of"):
+    with pytest.raises(PeerError, match="a chunk has"):
         decode_channel(data(bytes(CHUNK + 1)))
 
 
@@ -59,7 +59,7 @@ def test_frames_that_are_joined_to_a_body_that_is_larger_than_any_are_the_peers_
     probe = encode_header([PROBE, "a", 3, 99, TARGETS])
     most = JOINED // len(probe)
     assert len(decode_channel(most * probe)) == most < 20_000
-    with pytest.raises(PeerError, match="joined to a body"):
+    with pytest.raises(PeerError, match="share a body"):
         decode_channel((most + 1) * probe)
 
 

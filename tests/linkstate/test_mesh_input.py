@@ -86,7 +86,7 @@ def test_frames_that_go_in_circles_are_dropped(mesh: Mesh) -> None:
 
 def test_a_hello_from_somebody_else_is_the_peers_error_and_changes_nothing(mesh: Mesh) -> None:
     flood = encode_entries(0, [AgedAdvertisement("b", 200, 1, 0, (("a", 100, 1),))])
-    with pytest.raises(PeerError, match="expected the router 'b', this is 'c'"):
+    with pytest.raises(PeerError, match="the peer is router 'c'"):
         mesh.receive_linkstate("b", flood + encode_hello(Hello("c", 300, 0, 0, 0)), 0.1)
     assert not mesh.routes and not mesh.out
     mesh.receive_linkstate("b", flood, 0.1)
@@ -204,7 +204,7 @@ def test_a_plan_that_grows_beyond_what_others_take_is_refused(mesh: Mesh) -> Non
 def test_a_router_is_not_taken_out_for_good_by_a_time_that_lies_far_ahead(mesh: Mesh) -> None:
     """None of its incarnations would belong to the mesh ever again."""
     taken_in_again = [["c", TRUST_MS + 1, 0, [1, "b"], "", ""]]
-    with pytest.raises(PeerError, match="from the future"):
+    with pytest.raises(PeerError, match="in the future"):
         mesh.receive_linkstate("b", encode_header([PLAN, 0, [taken_in_again, []]]), 0.1)
     assert not mesh.plan.digest
 

@@ -156,10 +156,10 @@ async def test_unsubscribing_ends_what_subscribing_with_a_state_has_left(triangl
         with trio.fail_after(PATIENCE_S):
             await accepted.wait()
     again = await oncemesh("unsubscribe", *named)
-    assert again.exit_code == 1 and "keeps no subscription of reader to topic/forgotten" in again.output
+    assert again.exit_code == 1 and "has no subscription of reader to topic/forgotten" in again.output
     for wrong, said in (
         ((NEWS, *at), "expected --id and --state"),
-        ((NEWS, "--id", "reader", "--state", str(tmp_path / "none"), *at), "there is no such file"),
+        ((NEWS, "--id", "reader", "--state", str(tmp_path / "none"), *at), "the file does not exist"),
     ):
         refused = await oncemesh("unsubscribe", *wrong)
         assert refused.exit_code and said in refused.output

@@ -111,8 +111,8 @@ NOT_KNOWN = "the user 'bob' is unknown, or the password is wrong"
     [
         (None, [plain("bob", "sesame")], NOT_KNOWN),
         (None, [ScramClient("bob", "sesame")], NOT_KNOWN),
-        (None, [plain("eve", PASSWORD)], "user 'eve' is not known"),
-        (None, [ScramClient("$mesh", "")], "user '$mesh' is not known"),
+        (None, [plain("eve", PASSWORD)], "user 'eve' is unknown"),
+        (None, [ScramClient("$mesh", "")], "user '$mesh' is unknown"),
         (None, [anonymous()], "the server offers no ANONYMOUS"),
         ("expired", [external()], "the certificate was not accepted: certificate has expired"),
         ("foreign", [external()], "the certificate was not accepted: unable to get local issuer certificate"),

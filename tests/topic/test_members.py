@@ -74,7 +74,7 @@ def test_a_subscriber_whose_router_was_removed_unseen_is_told_what_it_missed() -
     reader_at(bench, "b", unsettled={})
     told = [action for action in bench.actions["b"] if isinstance(action, Detach) and action.condition == EXPIRED]
     assert [detach.description for detach in told] == [
-        "router c has left the mesh, and its client was seen at no other router"
+        "router c has left the mesh, and its client attached at no other router"
     ]
 
 

@@ -302,7 +302,7 @@ class Directory:
         which it has told of the attaches at it."""
         self._check_owner(router, entries)
         if version < self.applied.get(router, 0):
-            raise BreachError(f"section of router {router} goes back to version {version}")
+            raise BreachError(f"the section of router {router} went back to version {version}")
         if router not in self.applied:
             self._audiences.clear()
         self.applied[router] = version
@@ -332,7 +332,7 @@ class Directory:
 
     def _check_owner(self, router: str, entries: list[LinkEntry]) -> None:
         if any(entry.owner != (router, self.contacts[router]) for entry in entries):
-            raise BreachError(f"router {router} writes in a section that is not its own")
+            raise BreachError(f"router {router} wrote into the section of another router")
 
     def _merge(self, entries: list[LinkEntry]) -> list[Change]:
         changes: list[Change] = []

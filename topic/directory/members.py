@@ -64,7 +64,7 @@ class Members:
     def acknowledge(self, router: str, version: int, ours: int) -> None:
         """A contact has applied our section up to `version` of `ours`."""
         if not 0 <= version <= ours:
-            raise BreachError(f"router {router} acknowledges version {version} of {ours}")
+            raise BreachError(f"router {router} acknowledged version {version}, but the latest is {ours}")
         self.acked[router] = max(self.acked[router], version)
 
     def have(self, routers: Collection[str], version: int) -> bool:

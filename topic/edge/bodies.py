@@ -23,14 +23,17 @@ class Bodies:
             self.come[publisher] = home, key, bytearray()
         _, known, body = self.come.get(publisher, (home, b"", bytearray()))
         if known != key or len(body) != at or at + len(piece) > self._largest:
-            raise BreachError(f"a piece of {len(piece)} bytes at {at} of a message of which {len(body)} have come")
+            raise BreachError(
+                f"a piece of a message begins at byte {at}, but {len(body)} bytes have come (the piece "
+                f"has {len(piece)})"
+            )
         body += piece
 
     def take(self, publisher: bytes, key: bytes) -> bytes:
         """The message of a delivery that is forwarded without it. Raises BreachError."""
         _, known, body = self.come.pop(publisher, ("", b"", bytearray()))
         if known != key:
-            raise BreachError("a delivery is forwarded without its message")
+            raise BreachError("a delivery was forwarded before its message was complete")
         return bytes(body)
 
     def drop(self, publisher: bytes) -> None:

@@ -249,9 +249,9 @@ class Expiry:
         """End the link. A subscriber that may be attached where nobody in contact can see it has to be told."""
         directory, ending = self.directory, ""
         if entry.role is Role.SUBSCRIBER and not directory.complete:
-            ending = f"its client was at no reachable router for {self._forget_s:g} s"
+            ending = f"its client was attached at no reachable router for {self._forget_s:g} s"
         elif entry.role is Role.SUBSCRIBER and entry.router not in (directory.router, *directory.contacts):
-            ending = f"router {entry.router} has left the mesh, and its client was seen at no other router"
+            ending = f"router {entry.router} has left the mesh, and its client attached at no other router"
         self._links.end(entry, ending)
 
     def _abort(self, entry: LinkEntry) -> None:

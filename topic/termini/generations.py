@@ -25,8 +25,10 @@ from topic.journal import Event
 from topic.settings import Settings
 from topic.termini.attaches import Attaches, Claim
 
-FORGOTTEN = "no router remembers it: publishers wait for its forgotten subscribers only when these attach again"
-UNHEARD_OF = "no reachable router knows its last attach, or the subscribers that attached since"
+FORGOTTEN = (
+    "no router remembers its former life: it waits for its former subscribers only after these have attached again"
+)
+UNHEARD_OF = "no reachable router knows its last attach, or the subscribers that have attached since then"
 
 MOST_NOWHERE: Final = 10_000
 """Publishers that only placeholders name, at one router, some 5 KB each: anybody may make names up."""

@@ -122,5 +122,5 @@ class Grace:
         self.directory.give_up(router, self._wait_no_more(router).since_us)
         count = self._audiences.give_up(router)
         if count:
-            text = f"router {router} {why}: {count} deliveries no longer wait for its plain subscribers"
+            text = f"router {router} {why}: {count} deliveries no longer wait for its subscribers without a timeout"
             self.outlet.actions.append(Note(text))

@@ -188,7 +188,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
 
 def _check(segment: Any) -> None:
     if not isinstance(segment, list) or not segment or type(segment[0]) is not int or segment[0] not in _SHAPES:
-        raise BreachError(f"not a segment: {segment!r:.80}")
+        raise BreachError(f"a batch has an invalid segment: {segment!r:.80}")
     shape = _SHAPES[segment[0]]
     if len(segment) != len(shape) + 1 or not all(map(_fits, shape, segment[1:])):
         raise BreachError(f"malformed segment {Segment(segment[0]).name}: {segment[1:]!r:.200}")
@@ -197,9 +197,9 @@ def _check(segment: Any) -> None:
         and segment[1] == Role.PUBLISHER
         and segment[4] == Decision.LAPSED
     ):
-        raise BreachError("publishers do not lapse")
+        raise BreachError("a segment says that a publisher has lapsed")
     if segment[0] == Segment.FORWARD and len(segment[6]) != len(segment[7]) * KEY_LENGTH:
-        raise BreachError(f"{len(segment[6])} bytes of keys for {len(segment[7])} deliveries")
+        raise BreachError(f"a segment has {len(segment[6])} bytes of keys for {len(segment[7])} deliveries")
 
 
 def _fits(is_right: Callable[[Any], bool], value: Any) -> bool:
@@ -213,9 +213,9 @@ def decode(payload: bytes) -> list[list[Any]]:
             return _decode_in_turn(payload)
         segments = msgpack.unpackb(payload, strict_map_key=False)
     except (TypeError, ValueError, msgpack.UnpackException) as error:
-        raise BreachError(f"not a batch: {error}") from None
+        raise BreachError(f"a payload is not a batch: {error}") from None
     if not isinstance(segments, list):
-        raise BreachError("not a batch: expected a list of segments")
+        raise BreachError("a payload is not a batch: expected a list of segments")
     for segment in segments:
         _check(segment)
     return segments
@@ -230,7 +230,7 @@ def _decode_in_turn(payload: bytes) -> list[list[Any]]:
         nonlocal left
         left -= 1
         if left < 0:
-            raise ValueError("more lists than its bytes are of any use for")
+            raise ValueError("a batch has more lists than its bytes can fill")
         return value
 
     reader = msgpack.Unpacker(
@@ -249,7 +249,7 @@ def _decode_in_turn(payload: bytes) -> list[list[Any]]:
         _check(segment)
         segments.append(segment)
     if reader.tell() != len(payload):
-        raise BreachError("not a batch: more follows it")
+        raise BreachError("a payload has extra bytes behind its batch")
     return segments
 
 

@@ -38,10 +38,10 @@ class Checkpoint:
             return None
         payload = content[len(MAGIC) + 4 :]
         if content[: len(MAGIC) + 4] != MAGIC + zlib.crc32(payload).to_bytes(4, "big"):
-            raise AuditError(f"{self._path}: no checkpoint, or damaged: remove it to begin anew")
+            raise AuditError(f"{self._path}: not a checkpoint, or damaged; remove it to begin anew")
         found: Follower = pickle.loads(payload)
         if list(found.run_dirs) != list(run_dirs):
-            raise AuditError(f"{self._path}: of an audit that followed {', '.join(found.run_dirs)}")
+            raise AuditError(f"{self._path}: this checkpoint belongs to an audit of {', '.join(found.run_dirs)}")
         return found
 
     def save(self, follower: Follower, *, now: bool = False) -> None:

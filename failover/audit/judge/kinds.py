@@ -56,9 +56,10 @@ UNACCEPTED = ("unpublished", "declined", "unanswered")
 """Of these: to whom published them they are none. Who publishes such a one again, under another key, has it twice."""
 FIRST, ENDED, AFRESH = "first", "ended", "afresh"
 REPEATED = {
-    FIRST: "as their publisher, which settles first, attached again: that is at least once",
-    ENDED: "as routers lost contact with that of their publisher, which asked for no timeout: that is at least once",
-    AFRESH: "which had begun afresh meanwhile, with a null map or settling first: that is at least once",
+    FIRST: "because their publisher, which uses settle mode first, attached again (at least once is promised)",
+    ENDED: "because routers lost contact with the router of their publisher, which has no timeout (at least once is "
+    "promised)",
+    AFRESH: "which had begun afresh meanwhile, with a null map or in settle mode first (at least once is promised)",
 }
 """Why a subscriber that processed deliveries more than once was not promised that it would not."""
 UNPROCESSED = {

@@ -268,7 +268,7 @@ def _notes(
         )
     faults = found.chaos.faults if found.chaos else ()
     if faults and (away := sum(track.host != window.host for track in tracks)):
-        yield f"pauses around faults are unknown for {away} clients on other hosts"
+        yield f"the pauses of {away} clients on other hosts are unknown"
     for name, of in ((ACCEPTED, "acceptance"), (PROCESSED, "processing")):
         unknown = sum(metered.latencies[key] for key in metered.latencies if key[0] == name and key[2] == UNKNOWN)
         if unknown:

@@ -101,7 +101,8 @@ def doubted(clocks: Clocks, compared: Sequence[Disagreement], logs: Sequence[Log
     for blamed, pair, us in _blamed(each for each in trusted if clock[each.one] == clock[each.other]):
         one, other = (log.rpartition(".")[0] for log in pair)
         found[blamed] = (
-            f"the clocks of {one} and {other}, both of the host {host[blamed]}, disagree by at least {_seconds(us)}"
+            f"the clocks of {one} and {other} disagree by at least {_seconds(us)}, although both run on the host "
+            f"{host[blamed]}"
         )
     between = [
         Disagreement(clock[each.one], clock[each.other], each.us)

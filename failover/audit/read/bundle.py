@@ -89,5 +89,5 @@ def _add_distribution(tar: tarfile.TarFile, found: Distribution, folder: str) ->
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("expected one argument, the archive to write, such as build/oncemesh-python.tar.gz")
+        sys.exit("expected one argument: the archive to write, such as build/oncemesh-python.tar.gz")
     write(Path(sys.argv[1]))

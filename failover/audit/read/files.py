@@ -74,7 +74,7 @@ def _check(path: Path) -> None:
     near = [str(mesh.parent) for mesh in sorted(path.glob("*/mesh.json"))]
     named = ", ".join(near[:NEAR_SHOWN]) + (", …" if len(near) > NEAR_SHOWN else "")
     hint = f"; but {named} {'is one' if len(near) == 1 else 'are'}" if near else ""
-    raise AuditError(f"{path}: no run directory: no mesh.json and no delivery logs there{hint}")
+    raise AuditError(f"{path}: not a run directory: it has neither mesh.json nor delivery logs{hint}")
 
 
 def _is_run(path: Path) -> bool:

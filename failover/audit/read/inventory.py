@@ -136,7 +136,7 @@ def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
     by_log: dict[tuple[str, int], list[ControlRow]] = {}
     for row in sorted((row for row in rows if row.event == FILE), key=lambda row: row.details["segment"]):
         if (foreign := row.details["foreign"]) is not None:
-            what = f"block {foreign[0]} is of incarnation {foreign[1]}"
+            what = f"block {foreign[0]} belongs to incarnation {foreign[1]}"
             raise AuditError(f"{row.details['path']}: {what}, which did not write this segment")
         by_log.setdefault((row.source, row.incarnation), []).append(row)
     _check_places(row for segments in by_log.values() for row in segments)
@@ -169,7 +169,7 @@ def _check_places(segments: Iterable[ControlRow]) -> None:
         other = places.setdefault(row.source, place)
         if place != other and not row.source.startswith("clients/"):
             what = f"router {row.source} has logs in {other} and in {place}"
-            raise AuditError(f"{what}: an audit is of one run, whose routers have one run directory each")
+            raise AuditError(f"{what}; an audit covers one run, and each router of a run has one run directory")
 
 
 def _first_gaps(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Gap]:
@@ -230,8 +230,8 @@ def _is_torn(row: ControlRow) -> bool:
 def _unreadable(details: dict[str, Any]) -> str:
     damage = details["damage"]
     return (
-        f"{damage['skipped']} of {details['size']} bytes from byte {damage['offset']} on are not readable, "
-        f"{sum(last - first + 1 for first, last in details['blocks'])} of its blocks are"
+        f"{damage['skipped']} of {details['size']} bytes from byte {damage['offset']} on are damaged; "
+        f"{sum((last - first + 1 for first, last in details['blocks']))} blocks are readable"
     )
 
 
@@ -281,7 +281,7 @@ def _missing_routers(meshes: Sequence[ControlRow], logs: Sequence[Log]) -> Itera
             named.setdefault(mesh, path)
     if len(named) > 1:
         (one, here), (other, there) = list(named.items())[:2]
-        raise AuditError(f"{here} is of the mesh {one!r}, {there} of {other!r}: an audit is of one mesh")
+        raise AuditError(f"{here} belongs to mesh {one!r}, {there} to {other!r}; an audit covers one mesh")
     if not meshes:
         yield Problem("mesh.json", "missing: the routers of the mesh are unknown")
     for router in sorted(set(expected) - logged):
@@ -299,7 +299,7 @@ def _missing_incarnations(rows: Sequence[ControlRow], logs: Sequence[Log], kept:
         if name is not None and name not in logged and not _was_deleted(name, kept):
             named.setdefault(name, row.source)
     for name, witness in sorted(named.items()):
-        yield Problem(name, f"this incarnation has no log, but that of {witness} names it")
+        yield Problem(name, f"this incarnation has no log, but the log of {witness} names it")
 
 
 def _was_deleted(name: str, kept: Kept) -> bool:

@@ -128,7 +128,7 @@ def _await_workers(spark: SparkSession, master: str) -> None:
     while not _has_workers(spark):
         if time.monotonic() > end:
             spark.stop()
-            raise AuditError(f"{master}: nobody has begun to work for us within {START_S} s")
+            raise AuditError(f"{master}: no executor began to work within {START_S} s")
         time.sleep(TICK_S)
 
 

@@ -55,7 +55,7 @@ class SparkLogs:
             raise AuditError(str(error).splitlines()[0]) from None
         number, size = self.files.agg(F.count("length"), F.sum("length")).collect()[0]
         if not number:
-            raise AuditError(f"{', '.join(run_dirs)}: no mesh.json and no delivery logs there")
+            raise AuditError(f"{', '.join(run_dirs)}: no mesh.json and no delivery logs found")
         self._size, self._read = size, spark.sparkContext.accumulator(0)
         number = buckets(size)
         pack: Any = partial(

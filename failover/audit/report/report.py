@@ -242,7 +242,7 @@ class Report:
             named = f"{', '.join(left_open[:LOGS_NAMED])}{more}"
             told.append(f"logs that may lack their end (the writer still runs, or its machine failed): {named}")
         if self.logs and all(log.role == "router" for log in self.logs):
-            told.append("no client logs found: judged by the router logs alone")
+            told.append("no client logs found; the audit used the router logs alone")
         return told
 
     def write(self, path: Path | str) -> None:
@@ -269,9 +269,9 @@ class Report:
         if self.findings:
             console.print(_finding_table(self.findings, self.violations, by_damage=bool(self.problems)))
         for clock in self.clocks:
-            console.print(f"{clock} (the audit does not order events by it)", markup=False, soft_wrap=True)
+            console.print(f"{clock} (the audit does not use this clock to order events)", markup=False, soft_wrap=True)
         for doubt in self.doubts:
-            console.print(f"not known: {doubt}", markup=False, soft_wrap=True)
+            console.print(f"unknown: {doubt}", markup=False, soft_wrap=True)
         if self.unknown_records:
             held = "settled records were still held when a log ended (harmless)"
             console.print(f"{self.unknown_records} {held}", soft_wrap=True)

@@ -213,7 +213,7 @@ def _deliveries(count: int) -> str:
 def _why(case: Case, subscriber: str, home: str, missed: Missed) -> str:
     router = home.rpartition(".")[0]
     if not router:
-        return "was there; the log of the router that accepted may lack its end"
+        return "was attached; the log of the router that accepted may lack its end"
     if any(home in lost.homes and lost.at <= missed.first for lost in case.state_losses):
         return f"{router} did not know: no router had its state store"
     apart = _apart(case.partings.get((home, subscriber), ()), missed)

@@ -38,24 +38,24 @@ HOME: Mapping[Event, str] = {
     Event.APART: "continues without {subscriber}, which was out of contact for longer than its timeout",
     Event.ACCEPTED: "told {publisher}: {outcome}",
     Event.SETTLED: "settled by {publisher}",
-    Event.ABANDONED: "abandoned: no longer owed to any subscriber",
+    Event.ABANDONED: "abandoned: no subscriber is owed it any longer",
     Event.FORGOTTEN: "forgotten",
-    Event.PLACEHOLDER: "named by the unsettled map of {subscriber}; the message is not here",
+    Event.PLACEHOLDER: "named by the unsettled map of {subscriber}; this router does not have the message",
     Event.RESOLVED: "learned that it is settled",
-    Event.REHOMED: "moves with its publisher to the next home",
+    Event.REHOMED: "its publisher has moved to another home",
     Event.FENCED: "received from {peer} and dropped: a later epoch has begun",
 }
 BY = {
     BY_MAP: "the unsettled map of {subscriber} says: {outcome}",
-    BY_TTL: "told {publisher}: {outcome}, because it expired before any subscriber had it",
+    BY_TTL: "answered {publisher}: {outcome}, because it expired before any subscriber had it",
 }
 """By what the detail of an entry says."""
 EDGE: Mapping[Event, str] = {
     **HOME,
     Event.RECEIVED: "received from its home {peer}",
     Event.SETTLED: "settled, as its home {peer} said",
-    Event.RESOLVED: "told by its home {peer} that it is settled",
-    Event.REHOMED: "moves with its publisher to the next home, {peer}",
+    Event.RESOLVED: "learned from its home {peer} that it is settled",
+    Event.REHOMED: "its publisher has moved to another home, {peer}",
 }
 PUBLISHER: Mapping[Event, str] = {
     Event.PUBLISHED: "published",
@@ -74,7 +74,7 @@ ASIDES: Mapping[Event, str] = {
     Event.STOPPED: "ends cleanly",
     Event.CONTACT: "in contact with router {peer}",
     Event.LOST: "lost contact with router {peer}",
-    Event.GIVEN_UP: "waits no more for the subscribers without a timeout of router {peer}",
+    Event.GIVEN_UP: "no longer waits for the subscribers without a timeout at router {peer}",
     Event.ATTACHED: "{party} is attached",
     Event.SUSPENDED: "{party} lost its connection",
     Event.CLOSED: "{party} left for good",
@@ -335,4 +335,4 @@ def _notes(placed: Sequence[Placed], left_out: int, sure: bool) -> Iterator[str]
         yield f"written on different hosts ({named}), whose clocks differ: do not compare times of different hosts"
         yield "between these hosts the order is an estimate, based on contacts and attaches"
     if left_out:
-        yield f"{left_out} more events of links and routers while it was under way are left out"
+        yield f"{left_out} more events of links and routers during the delivery are not shown"

@@ -27,7 +27,9 @@ class TablesFolder:
         with self._told():
             self._files = self._path(self._uri).getFileSystem(java._jsc.hadoopConfiguration())
             if not self._is_ours():
-                raise AuditError(f"{folder}: not empty, and no tables of an audit: expected a folder for these alone")
+                raise AuditError(
+                    f"{folder}: not empty, and not the tables of an earlier audit; expected a new or empty folder"
+                )
 
     def _is_ours(self) -> bool:
         path = self._path(self._uri)

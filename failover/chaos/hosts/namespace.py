@@ -111,13 +111,13 @@ def _ip(commands: Sequence[str]) -> None:
 def lacking() -> str:
     """Why no host can be made here; empty if one can."""
     if not Path(OURS).exists():
-        return "the system has none"
+        return "the kernel has no network namespaces"
     if missing := [program for program in PROGRAMS if which(program) is None]:
-        return f"there is no program {missing[0]}, of {PROGRAMS[missing[0]]}"
+        return f"the program {missing[0]} of the package {PROGRAMS[missing[0]]} is missing"
     try:
         namespace = Namespace()
     except NamespaceError as error:
-        return f"{error}; it takes root"
+        return f"{error}; this needs root"
     try:
         os.close(namespace.tunnel("probe"))
     except NamespaceError as error:

@@ -134,14 +134,19 @@ class FaultReader(Reader):
     def in_time(self, value: MarkedMap, at: Span | None, window: Window, duration: float, where: str) -> None:
         latest = window.start if at is None else at.most
         if duration and latest >= duration:
-            self.fail(value.line, f"{where}: strikes after the end of the run, expected a time before {duration:g}s")
+            self.fail(
+                value.line, f"{where}: the fault begins after the end of the run, expected a time before {duration:g}s"
+            )
 
     # targets
 
     def aim(self, value: Value, verb: Verb, known: Names, where: str) -> Target | None:
         if verb.aim is Aim.MESH:
             if value not in ("", "all"):
-                self.fail(value.line, f"{where}: {shown(value)}, expected nothing: it strikes the whole mesh")
+                self.fail(
+                    value.line,
+                    f"{where}: {shown(value)}, expected no target, because the fault concerns the whole mesh",
+                )
             return None
         if value == "" and verb.name == "rolling-restart":
             return Some("all")
@@ -168,7 +173,7 @@ class FaultReader(Reader):
         name = f"{b}-{a}" if verb.aim is Aim.LINKS and f"{b}-{a}" in names else str(value)
         if name not in names:
             known_ones = expected(value, (*AMOUNTS, *names))
-            self.fail(value.line, f"{where}: there is no {shown(value)} to be struck, {known_ones}")
+            self.fail(value.line, f"{where}: no target is called {shown(value)}, {known_ones}")
         return Named(name)
 
     def router_of(self, value: MarkedMap, verb: Verb, known: Names, where: str) -> Target | None:
@@ -189,4 +194,4 @@ def _not_one(value: MarkedMap, words: Sequence[str]) -> str:
     if words:
         return f"both {words[0]} and {words[1]}, expected one of them"
     likely = next((key for key in value if key not in TIMES), "")
-    return f"no word for what is to be done, {expected(likely, VERBS)}"
+    return f"the fault is missing, {expected(likely, VERBS)}"

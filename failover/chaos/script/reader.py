@@ -58,11 +58,15 @@ class _ScriptReader(FaultReader):
         found = given(root, "topology")
         if not isinstance(found, MarkedText):
             line = root.line if found is None else found.line
-            self.fail(line, "topology: missing, expected the path of a topology file, from here")
+            self.fail(line, "topology: missing, expected the path of a topology file, relative to this script")
             return None
         where = path.parent / found
         if not where.is_file():
-            self.fail(found.line, f"topology: {where} is not there, expected the path of a topology file, from here")
+            self.fail(
+                found.line,
+                f"topology: the file {where} does not exist, expected the path of a topology file, "
+                "relative to this script",
+            )
             return None
         return load_topology(where)
 
@@ -115,7 +119,7 @@ class _ScriptReader(FaultReader):
                 if part is not None:
                     yield from self.group(part, role, topology, value, groups)
             if len(groups) == taken and len(self.problems) == known:
-                self.fail(root.line, f"{key}: there are none, expected at least one group")
+                self.fail(root.line, f"{key}: the list is empty, expected at least one group")
 
     def part_of(self, role: Role, value: Value, where: str) -> PublisherPart | SubscriberPart | None:
         if role == "publisher":

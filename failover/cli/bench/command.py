@@ -81,12 +81,12 @@ def bench(
 
     async def measure() -> bool:
         async with until_signal() as scope:
-            with out.status(f"{duration:g} s of load after {warm_up:g} s to warm up"):
+            with out.status(f"{duration:g} s of load after {warm_up:g} s of warm-up"):
                 await load.run()
         return scope.cancelled_caught
 
     if attached(measure):
-        raise click.ClickException("interrupted: nothing was measured to its end")
+        raise click.ClickException("interrupted: there are no results")
     if machine:
         click.echo(json.dumps(load.measured.as_json()))
     else:
@@ -100,15 +100,17 @@ def show(out: Console, measured: Measured) -> None:
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in measured.outcomes.items()) or "nothing sent"
     out.print(f"{outcomes} in {measured.seconds:.1f} s: {told['accepted_per_s']:,} a second", style="bold")
     if measured.plan.rate is not None and told["accepted_per_s"] < 0.95 * measured.plan.rate:
-        out.print(f"{measured.plan.rate:,g} a second were asked for", style="yellow")
+        out.print(f"the requested rate was {measured.plan.rate:,g} a second", style="yellow")
     for name, histogram in (("outcome", measured.acceptance), ("subscriber", measured.delivery)):
         if histogram.count:
             quantiles = "  ".join(f"{quantile} {value}" for quantile, value in figures(histogram).items())
             out.print(f"to its {name}, ms:  {quantiles}", soft_wrap=True)
     _bars(out, measured.delivery if measured.delivery.count else measured.acceptance)
-    share = f"the clients took {told['client_processor']:.0%} of a processor"
+    share = f"the clients used {told['client_processor']:.0%} of a processor"
     if measured.is_busy:
-        out.print(f"{share}: they were the limit, and this is no measure of the mesh", style="yellow", soft_wrap=True)
+        out.print(
+            f"{share}: they were the limit, so these figures do not measure the mesh", style="yellow", soft_wrap=True
+        )
     else:
         out.print(share)
 

@@ -64,7 +64,7 @@ def always(seen: Symptoms) -> bool:
 def descriptors(seen: Symptoms) -> Found:
     if (have := seen.host.descriptors) < DESCRIPTORS:
         level = Level.FAIL if have < LEAST_DESCRIPTORS else Level.WARN
-        what = f"a process may open {have} descriptors; each client of a router needs one"
+        what = f"a process may open only {have} descriptors, and each client of a router needs one"
         yield level, what, f"set ulimit -n to {DESCRIPTORS} or more, or LimitNOFILE= in a systemd service"
 
 
@@ -78,7 +78,7 @@ def memory(seen: Symptoms) -> Found:
 def time_is_kept(seen: Symptoms) -> Found:
     if seen.host.keeps_time is False:
         todo = "run chrony, ntpd or systemd-timesyncd"
-        yield Level.WARN, "no service keeps this host's clock right: times in logs and in the audit drift", todo
+        yield Level.WARN, "no time service runs on this host: times in logs and in the audit drift", todo
 
 
 def audit(seen: Symptoms) -> Found:
@@ -113,7 +113,7 @@ def alternatives(seen: Symptoms) -> Found:
         links = [(link.a, link.b) for link in seen.topology.links if lost not in (link.a, link.b)]
         first, *others = (name for name in names if name != lost)
         if cut := [name for name in others if name not in reachable(first, links)]:
-            what = f"if {lost} dies, {first} cannot reach {', '.join(cut)}"
+            what = f"if router {lost} dies, {first} cannot reach {', '.join(cut)}"
             yield Level.WARN, what, "add a link between the two sides"
 
 
@@ -192,7 +192,7 @@ def running(seen: Symptoms) -> Found:
         elif view.status is None:
             yield (
                 Level.FAIL,
-                f"router {name} runs at {view.amqp}, and does not answer",
+                f"router {name} runs at {view.amqp} but does not answer",
                 "see its router.log, or use oncemesh stop",
             )
         elif view.status["state"] != "ready":
@@ -203,10 +203,10 @@ def contacts(seen: Symptoms) -> Found:
     up = {name for name, view in seen.views.items() if view.status is not None}
     for name in sorted(up):
         if unseen := sorted(up - {name} - contacts_of(seen.views[name])):
-            what = f"router {name} does not see {', '.join(unseen)}, which run"
+            what = f"router {name} is not in contact with {', '.join(unseen)}, although these run"
             yield Level.FAIL, what, "check the links, the `inter` addresses and firewalls between them"
         if unseen := sorted(unseen_by(seen.views[name]) - {*seen.views}):
-            what = f"router {name} does not see {', '.join(unseen)} of other hosts"
+            what = f"router {name} is not in contact with {', '.join(unseen)} on other hosts"
             yield Level.WARN, what, "check that they run, and firewalls between them; its router.log has the reason"
     digests = {view.status["plan"]["digest"] for view in seen.views.values() if view.status is not None}
     if len(digests) > 1:
@@ -283,7 +283,10 @@ CHECKS: Final = (
     Check("descriptors", "enough descriptors for clients", always, descriptors),
     Check("memory", "enough memory for the routers", always, memory),
     Check(
-        "time", "a service keeps this host's clock right", lambda seen: seen.host.keeps_time is not None, time_is_kept
+        "time",
+        "a time service keeps this host's clock right",
+        lambda seen: seen.host.keeps_time is not None,
+        time_is_kept,
     ),
     Check("audit", "the audit can run here", always, audit),
     Check("loops", "the inner loops of routers are compiled", always, loops),
@@ -296,9 +299,9 @@ CHECKS: Final = (
     Check("disk", "the run directory is writable and has free space", lambda seen: seen.disk is not None, disk),
     Check("crashes", "no router has crashed", _has_views, crashes),
     Check("running", "all routers run, answer and are ready", _has_views, running),
-    Check("contacts", "all running routers see each other and have the same plan", _any_answers, contacts),
+    Check("contacts", "all running routers are in contact and have the same plan", _any_answers, contacts),
     Check("clocks", "the clocks of the routers agree with this host", lambda seen: seen.clocks, clocks),
-    Check("waiting", "no client has been waited for long", _any_answers, waiting),
+    Check("waiting", "publishers do not wait long for any client", _any_answers, waiting),
     Check("troubles", "no full disk, no limit exceeded", _any_answers, troubles),
 )
 

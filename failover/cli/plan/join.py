@@ -133,7 +133,7 @@ async def _ask(management: Management, operation: str, name: str, body: Any = No
         raise RunError(f"router {name} may not join: {error.description}{expected}") from None
     except trio.TooSlowError:
         what = f"the mesh has not answered within {format_duration(ANSWER_S)}"
-        raise RunError(f"{what}, and may have taken router {name} into its plan: try again") from None
+        raise RunError(f"{what} and may already have router {name} in its plan: try again") from None
 
 
 async def _is_done(management: Management, operation: str, name: str, body: Any) -> bool:

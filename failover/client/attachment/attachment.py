@@ -180,13 +180,13 @@ class Attachment(Handler):
             while self._link is None:
                 await self._news.park()
         if patience.cancelled_caught:
-            self._lose(ClientError(None, f"{router.url} did not answer the attach"))
+            self._lose(ClientError(None, f"the router at {router.url} did not answer the attach"))
 
     async def _watch(self, router: RouterAddress, connection: Connection, serving: trio.CancelScope) -> None:
         """A router that wakes up later must find this connection closed, not half of a goodbye: it would take us for
         still attached, and resume us there."""
         await silence(connection, self._patience)
-        self._lose(ClientError(None, f"{router.url} is silent"), elsewhere=True)
+        self._lose(ClientError(None, f"the router at {router.url} is silent"), elsewhere=True)
         serving.cancel()
 
     def _lose(self, error: ClientError, *, fatal: bool = False, elsewhere: bool = False) -> None:
@@ -262,7 +262,7 @@ class Attachment(Handler):
             self._lose(error_of(condition) if opened else no_router(self._routers.current, condition))
 
     def on_attach(self, link: Link) -> None:
-        link.refuse("amqp:not-allowed", "a client takes no links")
+        link.refuse("amqp:not-allowed", "this client accepts no links")
 
     def on_attached(self, link: Link) -> None:
         terminus = link.remote_target if link.is_sender else link.remote_source

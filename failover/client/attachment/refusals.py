@@ -26,7 +26,7 @@ def error_of(condition: ErrorCondition | None, thief: str = "") -> ClientError:
     """`thief`: what another process must be called that has stolen the link."""
     if condition is None:
         return ClientError(None)
-    stolen = f": another process has attached as {thief}, too" if thief and condition.name == STOLEN else ""
+    stolen = f": another process has also attached as {thief}" if thief and condition.name == STOLEN else ""
     return ClientError(condition.name, condition.description + stolen)
 
 
@@ -34,6 +34,6 @@ def no_router(router: RouterAddress, condition: ErrorCondition | None) -> Client
     """What is there has not answered the open, or does not let us in."""
     if condition and condition.name == UNAUTHORIZED:
         return ClientError(UNAUTHORIZED, f"{router.url}: {condition.description}")
-    silent = "" if router.tls else ": does it speak MQTT, or TLS? expected amqps:// then"
+    silent = "" if router.tls else ": it may speak MQTT, or TLS (use amqps:// for TLS)"
     why = f": {condition.description}" if condition and condition.description else silent
-    return ClientError(None, f"{router.url} did not answer as a router does{why}")
+    return ClientError(None, f"{router.url} did not answer like a router{why}")

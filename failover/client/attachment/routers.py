@@ -42,7 +42,9 @@ def parse_url(url: str) -> RouterAddress:
     """Host and port of amqp://host:port or amqps://host:port; scheme and port may be left out. Who asks and for what is
     not said in it: nothing is passed over that somebody has meant."""
     if "@" in url:  # wherever it stands, a password may be before it: the URL is not shown
-        raise ValueError("a router's URL has no user or password: say it with --user and --password-file (Credentials)")
+        raise ValueError(
+            "a router's URL must not have a user or password; use --user and --password-file (Credentials)"
+        )
     try:
         parts = urlsplit(url if "//" in url else f"amqp://{url}")
         host, port = parts.hostname, parts.port if parts.port is not None else SCHEMES.get(parts.scheme, 0)
@@ -63,7 +65,7 @@ class Routers:
         self._given = frozenset(map(parse_url, urls))
         self._ring = list(dict.fromkeys(map(parse_url, urls)))
         if not self._ring:
-            raise ValueError("no router to attach to")
+            raise ValueError("no router to attach to, expected at least one URL")
         self._random = Random(client)
         self._turn = 0
         self.failures = 0

@@ -35,8 +35,8 @@ TAG_LENGTH: Final = 8
 LARGEST_NUMBER: Final = 2**62
 """No client comes so far; SQLite's integers end at twice that."""
 LONGEST_TAG: Final = 32  # AMQP 1.0 2.8.7
-UNUSABLE: Final = "not to be used as a state file"
-UNKEPT: Final = "the state cannot be kept"
+UNUSABLE: Final = "cannot be used as a state file"
+UNKEPT: Final = "the state cannot be stored"
 
 
 def tag_of(number: int) -> bytes:
@@ -171,7 +171,7 @@ FORM: Final = FileForm(
             PRIMARY KEY (link, tag))""",
     ),
     settings=("journal_mode = WAL", "synchronous = FULL"),
-    held="another client that is running holds it",
+    held="another running client uses it",
     is_shared=False,
 )
 
@@ -242,7 +242,7 @@ class SqliteStore:
             with self._file.explained() if self._file is not None else contextlib.nullcontext():
                 yield
         except UnusableError as error:
-            forget = "; only if all is to be forgotten, remove it" if error.reason == EMPTY else ""
+            forget = "; remove it only if the client may forget everything" if error.reason == EMPTY else ""
             raise StateError(self._where, f"{what}: {error.reason}{forget}") from error
         except sqlite3.Error as error:
             raise StateError(self._where, f"{what}: {error}") from error
@@ -272,7 +272,7 @@ class SqliteStore:
             unsettled = {tag: Unsettled(state, message) for tag, state, message in entries}
             saved = Saved(bool(row[1]), row[2], row[3], row[4], unsettled)
             if not _is_sound(role, saved):
-                raise StateError(self._where, f"{UNUSABLE}: damaged: what it keeps of {identity} makes no sense")
+                raise StateError(self._where, f"{UNUSABLE}: damaged: the data of {identity} in it are inconsistent")
             return saved
 
     def others(self, role: Role, identity: LinkIdentity) -> list[tuple[str, LinkIdentity, int]]:

@@ -206,7 +206,7 @@ def test_a_directory_that_is_named_twice_is_read_once(
     assert report.verdict is Verdict.HOLDS and report.run_dirs == ("run",), (report.problems, report.doubts)
 
 
-NO_LOGS = "no run directory: no mesh.json and no delivery logs there"
+NO_LOGS = "not a run directory: it has neither mesh.json nor delivery logs"
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_a_log_that_is_emptied_is_named(tmp_path: Path) -> None:
 
 def test_that_no_client_has_a_log_is_said(tmp_path: Path) -> None:
     directory = Run().write(tmp_path)
-    said = "no client logs found: judged by the router logs alone\n"
+    said = "no client logs found; the audit used the router logs alone\n"
     assert said not in CliRunner().invoke(main, ["audit", str(directory)]).stdout
     shutil.rmtree(directory / "clients")
     assert said in CliRunner().invoke(main, ["audit", str(directory)]).stdout

@@ -220,7 +220,7 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert differences(report, audit.run([str(directory)])) == []
     (tmp_path / "other").mkdir()
     (tmp_path / "other/mesh.json").write_text(MESH)
-    with pytest.raises(audit.AuditError, match="of an audit that followed"):
+    with pytest.raises(audit.AuditError, match="this checkpoint belongs to an audit of"):
         follow([str(tmp_path / "other")], lambda _: True, lambda *_: None, folder)
     (folder / NAME).write_bytes((folder / NAME).read_bytes()[:-1])
     with pytest.raises(audit.AuditError, match="damaged"):

@@ -88,7 +88,7 @@ def test_a_block_of_another_log_is_named_and_its_place() -> None:
     files = {f"file:/run/{name}": content for name, content in run.files()}
     path = f"file:/run/clients/near/log/{segment_name(START_MS, 0)}"
     forged.append(**run.logs["clients/near"][-1])
-    with pytest.raises(AuditError, match=f"^{path}: block 0 is of incarnation {START_MS - 1}, which did not write"):
+    with pytest.raises(AuditError, match=f"^{path}: block 0 belongs to incarnation {START_MS - 1}, which did not"):
         judge_files(files | {path: files[path] + forged.encode()})
 
 
@@ -115,7 +115,7 @@ def test_a_block_that_is_there_twice_is_no_gap() -> None:
 
 def test_damage_says_what_was_readable() -> None:
     inventory = take_inventory([mesh("a"), segment(0, [0, 2], damage=damage(torn=False))])
-    what = "damaged: 40 of 100 bytes from byte 60 on are not readable, 2 of its blocks are"
+    what = "damaged: 40 of 100 bytes from byte 60 on are damaged; 2 blocks are readable"
     assert told(inventory) == [("run/a/log/7-000000.oml", what)]
 
 
@@ -190,5 +190,5 @@ def test_directories_of_two_meshes_are_not_judged_as_one() -> None:
         for name in ("line", "line", "triangle")
     ]
     assert take_inventory(rows[:2]).problems == ()
-    with pytest.raises(AuditError, match=r"^line/mesh\.json is of the mesh 'line', triangle/mesh\.json of"):
+    with pytest.raises(AuditError, match=r"^line/mesh\.json belongs to mesh 'line', triangle/mesh\.json to"):
         take_inventory(rows)

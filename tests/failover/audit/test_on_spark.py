@@ -198,7 +198,7 @@ def test_what_one_of_many_had_holds(spark: SparkSession, tmp_path: Path) -> None
 def test_a_folder_of_somebody_else_is_not_written_to(spark: SparkSession, tmp_path: Path) -> None:
     directory = Run(messages=1).write(tmp_path / "run")
     (tmp_path / "file").touch()
-    taken = "not empty, and no tables of an audit: expected a folder for these alone"
+    taken = "not empty, and not the tables of an earlier audit; expected a new or empty folder"
     for folder, said in (
         (str(directory), taken),
         (str(tmp_path / "file"), taken),

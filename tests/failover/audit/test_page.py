@@ -105,7 +105,7 @@ def test_it_opens_with_the_verdict() -> None:
 
 def test_it_says_why_there_is_no_clear_verdict() -> None:
     text = Page(page.render(report(doubts=("a log ends early",), problems=(Problem("run/b/log", "gone"),)))).text
-    assert "missing or damaged: run/b/log : gone" in text and "not known: a log ends early" in text
+    assert "missing or damaged: run/b/log : gone" in text and "unknown: a log ends early" in text
 
 
 def test_a_violation_is_listed_with_its_story() -> None:
@@ -265,7 +265,7 @@ def test_what_the_counts_leave_unexplained_is_told() -> None:
     assert f"{whose}: 3 processed but not owed: {ended}; {declined}." in text
     assert f"{whose}: 2 owed but not processed: 2 lost." in text
     assert f"{whose}: 4 accepted while this subscriber was away for longer than its timeout." in text
-    assert f"{clock} (the audit does not order events by it)" in text
+    assert f"{clock} (the audit does not use this clock to order events)" in text
 
 
 def test_a_matrix_too_large_is_cut_where_it_matters_least() -> None:

@@ -127,7 +127,7 @@ def test_missing_and_damaged_logs_are_named(tmp_path: Path) -> None:
     told = {problem.path.rpartition("/run")[2]: problem.what for problem in report.problems}
     assert any("router c has no log" in what for what in told.values())
     assert any(
-        "damaged" in what and path.endswith(damaged.name) and "are not readable" in what for path, what in told.items()
+        "damaged" in what and path.endswith(damaged.name) and "are damaged" in what for path, what in told.items()
     )
 
 

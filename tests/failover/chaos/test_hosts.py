@@ -95,4 +95,4 @@ def test_words_for_packets_need_hosts(tmp_path: Path) -> None:
     with command(path) as process:
         out, errors = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (2, "")
-    assert errors == f"Error: {path}: lossy acts on packets, which needs --namespaces\n"
+    assert errors == f"Error: {path}: the fault lossy acts on packets and needs --namespaces\n"

@@ -199,7 +199,7 @@ async def test_words_that_end_faults_end_them(tmp_path: Path) -> None:
     )
     assert ending.clean, ending
     assert [told.index(f"{one}: over") for one in ("kill-all a, b", "pause a", "cut a-b")]
-    assert "start b: no fault to end" in told
+    assert "start b: no such fault to end" in told
     assert [fault["fault"] for fault in record["faults"]] == ["kill-all", "pause", "cut", "kill"]
     assert all(fault["at_us"] < fault["until_us"] < record["ended_us"] for fault in record["faults"])
 

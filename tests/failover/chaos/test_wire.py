@@ -177,7 +177,7 @@ def test_who_may_not_make_hosts_is_told() -> None:
     """As anybody but root; the module is loaded before."""
     program = "import os; from failover.chaos.hosts.namespace import lacking; os.seteuid(65534); print(lacking())"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert told == "unshare: Operation not permitted; it takes root\n"
+    assert told == "unshare: Operation not permitted; this needs root\n"
 
 
 @needs_hosts

@@ -56,7 +56,7 @@ def shown(found: Measured) -> str:
 
 def test_it_says_when_its_clients_were_the_limit() -> None:
     slow, fast = measured(9.8, 5000), measured(3.0, 10_000)
-    assert "they were the limit" in shown(slow) and "1,000 a second were asked for" in shown(slow)
+    assert "they were the limit" in shown(slow) and "the requested rate was 1,000 a second" in shown(slow)
     assert slow.as_json()["client_is_the_limit"] and not fast.as_json()["client_is_the_limit"]
     assert "the limit" not in shown(fast) and "were asked for" not in shown(fast)
     assert "10000 accepted in 10.0 s: 1,000.0 a second" in shown(fast)

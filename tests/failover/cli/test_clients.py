@@ -85,7 +85,7 @@ def test_a_router_that_is_not_there_is_told() -> None:
     ("said", "why"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the peer does not speak AMQP: it sent b'HTTP/1.1'"),
-        (b"\x15\x03\x01\x00\x02\x02\x46", "does it speak MQTT, or TLS? expected amqps:// then"),  # an alert
+        (b"\x15\x03\x01\x00\x02\x02\x46", "it may speak MQTT, or TLS (use amqps:// for TLS)"),  # an alert
     ],
 )
 def test_what_answers_but_is_no_router_is_told(said: bytes, why: str) -> None:
@@ -104,7 +104,7 @@ def test_what_answers_but_is_no_router_is_told(said: bytes, why: str) -> None:
             result = oncemesh("subscribe", "topic/x", "--url", url)
             answering.result()
     assert result.exit_code == 1
-    assert f"{url} did not answer as a router does: {why}" in result.output
+    assert f"{url} did not answer like a router: {why}" in result.output
 
 
 NOWHERE = ["--url", "amqp://127.0.0.1:1"]
@@ -117,7 +117,7 @@ NOWHERE = ["--url", "amqp://127.0.0.1:1"]
         (["--url", "http://h"], "'--url': not a router's URL: 'http://h', expected amqp://host:port"),
         (["--url", "amqp://h:99999"], "'--url': not a router's URL: 'amqp://h:99999', expected amqp://host:port"),
         (["--url", "h:abc"], "'--url': not a router's URL: 'h:abc', expected amqp://host:port with a port from 1 to"),
-        (["--url", "amqp://u:p@h"], "'--url': a router's URL has no user or password: say it with --user and"),
+        (["--url", "amqp://u:p@h"], "'--url': a router's URL must not have a user or password; use --user and"),
         (["--rate", "nan"], "'--rate': nan is not a rate, expected a number above 0"),
         (["--rate", "inf"], "'--rate': inf is not a rate, expected a number above 0"),
         (["--rate", "0"], "'--rate': 0.0 is not a rate, expected a number above 0"),
@@ -129,15 +129,15 @@ NOWHERE = ["--url", "amqp://127.0.0.1:1"]
         ([*NOWHERE, "--body", "a", "--from", "-", "--format", "json"], "--body and --from exclude each other"),
         ([*NOWHERE, "--format", "json", "--count", "2"], "--format and --count exclude each other"),
         (["--body-file", "/nowhere"], "'--body-file': '/nowhere': No such file or directory"),
-        (["--property", "a"], "'--property': 'a' is no property, expected NAME=VALUE"),
+        (["--property", "a"], "'--property': 'a' is not a property, expected NAME=VALUE"),
         (["--ttl", "5"], "'--ttl': \"5\" is not a duration, expected a number above 0 and a unit"),
         (["--ttl", "2000h"], "'--ttl': 2000h is too long, expected at most 4294967295 ms"),
         (["--ttl", "0.4ms"], "'--ttl': 0.4ms is too short, expected at least 1 ms"),
         (["--priority", "256"], "'--priority': 256 is not in the range"),
         (["--wait-for-subscribers", "0"], "'--wait-for-subscribers': 0 is not in the range"),
-        (["--id", ""], "'--id': '' is no name, expected at least one character"),
-        (["--id", "a\x1b"], "'--id': 'a\\x1b' is no name, expected at least one character, and printable ones only"),
-        (["--id", "\udcff"], "'--id': '\\udcff' is no name"),
+        (["--id", ""], "'--id': '' is not a valid name, expected one or more printable"),
+        (["--id", "a\x1b"], "'--id': 'a\\x1b' is not a valid name, expected one or more printable characters"),
+        (["--id", "\udcff"], "'--id': '\\udcff' is not a valid name"),
     ],
 )
 def test_what_cannot_be_meant_is_told(arguments: list[str], complaint: str) -> None:
@@ -150,7 +150,7 @@ def test_what_cannot_be_meant_is_told(arguments: list[str], complaint: str) -> N
 def test_an_address_has_a_name(command: str) -> None:
     result = oncemesh(command, "", "--url", "amqp://127.0.0.1:1")
     assert result.exit_code == 2
-    assert "'ADDRESS': '' is no name, expected at least one character" in result.output
+    assert "'ADDRESS': '' is not a valid name, expected one or more printable" in result.output
 
 
 @pytest.mark.parametrize("host", ["a" * 64, "a..b"])
@@ -164,10 +164,10 @@ def test_messages_that_the_mesh_would_refuse_are_not_made(mesh: RunDirectory) ->
     result = oncemesh("publish", "topic/x", "--size", "16MiB", "--run-dir", str(mesh.path))
     assert result.output == (
         "Error: messages of 16777216 bytes are too large, "
-        "expected at most limits.max_message of this mesh, 16777216 bytes, with their header\n"
+        "expected at most limits.max_message of this mesh, 16777216 bytes, including the header\n"
     )
     result = oncemesh("publish", "topic/x", "--size", "999999GiB", "--url", "amqp://127.0.0.1:1")
-    assert result.output.endswith("are too large, expected at most 1073741824 bytes, with their header\n")
+    assert result.output.endswith("are too large, expected at most 1073741824 bytes, including the header\n")
 
 
 def test_a_file_in_the_place_of_a_clients_folder_is_told(mesh: RunDirectory) -> None:

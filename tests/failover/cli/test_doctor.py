@@ -72,7 +72,7 @@ ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("descriptors", {"host": attrs.evolve(HOST, descriptors=1024)}, Level.WARN, "1024 descriptors"),
     ("descriptors", {"host": attrs.evolve(HOST, descriptors=64)}, Level.FAIL, "64 descriptors"),
     ("memory", {"host": attrs.evolve(HOST, memory_bytes=64 << 20)}, Level.WARN, "64.0 MiB of memory are free"),
-    ("time", {"host": attrs.evolve(HOST, keeps_time=False)}, Level.WARN, "no service keeps"),
+    ("time", {"host": attrs.evolve(HOST, keeps_time=False)}, Level.WARN, "no time service runs"),
     ("audit", {"host": attrs.evolve(HOST, lacks_audit=["pyspark"])}, Level.WARN, "cannot run here: pyspark"),
     ("loops", {"host": attrs.evolve(HOST, is_compiled=False)}, Level.WARN, "are not compiled"),
     ("topology", {"topology": None, "unreadable": ["mesh.yaml:1: what"]}, Level.FAIL, "mesh.yaml:1: what"),
@@ -88,8 +88,8 @@ ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("running", {"views": views(b=view("b", None, status=None))}, Level.WARN, "router b does not run"),
     ("running", {"views": views(b=view("b", status=None))}, Level.FAIL, "does not answer"),
     ("running", {"views": views(b=view("b", state="booting"))}, Level.WARN, "router b is booting"),
-    ("contacts", {"views": views(b=view("b", routes=[]))}, Level.FAIL, "router b does not see a, c"),
-    ("contacts", {"views": {"a": view("a", routes=[])}}, Level.WARN, "router a does not see b, c of other hosts"),
+    ("contacts", {"views": views(b=view("b", routes=[]))}, Level.FAIL, "router b is not in contact with a, c"),
+    ("contacts", {"views": {"a": view("a", routes=[])}}, Level.WARN, "a is not in contact with b, c on other hosts"),
     ("contacts", {"views": views(b=view("b", plan=PLAN | {"digest": "2"}))}, Level.WARN, "different plans"),
     ("clocks", {"clocks": {"a": clock(), "d": clock(15.0)}}, Level.WARN, "router d is 15.0s ahead"),
     ("clocks", {"clocks": {"a": clock(-9e3)}}, Level.FAIL, "router a is 2h 30m behind the clock of this host"),
@@ -115,7 +115,7 @@ def test_what_is_wrong_is_found_by_its_check_with_what_to_do(
 @pytest.mark.parametrize(
     ("check", "text", "what"),
     [
-        ("alternatives", TRIANGLE.replace(", [a, c]", ""), "if b dies, a cannot reach c"),
+        ("alternatives", TRIANGLE.replace(", [a, c]", ""), "if router b dies, a cannot reach c"),
         ("alternatives", "mesh: one\nrouters: {a: {amqp: 127.0.0.1:0}}\n", "a is the only router"),
         (
             "openings",

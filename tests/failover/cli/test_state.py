@@ -126,7 +126,7 @@ async def test_who_uses_a_state_file_of_another_client_is_told(
             await a.send(link, KEY, b"once")
             await a.next(Stated)
     link_left = "publisher p/publish on topic/x, 1 unsettled"
-    told = f"the state file also has another link, which this run leaves alone: {link_left}\n"
+    told = f"the state file also has another link, which this run does not change: {link_left}\n"
     assert capsys.readouterr().err.startswith(told)
 
 
@@ -149,7 +149,7 @@ async def test_a_state_file_that_cannot_grow_ends_the_command_with_one_line(tmp_
         await a.next(Gone)
     attached, unsent, error, *others = ended.stderr.decode().splitlines()
     assert (ended.returncode, attached, unsent, others) == (1, "attached to a as p", "9 never sent", [])
-    assert error.startswith(f"Error: {state}: the state cannot be kept: ")
+    assert error.startswith(f"Error: {state}: the state cannot be stored: ")
     with SqliteStore(state) as store:
         assert store.load("publisher", LinkIdentity("p", "publish", "topic/x")).unsettled == {}
 
@@ -176,7 +176,7 @@ async def test_a_publisher_that_ends_by_an_error_tells_what_was_accepted(
 
 async def test_a_router_that_does_not_tell_who_is_subscribed_is_not_waited_for(tmp_path: Path) -> None:
     async def publish() -> None:
-        refused = pytest.RaisesExc(ClientError, match="does not tell how many are subscribed")
+        refused = pytest.RaisesExc(ClientError, match="does not report the number of subscribers")
         with pytest.RaisesGroup(refused, flatten_subgroups=True):
             await cli_publish._publish(target(a, tmp_path / "state"), "p", "topic/x", numbers(3), wanted=1)
 
@@ -232,4 +232,4 @@ def test_a_file_that_is_no_state_is_told(tmp_path: Path) -> None:
     arguments = ["publish", "topic/x", "--url", "amqp://127.0.0.1:1", "--id", "p", "--state", str(path), "--count", "0"]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 1
-    assert result.output.startswith(f"Error: {path}: not to be used as a state file: ")
+    assert result.output.startswith(f"Error: {path}: cannot be used as a state file: ")

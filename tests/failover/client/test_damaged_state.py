@@ -34,7 +34,7 @@ def tamper(path: Path, *statements: str) -> None:
 
 def test_a_router_s_state_is_refused_and_stays_one(path: Path) -> None:
     StateStore(path, "mesh", "a").close()
-    with pytest.raises(StateError, match="state: not to be used as a state file: a database, but not a client's state"):
+    with pytest.raises(StateError, match="state: cannot be used as a state file: a database, but not a client's state"):
         SqliteStore(path)
     StateStore(path, "mesh", "a").close()
     with closing(sqlite3.connect(path)) as connection:
@@ -63,7 +63,7 @@ def test_foreign_tables_in_a_given_connection_are_told(path: Path) -> None:
     tamper(path, "CREATE TABLE oncemesh_link (number)")
     with closing(sqlite3.connect(path)) as connection:
         store = SqliteStore(connection)
-        with pytest.raises(StateError, match="the connection: not to be used as a state file: no such column: id"):
+        with pytest.raises(StateError, match="the connection: cannot be used as a state file: no such column: id"):
             store.load("publisher", P)
 
 
@@ -89,7 +89,7 @@ def test_what_makes_no_sense_is_refused(path: Path, damage: str) -> None:
     with SqliteStore(path) as store:
         store.write("publisher", P, [Attached(b"8 bytes!", "1.a.1"), Added(0, b"message")])
     tamper(path, damage)
-    with SqliteStore(path) as store, pytest.raises(StateError, match="damaged: what it keeps of p/out on topic/x"):
+    with SqliteStore(path) as store, pytest.raises(StateError, match="damaged: the data of p/out on topic/x"):
         store.load("publisher", P)
 
 
@@ -98,14 +98,14 @@ def test_damaged_pages_are_found_at_once(path: Path) -> None:
         store.write("publisher", P, [Added(n, b"message" * 1000) for n in range(10)])
     whole = path.read_bytes()
     path.write_bytes(whole[:8192] + b"\xa5" * (len(whole) - 8192))
-    with pytest.raises(StateError, match=r"state: not to be used as a state file: (damaged|database disk image)"):
+    with pytest.raises(StateError, match=r"state: cannot be used as a state file: (damaged|database disk image)"):
         SqliteStore(path)
 
 
 @pytest.mark.parametrize("left", [b"", b"S"])
 def test_a_file_that_was_emptied_is_refused_and_left_alone(path: Path, left: bytes) -> None:
     path.write_bytes(left)
-    with pytest.raises(StateError, match="state: not to be used as a state file: damaged: it is empty"):
+    with pytest.raises(StateError, match="state: cannot be used as a state file: damaged: it is empty"):
         SqliteStore(path)
     assert path.read_bytes() == left
 
@@ -126,7 +126,7 @@ def test_what_may_not_be_written_is_named(path: Path, monkeypatch: pytest.Monkey
     path.mkdir()  # SQLite opens it as little as what it may not write
     named = path.parent / unwritten
     monkeypatch.setattr(os, "access", lambda one, _: Path(one) != named)
-    with pytest.raises(StateError, match=rf"state: not to be used as a state file: {named} may not be written$"):
+    with pytest.raises(StateError, match=rf"state: cannot be used as a state file: {named} may not be written$"):
         SqliteStore(path)
 
 
@@ -135,7 +135,7 @@ def test_a_subscriber_s_delivery_that_makes_no_sense_is_refused(path: Path, dama
     with SqliteStore(path) as store:
         store.write("subscriber", S, [Attached(None, None), Decided(KEYS[0], ACCEPTED)])
     tamper(path, f"UPDATE oncemesh_unsettled SET {damage}")
-    with SqliteStore(path) as store, pytest.raises(StateError, match="makes no sense"):
+    with SqliteStore(path) as store, pytest.raises(StateError, match="are inconsistent"):
         store.load("subscriber", S)
 
 
@@ -144,7 +144,7 @@ async def test_a_client_whose_state_cannot_be_read_leaves_a_whole_log(path: Path
         store.write("subscriber", S, [Attached(None, "1.a.1")])
         tamper_with(store, "UPDATE oncemesh_link SET epoch = x'00'")
         client = Subscriber(["127.0.0.1:1"], S.address, container="s", link="in", store=store, log=tmp_path / "log")
-        with pytest.raises(StateError, match="makes no sense"):
+        with pytest.raises(StateError, match="are inconsistent"):
             async with client:
                 raise AssertionError
     assert client._log is not None and client._log._file._segment._file.closed
@@ -166,8 +166,8 @@ def store(request: pytest.FixtureRequest, path: Path) -> Iterator[SqliteStore]:
 
 
 FAILURES = {
-    "PRAGMA max_page_count = 1": "the state cannot be kept: database or disk is full",
-    "PRAGMA query_only = 1": "the state cannot be kept: attempt to write a readonly database",
+    "PRAGMA max_page_count = 1": "the state cannot be stored: database or disk is full",
+    "PRAGMA query_only = 1": "the state cannot be stored: attempt to write a readonly database",
 }
 
 
@@ -218,7 +218,7 @@ async def test_a_subscriber_whose_answer_cannot_be_kept_ends_and_states_nothing(
             await a.send(link, KEYS[1], b"2")
             delivery = await anext(s)
             tamper_with(store, "PRAGMA query_only = 1")
-            with pytest.raises(StateError, match="the state cannot be kept: attempt to write a readonly database"):
+            with pytest.raises(StateError, match="the state cannot be stored: attempt to write a readonly database"):
                 await delivery.accept()
             with pytest.raises(StateError):
                 await anext(s)

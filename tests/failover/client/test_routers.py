@@ -44,7 +44,7 @@ def test_what_would_not_be_heeded_behind_a_url_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["amqp://u:secret@a:1", "u@a", "amqp://u:sec/secret@a", "u:secret@a:0", "@[::1"])
 def test_a_url_with_a_user_is_refused_and_its_password_not_shown(url: str) -> None:
-    with pytest.raises(ValueError, match="say it with --user and --password-file") as caught:
+    with pytest.raises(ValueError, match="use --user and --password-file") as caught:
         parse_url(url)
     assert url not in str(caught.value) and "secret" not in str(caught.value)
 

@@ -81,7 +81,7 @@ def test_a_file_outlives_its_process_and_is_one_process_s_at_a_time(tmp_path: Pa
     path = tmp_path / "state"
     with SqliteStore(path) as store:
         store.write("publisher", IDENTITY, [Added(0, b"message")])
-        with pytest.raises(StateError, match="another client that is running holds it"):
+        with pytest.raises(StateError, match="another running client uses it"):
             SqliteStore(path)
     with SqliteStore(path) as store:
         assert store.load("publisher", IDENTITY).next_number == 1
@@ -89,7 +89,7 @@ def test_a_file_outlives_its_process_and_is_one_process_s_at_a_time(tmp_path: Pa
 
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").write_bytes(b"not a database" * 100)
-    with pytest.raises(StateError, match="state: not to be used as a state file: file is not a database"):
+    with pytest.raises(StateError, match="state: cannot be used as a state file: file is not a database"):
         SqliteStore(tmp_path / "state")
 
 
