@@ -133,7 +133,7 @@ def _sum_up(out: Console, script: "Script", ending: "Ending") -> None:
             soft_wrap=True,
         )
     out.print(
-        f"by the clients' own accounts {sums['missing']} messages are missing, {sums['doubled']} doubled, "
+        f"by the clients' own accounts {sums['missing']} missing, {sums['doubled']} doubled, "
         f"{sums['overtaken']} out of order",
         style="yellow" if sums["missing"] or sums["doubled"] or sums["overtaken"] else "",
     )

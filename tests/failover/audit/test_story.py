@@ -179,7 +179,7 @@ def test_a_key_may_begin_with_a_hyphen(tmp_path: Path) -> None:
     directory = str(Run().write(tmp_path))
     for start in ("-h", "--json-no-key", "-"):
         result = run_command(directory, start)
-        assert result.exit_code == 1 and f"begins with {start} " in result.stderr, result.output
+        assert result.exit_code == 1 and f"begins with {start}\n" in result.stderr, result.output
 
 
 def test_errors_say_what_to_do(tmp_path: Path) -> None:
@@ -190,6 +190,6 @@ def test_errors_say_what_to_do(tmp_path: Path) -> None:
     assert ambiguous.startswith(f"Error: several keys begin with {ONE.name}:\n  {ONE.name}")
     assert len(ambiguous.splitlines()) == KEYS_LISTED + 2 and ambiguous.endswith("and more\n")
     assert "these logs have no delivery with a key that begins with zz" in run_command(directory, "zz").stderr
-    assert "these have 32 characters" in run_command(directory, "z" * 33).stderr
+    assert "expected at most 32 characters" in run_command(directory, "z" * 33).stderr
     assert "no such directory" in run_command(str(tmp_path / "nowhere"), "zz").stderr
-    assert "no delivery logs" in run_command(str(tmp_path / "empty"), "zz").stderr
+    assert "nor delivery logs" in run_command(str(tmp_path / "empty"), "zz").stderr
