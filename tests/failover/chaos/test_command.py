@@ -56,7 +56,7 @@ def test_the_status_of_a_clean_run_is_the_audits(tmp_path: Path, verdict: int) -
 
 
 def test_what_was_offered_and_not_sent_is_told_from_a_loss(tmp_path: Path) -> None:
-    said = "1995 offered messages were never sent (no loss)"
+    said = "1995 offered messages were never sent (this is no loss)"
     assert said in chaos(tmp_path, CLEAN, 0).stdout
     assert "never sent" not in chaos(tmp_path, attrs.evolve(CLEAN, counts=COUNTS | {"sent": 2000}), 0).stdout
 
