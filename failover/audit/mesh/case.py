@@ -19,7 +19,7 @@ from failover.audit.mesh.clients import (
     open_windows,
     span,
 )
-from failover.audit.mesh.clocks import SKEW_US, Clocks, HybridTimeline, aligned, doubted, find_clocks
+from failover.audit.mesh.clocks import SKEW_US, Clocks, HybridTimeline, aligned, find_clocks
 from failover.audit.mesh.contacts import (
     Hearing,
     all_remembered,
@@ -123,8 +123,10 @@ def make_case(
         for row in control
         if row.event >= 0 and begins.get(row.log_name, 0) <= row.place < ends.get(row.log_name, FOREVER)
     ]
-    clocks = find_clocks(told, inventory.logs, past.clocks)
-    clocks = doubted(clocks, disagreements(aligned(unpack(some), clocks)), inventory.logs)
+    parts = list(some)
+    clocks = find_clocks(
+        told, inventory.logs, past.clocks, lambda clocks: disagreements(aligned(unpack(parts), clocks))
+    )
     rows, logs = clocks.align_rows(told), clocks.align_logs(inventory.logs)
     clients = find_clients(rows, logs, past.clients)
     heard = heard_endings(rows, logs, clients.subscribers, past.heard)

@@ -10,9 +10,10 @@ is *ordered* by it, and whenever it might have been is when it was. A client's e
 """
 
 from bisect import bisect_right
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from heapq import heappop, heappush
 from statistics import median_low
 from typing import Final
 
@@ -40,7 +41,7 @@ class Disagreement:
     one: str
     other: str
     us: int
-    """By how much the second's clock is ahead; 0 if they agree."""
+    """By how much the second's clock is ahead."""
 
 
 @attrs.frozen
@@ -75,62 +76,77 @@ class Clocks:
 
 
 NO_CLOCKS: Final = Clocks({}, {})
+Compare = Callable[[Clocks], Sequence[Disagreement]]
 
 
-def find_clocks(rows: Sequence[ControlRow], logs: Sequence[Log], before: Clocks = NO_CLOCKS) -> Clocks:
-    """`before` is what was found by rows that are here no more."""
-    hosts = {log.name: log.host for log in logs}
-    met = {**dict(_met(rows, hosts)), **before.met}
-    clock = {**_clocks(logs, met), **before.clock}
-    ahead = _ahead(_references(logs, clock), _between(met, clock))
-    back = {log.name: _set_back(log) for log in logs if log.set_back_us >= SET_BACK_US}
+def find_clocks(
+    rows: Sequence[ControlRow], logs: Sequence[Log], before: Clocks = NO_CLOCKS, compare: Compare = lambda _: ()
+) -> Clocks:
+    """`before` is what was found by rows that are here no more. `compare` tells what else speaks against clocks that
+    were put right so."""
+    met = {**dict(_met(rows, {log.name: log.host for log in logs})), **before.met}
+    found = _put_right(logs, met, before, {log.name: _set_back(log) for log in logs if log.set_back_us >= SET_BACK_US})
+    while blamed := _blamed(found, [*_contradictions(found, logs), *compare(found)], logs):
+        found = _put_right(logs, met, before, {**found.unordered, **blamed})
+    return found
+
+
+def _put_right(logs: Sequence[Log], met: Differences, before: Clocks, unordered: Mapping[str, str]) -> Clocks:
+    """What an unordered log shows puts no other right."""
+    trusted = {pair: us for pair, us in met.items() if not unordered.keys() & {*pair}}
+    clock = {**_clocks(logs, trusted), **before.clock}
+    ahead = _ahead(_references(logs, clock), _between(trusted, clock))
     ahead_us = {name: ahead.get(of, 0) for name, of in clock.items()}
-    return Clocks(clock, {**ahead_us, **before.ahead_us}, back, met)
+    return Clocks(clock, {**ahead_us, **before.ahead_us}, unordered, met)
 
 
 def _set_back(log: Log) -> str:
     return f"the clock of {log.source} was set back by {log.set_back_us / 1e6:.1f} s while its log was written"
 
 
-def doubted(clocks: Clocks, compared: Sequence[Disagreement], logs: Sequence[Log]) -> Clocks:
-    """A log whose clock disagrees with others of its host; and all of a host whose clock disagrees with another's,
-    though put right."""
-    found, host = dict(clocks.unordered), {log.name: log.host for log in logs}
+def _contradictions(clocks: Clocks, logs: Sequence[Log]) -> Iterator[Disagreement]:
+    """Logs that noted the same, and are apart though put right: one of their clocks was set. A client may only have
+    read an answer late."""
+    here, routers = {log.name for log in logs}, {log.name for log in logs if log.role == "router"}
+    for (one, other), us in clocks.met.items():
+        if {one, other} <= here:
+            apart = us + clocks.ahead_us[one] - clocks.ahead_us[other]
+            if apart < -SKEW_US or (apart > SKEW_US and {one, other} <= routers):
+                yield Disagreement(one, other, apart)
+
+
+def _blamed(clocks: Clocks, found: Sequence[Disagreement], logs: Sequence[Log]) -> dict[str, str]:
+    """By log, why nothing is ordered by it: its clock disagrees with the most others, with any of its own host if some
+    of these disagree."""
+    host = {log.name: log.host for log in logs}
     clock = {log.name: clocks.clock[log.name] or log.name for log in logs}
-    trusted = [each for each in compared if not {each.one, each.other} & {*found}]
-    for blamed, pair, us in _blamed(each for each in trusted if clock[each.one] == clock[each.other]):
-        one, other = (log.rpartition(".")[0] for log in pair)
-        found[blamed] = (
-            f"the clocks of {one} and {other} disagree by at least {_seconds(us)}, although both run on the host "
-            f"{host[blamed]}"
-        )
-    between = [
-        Disagreement(clock[each.one], clock[each.other], each.us)
-        for each in trusted
-        if clock[each.one] != clock[each.other] and not {each.one, each.other} & {*found}
-    ]
-    for blamed, pair, us in _blamed(between):
-        hosts = sorted({host[log] or "unknown" for log in host if clock[log] in pair})
+    trusted = [each for each in found if not {each.one, each.other} & {*clocks.unordered}]
+    blamed = {}
+    for log, each in _most(each for each in trusted if clock[each.one] == clock[each.other]):
+        one, other = (name.rpartition(".")[0] for name in (each.one, each.other))
+        apart = _seconds(each.us)
+        blamed[log] = f"the clocks of {one} and {other}, both of the host {host[log]}, disagree by at least {apart}"
+    if blamed:
+        return blamed
+    for of, each in _most(attrs.evolve(each, one=clock[each.one], other=clock[each.other]) for each in trusted):
+        hosts = sorted({host[log] or "unknown" for log in host if clock[log] in (each.one, each.other)})
         whose = f"{'hosts' if hosts[1:] else 'host'} {' and '.join(hosts)}"
-        said = f"the clocks of the {whose} disagree by at least {_seconds(us)}"
-        found |= {log: said for log in host if clock[log] == blamed and log not in found}
-    return attrs.evolve(clocks, unordered=found)
+        said = f"the clocks of the {whose} disagree by at least {_seconds(each.us)}"
+        blamed |= {log: said for log in host if clock[log] == of and log not in clocks.unordered}
+    return blamed
 
 
-def _blamed(compared: Iterable[Disagreement]) -> Iterator[tuple[str, tuple[str, str], int]]:
-    """Who disagrees with another, and by how much at most, and agrees with none; both, if that is not clear."""
-    apart: dict[tuple[str, str], int] = {}
-    for each in compared:
-        pair = (min(each.one, each.other), max(each.one, each.other))
-        apart[pair] = max(abs(each.us), apart.get(pair, 0))
-    agreeing = {name for pair, us in apart.items() if not us for name in pair}
-    for pair, us in sorted(apart.items(), key=lambda item: (item[1], item[0])):
-        for name in sorted({*pair} - agreeing or pair) if us else ():
-            yield name, pair, us
+def _most(found: Iterable[Disagreement]) -> Iterator[tuple[str, Disagreement]]:
+    """Who disagrees with the most others, with its worst; all of these, as nobody knows which of two is right."""
+    worst: dict[str, dict[str, Disagreement]] = {}
+    for each in sorted(found, key=lambda each: abs(each.us)):
+        worst.setdefault(each.one, {})[each.other] = worst.setdefault(each.other, {})[each.one] = each
+    most = max(map(len, worst.values()), default=0)
+    yield from ((name, [*others.values()][-1]) for name, others in sorted(worst.items()) if len(others) == most)
 
 
 def _seconds(us: int) -> str:
-    return f"{round(us / 1_000_000, 3):g} s"
+    return f"{round(abs(us) / 1_000_000, 3):g} s"
 
 
 def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], int]]:
@@ -210,17 +226,20 @@ def _references(logs: Sequence[Log], clock: Mapping[str, str]) -> list[str]:
 
 
 def _ahead(references: Sequence[str], between: Differences) -> dict[str, int]:
-    """Of the first of those that have met, be it by way of others; 0 for clocks that agree with it."""
+    """Of the first of those that have met, be it by way of others; 0 for clocks that agree with it. By the way on which
+    the fewest clocks disagree."""
+    others: dict[str, list[tuple[str, int]]] = {}
+    for (one, other), us in between.items():
+        others.setdefault(one, []).append((other, us))
     found: dict[str, int] = {}
     for reference in references:
-        waiting = deque([] if reference in found else [reference])
-        found.setdefault(reference, 0)
+        waiting = [(0, reference, 0)]
         while waiting:
-            known = waiting.popleft()
-            for clock in sorted({*references} - {*found}):
-                if (known, clock) in between:
-                    found[clock] = found[known] + between[known, clock]
-                    waiting.append(clock)
+            wrong, clock, ahead = heappop(waiting)
+            if clock not in found:
+                found[clock] = ahead
+                for other, us in others.get(clock, ()):
+                    heappush(waiting, (wrong + (abs(us) > SKEW_US), other, ahead + us))
     return {clock: ahead if abs(ahead) > SKEW_US else 0 for clock, ahead in found.items()}
 
 

@@ -10,7 +10,7 @@ so, it is the clock.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import attrs
 import numpy as np
@@ -35,19 +35,15 @@ class _Exchanges:
 
 
 def disagreements(rows: Rows) -> list[Disagreement]:
-    """Between two logs each, with the furthest that they are apart; and those without any."""
+    """Between two logs each, with the furthest that they are apart."""
     facts = Facts(rows)
     of, keys = by_key(rows.key)
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for told in (_of_publishers(facts, Groups(of, len(keys))), _of_subscribers(facts, of)):
+    groups = Groups(of, len(keys))
+    for told in (_of_publishers(facts, groups), _of_subscribers(facts, of), _of_routers(facts, groups)):
         for pair, apart_us in _apart(facts, told):
             found[pair].append(apart_us)
-    return [Disagreement(*pair, _us(apart)) for pair, apart in sorted(found.items())]
-
-
-def _us(apart: Iterable[int]) -> int:
-    wrong = [us for us in apart if us]
-    return max(wrong, key=abs) if len(wrong) >= LEAST else 0
+    return [Disagreement(*pair, max(us, key=abs)) for pair, us in sorted(found.items()) if len(us) >= LEAST]
 
 
 def _of_publishers(facts: Facts, groups: Groups) -> _Exchanges:
@@ -74,8 +70,22 @@ def _of_subscribers(facts: Facts, of: Ints) -> _Exchanges:
     )
 
 
+def _of_routers(facts: Facts, groups: Groups) -> _Exchanges:
+    """A home, and another router that had an acceptance by one of its subscribers before the home accepted."""
+    rows, number = facts.rows, len(facts.rows.logs)
+    pairs, pair = np.unique(groups.of * number + rows.log, return_inverse=True)
+    here, of = Groups(pair.astype(np.int64), len(pairs)), pairs // max(number, 1)
+    own, home = (rows.hlc, rows.place), (rows.hlc, rows.log, rows.place)
+    asked = groups.first(facts.at_home & facts.tells(Event.RECEIVED), *home)[of]
+    heard = groups.first(facts.at_home & facts.tells(Event.ACCEPTED), *home)[of]
+    came = here.first(facts.by_router & ~facts.at_home & facts.tells(Event.RECEIVED), *own)
+    answered = here.first(facts.by_router & facts.tells(Event.OUTCOME) & facts.accepted & (rows.detail == NONE), *own)
+    same = (taken(rows.epoch, asked) == taken(rows.epoch, came)) & (taken(rows.hlc, answered) < taken(rows.hlc, heard))
+    return _Exchanges(asked, np.where(same, came, NONE), answered, heard)
+
+
 def _apart(facts: Facts, told: _Exchanges) -> Iterator[tuple[tuple[str, str], int]]:
-    """By the two logs: by how much the second's clock is ahead at least, 0 if nothing speaks against both."""
+    """By the two logs: by how much the second's clock is ahead at least, if anything speaks against both."""
     log, time = facts.rows.log, facts.rows.time
     each = (told.asked, told.came, told.answered, told.heard)
     whole = np.logical_and.reduce([rows >= 0 for rows in each])
@@ -89,4 +99,5 @@ def _apart(facts: Facts, told: _Exchanges) -> Iterator[tuple[tuple[str, str], in
     apart = np.where(honest & behind, there, np.where(honest & ahead, -back, 0))
     names = [name.name for name in facts.rows.logs]
     for one, other, us in zip(log[asked].tolist(), log[came].tolist(), apart.tolist(), strict=True):
-        yield (names[one], names[other]), us
+        if us:
+            yield (names[one], names[other]), us

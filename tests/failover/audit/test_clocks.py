@@ -1,5 +1,6 @@
 """Routers whose clocks are seconds apart: nothing is accused for it, and nothing hidden."""
 
+import attrs
 import pytest
 
 from failover.audit import Verdict
@@ -86,6 +87,26 @@ def test_a_contact_that_one_of_two_has_made_alone_sets_no_clock() -> None:
     for router, peer, ms in (("a", "b", 9_000), ("a", "b", 20_000), ("b", "a", 20_000)):
         met(rows, router, peer, ms * 1000, hlc=wall_hlc(ms * 1000))
     assert find_clocks(rows.rows, logs).met == {("a.1", "b.1"): 0}
+
+
+def test_a_clock_that_was_set_back_puts_no_other_right() -> None:
+    rows, logs = contacts(5_000_000)
+    logs[1] = attrs.evolve(logs[1], set_back_us=5_000_000)
+    clocks = find_clocks(rows.rows, logs)
+    assert clocks.ahead_us == {"a.1": 0, "b.1": 0}
+    assert clocks.unordered == {"b.1": "the clock of b was set back by 5.0 s while its log was written"}
+
+
+def test_a_clock_that_others_contradict_orders_nothing() -> None:
+    """It agreed with all as it met them, but one met it as it was 9 s ahead: it was set, or the other was."""
+    rows, logs = contacts(0)
+    logs.append(Log("c", "router", 1, "far", 0, 9, stopped=True))
+    for one, other, ahead in (("a", "c", 0), ("b", "c", 9_000_000)):
+        met(rows, one, other, 1_000_000)
+        met(rows, other, one, 1_000_000 + ahead)
+    clocks = find_clocks(rows.rows, logs)
+    assert clocks.unordered.keys() == {"a.1", "b.1", "c.1"}  # the first two share a host's
+    assert set(clocks.ahead_us.values()) == {0}
 
 
 def contacts(ahead_us: int) -> tuple[Rows, list[Log]]:
