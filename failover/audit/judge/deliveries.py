@@ -59,7 +59,7 @@ class Deliveries:
     told_refused: Flags
     abandoned: Flags
     omitted: Flags
-    """Its home says that the map of its publisher omits it."""
+    """The map of its publisher omits it, by the word of a home that had not received it under that attach."""
     home_settled_time: Ints
     first_home: Ints
     last_home: Ints
@@ -101,11 +101,20 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
         told_time=groups.lowest(told, rows.time),
         told_refused=groups.any(told & ~facts.accepted),
         abandoned=groups.any(facts.by_router & facts.tells(Event.ABANDONED)),
-        omitted=groups.any(facts.at_home & facts.tells(Event.RESOLVED)),
+        omitted=groups.any(_omitted(facts, groups)),
         home_settled_time=groups.lowest(facts.at_home & facts.tells(Event.SETTLED), rows.time),
         first_home=np.where(heard & (first_home != BIG), first_home, NONE),
         last_home=np.where(heard, last_home, NONE),
     )
+
+
+def _omitted(facts: Facts, groups: Groups) -> Flags:
+    """Such a home writes nothing itself if it has no record: the routers that asked it tell what it said."""
+    rows, number = facts.rows, len(facts.rows.strings) + 1
+    resolved, under = facts.by_router & facts.tells(Event.RESOLVED), groups.of * number + rows.epoch
+    received = facts.at_home & facts.tells(Event.RECEIVED)
+    found: Flags = resolved & (facts.at_home | ~np.isin(under, under[received]))
+    return found
 
 
 def dated(undated: Flags, begun: Ints, ended: Ints) -> tuple[Ints, Ints]:
@@ -160,7 +169,8 @@ def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
 
 def outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints) -> Flags:
     """Which of these settled records were so after the life of their publisher had ended, for their router or for the
-    home that told it: the one in which it was sent last, or a later one."""
+    home that told it: the one in which it was sent last, or a later one. Or under an attach of another life,
+    or one that no router answered: nobody knows whether that began another."""
     settled, delivery = found.settled[records], found.delivery[records]
     sent, publisher = of.sent_last[delivery], of.uses.publisher()[delivery]
     router = np.array([log.name for log in facts.rows.logs])[found.log[records]]
@@ -168,7 +178,15 @@ def outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: 
     over = np.zeros(len(records), np.bool_)
     for name in np.unique(publisher):
         client = case.clients.publishers.get(name.decode())
-        for life, since, where in () if client is None else client.closings:
+        if client is None:
+            continue
+        under, lives = facts.epoch_hlc[settled], client.generations
+        attached = np.isin(under, [NONE, *(life for life, _, _ in client.lives)])
+        for generation in {*lives.values()}:
+            ours, others = ([life for life in lives if (lives[life] == generation) is same] for same in (True, False))
+            attached &= ~(np.isin(sent, ours) & np.isin(under, others))
+        over |= (publisher == name) & ~attached
+        for life, since, where in client.closings:
             knew = (where == "") | (router == where) | (home == where)
             ended = (sent != NONE) & (sent <= life) & (since < facts.rows.hlc[settled])
             over |= (publisher == name) & knew & ended

@@ -43,6 +43,8 @@ class Client:
     """By life, when it was first seen by wall clock."""
     generation: str = ""
     """Of a publisher: the last that routers tell of."""
+    generations: dict[int, str] = attrs.field(factory=dict)
+    """By life."""
     closings: list[tuple[int, int, str]] = attrs.field(factory=list)
     """(life, when, where): nothing is owed for attaches up to `life` from then on, both hybrid clocks; by deliveries
     whose home is `where`, by all if that is empty. Expiry is each router's own view, a closing detach is a fact, and
@@ -224,6 +226,7 @@ def _note_life(client: Client, row: ControlRow, hybrid: HybridTimeline) -> None:
         return
     life = life_of(row)
     if row.event == Event.ATTACHED and row.generation is not None:
+        client.generations[life] = row.generation
         if client.generation not in ("", row.generation):
             client.closings.append((client.last_life, life, ""))  # by its answer what ended with that may be settled
         client.generation = row.generation

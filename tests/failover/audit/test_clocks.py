@@ -140,6 +140,8 @@ def test_what_a_publisher_carries_to_another_home_no_hybrid_clock_orders(judged:
     settled, accepted = run.find("c", Event.SETTLED, key), run.find("b", Event.ACCEPTED, key)
     settled["hlc"] = accepted["hlc"] - 1
     settled["epoch"] = "1.a.1"
+    attached = next(row for row in run.logs["b"] if row["event"] is Event.ATTACHED and row.get("publisher") == TWO.name)
+    run.logs["a"].insert(1, attached | {"epoch": "1.a.1", "hlc": run.logs["a"][0]["hlc"]})
     if own_host:
         run.hosts["c"] = "elsewhere"
         settled["time_us"] = accepted["time_us"] - 1
