@@ -99,8 +99,10 @@ def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: C
     """Its home says that the publisher settled it after an outcome; its logs are whole and tell of none, nor had
     its store one when it began again: a kill may come between store and log. A home also settles what only a
     subscriber's map names to it, if it had forgotten that, or never had it; and what is of a life that has ended. No
-    publisher is told an outcome of these."""
-    logged = np.isin(found.uses.publisher(), [name.encode() for name in case.whole])
+    publisher is told an outcome of these. On a link that is settled first, a home settles what it answers, whether or
+    not its publisher reads that."""
+    second = [name for name in case.whole if not case.clients.publishers[name].settles_first]
+    logged = np.isin(found.uses.publisher(), [name.encode() for name in second])
     place, groups = facts.rows.place, records.groups
     settled = groups.first(facts.at_home & facts.tells(Event.SETTLED), place)
     before = np.zeros(len(place), np.bool_)
