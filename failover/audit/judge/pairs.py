@@ -53,9 +53,9 @@ class Pairs:
     edge_accepted: Ints
     edge_refused: Flags
     last_sent_hlc: Ints
+    first_sent: Ints
     last_sent: Ints
-    """The row."""
-    edge_order: Ints
+    """The rows."""
 
 
 def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs:
@@ -92,8 +92,8 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
         edge_accepted=groups.first(answered & facts.accepted, *instant),
         edge_refused=groups.any(answered & ~facts.accepted),
         last_sent_hlc=last_sent_hlc,
+        first_sent=groups.first(sent, rows.hlc, rows.place),
         last_sent=groups.first(sent, -rows.hlc, -rows.place),
-        edge_order=groups.first(sent, rows.hlc, rows.place),
     )
 
 

@@ -36,7 +36,7 @@ class SubscriberVerdicts:
     """Nothing is concluded."""
     unordered: Flags
     """These may rightly have come later: another filter may have let them through then, or another subscriber had them
-    before."""
+    before; or no attach tells in which order they were sent."""
     unsure: Flags
     """The same, if a log that lacks its end told so."""
     timely: Flags
@@ -80,7 +80,7 @@ def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
         unplaced=each.was_handed & (fates.position[1][each.at] == NONE) & ~fates.invented[each.at],
         handed=each.handed,
         vague=vague,
-        unordered=(each.pairs.left_out != NONE) | each.deliveries.balanced[each.at],
+        unordered=(each.pairs.left_out != NONE) | each.deliveries.balanced[each.at] | each.disordered,
         unsure=each.lacking(EDGE) | each.lacking(HOME),
         timely=timely | unanswered,
         repeated={reason: flags & ~vague for reason, flags in repeats.unpromised.items()},

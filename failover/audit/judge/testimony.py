@@ -13,6 +13,7 @@ from failover.audit.judge.kinds import EDGE, LINK, OWN
 from failover.audit.judge.pairs import Pairs
 from failover.audit.judge.publishers import Fates
 from failover.audit.judge.sequence import Order
+from failover.audit.mesh.attaches import UNKNOWN
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client, Span
 from failover.audit.mesh.clocks import SKEW_US
@@ -65,6 +66,7 @@ class Testimony:
         self.processed: Ints = np.where(self.own, pairs.own_processed, pairs.edge_accepted)
         """The row that tells it first."""
         self.handed = self._handed()
+        self.disordered = self._flag(lambda client: not client.logs and client.is_disordered)
 
     def _acceptances(self) -> tuple[Ints, Ints, Flags]:
         facts, pairs, of, rows = self.facts, self.pairs, self.deliveries, self.facts.rows
@@ -125,10 +127,32 @@ class Testimony:
         return np.where(unordered, UNORDERED_US, np.where(one_clock, 0, SKEW_US))
 
     def _handed(self) -> Order:
-        """When the subscriber was handed it first, in the order of its log, or of the clock of its routers."""
-        index = np.where(self.own, self.pairs.own_order, self.pairs.edge_order)
-        major = np.where(self.own, taken(self.facts.incarnation, index), taken(self.facts.rows.hlc, index))
-        return major, taken(self.facts.rows.place, index)
+        """When the subscriber was handed it first, in the order of its log; or as its routers sent it, in the order of
+        its attaches: no clock orders what two routers that are out of contact sent to one client."""
+        rows, pairs, life = self.facts.rows, self.pairs, self._sent_under()
+        sent = pairs.groups.first(life != NONE, life, rows.place)
+        index = np.where(self.own, pairs.own_order, sent)
+        major = np.where(self.own, taken(self.facts.incarnation, index), taken(life, index))
+        return major, taken(rows.place, index)
+
+    def _sent_under(self) -> Ints:
+        """By row, the epoch's clock of the attach under which its router sent it to a subscriber without a log; if no
+        log tells that, when it was sent. `NONE` for all other rows."""
+        rows, told = self.facts.rows, self.case.attaches.told
+        logged = [code for code, client in self.clients if client is not None and client.logs]
+        sent = self.facts.by_router & self.facts.tells(Event.DELIVERED) & ~np.isin(rows.subscriber, logged)
+        at, number = np.flatnonzero(sent), len(self.pairs.names) + 1
+        found = np.where(sent, rows.hlc, NONE)
+        links, link = np.unique(rows.log[at].astype(np.int64) * number + rows.subscriber[at] + 1, return_inverse=True)
+        at, ends = at[np.argsort(link, kind="stable")], np.cumsum(np.bincount(link, minlength=len(links)))
+        for one, since, till in zip(links.tolist(), [0, *ends[:-1]], ends.tolist(), strict=False):
+            these, (log, subscriber) = at[since:till], divmod(one, number)
+            attaches = told.get((rows.logs[log].name, self.pairs.names[subscriber - 1]), ()) if subscriber else ()
+            if attaches:
+                lives = np.array([UNKNOWN[0], *(life for _, (life, _) in attaches)], np.int64)
+                under = lives[np.searchsorted([place for place, _ in attaches], rows.place[these])]
+                found[these] = np.where(under != UNKNOWN[0], under, found[these])
+        return found
 
     def _joined(self) -> Flags:
         """Whether the home that accepted it says that it had joined the subscriber by then, as it was attached then."""

@@ -131,7 +131,7 @@ def _steps(judged: Judged, rows: _Rows) -> dict[str, pa.Array]:
     steps = {
         "published": published,
         "received": first(facts.at_home & facts.tells(Event.RECEIVED), *stamp)[of],
-        "sent": taken(pairs.edge_order, rows.pair),
+        "sent": taken(pairs.first_sent, rows.pair),
         "handed": taken(pairs.own_order, rows.pair),
         "processed": taken(pairs.own_processed, rows.pair),
         "reported": taken(pairs.edge_stamp, rows.pair),
