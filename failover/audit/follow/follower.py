@@ -20,6 +20,7 @@ from failover.audit.follow.fold import OrderFold, Place
 from failover.audit.follow.forgetting import Forgetting
 from failover.audit.follow.growing import GrowingLog
 from failover.audit.judge.tally import Tally
+from failover.audit.judge.testimony import sent_under
 from failover.audit.judge.unattributed import Missed
 from failover.audit.mesh.case import Case, make_case
 from failover.audit.mesh.past import NO_PAST
@@ -298,7 +299,7 @@ class Follower:
         names, publisher = np.unique(rows.key[at].astype(f"S{NAME_LENGTH}"), return_inverse=True)
         number = max(len(rows.strings), 1)
         pairs, pair = np.unique(publisher * number + rows.subscriber[at], return_inverse=True)
-        major = np.where(by_own, facts.incarnation, rows.hlc)
+        major = np.where(by_own, facts.incarnation, sent_under(facts, self._case))
         first = Groups(pair.astype(np.int64), len(pairs), at).first(by_own | by_edge, major, rows.place)
         for one, row in zip(pairs.tolist(), first.tolist(), strict=True):
             who = f"{names[one // number].decode()} {rows.strings[one % number]}"

@@ -129,30 +129,11 @@ class Testimony:
     def _handed(self) -> Order:
         """When the subscriber was handed it first, in the order of its log; or as its routers sent it, in the order of
         its attaches: no clock orders what two routers that are out of contact sent to one client."""
-        rows, pairs, life = self.facts.rows, self.pairs, self._sent_under()
+        rows, pairs, life = self.facts.rows, self.pairs, sent_under(self.facts, self.case)
         sent = pairs.groups.first(life != NONE, life, rows.place)
         index = np.where(self.own, pairs.own_order, sent)
         major = np.where(self.own, taken(self.facts.incarnation, index), taken(life, index))
         return major, taken(rows.place, index)
-
-    def _sent_under(self) -> Ints:
-        """By row, the epoch's clock of the attach under which its router sent it to a subscriber without a log; if no
-        log tells that, when it was sent. `NONE` for all other rows."""
-        rows, told = self.facts.rows, self.case.attaches.told
-        logged = [code for code, client in self.clients if client is not None and client.logs]
-        sent = self.facts.by_router & self.facts.tells(Event.DELIVERED) & ~np.isin(rows.subscriber, logged)
-        at, number = np.flatnonzero(sent), len(self.pairs.names) + 1
-        found = np.where(sent, rows.hlc, NONE)
-        links, link = np.unique(rows.log[at].astype(np.int64) * number + rows.subscriber[at] + 1, return_inverse=True)
-        at, ends = at[np.argsort(link, kind="stable")], np.cumsum(np.bincount(link, minlength=len(links)))
-        for one, since, till in zip(links.tolist(), [0, *ends[:-1]], ends.tolist(), strict=False):
-            these, (log, subscriber) = at[since:till], divmod(one, number)
-            attaches = told.get((rows.logs[log].name, self.pairs.names[subscriber - 1]), ()) if subscriber else ()
-            if attaches:
-                lives = np.array([UNKNOWN[0], *(life for _, (life, _) in attaches)], np.int64)
-                under = lives[np.searchsorted([place for place, _ in attaches], rows.place[these])]
-                found[these] = np.where(under != UNKNOWN[0], under, found[these])
-        return found
 
     def _joined(self) -> Flags:
         """Whether the home that accepted it says that it had joined the subscriber by then, as it was attached then."""
@@ -184,3 +165,22 @@ class Testimony:
         known = (self.accepted_time != BIG) & (self.begun_time != BIG)
         found: Flags = within(spans, *dated(self.undated, self.begun_time, self.accepted_time)) & known
         return found
+
+
+def sent_under(facts: Facts, case: Case) -> Ints:
+    """By row, the epoch's clock of the attach under which its router sent it to a subscriber without a log; if no log
+    tells that, when it was sent. `NONE` for all other rows."""
+    rows, clients = facts.rows, case.clients.subscribers
+    own = np.array([*(bool(name in clients and clients[name].logs) for name in rows.strings), False], np.bool_)
+    sent = facts.by_router & facts.tells(Event.DELIVERED) & ~own[rows.subscriber]
+    at, number, found = np.flatnonzero(sent), len(rows.strings) + 1, np.where(sent, rows.hlc, NONE)
+    links, link = np.unique(rows.log[at].astype(np.int64) * number + rows.subscriber[at] + 1, return_inverse=True)
+    at, ends = at[np.argsort(link, kind="stable")], np.cumsum(np.bincount(link, minlength=len(links)))
+    for one, since, till in zip(links.tolist(), [0, *ends[:-1]], ends.tolist(), strict=False):
+        these, (log, subscriber) = at[since:till], divmod(one, number)
+        name = rows.strings[subscriber - 1] if subscriber else ""
+        if attaches := case.attaches.told.get((rows.logs[log].name, name), ()):
+            lives = np.array([UNKNOWN[0], *(life for _, (life, _) in attaches)], np.int64)
+            under = lives[np.searchsorted([place for place, _ in attaches], rows.place[these])]
+            found[these] = np.where(under != UNKNOWN[0], under, found[these])
+    return found

@@ -85,33 +85,32 @@ def find_clocks(
     """`before` is what was found by rows that are here no more. `compare` tells what else speaks against clocks that
     were put right so."""
     met = {**dict(_met(rows, {log.name: log.host for log in logs})), **before.met}
-    found = _put_right(logs, met, before, {log.name: _set_back(log) for log in logs if log.set_back_us >= SET_BACK_US})
-    while blamed := _blamed(found, [*_contradictions(found, logs), *compare(found)], logs):
-        found = _put_right(logs, met, before, {**found.unordered, **blamed})
-    return found
-
-
-def _put_right(logs: Sequence[Log], met: Differences, before: Clocks, unordered: Mapping[str, str]) -> Clocks:
-    """What an unordered log shows puts no other right."""
-    trusted = {pair: us for pair, us in met.items() if not unordered.keys() & {*pair}}
-    clock = {**_clocks(logs, trusted), **before.clock}
-    ahead = _ahead(_references(logs, clock), _between(trusted, clock))
-    ahead_us = {name: ahead.get(of, 0) for name, of in clock.items()}
-    return Clocks(clock, {**ahead_us, **before.ahead_us}, unordered, met)
+    unordered = {log.name: _set_back(log) for log in logs if log.set_back_us >= SET_BACK_US}
+    while True:  # what an unordered log shows puts no other right
+        trusted = {pair: us for pair, us in met.items() if not unordered.keys() & {*pair}}
+        clock = {**_clocks(logs, trusted), **before.clock}
+        ahead = _ahead(_references(logs, clock), _between(trusted, clock))
+        exactly = {name: ahead.get(of, 0) for name, of in clock.items()}
+        ahead_us = {name: us if abs(us) > SKEW_US else 0 for name, us in exactly.items()}
+        found = Clocks(clock, {**ahead_us, **before.ahead_us}, unordered, met)
+        blamed = _blamed(found, [*_contradictions(trusted, exactly, logs), *compare(found)], logs)
+        if not blamed:
+            return found
+        unordered = {**unordered, **blamed}
 
 
 def _set_back(log: Log) -> str:
     return f"the clock of {log.source} was set back by {log.set_back_us / 1e6:.1f} s while its log was written"
 
 
-def _contradictions(clocks: Clocks, logs: Sequence[Log]) -> Iterator[Disagreement]:
-    """Logs that noted the same, and are apart though put right: one of their clocks was set. A client may only have
-    read an answer late."""
+def _contradictions(met: Differences, ahead_us: Mapping[str, int], logs: Sequence[Log]) -> Iterator[Disagreement]:
+    """Logs that noted the same, and are apart though put right: one of their clocks was set. Two routers may note
+    their contact a second apart, and a client may have read its answer late."""
     here, routers = {log.name for log in logs}, {log.name for log in logs if log.role == "router"}
-    for (one, other), us in clocks.met.items():
+    for (one, other), us in met.items():
         if {one, other} <= here:
-            apart = us + clocks.ahead_us[one] - clocks.ahead_us[other]
-            if apart < -SKEW_US or (apart > SKEW_US and {one, other} <= routers):
+            apart = us + ahead_us[one] - ahead_us[other]
+            if abs(apart) > 2 * SKEW_US if {one, other} <= routers else apart < -SKEW_US:
                 yield Disagreement(one, other, apart)
 
 
@@ -226,8 +225,8 @@ def _references(logs: Sequence[Log], clock: Mapping[str, str]) -> list[str]:
 
 
 def _ahead(references: Sequence[str], between: Differences) -> dict[str, int]:
-    """Of the first of those that have met, be it by way of others; 0 for clocks that agree with it. By the way on which
-    the fewest clocks disagree."""
+    """By how much each is ahead of the first of those that have met, be it by way of others: by the way on which
+    clocks differ least, as two that meet may note that up to a second apart."""
     others: dict[str, list[tuple[str, int]]] = {}
     for (one, other), us in between.items():
         others.setdefault(one, []).append((other, us))
@@ -235,12 +234,12 @@ def _ahead(references: Sequence[str], between: Differences) -> dict[str, int]:
     for reference in references:
         waiting = [(0, reference, 0)]
         while waiting:
-            wrong, clock, ahead = heappop(waiting)
+            way_us, clock, ahead = heappop(waiting)
             if clock not in found:
                 found[clock] = ahead
                 for other, us in others.get(clock, ()):
-                    heappush(waiting, (wrong + (abs(us) > SKEW_US), other, ahead + us))
-    return {clock: ahead if abs(ahead) > SKEW_US else 0 for clock, ahead in found.items()}
+                    heappush(waiting, (way_us + abs(us), other, ahead + us))
+    return found
 
 
 def aligned(rows: Rows, clocks: Clocks) -> Rows:

@@ -70,7 +70,8 @@ def client_was_handed_a_later_one_first(run: Run) -> Finding:
 
 def router_sent_a_later_one_first(run: Run) -> Finding:
     first, second = (run.find("c", Event.DELIVERED, run.key(TWO, tag)) for tag in (2, 3))
-    first["hlc"], second["hlc"] = second["hlc"], first["hlc"]
+    for clock in ("hlc", "time_us"):
+        first[clock], second[clock] = second[clock], first[clock]
     of, to = (run.logs["c"].index(row) for row in (first, second))
     run.logs["c"][of], run.logs["c"][to] = second, first
     outcome = run.find("c", Event.OUTCOME, run.key(TWO, 2))
