@@ -124,7 +124,8 @@ def _blamed(clocks: Clocks, found: Sequence[Disagreement], logs: Sequence[Log]) 
     for log, each in _most(each for each in trusted if clock[each.one] == clock[each.other]):
         one, other = (name.rpartition(".")[0] for name in (each.one, each.other))
         apart = _seconds(each.us)
-        blamed[log] = f"the clocks of {one} and {other}, both of the host {host[log]}, disagree by at least {apart}"
+        whose = f"although both run on the host {host[log]}"
+        blamed[log] = f"the clocks of {one} and {other} disagree by at least {apart}, {whose}"
     if blamed:
         return blamed
     for of, each in _most(attrs.evolve(each, one=clock[each.one], other=clock[each.other]) for each in trusted):
