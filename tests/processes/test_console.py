@@ -128,7 +128,7 @@ async def test_keys_alone_choose_a_router_and_a_phone_shows_all_of_it(mesh: Runn
     chosen = await page.run("return document.activeElement.getAttribute('aria-label')")
     assert chosen.startswith("router a, ready, 0/s in, 0/s out, 0 publishers, 0 subscribers")
     await page.press(ENTER)
-    await page.until("#unselect", lambda texts: texts == ["only of router a: show all"])
+    await page.until("#unselect", lambda texts: texts == ["only router a; show all routers"])
     assert await page.run("return document.querySelector('.router.selected').getAttribute('aria-pressed')") == "true"
     unnamed = "return [...document.querySelectorAll('input, select, button')].filter((one) => !one.labels?.length"
     unnamed += " && !one.getAttribute('aria-label') && !one.textContent.trim()).map((one) => one.outerHTML)"

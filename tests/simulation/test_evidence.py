@@ -13,7 +13,7 @@ from tests.simulation.judge import Judge
 from tests.simulation.parties import Violation
 
 RUNS = {"ours": 25, "strangers": 25}
-FEW = 6
+FEW = 9
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
