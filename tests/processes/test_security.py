@@ -228,7 +228,7 @@ async def test_our_own_clients_believe_no_router_that_they_do_not_know(certified
     url = f"amqps://{certified.mesh.address('a')}"
     foreign = attrs.evolve(NOBODY, ca=certified.folder / "foreign" / "ca.pem")
     misnamed = attrs.evolve(certified.certified("alice"), names=frozenset({"c"}))
-    for shown, why in ((foreign, "self-signed certificate"), (misnamed, "of 'a', expected c")):
+    for shown, why in ((foreign, "self-signed certificate"), (misnamed, "names 'a', expected c")):
         with pytest.raises((ClientError, ConnectionError), match=why):
             async with Subscriber([url], "topic/x", container="s", link="l", credentials=shown):
                 pass
