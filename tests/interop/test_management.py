@@ -20,6 +20,7 @@ from tests.processes.test_security import Secured, certified
 __all__ = ["certified"]
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "management.md"
+ENTITIES = DOCUMENT.parent / "entities.md"
 DISPATCH = "org.apache.qpid.dispatch."
 ASKED_BY_QDSTAT = {
     "router": [],
@@ -233,9 +234,10 @@ async def test_the_program_of_the_document_runs(line: RunningMesh, capsys: pytes
 async def test_the_document_has_all_types(line: RunningMesh) -> None:
     """tests/router/entities has their attributes."""
     _, _, types = await by_tool(line.address("a"), lambda tool: tool.ask(None, operation="GET-TYPES"))
-    told = DOCUMENT.read_text().partition("## The types")[2].partition("## Events")[0]
-    named = {name for row in re.findall(r"^\| (`.*?) \|", told, re.MULTILINE) for name in re.findall(r"[\w.]+", row)}
-    assert {name.removeprefix("io.oncemesh.").removeprefix(DISPATCH) for name in types} == named
+    told = ENTITIES.read_text()
+    ours = re.findall(r"type `(io\.oncemesh\.\w+)`", told)
+    theirs = re.findall(r"^\| `([\w.]+)` \|", told.partition("## Types of qpid-dispatch")[2], re.MULTILINE)
+    assert set(types) == {*ours, *(f"{DISPATCH}{name}" for name in theirs)}
 
 
 @pytest.mark.parametrize(("who", "code"), [("alice", 403), ("b", 204)])

@@ -137,7 +137,9 @@ def test_a_cluster_without_anybody_to_work_is_given_up(tmp_path: Path, master: s
     directory = Run(messages=1).write(tmp_path / "run")
     nobody = judge("--master", master, str(directory), prelude=IMPATIENT)
     assert nobody.returncode == audit.Verdict.INCOMPLETE, nobody
-    assert nobody.stderr == f"Error: {master}: no executor began to work within 0 s\n"
+    *progress, error = nobody.stderr.splitlines()
+    assert error == f"Error: {master}: no executor began to work within 0 s"
+    assert all(line.startswith("auditing, for ") for line in progress)
     assert not (directory / "audit.json").exists()
 
 
