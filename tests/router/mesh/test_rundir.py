@@ -44,7 +44,7 @@ async def test_a_broken_directory_does_not_hide_the_running_mesh(
     await mesh.up(load(write(tmp_path)))
     assert find_run_dir(None, base).path == mesh.directory.path
     first, second = capsys.readouterr().err.splitlines()
-    assert first == f"Warning: left out: {base}/bad/mesh.json: Is a directory, expected the record of a mesh"
+    assert first == f"Warning: ignored: {base}/bad/mesh.json: Is a directory, expected the record of a mesh"
     assert "worse/mesh.json: not a record of a mesh" in second
 
 
