@@ -51,4 +51,4 @@ def test_a_plan_that_is_none_is_refused_as_all_else_that_cannot_be_read(path: Pa
     """As one of more routers than are taken, from before those were counted."""
     with store(path) as first:
         first.save([], 1, Plan({f"r{number}": PlannedRouter(version=(1, "a")) for number in range(MOST_TAKEN + 1)}, {}))
-    refused(path, "the stored plan of the mesh cannot be read: not a plan")
+    refused(path, "the stored plan of the mesh cannot be read: the data are not a plan")
