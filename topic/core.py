@@ -44,8 +44,6 @@ from topic.termini.expiry import Expiry
 from topic.termini.generations import Generations
 from topic.termini.grace import Grace
 
-"""What AMQP grants unless asked for more: the terminus ends with its session."""
-
 
 class Topic:
     """One router incarnation's records, directory and rules."""

@@ -641,7 +641,7 @@ class Stream:
         return bool(self.withheld_at_edge)
 
     def had(self, records: Iterable[Record]) -> None:
-        """Somebody may have these from now on. Home alone counts their time."""
+        """A subscriber may have these records from now on. Only a home counts their time."""
 
     def abandon(self) -> None:
         """Nobody will settle these records any more."""
@@ -660,26 +660,26 @@ class Stream:
         self.withheld_at_edge.append((record, subscribers))
 
     def go_on_at_edge(self) -> None:
-        """The first of these waits no more."""
+        """The first withheld record goes on."""
         self.withheld_at_edge.popleft()
 
     def drop_withheld_at_edge(self) -> list[tuple[Record, list[Any]]]:
-        """None of these goes on. Returns them."""
+        """Drop all records that this edge withholds. Returns them."""
         dropped = list(self.withheld_at_edge)
         self.withheld_at_edge.clear()
         return dropped
 
     def drop_withheld(self) -> list[Record]:
-        """None of those that wait at home goes on. Returns them."""
+        """Drop all records that the home withholds. Returns them; an edge has none."""
         return []
 
     def put_off(self, key: bytes) -> Record | None:
-        """The delivery of that key that has come, and waits behind older ones of other keys."""
+        """Returns the withheld delivery with this key, or None. It waits behind older deliveries with other keys."""
         return _of_key(key, (record for record, _ in self.withheld_at_edge))
 
 
 class HomeStream(Stream):
-    """What a publisher that is attached to this router sends: the part of its home."""
+    """A stream at the home of its publisher, with everything that only the home knows."""
 
     __slots__ = (
         "ahead",
@@ -773,26 +773,26 @@ class HomeStream(Stream):
         self.begun = True
 
     def resume(self, doubted: Mapping[bytes, bytes], *, complete: bool) -> None:
-        """By its map the publisher has these in doubt, key to tag."""
+        """Take over the deliveries (key to tag) that the publisher's map has in doubt."""
         assert not self.records and not self.expected
         self.incomplete = not complete
         self.expected = {key: tag for key, tag in doubted.items() if key not in self.settled_before}
 
     def list_held(self, keys: Iterable[bytes]) -> None:
-        """Our answer to the attach lists these, which the publisher has in doubt."""
+        """Put these deliveries, which the publisher has in doubt, into the map of the answer to its attach."""
         self.reply = {self.expected[key]: 0 for key in keys}
 
     def attached(self) -> None:
-        """The publisher is told that it is attached."""
+        """The router answers the publisher's attach."""
         self.answered = True
 
     def leave(self) -> None:
-        """The publisher is here no longer: what it has transferred does not count against a window."""
+        """The publisher's link is gone. Its transfers count against no window any more."""
         self.link = None
         self.window.close()
 
     def suspend(self) -> None:
-        """The connection is gone, and the publisher may come back."""
+        """The publisher's connection is gone, and the publisher may come back."""
         self.leave()
         self.until.clear()
         self.echo_covers = None
@@ -818,50 +818,50 @@ class HomeStream(Stream):
         self.window.take(sizes)
 
     def transferred_settled(self, records: Iterable[Record]) -> None:
-        """The publisher has settled these, which are in doubt, as it transferred them again."""
+        """The publisher has settled these deliveries, still in doubt, by transferring them again (protocol 7.3)."""
         self.settled_again.update(records)
 
     def settled_of(self, records: Iterable[Record]) -> list[Record]:
-        """Which of these it has settled so."""
+        """Returns the records among these that the publisher settled by transferring them again."""
         return [record for record in records if record in self.settled_again] if self.settled_again else []
 
     def settle_again(self, records: Iterable[Record]) -> None:
-        """All have answered these: they are over."""
+        """The whole audience has answered these records, so the home settles them now."""
         self.settled_again.difference_update(records)
 
     def came_again(self, key: bytes) -> bytes | None:
-        """What its map had in doubt was transferred, or given up. Returns the tag, or None if it was not expected."""
+        """The publisher transfers, or gives up, a delivery of its map. Returns its tag; None if the map lacks it."""
         return self.expected.pop(key, None)
 
     def hand_over(self, keys: Iterable[bytes]) -> None:
-        """A former home says that the publisher has settled these there."""
+        """A former home reports keys that the publisher has settled there."""
         self.settled_before.update(keys)
 
     def expect_no_more(self, keys: Iterable[bytes]) -> None:
-        """What its map has in doubt under these keys was settled before."""
+        """The deliveries of the map with these keys are settled already."""
         for key in keys:
             tag = self.expected.pop(key, None)
             if tag is not None and self.reply:
                 self.reply.pop(tag, None)
 
     def place(self, count: int) -> int:
-        """So many records get their places in its order. Returns the first."""
+        """Reserve places in the publisher's order for `count` records. Returns the first place."""
         first = self.next_n
         self.next_n += count
         return first
 
     def placed_for_nobody(self) -> None:
-        """The last ones had no audience."""
+        """The records placed last had no audience."""
         self.alone = self.next_n
 
     # who asks, and what it is asked
 
     def asked(self, key: bytes, router: str) -> None:
-        """The router is told when the delivery is settled."""
+        """Remember that this router asked about the delivery: it gets `Resolved` when the delivery is settled."""
         self.askers.setdefault(key, set()).add(router)
 
     def take_askers(self, key: bytes) -> list[str]:
-        """Who is told now."""
+        """Returns, and forgets, the routers that asked about the delivery."""
         return sorted(self.askers.pop(key, ()))
 
     def lost_asker(self, router: str) -> None:
@@ -869,7 +869,7 @@ class HomeStream(Stream):
             askers.discard(router)
 
     def question(self, question: Question) -> None:
-        """A sign of life is awaited for this. If it was before, only a sign from now on counts."""
+        """Wait for a sign of life for this question. If the question waits already, only a later sign counts."""
         if question in self.questions:
             place = self.questions.index(question)
             del self.questions[place]
@@ -878,22 +878,23 @@ class HomeStream(Stream):
         self.questions.append(question)
 
     def echo(self) -> None:
-        """The publisher is sent an echo, which covers all questions so far."""
+        """The router sends the publisher an echo, which covers all questions so far."""
         self.echo_covers = len(self.questions)
 
     def proven(self) -> list[Question]:
-        """It was there after the echo was sent. Returns the questions that this answers."""
+        """The publisher has shown life after the echo. Returns the questions that this answers."""
         count, self.echo_covers = self.echo_covers or 0, None
         assert count <= len(self.questions)
         proven, self.questions = self.questions[:count], self.questions[count:]
         return proven
 
     def ask_no_more(self) -> None:
-        """Its life is over."""
+        """Drop all questions: the publisher's life is over."""
         self.questions.clear()
 
     def is_questioned(self, key: bytes) -> bool:
-        """Whether somebody asked about the key and a sign of life is awaited. A transfer is none: it may be late."""
+        """Whether a router asked about the key, and the answer waits for a sign of life. A transfer is no such sign: it
+        may be late."""
         return any(isinstance(question, tuple) and key in question[1] for question in self.questions)
 
     # which records wait
@@ -903,11 +904,11 @@ class HomeStream(Stream):
         return bool(self.withheld)
 
     def withhold(self, records: Iterable[Record]) -> None:
-        """These wait, and get no place in its order."""
+        """Withhold these records: they get no place in the publisher's order yet."""
         self.withheld.extend(records)
 
     def go_on(self) -> Record:
-        """The first of these waits no more."""
+        """The first withheld record goes on. Returns it."""
         return self.withheld.popleft()
 
     def drop_withheld(self) -> list[Record]:
@@ -919,41 +920,42 @@ class HomeStream(Stream):
         return None if self.is_questioned(key) else _of_key(key, self.withheld)
 
     def went_ahead(self, routers: Iterable[str], at: int) -> None:
-        """These were sent so many bytes of the first withheld message."""
+        """The routers have been sent the first `at` bytes of the first withheld message."""
         self.ahead.update(dict.fromkeys(routers, at))
 
     def arrived_ahead(self, routers: Iterable[str]) -> list[int]:
-        """The message goes on. Returns how many bytes of it each router was sent."""
+        """The message goes on. Returns the number of its bytes that each router has been sent."""
         return [self.ahead.pop(router, 0) for router in routers]
 
     def lost_ahead(self, router: str) -> None:
         self.ahead.pop(router, None)
 
     def recall(self) -> dict[str, int]:
-        """The message does not go on at these. Returns how many bytes of it each was sent."""
+        """The message goes on at no router. Returns the number of its bytes that each router has been sent."""
         ahead, self.ahead = self.ahead, {}
         return ahead
 
     def count_time(self, until: Mapping[Record, float]) -> None:
-        """Nobody can have these yet, and their time is over then (protocol 5, Time to live)."""
+        """Count the time of these records, which no subscriber can have yet, until these moments (protocol 5, Time to
+        live)."""
         self.until.update(until)
 
     def had(self, records: Iterable[Record]) -> None:
-        """Somebody may have these from now on, or they are over: their time counts no longer."""
+        """A subscriber may have these records from now on, or they are over: their time counts no longer."""
         if self.until:
             for record in records:
                 self.until.pop(record, None)
 
     def wait_for_room(self, records: Iterable[Record]) -> None:
-        """One of many: these wait for a subscriber that has room."""
+        """Balanced: these records wait for a subscriber that has room."""
         self.unassigned.update(dict.fromkeys(records))
 
     def wait_again(self, records: Iterable[Record]) -> None:
-        """These, which were given to a subscriber, wait once more, in their order."""
+        """Records that were given to a subscriber wait once more, in the publisher's order."""
         self.unassigned = dict.fromkeys(sorted((*self.unassigned, *records), key=attrgetter("n")))
 
     def wait_no_more(self, records: Iterable[Record]) -> None:
-        """These are for a subscriber, or over."""
+        """A subscriber was chosen for these records, or they are over."""
         if self.unassigned:
             for record in records:
                 self.unassigned.pop(record, None)
@@ -961,15 +963,15 @@ class HomeStream(Stream):
     # gates
 
     def gate(self, gate: Gate) -> None:
-        """Keep the gate's subscriber from what it may only get after older deliveries."""
+        """Hold newer deliveries back from the gate's subscriber."""
         self.gates[gate.subscriber] = gate
 
     def open_gate(self, subscriber: bytes) -> None:
-        """The subscriber gets what follows, or is gone."""
+        """The subscriber gets newer deliveries, or is gone."""
         self.gates.pop(subscriber, None)
 
     def drop_gates(self) -> None:
-        """They fall where they stand."""
+        """Drop all gates, without telling the subscribers' routers."""
         self.gates.clear()
 
 

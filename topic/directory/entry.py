@@ -57,7 +57,7 @@ class Lifetime:
 
 
 FLEETING: Final = Lifetime()
-"""Of a link that gave none: it ends with its link."""
+"""The lifetime that AMQP grants if a client asks for none: the terminus ends with its session."""
 
 
 @attrs.frozen(slots=True)
