@@ -1,10 +1,10 @@
-"""What a connection, which has no I/O, and the driver of its stream (`router.amqp.transport`) know of each other; and
-when the connections of a process write what they have: as the step ends that gave it to them.
+"""The contract between a connection, which has no I/O, and the driver of its stream (`router.amqp.transport`); and when
+the connections of a process write their output.
 
-A *step* is a call of an engine or a core, and all that follows from it. Nothing leaves in its midst: what it would tell
-of may not be written down yet, and proton forgets what a callback may still name. As it ends, everybody whom it has
-given something to writes what his stream takes at once. No other task has to run first: what somebody waits for is with
-the kernel when the step is over.
+A *step* is one call of an engine or a core, with everything that follows from it. No connection writes during a step:
+the store may not have the facts yet that the output tells, and proton frees objects that a callback may still use. When
+the step ends, each connection with output writes as much as its stream takes at once. No other task runs before that,
+so the kernel has the output when the step is over.
 """
 
 from abc import ABC, abstractmethod
@@ -26,7 +26,7 @@ class StreamDriver(Protocol):
 
 
 class _NoDriver:
-    """In the place of a driver while there is no stream."""
+    """The driver of a connection without a stream."""
 
     def wake(self) -> None: ...
     def figures(self) -> StreamFigures | None: ...
@@ -39,7 +39,7 @@ class DrivenConnection(ABC):
     """A connection of AMQP or MQTT."""
 
     heartbeat: bytes
-    """Means nothing: for the peer's machine to acknowledge."""
+    """Bytes without a meaning, which the peer's machine acknowledges."""
 
     def __init__(self) -> None:
         self.context: Any = None  # the owner's
@@ -79,9 +79,9 @@ class DrivenConnection(ABC):
         return self._driver.figures()
 
     def prove(self, told: Callable[[], None]) -> None:
-        """Have `told` called, like a callback, when it is certain that the peer still had this connection after now, as
-        far as its machine's kernel can tell; else never, as for a stream that it cannot tell of. To ask twice before is
-        to ask once."""
+        """Have `told` called as soon as the kernel of the peer's machine has shown that the peer still had this
+        connection after now. If the stream cannot show that, `told` is never called. Asking again meanwhile changes
+        nothing."""
         self.proofs[told] = None
         self.wake()
 
@@ -93,7 +93,7 @@ class DrivenConnection(ABC):
     @property
     @abstractmethod
     def has_output(self) -> bool:
-        """Whether there is something to be written that nobody woke the driver for: after a `tick`."""
+        """Whether the connection has output for which it has not woken the driver: after a `tick`."""
 
     @abstractmethod
     def receive(self, data: bytes, now: float) -> None: ...
@@ -105,7 +105,7 @@ class DrivenConnection(ABC):
 
     @abstractmethod
     def data_to_send(self) -> bytes:
-        """All that is to be written by now."""
+        """Returns, and forgets, the output so far."""
 
     @abstractmethod
     def release(self) -> None: ...

@@ -1,7 +1,7 @@
 """Whether replicas that have applied the same entries have the same state (protocol 13.6).
 
-Each replica tells its leader a digest of its state at certain indices. What a majority of the voters has told is right,
-and the leader tells that to all. A replica with another digest takes part no more, be it the leader.
+Each replica sends its leader a digest of its state at certain indices. The digest of a majority of the voters is right,
+and the leader sends it to all. A replica with another digest takes part no more, even if it is the leader.
 """
 
 from typing import Final

@@ -168,8 +168,8 @@ class Testimony:
 
 
 def sent_under(facts: Facts, case: Case) -> Ints:
-    """By row, the epoch's clock of the attach under which its router sent it to a subscriber without a log; if no log
-    tells that, when it was sent. `NONE` for all other rows."""
+    """For each row that sends a delivery to a subscriber without a log: the epoch's clock of the attach under which its
+    router sent it; if no log names that attach, the time of the row. `NONE` for all other rows."""
     rows, clients = facts.rows, case.clients.subscribers
     own = np.array([*(bool(name in clients and clients[name].logs) for name in rows.strings), False], np.bool_)
     sent = facts.by_router & facts.tells(Event.DELIVERED) & ~own[rows.subscriber]

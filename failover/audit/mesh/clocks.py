@@ -86,7 +86,7 @@ def find_clocks(
     were put right so."""
     met = {**dict(_met(rows, {log.name: log.host for log in logs})), **before.met}
     unordered = {log.name: _set_back(log) for log in logs if log.set_back_us >= SET_BACK_US}
-    while True:  # what an unordered log shows puts no other right
+    while True:  # a log that orders nothing corrects no other clock either
         trusted = {pair: us for pair, us in met.items() if not unordered.keys() & {*pair}}
         clock = {**_clocks(logs, trusted), **before.clock}
         ahead = _ahead(_references(logs, clock), _between(trusted, clock))
@@ -137,7 +137,8 @@ def _blamed(clocks: Clocks, found: Sequence[Disagreement], logs: Sequence[Log]) 
 
 
 def _most(found: Iterable[Disagreement]) -> Iterator[tuple[str, Disagreement]]:
-    """Who disagrees with the most others, with its worst; all of these, as nobody knows which of two is right."""
+    """The names that disagree with the most others, each with its largest disagreement. If several names have equally
+    many, all of them: no log shows which one is right."""
     worst: dict[str, dict[str, Disagreement]] = {}
     for each in sorted(found, key=lambda each: abs(each.us)):
         worst.setdefault(each.one, {})[each.other] = worst.setdefault(each.other, {})[each.one] = each

@@ -231,7 +231,7 @@ def _unreadable(details: dict[str, Any]) -> str:
     damage = details["damage"]
     return (
         f"{damage['skipped']} of {details['size']} bytes from byte {damage['offset']} on are damaged; "
-        f"{sum((last - first + 1 for first, last in details['blocks']))} blocks are readable"
+        f"{sum(last - first + 1 for first, last in details['blocks'])} blocks are readable"
     )
 
 
