@@ -72,11 +72,11 @@ class Topic:
         self.boot = Boot(self.home, now + settings.boot_wait)
         self.attaches = Attaches(self.outlet, self.records, self.directory, settings.join, self.home.liveness)
         self.generations = Generations(self.home, self.attaches, settings)
-        self.changes = Changes(self.home, self.attaches, self.generations)
+        self.grace = Grace(self.home, settings.grace)
+        self.changes = Changes(self.home, self.attaches, self.generations, self.grace)
         self.expiry = Expiry(
             self.outlet, self.directory, self.changes, remember=settings.terminus, forget=settings.forget
         )
-        self.grace = Grace(self.home, settings.grace)
         self.peers = Peers(self.home, self.attaches, self.expiry, self.grace, self.changes, self.boot, self.generations)
         self.outlet.trace(Event.BOOT)
         self.boot.check(now)

@@ -50,6 +50,21 @@ def nobody_is_given_what_has_waited(_: Method) -> Method:
     return broken
 
 
+@mutant(
+    Grace,
+    "wait_for",
+    by="5",
+    scenario=test_grace.test_a_delivery_waits_for_a_plain_subscriber_at_a_router_never_met,
+)
+def routers_never_met_are_waited_for_without_end(_: Method) -> Method:
+    """8 Grace: the wait for a router begins with the word of a plain subscriber there."""
+
+    def broken(grace: Grace, entry: LinkEntry) -> None:
+        """No timer and no contact ends the wait."""
+
+    return broken
+
+
 @mutant(Grace, "ended", by="5", scenario=test_grace.test_a_router_whose_process_is_gone_is_not_waited_for)
 def gone_processes_are_waited_for(_: Method) -> Method:
     """8 Lost router: nobody waits for a router whose process refuses connections."""

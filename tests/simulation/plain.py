@@ -64,6 +64,8 @@ class PlainSubscribers:
             return
         if link_name(link.client.identity) in home.topic.directory.lapsed:
             link.lapsed_at.add(at)
+            if self._has_been_outdone(home, link):
+                return
             apart_s = self._judge.schedule.now - self._apart.get((*at, link.router.name), math.inf)
             waited = apart_s >= self._judge.grace - 1e-6 or not self._may_come_back(home, link)
             self._judge.check(waited, f"8 grace: {home.name} waits for {link} for {apart_s:.3f} s")
@@ -128,12 +130,16 @@ class PlainSubscribers:
         return is_older or any(_has_missed(home, link) for link in reader.links)
 
     def _has_been_outdone(self, home: "Router", link: "SubscriberLink") -> bool:
-        """Whether home, which had joined this link, takes it for older than one that has ended: one that came late,
-        before this one, and was given an epoch after it. Of what has ended nothing may be remembered."""
+        """Whether home, which had joined this link, takes it for older than one that has ended or lapsed: one that came
+        late, before this one, and was given an epoch after it. Home may have forgotten one that has ended."""
         if link.client.name not in self._judge.inexact or (home.name, home.incarnation) not in link.joined_by:
             return False
-        entry = home.topic.directory.subscriber(link.subscriber.name)
-        return entry is None or (not entry.live and link.epoch is not None and entry.epoch > link.epoch)
+        directory = home.topic.directory
+        entry = directory.subscriber(link.subscriber.name)
+        if entry is None:
+            return True
+        is_over = not entry.live or entry.name in directory.lapsed
+        return is_over and link.epoch is not None and entry.epoch > link.epoch
 
     def missed(self, message: Message, name: str, home: "Router", *, accepted: bool) -> None:
         """Home waits no more for this one, which is out of its reach. If home has accepted without it, it has to be

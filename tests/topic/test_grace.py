@@ -5,6 +5,7 @@ import json
 import attrs
 
 from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
+from tests.topic.clients import Pen, Reader
 from topic.actions import Detach, Note
 from topic.blocks import read_blocks
 from topic.delivery.outcomes import DeliveryOutcome
@@ -266,4 +267,39 @@ def test_a_router_that_was_lost_twice_is_counted_on_by_its_contact_alone() -> No
     leaving.close()
     assert not pen.outcomes
     staying.accept(b"1")
+    assert pen.outcomes == {b"1": ACCEPTED}
+
+
+def moved_out_of_reach() -> tuple[Bench, Reader, Pen]:
+    """Router d has never met c. It hears from a that its subscriber has attached there."""
+    bench = Bench("a", "c", "d", meet=False, settings=attrs.evolve(SETTINGS, grace=GRACE_S))
+    bench.meet("a", "d")
+    bench.time(SETTINGS.boot_wait)
+    bench.subscriber("d")
+    pen = bench.publisher("d")
+    bench.part("a", "d")
+    bench.meet("a", "c")
+    reader = bench.subscriber("c")
+    bench.meet("a", "d")
+    bench.flow()
+    pen.send(b"1")
+    return bench, reader, pen
+
+
+def test_a_delivery_waits_for_a_plain_subscriber_at_a_router_never_met() -> None:
+    bench, reader, pen = moved_out_of_reach()
+    assert not pen.outcomes
+    bench.meet("c", "d")
+    bench.flow()
+    assert reader.delivered == [b"1"]
+    reader.accept(b"1")
+    assert pen.outcomes == {b"1": ACCEPTED}
+
+
+def test_the_wait_for_a_router_never_met_ends_with_the_grace() -> None:
+    bench, _, pen = moved_out_of_reach()
+    bench.time(0)
+    bench.time(GRACE_S - 1)
+    assert not pen.outcomes
+    bench.time(1)
     assert pen.outcomes == {b"1": ACCEPTED}

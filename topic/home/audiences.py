@@ -197,6 +197,10 @@ class Audiences:
                     record.is_back(subscriber.name)
             self._home.evaluate(stream, awaited)
 
+    def count_on(self, router: str) -> None:
+        """What is published now may wait for this router, which is out of contact, until `returned` or `give_up`."""
+        self._counts_on.add(router)
+
     def lose(self, router: str, *, waits: bool) -> None:
         """The router is out of contact: its subscribers are awaited as orphans. If it `waits` for plain ones, what is
         in doubt goes on to wait for the router itself, until `returned` or `give_up` (protocol 8, Lost router)."""

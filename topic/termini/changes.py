@@ -19,6 +19,7 @@ from topic.identity import COUNTS
 from topic.journal import Event
 from topic.termini.attaches import Attaches
 from topic.termini.generations import Generations
+from topic.termini.grace import Grace
 
 OUT_OF_CONTACT = "it expired while this router was out of contact"
 
@@ -26,13 +27,14 @@ OUT_OF_CONTACT = "it expired while this router was out of contact"
 class Changes:
     """The changes of the directory of one router, and what follows from each."""
 
-    def __init__(self, home: Home, attaches: Attaches, generations: Generations) -> None:
+    def __init__(self, home: Home, attaches: Attaches, generations: Generations, grace: Grace) -> None:
         self.outlet = home.outlet
         self.directory = home.directory
         self._home = home
         self._edge = home.edge
         self._attaches = attaches
         self._generations = generations
+        self._grace = grace
 
     def write(self, entry: LinkEntry) -> None:
         """Change our own section, and do what follows from that."""
@@ -88,6 +90,8 @@ class Changes:
         self._leaves(old)
         if self.directory.in_contact(entry):
             self._home.audiences.join(entry, known=former is not None)
+        elif self.directory.is_counted_on(entry):
+            self._grace.wait_for(entry)
 
     def _leaves(self, old: LinkEntry | None) -> None:
         """A plain subscriber is no longer where it was: if that is out of contact, homes may still wait for it."""

@@ -23,7 +23,8 @@ class _Absence:
     incarnation: int
     since_us: int
     """By the wall clock."""
-    until: float
+    until: float | None
+    """None until the next timer, which begins the wait."""
 
 
 class Grace:
@@ -42,12 +43,26 @@ class Grace:
     def deadline(self) -> float:
         """When the wait for a router is over. One in contact that has not told its section is about to."""
         away = self._absent.keys() - self.directory.contacts.keys()
-        return min((self._absent[router].until for router in away), default=math.inf)
+        untils = [self._absent[router].until for router in away]
+        return min((-math.inf if until is None else until for until in untils), default=math.inf)
 
     def handle_timer(self, now: float) -> None:
-        contacts = self.directory.contacts
-        for router in [r for r, absence in self._absent.items() if absence.until <= now and r not in contacts]:
-            self._give_up(router, f"was out of contact for {self._grace:g} s")
+        for router, absence in list(self._absent.items()):
+            if absence.until is None:
+                self._absent[router] = attrs.evolve(absence, until=now + self._grace)
+            elif absence.until <= now and router not in self.directory.contacts:
+                self._give_up(router, f"was out of contact for {self._grace:g} s")
+
+    def wait_for(self, entry: LinkEntry) -> None:
+        """A contact told of a plain subscriber at a router out of contact, perhaps at one never met. The wait for that
+        router begins with this word, unless it has begun already."""
+        router, incarnation = entry.owner
+        absence = self._absent.get(router)
+        if not self._grace or self._ended.get(router, 0) >= incarnation:
+            self.directory.lapse(entry, self.outlet.time_us)
+        elif absence is None or absence.incarnation < incarnation:
+            self._absent[router] = _Absence(incarnation, self.outlet.time_us, None)
+            self._audiences.count_on(router)
 
     def lost(self, router: str, incarnation: int, now: float) -> None:
         """The contact is over. A router that is lost again before it has told its section has not been back."""
