@@ -203,12 +203,16 @@ class Topic:
         return self.home.publishing.publish(stream, tags, messages, presettled=presettled, until=until)
 
     @event
-    def transferred_again(
-        self, stream: HomeStream, tag: bytes, *, aborted: bool, settled: bool = False
-    ) -> Record | None:
+    def transferred_again(self, stream: HomeStream, tag: bytes, *, settled: bool = False) -> Record | None:
         """Take a transfer with resume=true. None, and it is ignored, if our map lacks its tag (AMQP 1.0 2.7.5). The
         publisher may have `settled` it by that: it is told no outcome (7.3)."""
-        return self.home.transferred_again(stream, tag, aborted=aborted, settled=settled)
+        return self.home.transferred_again(stream, tag, settled=settled)
+
+    @event
+    def abort(self, stream: HomeStream, tag: bytes) -> None:
+        """Take an aborted transfer, with `resume` or without. It settles the delivery of the publisher's map that has
+        this tag (7.3)."""
+        self.home.abort(stream, tag)
 
     @event
     def settle(self, stream: HomeStream, records: list[Record]) -> None:

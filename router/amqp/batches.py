@@ -28,8 +28,9 @@ class Transfers:
 
 @define
 class ResumedTransfers:
-    """Deliveries that are resumed (transfers with `resume` true). Their messages are empty where they were left out. An
-    aborted one is settled and has neither message nor handle."""
+    """Deliveries that are resumed (transfers with `resume` true), and all that are aborted, resumed or not. A message
+    is empty where it was left out. An aborted delivery is settled, has neither message nor handle, and its credit was
+    given back."""
 
     handles: list[Handle]
     tags: list[bytes]

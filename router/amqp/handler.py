@@ -46,14 +46,13 @@ class Handler:
         """A sending link's `credit` or `draining` changed."""
 
     def on_transfers(self, link: Link, transfers: Transfers) -> None:
-        """Complete messages came. Of one that is aborted, or too large, nothing is told: the engine gives its credit
-        back, or rejects it."""
+        """Complete messages came. The engine rejects a message that is too large, and tells nobody."""
 
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         """The peer's news about deliveries."""
 
     def on_resumed(self, link: Link, resumed: ResumedTransfers) -> None:
-        """Resumed deliveries came."""
+        """Resumed or aborted deliveries came."""
 
     def on_echo(self, link: Link) -> None:
         """The peer has answered `Link.echo`: it has read all that was sent before, as far as AMQP lets us tell (see

@@ -112,12 +112,7 @@ class Inbox:
         link.gather_partial()
         if lib.pn_delivery_aborted(delivery):
             link.drop_partial()
-            if link.resumed:
-                self._flows[link] = None  # it took credit all the same
-                self._complete_resumed(link, delivery, b"", aborted=True)
-            else:
-                link.expect_any()
-                self._abort(link, delivery)
+            self._abort(link, delivery)
         elif link.max_message and len(link.partial) > link.max_message:
             self._reject_oversized(link, delivery)
         elif lib.pn_delivery_partial(delivery):
@@ -139,15 +134,15 @@ class Inbox:
             link.connection.expel(link, MESSAGE_SIZE, reason, "max_message")
 
     def _abort(self, link: Link, delivery: Any) -> None:
-        """It took credit all the same. As nobody else hears of it, that is given back here (AMQP 1.0 2.7.5)."""
-        lib.pn_delivery_settle(delivery)
-        self._settling.add(delivery)
+        """An aborted transfer used credit: the engine gives it back (AMQP 1.0 2.7.5). The owner learns its tag, as its
+        sender may give up a delivery of an earlier attach, whether it says `resume` or not."""
+        self._complete_resumed(link, delivery, b"", aborted=True)
+        if link.ended:
+            return
         if link.balance >= -link.overdraft:
             lib.pn_link_flow(link.pointer, 1)
         else:
-            self.hand_over()
-            if not link.ended:
-                link.connection.expel(link, TRANSFER_LIMIT, WITHOUT_CREDIT)
+            self.hand_over()  # which ends the link
 
     def _complete_resumed(self, link: Link, delivery: Any, message: bytes, aborted: bool) -> None:
         if self._transfers:  # they came before

@@ -117,11 +117,8 @@ class AnonymousLink(End):
                 publisher.take(run)
 
     def on_resumed(self, resumed: ResumedTransfers) -> None:
-        """Nothing is resumed: what has a message is new. An aborted one took no credit."""
-        new = resumed.as_new()
-        if aborted := len(resumed.handles) - len(new.handles):
-            self.link.flow(aborted)
-        if new.handles:
+        """Nothing is resumed: every transfer that has a message is new."""
+        if (new := resumed.as_new()).handles:
             self.on_transfers(new)
 
     def _turn_away(self, run: list[Transfer], refusal: Refusal, *, at_once: bool) -> None:

@@ -143,13 +143,14 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
     def on_resumed(self, resumed: ResumedTransfers) -> None:
         """What our map listed is known; a client that got a null map sends what is new to us. The rest is ignored."""
         if self.stream.reply is None:
-            new = resumed.as_new()
-            self._ignore(list(compress(resumed.handles, resumed.aborted)))
-            if new.handles:
+            if (new := resumed.as_new()).handles:
                 self.on_transfers(new)
             return
         for handle, tag, _, is_settled, _, is_aborted in resumed:
-            record = self.node.topic.transferred_again(self.stream, tag, aborted=is_aborted, settled=is_settled)
+            if is_aborted:
+                self.node.topic.abort(self.stream, tag)
+                continue
+            record = self.node.topic.transferred_again(self.stream, tag, settled=is_settled)
             if record is None:
                 self._ignore([handle])
             elif handle is not None:
@@ -157,7 +158,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
                 self.open[record] = handle
 
     def _ignore(self, handles: list[Handle]) -> None:
-        """Transfers that resume what is unknown here (AMQP 1.0 2.7.5), or end it: they are gone, and took no credit."""
+        """Drop transfers that resume a delivery unknown here (AMQP 1.0 2.7.5), and give their credit back."""
         self.link.settle_many([handle for handle in handles if handle is not None])
         if handles:
             self.link.flow(len(handles))

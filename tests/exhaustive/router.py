@@ -243,7 +243,7 @@ class Router(Deaf):
 
     def _hear_transfer(self, link: Link, tag: bytes, message: bytes, resume: bool) -> None:
         if resume:
-            record = self._core.transferred_again(link.end, tag, aborted=False)
+            record = self._core.transferred_again(link.end, tag)
             if record is None:
                 raise Violation("resumed transfer", f"{message!r} is not known though our map listed it")
         else:

@@ -96,6 +96,18 @@ def aborted_not_told(_: Method) -> Method:
     return broken
 
 
+@mutant(Home, "abort", by="45", **MOVING | {"gives_up": 0.5})
+def aborted_if_held(_: Method) -> Method:
+    """7.3: a publisher may abort a delivery of its map that home does not hold."""
+
+    def broken(home: Home, stream: HomeStream, tag: bytes) -> None:
+        key = stream.keys.key(tag)
+        if key in stream.unconfirmed and stream.came_again(key) is not None:
+            home.give_up(stream, key, home.edge.unconfirmed.take(stream, key))
+
+    return broken
+
+
 @mutant(Publishing, "_publish_again", by="1", **MOVING | {"settles_again": 0.5})
 def sent_again_settled_to_all(again: Method) -> Method:
     """7.3: who has had what its publisher transfers again, settled, does not get it twice."""

@@ -90,6 +90,8 @@ class Knobs:
     """How often a publisher transfers again in another order, or something new in between."""
     settles_again: float = 0.0
     """How often a publisher settles what it transfers again by that transfer."""
+    gives_up: float = 0.0
+    """How often a publisher aborts the transfer of a delivery of its map that the router does not list."""
     lifetimes: float = 0.0
     """How often a client that resumes asks for another timeout than on its last attach."""
     modes: float = 0.0

@@ -37,6 +37,10 @@ def _settles_again(_: Knobs, random: Random) -> dict[str, Any]:
     return {"settles_again": random.choice((0.3, 1.0))}
 
 
+def _gives_up(_: Knobs, random: Random) -> dict[str, Any]:
+    return {"gives_up": random.choice((0.3, 1.0)), "restless": 1.0}
+
+
 def _lifetimes(_: Knobs, random: Random) -> dict[str, Any]:
     return {"lifetimes": random.choice((0.3, 1.0)), "timeouts": random.choice(((2, 5, 20), (20, 60)))}
 
@@ -170,6 +174,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "small frames": _small_frames,
     "any order": _any_order,
     "settles again": _settles_again,
+    "gives up": _gives_up,
     "lifetimes": _lifetimes,
     "modes": _modes,
     "late null": _late_null,
@@ -202,7 +207,7 @@ LIMITS = ("far clocks", "set back")
 """Played by name only: what these break is a limit (protocol 10), which the judge cannot always tell from a fault."""
 
 
-LATER = ("settles again", "plain cuts", "grow", "filters", "ttl", "pieces", "wildcards", "balanced")
+LATER = ("settles again", "gives up", "plain cuts", "grow", "filters", "ttl", "pieces", "wildcards", "balanced")
 """Played by name only, in tests of their own: seeds that others have named stay the runs that they were."""
 
 

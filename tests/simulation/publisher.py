@@ -140,7 +140,8 @@ class Publisher(Client):
 
     def _perhaps_abort(self, tag: bytes, step: ResumeStep) -> ResumeStep:
         """The application may have given up what is in doubt."""
-        if step is ResumeStep.NEW or self.calm or self.random.random() >= self.knobs.early:
+        share = self.knobs.gives_up if step is ResumeStep.NEW else self.knobs.early
+        if self.calm or (step is ResumeStep.NEW and not share) or self.random.random() >= share:
             return step
         self.note(self.name, f"gives up {self.texts[tag].decode()}")
         self.judge.given_up(self.texts[tag])

@@ -99,13 +99,16 @@ class PublisherLink(Link):
             message.expired = False
 
     def _resume(self, handle: int, tag: bytes, text: bytes, *, aborted: bool, settled: bool) -> None:
-        if not aborted:
-            self._comes([text])
-            self.router.judge.republished(self, text)
-        record = self.router.topic.transferred_again(self.stream, tag, aborted=aborted, settled=settled)
+        if aborted:
+            self.router.topic.abort(self.stream, tag)
+            self.to_client(self.client.credited, 1)  # the engine gives it back
+            return
+        self._comes([text])
+        self.router.judge.republished(self, text)
+        record = self.router.topic.transferred_again(self.stream, tag, settled=settled)
         self.check(record is not None, f"7 resume: {text.decode()}, which the router listed, it ignores")
         assert record is not None
-        if not (aborted or settled):
+        if not settled:
             self._keep(handle, text, record)
 
     def _keep(self, handle: int, text: bytes, record: Record) -> None:

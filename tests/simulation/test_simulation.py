@@ -23,7 +23,7 @@ FIRST, COUNT = map(int, os.environ.get("SIMULATION_SEEDS", f"{WATCHED}:{250 - WA
 """With those, as many as it takes until the last mutant is caught (`mutants/pins.json`); a soak plays others."""
 GROWING = 12
 """The first seeds of a mesh that grows, of which the same is asked."""
-IN_PIECES = SETTLING_AGAIN = 25
+IN_PIECES = SETTLING_AGAIN = GIVING_UP = 25
 TAIL = 60
 
 
@@ -90,6 +90,11 @@ def test_it_holds_in_a_mesh_that_grows_and_shrinks() -> None:
 def test_it_holds_where_messages_go_ahead_in_pieces() -> None:
     for seed in range(IN_PIECES):
         run(seed, odd=("pieces",))
+
+
+def test_it_holds_where_publishers_abort_deliveries_that_no_router_lists() -> None:
+    worlds = [run(seed, trace=True, odd=("gives up",)) for seed in range(GIVING_UP)]
+    assert sum(" aborts " in f" {what}" for world in worlds for *_, what in world.trace) > 5
 
 
 def test_it_holds_where_publishers_settle_what_they_transfer_again() -> None:

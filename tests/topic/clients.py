@@ -82,7 +82,7 @@ class Pen(Party):
     def send_again(self, *tags: bytes) -> None:
         """With resume=true."""
         for tag in tags:
-            record = self.bench.tick(self.router).transferred_again(self.stream, tag, aborted=False)
+            record = self.bench.tick(self.router).transferred_again(self.stream, tag)
             assert record is not None and record.message is not None
             self.sent[record.message] = record
             self.bench.flow()

@@ -26,9 +26,9 @@ def test_what_is_transferred_again_is_what_our_map_has_listed_and_once() -> None
     again = pen_at(bench, "a", pen, unsettled={b"1": 0, b"2": 0})
     assert again.map == {b"1": 0}
     core = bench.tick("a")
-    assert core.transferred_again(again.stream, b"2", aborted=False) is None
-    assert core.transferred_again(again.stream, b"1", aborted=False) is not None
-    assert core.transferred_again(again.stream, b"1", aborted=False) is None
+    assert core.transferred_again(again.stream, b"2") is None
+    assert core.transferred_again(again.stream, b"1") is not None
+    assert core.transferred_again(again.stream, b"1") is None
 
 
 def test_what_a_publisher_aborts_as_it_resumes_it_has_abandoned() -> None:
@@ -38,8 +38,22 @@ def test_what_a_publisher_aborts_as_it_resumes_it_has_abandoned() -> None:
     pen.send(b"1")
     again = pen_at(bench, "a", pen, unsettled={b"1": 0})
     bench.logged("a", Event.ABANDONED)
-    assert bench.tick("a").transferred_again(again.stream, b"1", aborted=True) is not None
+    bench.tick("a").abort(again.stream, b"1")
     assert bench.logged("a", Event.ABANDONED) == [key_of(pen, b"1")]
+
+
+def test_a_publisher_aborts_a_delivery_that_its_home_does_not_hold() -> None:
+    """Its home asks the subscriber's router, which holds it, and settles it there."""
+    bench = Bench("a", "b", "c")
+    reader, pen = reader_at(bench, "c"), pen_at(bench, "a")
+    pen.send(b"1")
+    reader.accept(b"1")
+    bench.kill("a")
+    again = pen_at(bench, "b", pen, unsettled={b"1": 0})
+    assert again.map == {} and reader.settled_messages == []
+    bench.tick("b").abort(again.stream, b"1")
+    bench.flow()
+    assert reader.settled_messages == [b"1"]
 
 
 def test_what_our_map_could_not_list_is_not_transferred_again() -> None:
@@ -52,7 +66,7 @@ def test_what_our_map_could_not_list_is_not_transferred_again() -> None:
     again = pen_at(bench, "a", pen, unsettled={b"2": 0}, lively=False)
     assert again.map == {}
     for tag in (b"1", b"2"):
-        assert bench.tick("a").transferred_again(again.stream, tag, aborted=False) is None
+        assert bench.tick("a").transferred_again(again.stream, tag) is None
 
 
 def test_what_is_abandoned_while_an_attach_waits_is_not_in_its_answer() -> None:

@@ -273,7 +273,7 @@ def test_a_delivery_resumed_settled_goes_to_subscribers_that_have_not_had_it() -
     pen.send(b"1")
     bench.kill("a")
     again = pen_at(bench, "b", pen, unsettled={b"1": 0})
-    assert bench.tick("b").transferred_again(again.stream, b"1", aborted=False, settled=True) is not None
+    assert bench.tick("b").transferred_again(again.stream, b"1", settled=True) is not None
     reader.grant(1)
     reader.accept(b"1")
     assert reader.delivered == [b"1"] == reader.settled_messages and not again.outcomes

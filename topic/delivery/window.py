@@ -55,10 +55,6 @@ class CreditWindow:
         self.held += size
         self._allowance.add(size)
 
-    def aborted(self) -> None:
-        """A transfer was aborted: it took credit all the same."""
-        self.credit -= 1
-
     def give_back(self, sizes: Sequence[int]) -> None:
         """Messages of these sizes were taken, and are settled."""
         self.unsettled -= len(sizes)

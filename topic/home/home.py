@@ -263,9 +263,7 @@ class Home:
         held = [(key, record) for key, record in stream.unconfirmed.items() if key in stream.expected]
         stream.list_held(key for key, record in held if record.message is not None)
 
-    def transferred_again(
-        self, stream: HomeStream, tag: bytes, *, aborted: bool, settled: bool = False
-    ) -> Record | None:
+    def transferred_again(self, stream: HomeStream, tag: bytes, *, settled: bool = False) -> Record | None:
         """Take a transfer with resume=true. None for a tag that our map did not list, or that was transferred
         already."""
         key = stream.keys.key(tag)
@@ -273,12 +271,14 @@ class Home:
         if record is None or record.message is None or stream.came_again(key) is None:
             return None
         self.edge.unconfirmed.take(stream, key)
-        if not aborted:
-            return self.publishing.again(stream, tag, record, settled=settled)
-        self.give_up(stream, key, record)
-        stream.window.aborted()
-        self.settlement.grant(stream)
-        return record
+        return self.publishing.again(stream, tag, record, settled=settled)
+
+    def abort(self, stream: HomeStream, tag: bytes) -> None:
+        """The publisher aborted a transfer. If it is a delivery of its map, the publisher gives it up by that, whether
+        home holds it or not: subscribers that ask for it wait no more."""
+        key = stream.keys.key(tag)
+        if stream.came_again(key) is not None:
+            self.give_up(stream, key, self.edge.unconfirmed.take(stream, key))
 
     def give_up(self, stream: HomeStream, key: bytes, record: Record | None) -> None:
         """The publisher wants to know no more of the delivery, whether it is here or not."""

@@ -60,8 +60,8 @@ class OddClient(Attaching):
         self._begin_sent(link, sent, None, settles=settles)
         if resumed:
             link.pieces[0]["resume"] = True
-            if self.draw.has("aborted_again") and self.rng.random() < 0.3:
-                self._abort(link, sent, self.rng.randrange(len(link.pieces)))
+        if self.draw.has("aborted_again") and self.rng.random() < 0.3:
+            self._abort(link, sent, self.rng.randrange(len(link.pieces)))
 
     def _abort(self, link: Sender, sent: Sent, after: int) -> None:
         """Behind so many frames of it."""

@@ -69,7 +69,7 @@ FEATURES: Final = {
     "resume": "detach, end, close or lose the connection, and come back with a map",
     "resume_settled": "the same of subscribers in sender settle mode settled",
     "settled_again": "what is transferred again after that is settled by it",
-    "aborted_again": "what is resumed after that is aborted, at once or in its midst",
+    "aborted_again": "what is transferred again after that is aborted, at once or in its midst",
     "received_in_maps": "states in such a map where nothing is decided",
     "durable": "termini of every durability, and one that never expires",
     "deaf": "what the router says last is not read before the connection is lost",
