@@ -303,3 +303,17 @@ def test_the_wait_for_a_router_never_met_ends_with_the_grace() -> None:
     assert not pen.outcomes
     bench.time(1)
     assert pen.outcomes == {b"1": ACCEPTED}
+
+
+def test_two_that_attach_elsewhere_at_once_are_both_given_there_what_has_waited() -> None:
+    bench = Bench("a", "b", "c", settings=attrs.evolve(SETTINGS, grace=GRACE_S))
+    for name in ("one", "other"):
+        bench.subscriber("c", name)
+    pen = bench.publisher("a")
+    bench.part("a", "b")
+    bench.part("a", "c")
+    pen.send(b"1")
+    readers = [bench.subscriber("b", name) for name in ("one", "other")]
+    bench.meet("a", "b")
+    bench.flow()
+    assert [reader.delivered for reader in readers] == [[b"1"], [b"1"]]

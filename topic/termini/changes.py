@@ -49,6 +49,9 @@ class Changes:
                     self._generations.changed(change)
                 else:
                     self._subscriber_changed(change, learned=learned)
+            for change in changes:  # when all of them are awaited where they are now
+                if change.entry.role is Role.SUBSCRIBER:
+                    self._leaves(change.old)
 
     def trace_lost(self, expired: list[Change]) -> None:
         """Log links that have expired with the contact to their router."""
@@ -77,7 +80,6 @@ class Changes:
                 self._subscriber_left(local, entry)
             self._home.audiences.gone(entry)
             self._home.balancing.gone(entry.name)
-            self._leaves(old)
             return
         if local is not None and not self.directory.is_mine(entry):
             self._subscriber_moved(local, entry)
@@ -87,7 +89,6 @@ class Changes:
             former = entry.router
         if former is not None:
             self._home.audiences.expect(entry, former)
-        self._leaves(old)
         if self.directory.in_contact(entry):
             self._home.audiences.join(entry, known=former is not None)
         elif self.directory.is_counted_on(entry):
