@@ -328,8 +328,7 @@ class Judge:
         plain one is gone for homes out of contact with that router."""
         name = link.client.name
         reader = self.readers[name]
-        if not reader.resumes:
-            self.plain.attaches(name, link.router)
+        self.plain.comes(link)
         lost = reader.resumes and reader.since is not None and unsettled is None
         if lost and not self.termini.known_around(link.router, name, reader):
             around = [router.name for router in self.termini.around(link.router)]

@@ -64,8 +64,9 @@ class PlainSubscribers:
             return
         if link_name(link.client.identity) in home.topic.directory.lapsed:
             link.lapsed_at.add(at)
-            if self._has_been_outdone(home, link):
-                return
+            known = home.topic.directory.subscriber(link.subscriber.name)
+            if known is not None and link.epoch is not None and known.epoch > link.epoch:
+                return  # it has lapsed by a later attach
             apart_s = self._judge.schedule.now - self._apart.get((*at, link.router.name), math.inf)
             waited = apart_s >= self._judge.grace - 1e-6 or not self._may_come_back(home, link)
             self._judge.check(waited, f"8 grace: {home.name} waits for {link} for {apart_s:.3f} s")
@@ -130,16 +131,12 @@ class PlainSubscribers:
         return is_older or any(_has_missed(home, link) for link in reader.links)
 
     def _has_been_outdone(self, home: "Router", link: "SubscriberLink") -> bool:
-        """Whether home, which had joined this link, takes it for older than one that has ended or lapsed: one that came
-        late, before this one, and was given an epoch after it. Home may have forgotten one that has ended."""
+        """Whether home, which had joined this link, takes it for older than one that has ended: one that came late,
+        before this one, and was given an epoch after it. Of what has ended nothing may be remembered."""
         if link.client.name not in self._judge.inexact or (home.name, home.incarnation) not in link.joined_by:
             return False
-        directory = home.topic.directory
-        entry = directory.subscriber(link.subscriber.name)
-        if entry is None:
-            return True
-        is_over = not entry.live or entry.name in directory.lapsed
-        return is_over and link.epoch is not None and entry.epoch > link.epoch
+        entry = home.topic.directory.subscriber(link.subscriber.name)
+        return entry is None or (not entry.live and link.epoch is not None and entry.epoch > link.epoch)
 
     def missed(self, message: Message, name: str, home: "Router", *, accepted: bool) -> None:
         """Home waits no more for this one, which is out of its reach. If home has accepted without it, it has to be
@@ -158,6 +155,15 @@ class PlainSubscribers:
         return [f"{missed.link} of {missed.text.decode()}" for missed in told_of]
 
     # how they end
+
+    def comes(self, link: "SubscriberLink") -> None:
+        """An attach reaches its router. If that has lost another one, plain publishers there have ended for it, and it
+        takes what the subscriber's map names of theirs for over."""
+        name, router = link.client.name, link.router
+        lost = {other for home, life, other in self._apart if (home, life) == (router.name, router.incarnation)}
+        self._judge.readers[name].cut_off |= lost - router.topic.directory.applied.keys()
+        if not self._judge.readers[name].resumes:
+            self.attaches(name, router)
 
     def attaches(self, name: str, router: "Router") -> None:
         """A plain subscriber is at that router now: for homes out of contact with it, or with the router that it has
