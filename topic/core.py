@@ -104,6 +104,8 @@ class Topic:
         """Assert what must hold between events. The simulation and the exhaustive search call it after every step."""
         for record in self.records.by_key.values():
             record.check()
+        for subscriber in self.edge.subscribers.values():
+            subscriber.check()
 
     def stop(self) -> None:
         self.outlet.trace(Event.STOPPED)

@@ -6,7 +6,7 @@ import pytest
 from tests.store import MemoryStore
 from tests.topic.bench import LASTING, SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import NEWS, Pen, Reader, key_of
-from topic.actions import Echo
+from topic.actions import Deliver, Echo, Resume
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.journal import Event
 from topic.settings import BALANCED
@@ -409,3 +409,19 @@ def test_a_late_attach_whose_life_nobody_knows_settles_nothing_before_its_publis
     assert key in bench.cores["c"].records.by_key and not moved.settled
     late.answer_echo()
     assert [record.key for record in moved.settled] == [key]
+
+
+def test_the_end_of_a_delivery_that_waits_for_a_sign_of_life_is_told_once() -> None:
+    """The subscriber names it, its publisher transfers it again, and closes before it has shown life."""
+    bench = Bench("a")
+    reader, pen = reader_at(bench, "a"), pen_at(bench, "a", lively=False)
+    pen.send(b"1")
+    reader.vanish()
+    pen.vanish()
+    again = pen_at(bench, "a", pen, unsettled={b"1": 0}, lively=False)
+    here = reader_at(bench, "a", unsettled={key_of(pen, b"1"): 0}, credit=0)
+    again.send_again(b"1")
+    assert here.end.gated
+    again.close()
+    here.grant(10)
+    assert len(here.mine(Resume)) == 1 and not here.mine(Deliver)

@@ -177,7 +177,7 @@ class Edge:
             gate = subscriber.gated.get(publisher)
             if gate is not None:
                 if gate.first == UNPROVEN:
-                    self._await_no_more(subscriber, list(gate.records))
+                    self._await_no_more(subscriber, gate.take_all())
                 self.admit(subscriber, publisher, gate.home)
         self.reports.rehomed(publisher)
 

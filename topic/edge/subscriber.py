@@ -37,6 +37,11 @@ class Gated:
     """`n` of the oldest gating record: older records may pass."""
     records: deque[Record]
 
+    def take_all(self) -> list[Record]:
+        """Take out what waits behind it."""
+        records, self.records = list(self.records), deque()
+        return records
+
 
 class LocalSubscriber:
     """A subscriber whose custodian is this router."""
@@ -334,6 +339,11 @@ class LocalSubscriber:
                 self.room -= record.size
                 now.append(record)
         return now
+
+    def check(self) -> None:
+        """Assert what must hold between events: no record waits twice."""
+        waiting = [*self.ready, *(record for gate in self.gated.values() for record in gate.records)]
+        assert len(waiting) == len(set(waiting)), "a record waits twice"
 
     def queued(self) -> int:
         """How many records wait, for credit or behind a gate."""
