@@ -30,6 +30,8 @@ At = TypeVar("At", bound=tuple[int, object])
 class SubscriberAttaches:
     told: Mapping[tuple[str, str], Sequence[tuple[int, Life]]]
     """By router's log and subscriber: the places of the answers to its attaches, and their epochs."""
+    begins: Mapping[tuple[str, str], Sequence[tuple[int, Life]]]
+    """The same of the places where its attaches begin, right behind the outcomes that its map states."""
     afresh: Mapping[str, Sequence[Life]]
     """By subscriber: those that routers say began so, in order."""
     own: Mapping[str, Sequence[tuple[int, int]]]
@@ -41,13 +43,15 @@ class SubscriberAttaches:
         return bisect_left(told, since, key=_place) < bisect_left(told, till, key=_place)
 
     def at(self, log: str, subscriber: str, place: int, *, by_map: bool) -> Life:
-        """The attach that this place of a router's log is of: the last one answered before. Of what its map says it is
-        the one answered next; if none is, or that had no map, it is one that was not, before that."""
+        """The attach that this place of a router's log is of: the last one answered before. An outcome that its map
+        states is of the attach that begins next, answered or not. If that began afresh, the outcome is older."""
+        if by_map:
+            begins = self.begins.get((log, subscriber), ())
+            following = bisect_right(begins, place, key=_place)
+            life = begins[following][1] if following < len(begins) else UNANSWERED
+            return (life[0], "") if life in self.afresh.get(subscriber, ()) else life
         told = self.told.get((log, subscriber), ())
         following = bisect_right(told, place, key=_place)
-        if by_map:
-            life = told[following][1] if following < len(told) else UNANSWERED
-            return (life[0], "") if life in self.afresh.get(subscriber, ()) else life
         return told[following - 1][1] if following else UNKNOWN
 
     def begun(self, subscriber: str, life: Life) -> int:
@@ -61,19 +65,25 @@ class SubscriberAttaches:
 
 def find_attaches(rows: Iterable[ControlRow]) -> SubscriberAttaches:
     told: dict[tuple[str, str], list[tuple[int, Life]]] = {}
+    begins: dict[tuple[str, str], list[tuple[int, Life]]] = {}
     by_life: dict[str, list[tuple[Life, ControlRow]]] = {}
     by_place: dict[str, list[tuple[tuple[int, int], ControlRow]]] = {}
     for row in rows:
-        if row.event != Event.ATTACHED or row.subscriber is None:
+        if row.subscriber is None:
+            continue
+        where, life = (row.log_name, row.subscriber), (life_of(row), row.home or row.log_name)
+        if row.event == Event.JOINED and row.role == "router" and row.peer is None:
+            begins.setdefault(where, []).append((row.place, life))
+        if row.event != Event.ATTACHED:
             continue
         if row.role == "router":
-            life = life_of(row), row.home or row.log_name
-            told.setdefault((row.log_name, row.subscriber), []).append((row.place, life))
+            told.setdefault(where, []).append((row.place, life))
             by_life.setdefault(row.subscriber, []).append((life, row))
         else:
             by_place.setdefault(row.subscriber, []).append(((row.incarnation, row.place), row))
     return SubscriberAttaches(
         {where: sorted(attaches) for where, attaches in told.items()},
+        {where: sorted(attaches) for where, attaches in begins.items()},
         {name: _afresh(attaches) for name, attaches in by_life.items()},
         {name: _afresh(attaches) for name, attaches in by_place.items()},
     )
