@@ -258,7 +258,7 @@ class LoggedWorld(World):
     subscriber = LoggedSubscriber
 
     def files(self, publishers: float = 1.0, subscribers: float = 1.0) -> dict[str, bytes]:
-        """All logs, by path; of these shares of the clients. Whoever is there ends cleanly."""
+        """All logs, by path; of these shares of the clients that echo, as ours do. Whoever is there ends cleanly."""
         random = Random(repr(self.seed))
         files = dict[str, bytes]()
         for router in self.routers.values():
@@ -268,7 +268,8 @@ class LoggedWorld(World):
         started = sorted({path.split("/")[2] for path in files})
         for client in self.clients:
             assert isinstance(client, LoggedPublisher | LoggedSubscriber)
-            if random.random() < (publishers if isinstance(client, Publisher) else subscribers):
+            share = publishers if isinstance(client, Publisher) else subscribers
+            if random.random() < share and not client.silent:
                 files |= client.diary.end()
         mesh = {"mesh": "simulated", "routers": {name: {"pid": 1} for name in started}}
         return files | {"file:/run/mesh.json": json.dumps(mesh).encode()}

@@ -107,8 +107,9 @@ class _Routers(_Witness):
     def repeats(self, rows: Rows) -> bool:
         """Whether it was accepted twice at one router, or sent again on the attach that accepted it; or sent and
         accepted on a later one, as what is sent may go to a link that its client has left. No clock orders what two
-        routers are told by one client, but their attaches do."""
+        routers are told by one client, but the epochs of its attaches do, if it echoes them."""
         facts, attaches, earlier = self._facts, defaultdict[Life, Rows](list), False
+        is_ordered = self._subscriber not in self._attaches.unordered
         for row in rows:
             attaches[self._attach(row)].append(row)
         for _, told in sorted(attaches.items()):
@@ -117,7 +118,7 @@ class _Routers(_Witness):
             again = bool(sent and answers) and max(map(self._when, sent)) > min(map(self._when, answers))
             if again or (earlier and sent and any(map(self._is_on_link, answers))):
                 return True
-            earlier |= bool(answers)
+            earlier |= bool(answers) and is_ordered
         on_link = Counter(int(facts.rows.log[row]) for row in rows if self._is_on_link(row))
         return max(on_link.values(), default=0) > 1
 
