@@ -5,7 +5,7 @@ Never here: what passes on a link (`inbox`), and when memory is freed (`sessions
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from router.amqp.format.codec import uint
 from router.amqp.format.errors import NOT_ALLOWED, RESOURCE_LIMIT, STOLEN, AmqpError
@@ -16,6 +16,8 @@ from router.amqp.frames.tap import Tap
 from router.amqp.proton.library import lib, read_condition, text, write_condition, write_lifetime, write_map
 from router.amqp.proton.link import Host, Link, Place
 from router.amqp.sessions import Session, Sessions
+
+STOLEN_HERE: Final = "the link was attached again in the same session"
 
 
 class LinkOwner(Protocol):
@@ -159,14 +161,15 @@ class Endpoints:
             what = f"the session has more links than the peer's handle-max of {session.handle_max} allows"
             self.end_session(session.channel, ErrorCondition(RESOURCE_LIMIT, what))
             return
-        if said is not None and said.steals:
-            self._steal(session, link)
+        stolen = self._steal(session, link) if said is not None and said.steals else []
         former = self._sessions.take_left(link.place)
         if link.remote_unsettled is None and not link.remote_incomplete_unsettled:
             link.former = former
         elif former is not None:
             former.forget()
         self._owner.on_attach(link)
+        for other in stolen:  # behind the attach: the terminus has moved, and is not gone in between
+            self._owner.on_detach(other, False, ErrorCondition(STOLEN, STOLEN_HERE))
 
     def _answered(self, link: Link, said: AttachFrame | None) -> None:
         if not link.ended:
@@ -208,15 +211,14 @@ class Endpoints:
         link.detached = True
         self._owner.on_detach(link, closed, condition)
 
-    def _steal(self, session: Session, link: Link) -> None:
-        """From those of its name that are attached (AMQP 1.0 2.6.1)."""
-        for other in [each for each in session.links if each.place == link.place and each is not link]:
-            if not other.ended:
-                what = "the link was attached again in the same session"
-                other.leave(STOLEN, what, closed=True)
-                self._owner.on_detach(other, False, ErrorCondition(STOLEN, what))
-                if other.is_sender and lib.pn_link_queued(other.pointer):
-                    self._let_go(other)
+    def _steal(self, session: Session, link: Link) -> list[Link]:
+        """Detach the links of its name that are attached (AMQP 1.0 2.6.1), and return them."""
+        stolen = [each for each in session.links if each.place == link.place and each is not link and not each.ended]
+        for other in stolen:
+            other.leave(STOLEN, STOLEN_HERE, closed=True)
+            if other.is_sender and lib.pn_link_queued(other.pointer):
+                self._let_go(other)
+        return stolen
 
     def _let_go(self, link: Link) -> None:
         """Proton would write our detach behind what there is no room for: it is told that the peer has detached."""
