@@ -66,6 +66,7 @@ class _Witness(ABC):
     def __init__(self, each: Testimony, pair: int) -> None:
         self._facts, self._attaches = each.facts, each.case.attaches
         self._subscriber = each.pairs.names[each.pairs.subscriber[pair]]
+        self._client = each.case.clients.subscribers[self._subscriber]
 
     def links(self, rows: Rows) -> list[Rows]:
         """Apart from each other by attaches that began afresh."""
@@ -109,7 +110,7 @@ class _Routers(_Witness):
         accepted on a later one, as what is sent may go to a link that its client has left. No clock orders what two
         routers are told by one client, but the epochs of its attaches do, if it echoes them."""
         facts, attaches, earlier = self._facts, defaultdict[Life, Rows](list), False
-        is_ordered = self._subscriber not in self._attaches.unordered
+        is_ordered = not self._client.is_disordered
         for row in rows:
             attaches[self._attach(row)].append(row)
         for _, told in sorted(attaches.items()):

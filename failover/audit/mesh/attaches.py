@@ -6,7 +6,7 @@ knows what it had processed before.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Final, TypeVar
 
@@ -36,9 +36,6 @@ class SubscriberAttaches:
     """By subscriber: those that routers say began so, in order."""
     own: Mapping[str, Sequence[tuple[int, int]]]
     """The same by its own logs: incarnation and place."""
-    unordered: Set[str]
-    """Subscribers that have resumed without an echo of their last epoch: a later attach may have a lower epoch, as the
-    clocks of two routers differ."""
 
     def between(self, log: str, subscriber: str, since: int, till: int) -> bool:
         """Whether it attached there between these places."""
@@ -71,7 +68,6 @@ def find_attaches(rows: Iterable[ControlRow]) -> SubscriberAttaches:
     begins: dict[tuple[str, str], list[tuple[int, Life]]] = {}
     by_life: dict[str, list[tuple[Life, ControlRow]]] = {}
     by_place: dict[str, list[tuple[tuple[int, int], ControlRow]]] = {}
-    unordered = set[str]()
     for row in rows:
         if row.subscriber is None:
             continue
@@ -82,8 +78,6 @@ def find_attaches(rows: Iterable[ControlRow]) -> SubscriberAttaches:
             continue
         if row.role == "router":
             told.setdefault(where, []).append((row.place, life))
-            if row.details.get("unordered") is True:
-                unordered.add(row.subscriber)
             by_life.setdefault(row.subscriber, []).append((life, row))
         else:
             by_place.setdefault(row.subscriber, []).append(((row.incarnation, row.place), row))
@@ -92,7 +86,6 @@ def find_attaches(rows: Iterable[ControlRow]) -> SubscriberAttaches:
         {where: sorted(attaches) for where, attaches in begins.items()},
         {name: _afresh(attaches) for name, attaches in by_life.items()},
         {name: _afresh(attaches) for name, attaches in by_place.items()},
-        unordered,
     )
 
 

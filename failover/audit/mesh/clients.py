@@ -33,6 +33,8 @@ class Client:
     mode: str = "second"
     settles_first: bool = False
     """Whether it ever did, or its router."""
+    echoes: bool = True
+    """False if it ever resumed without an echo of its last epoch."""
     timeout_s: float = 0.0
     """The longest that it was granted."""
     logs: list[Log] = attrs.field(factory=list)
@@ -77,6 +79,7 @@ class Client:
             self.address,
             self.mode,
             self.settles_first,
+            self.echoes,
             self.timeout_s,
             generation=self.generation,
             closings=closings,
@@ -94,7 +97,9 @@ class Client:
 
     @property
     def is_disordered(self) -> bool:
-        """Whether an attach has a lower epoch than one before it, as clocks of routers differ that were apart."""
+        """Whether an attach may have a lower epoch than one before it, as clocks of routers differ that were apart."""
+        if not self.echoes:
+            return True
         times = [self.opened[life] for life, _, _ in sorted(self.lives) if self.opened[life]]
         return any(later < latest - SKEW_US for later, latest in zip(times[1:], accumulate(times, max), strict=False))
 
@@ -189,6 +194,7 @@ def _clients(
             client.identity, client.address = printable(str(identity)), identity.address
             client.mode = str(row.details.get("mode", "second"))
             client.settles_first |= client.mode == "first"
+            client.echoes &= row.details.get("unordered") is not True
             timeout = row.details.get("timeout")
             client.timeout_s = max(client.timeout_s, float(timeout)) if isinstance(timeout, int | float) else 0.0
         own = by_name.get(row.log_name) if row.role == role else None
