@@ -245,7 +245,8 @@ class Session:
         assert self.expected in (None, number), f"{self}: delivery-id {number}, expected {self.expected}"
         self.expected = (number + 1) % MOD
         assert len(tag) <= 32, f"{link}: a tag of {len(tag)} bytes"
-        assert tag not in link.tags or link.detached, f"{link}: a tag is used twice"
+        is_over = link.detached or self.ended  # what is settled since is not noted any more
+        assert tag not in link.tags or is_over, f"{link}: a tag is used twice"
         is_named = link.former is not None and tag in link.former.named
         assert fields["resume"] or not is_named, f"{link}: {tag!r} is in both maps, and not resumed"
         assert link.count is not None
