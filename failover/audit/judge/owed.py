@@ -125,7 +125,7 @@ def _forgotten(each: Testimony) -> Flags:
 
 
 def _unheard(each: Testimony, suspect: Flags) -> Flags:
-    """Which of these the home accepted while it cannot have known the subscriber. Without the end of a router's log
+    """Which of these the home accepted while it need not have known the subscriber. Without the end of a router's log
     nobody can say who was in contact."""
     found = np.zeros(len(each.at), np.bool_)
     suspect = suspect & ~each.link_doubted
@@ -145,7 +145,6 @@ def _unheard(each: Testimony, suspect: Flags) -> Flags:
 
 
 def _known(case: Case, client: Client, home: str) -> list[Span]:
-    """When the home may have known the subscriber: it can have heard of it, or says that it had joined it, be it once
-    more."""
+    """When the home knew the subscriber: it must have heard of it, or says that it had joined it, be it once more."""
     joined = [(term.since, term.ended) for term in case.terms.get(client.name, ()) if term.home == home]
     return case.acquaintance.spans(client, home) + joined

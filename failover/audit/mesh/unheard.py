@@ -3,20 +3,24 @@
 A router that was cut off or down while a subscriber attached elsewhere does not know it. If a publisher brings to it
 what that subscriber was promised, it accepts that without it: a limit (protocol 10). Who knows of an attach says so in
 its log: the custodian, whoever joined it, and a router that found it in its state store. All others can have heard of
-it from these, by their contacts, and nobody else. So what is told here is as much as a router can have known, never
-less, as long as no log lacks its end.
+it from these, by their contacts, and nobody else. `Acquaintance.reach` is as much as a router can have known, and
+`Acquaintance.spans` what it must have heard, as long as no log lacks its end.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Final
 
 import attrs
 
 from failover.audit.mesh.clients import FOREVER, Client, Span, life_of
+from failover.audit.mesh.clocks import COUNTER_BITS
 from failover.audit.mesh.contacts import Heard, Neighbours, earliest, neighbours
 from failover.audit.read.inventory import ControlRow, Log
 from topic.journal import Event
 
+DEAF_MS: Final = 3_000
+"""Before a contact is lost, messages may have been lost on it for so long: for `timing.dead`, 1 s by default."""
 KNOWING = (Event.ATTACHED, Event.JOINED, Event.KEPT)
 
 
@@ -27,13 +31,16 @@ class Acquaintance:
     _told: Mapping[str, Mapping[int, Heard]]
     """By subscriber and life: when each router says first that it knows of it."""
     _neighbours: Neighbours
+    _listening: Neighbours
+    """The same without the ends of contacts that were lost."""
 
     def spans(self, subscriber: Client, home: str) -> list[Span]:
-        """When that incarnation of a router can have known the subscriber, and not that it had gone; hybrid clocks."""
+        """When that incarnation of a router must have heard of the subscriber, and not that it had gone; hybrid clocks.
+        Word that a router sent just before it lost the contact may not have arrived."""
         found = []
         for life, told in self._told.get(subscriber.name, {}).items():
             ends = (at for ended, at, where in subscriber.closings if where in ("", home) and ended >= life)
-            if (since := earliest(told, self._neighbours).get(home)) is not None:
+            if (since := earliest(told, self._listening).get(home)) is not None:
                 found.append((since, min(ends, default=FOREVER)))
         return found
 
@@ -57,4 +64,13 @@ def acquaintance(
         if row.role == "router" and row.subscriber is not None and row.event in KNOWING:
             heard = told.setdefault(row.subscriber, {}).setdefault(life_of(row), {})
             heard[row.log_name] = min(row.hlc, heard.get(row.log_name, row.hlc))
-    return Acquaintance(told, neighbours([row for row in rows if row.role == "router"], logs))
+    around = neighbours([row for row in rows if row.role == "router"], logs)
+    listening = {name: list(_before_it_is_deaf(spans)) for name, spans in around.items()}
+    return Acquaintance(told, around, listening)
+
+
+def _before_it_is_deaf(spans: Iterable[tuple[str, Span]]) -> Iterator[tuple[str, Span]]:
+    for peer, (since, till) in spans:
+        heard = till if till == FOREVER else till - (DEAF_MS << COUNTER_BITS)
+        if heard > since:
+            yield peer, (since, heard)
