@@ -37,6 +37,8 @@ NEXT_INCOMING, WINDOW, NEXT_OUTGOING, HANDLE, DELIVERY_COUNT, LINK_CREDIT, DRAIN
 """Places in a flow: the session's numbers come before the handle."""
 UINTS: Final = 2**32
 HALF: Final = 2**31
+BRIMMING: Final = HALF - 1, UINTS - 1
+"""One more, and proton takes the number for a negative one, or for 0."""
 
 _UINT: Final = rb"(?:\x43|\x52.|\x70....)"
 _MAYBE: Final = rb"(?:\x40|\x43|\x52.|\x70....)"
@@ -49,6 +51,7 @@ _is_usual: Final = re.compile(
 ).match
 _SIZE: Final = 4  # bytes in front of that
 _VAST: Final = b"\x70\x80"  # so begins a number of 2^31 and more
+_LARGEST: Final = b"\x70\x7f\xff\xff\xff"  # 2^31 - 1
 
 
 def is_less(number: int, other: int) -> bool:
@@ -100,7 +103,7 @@ class Flows:
             return False
         if link.is_sender:
             limit = (number(count[1:]) + number(credit[1:])) % UINTS
-            if link.is_vast or credit >= _VAST or (limit - link.limit) % UINTS >= HALF:
+            if link.is_vast or credit >= _LARGEST or (limit - link.limit) % UINTS >= HALF:
                 return False
             link.limit = limit
         self._rooms[channel] = room
@@ -131,8 +134,8 @@ class Flows:
         is_vast, turns, former = False, False, 0
         if link is not None:
             self._usual[channel, handle] = link
-        if link is not None and link.is_sender and credit == UINTS - 1 and lib.pn_link_queued(link.pointer):
-            credit -= 1  # proton counts a delivery once it is written whole: one that is half written would make it 0
+        if link is not None and link.is_sender and credit in BRIMMING and lib.pn_link_queued(link.pointer):
+            credit -= 1  # proton counts a delivery once it is written whole: one half written would add 1
             fields[LINK_CREDIT] = uint(credit).encoded
             frame = performative.build(channel, FLOW, fields)
         if link is not None and link.is_sender:

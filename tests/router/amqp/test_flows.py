@@ -199,13 +199,14 @@ class Long(Answering):
         self.sent = self.sent or link.send(b"1", bytes(1200))
 
 
-def test_what_is_half_written_goes_on_with_all_the_credit_that_there_is() -> None:
-    """Its reader counts it from its first frame on."""
+@pytest.mark.parametrize(("first", "credit"), [(1, 2**31 - 1), (1, MOST), (MOST, 2**31 - 1)])
+def test_what_is_half_written_goes_on_with_all_the_credit_that_there_is(first: int, credit: int) -> None:
+    """Its reader counts it from its first frame on. Proton does not, and takes 2^31 for a negative number."""
     connection = server(Long())
     connection.receive(HEADER + frame(OPEN, "odd", None, 512) + frame(BEGIN, None, 0, 1, 1000), 0.0)
-    connection.receive(attach("s", 0, receiver=True) + frame(FLOW, 0, 1, 0, 1000, 0, 0, 1), 0.0)
+    connection.receive(attach("s", 0, receiver=True) + frame(FLOW, 0, 1, 0, 1000, 0, 0, first), 0.0)
     assert len(written(connection.data_to_send()[8:], TRANSFER)) == 1
     for number in (1, 2):
-        connection.receive(flow(MOST, count=1, room=(number, 1)), 0.0)
+        connection.receive(flow(credit, count=1, room=(number, 1)), 0.0)
         assert len(written(connection.data_to_send(), TRANSFER)) == 1
     connection.release()
