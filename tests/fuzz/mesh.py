@@ -148,11 +148,20 @@ class FuzzRouter(Deaf):
                 wrote = True
                 self.clients.written(guest.connection)
                 guest.hears(data)
+            wrote = self._acknowledged(guest) or wrote
             if isinstance(guest, GoodClient) and (said := guest.engine.data_to_send()):
                 wrote = True
                 self.node.now()
                 guest.connection.receive(said, self.mesh.now)
         return wrote
+
+    def _acknowledged(self, guest: Guest) -> bool:
+        """The client's machine has acknowledged all that was written (protocol 6.6). Whether anybody had asked."""
+        asked = list(guest.connection.proofs)
+        guest.connection.proofs.clear()
+        for told in asked:
+            told()
+        return bool(asked)
 
 
 class FuzzMesh:
