@@ -31,6 +31,7 @@ def test_it_accuses_nobody(kind: str) -> None:
     [
         ("clocks", 3000),  # a router's clock was set back, another's forward: both put clients right that were so
         ("clocks", 3005),
+        ("clocks", 8728010),  # set forward between a delivery and its outcome
         ("clocks", 77200099),  # a clock was set forward, and set back as its router began again
         ("clocks", 77200243),  # set forward after all contacts: only what routers sent each other tells
         ("presettled", 77110174),  # a home that never had it says that its publisher's map omits it

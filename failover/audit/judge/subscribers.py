@@ -112,11 +112,13 @@ def sent_though_left_out(each: Testimony) -> Flags:
 
 
 def early(each: Testimony) -> tuple[Flags, Flags]:
-    """Whether the publisher was answered before the subscriber was done, and whether it is certain that it was not."""
+    """Whether the publisher was answered before the subscriber was done, and whether it is certain that it was not. Of
+    two routers the hybrid clocks tell that, whatever their wall clocks are set to."""
     later, known = _edge_later(each)
     after, before = _clocks(each)
     told_later = known & later & ~each.edge_doubted  # else it may be a later router that says so
-    return told_later | (after & (each.own | ~each.edge_doubted)), (known & ~later) | before
+    by_wall = after & (each.own | ~(each.edge_doubted | known))
+    return told_later | by_wall, (known & ~later) | before
 
 
 def accepted_though_refused(each: Testimony, owed: Owed) -> Flags:
