@@ -40,7 +40,8 @@ DELIVERY: Final = Entity[Record](
             lambda at, one: _named(at, Role.PUBLISHER, one.stream.publisher)),
         Attribute("address", Type.TEXT, "the address to which it was published", lambda at, one: one.stream.address),
         Attribute("home", Type.TEXT, "the router to which its publisher is attached", lambda at, one: one.stream.home),
-        Attribute("n", Type.NUMBER, "its place in the publisher's order at its home, or -1", lambda at, one: one.n),
+        Attribute("n", Type.NUMBER, "its place in the publisher's order at its home; -1 if it has none",
+            lambda at, one: one.n),
         Attribute("state", Type.TEXT, "`in_doubt`; `accepted` (not settled yet); `settled` (a subscriber or router "
             "does not know this yet); `unconfirmed` (in doubt without a home); `placeholder` (unconfirmed, without the "
             "message)",
@@ -57,9 +58,10 @@ DELIVERY: Final = Entity[Record](
         Attribute("subscribers", Type.MAP, "subscribers of this router, each with `queued`, `sent`, `withheld`, "
             "`awaiting home`, or its outcome", lambda at, one: _at_subscribers(one)),
         Attribute("unanswered", Type.NUMBER, "how many of these subscribers have no outcome", lambda at, one: one.open),
-        Attribute("awaited_routers", Type.TEXTS, "routers that the delivery waits for",
+        Attribute("awaited_routers", Type.TEXTS, "routers from which its home still awaits an outcome",
             lambda at, one: sorted(one.awaited)),
-        Attribute("orphans", Type.TEXTS, "subscribers that it waits for and whose router is not in contact",
+        Attribute("orphans", Type.TEXTS, "subscribers from which its home awaits an outcome, and whose router "
+            "is not in contact",
             lambda at, one: [_named(at, Role.SUBSCRIBER, name) for name in one.orphans]),
     ),
     managed=f"{OURS}delivery",

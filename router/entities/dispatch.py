@@ -289,7 +289,7 @@ LINK: Final = Entity[End](
     "attached publishers (`in`) and subscribers (`out`) of topics",
     _ends,
     (
-        _told("identity", Type.TEXT, "its direction and its name in the mesh",
+        _told("identity", Type.TEXT, "its direction and the name of the link in the mesh",
             lambda at, end: f"{_direction(end)}/{_name_of(end).decode()}"),
         _told("name", Type.TEXT, "the link name that its client chose", lambda at, end: end.link.name),
         _fixed("adminStatus", "enabled"),

@@ -47,7 +47,7 @@ def _lifetime(where: Where) -> tuple[Attribute[Any], ...]:
     return (
         Attribute("timeout_s", Type.SECONDS, "how long homes wait for it while it is away",
             lambda at, link: link.lifetime.timeout, where),
-        Attribute("durable", Type.NUMBER, "above 0 if routers remember it after a restart",
+        Attribute("durable", Type.NUMBER, "above 0 if routers remember the link after a restart",
             lambda at, link: link.lifetime.durable, Where.MANAGEMENT),
     )  # fmt: skip
 
@@ -57,9 +57,9 @@ PUBLISHER: Final = Entity[HomeStream](
     "publishers whose home is this router, attached or suspended",
     lambda at: at.node.topic.home.streams.values(),
     (
-        *_named("its name in the mesh", lambda stream: stream.publisher.decode()),
+        *_named("the name of the link in the mesh, 12 characters", lambda stream: stream.publisher.decode()),
         Attribute("status", Type.TEXT, "`attaching` (its attach is not answered yet), `attached`, or `suspended` "
-            "(away)", lambda at, stream: states.publisher_status(stream, at.node.topic.attaches.waiting),
+            "(its client is away)", lambda at, stream: states.publisher_status(stream, at.node.topic.attaches.waiting),
             series=Metric("oncemesh_publishers", ("status",), How.BY_VALUE, states.PUBLISHER,
             "publishers whose home is this router")),
         Attribute("epoch", Type.TEXT, "the epoch of its attach", lambda at, stream: stream.label, Where.MANAGEMENT),
@@ -85,8 +85,8 @@ PUBLISHER: Final = Entity[HomeStream](
             "not count them",
             lambda at, stream: carried.received if (carried := _carried(stream.link)) is not None else None,
             Where.STATUS),
-        Attribute("answers", Type.FLAG, "whether it answers echoes; if it does, only its answers prove "
-            "that it is alive",
+        Attribute("answers", Type.FLAG, "whether its client answers echoes; if it does, only its answers "
+            "prove that it is alive",
             lambda at, stream: stream.link is not None and stream.link.answers, Where.STATUS),
     ),
     status="publishers",
@@ -99,8 +99,9 @@ SUBSCRIBER: Final = Entity[LocalSubscriber](
     "subscribers that are attached or suspended here",
     lambda at: at.node.topic.edge.subscribers.values(),
     (
-        *_named("its name in the mesh", lambda one: one.name.decode()),
-        Attribute("status", Type.TEXT, "`joining` (its attach is not answered yet), `attached`, or `suspended` (away)",
+        *_named("the name of the link in the mesh, 12 characters", lambda one: one.name.decode()),
+        Attribute("status", Type.TEXT, "`joining` (its attach is not answered yet), `attached`, or `suspended` (its "
+            "client is away)",
             lambda at, one: states.subscriber_status(one), series=Metric("oncemesh_subscribers", ("status",),
             How.BY_VALUE, states.SUBSCRIBER, "subscribers here")),
         Attribute("epoch", Type.TEXT, "the epoch of its attach", lambda at, one: str(one.epoch), Where.MANAGEMENT),
@@ -141,7 +142,8 @@ ORPHAN: Final = Entity[LinkEntry](
     "publishers and subscribers with a timeout whose router is not in contact",
     _orphans,
     (
-        *_named("its role and its name in the mesh", lambda one: f"{one.role.name.lower()} {one.name.decode()}"),
+        *_named("its role and the name of the link in the mesh",
+            lambda one: f"{one.role.name.lower()} {one.name.decode()}"),
         Attribute("role", Type.TEXT, "`publisher` or `subscriber`", lambda at, entry: entry.role.name.lower(),
             series=Metric("oncemesh_orphans", ("role",), How.BY_VALUE, states.ROLES, "links with a timeout whose "
             "router is not in contact with this one")),
@@ -169,8 +171,8 @@ def _out_of_reach_s(at: ObservedRouter, entry: LinkEntry) -> float:
 LAPSED: Final = Entity[LinkEntry](
     "lapsed subscriber",
     "subscribers with a timeout for which this router no longer waits (protocol.md, 8, Apart). The list keeps a "
-    "subscriber until its router is back in contact without a restart, or until it attaches again. If a message is "
-    "accepted meanwhile, its link ends",
+    "subscriber until the router of its last attach is back in contact without a restart, or until the subscriber "
+    "attaches again. If a message is accepted meanwhile, the subscriber's link ends",
     _lapsed,
     (
         *PARTS,

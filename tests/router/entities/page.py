@@ -23,8 +23,9 @@ these attributes of a router, its links and its deliveries, and nothing else. [m
 lists the series of `/metrics`. `python -m tests.router.entities.page` writes this page from the table in
 `router/entities/`.
 
-A `.` separates the key of a map from a key within it. A number that counts up begins at 0 when the router, the link or
-the connection begins. `oncemesh top` and the console compute rates from two readings of such a number.
+In a name with a `.`, such as `plan.digest`, the first word is the key of a map, the second a key within it. A number
+that counts up begins at 0 when the router, the link or the connection begins. `oncemesh top` and the console compute
+rates from two readings of such a number. *It* and *its* in a row refer to the entity of the heading.
 """
 SHARED = """## Every link
 
@@ -34,7 +35,7 @@ others.
 OTHERS = """## Types of qpid-dispatch
 
 These types of `$management` begin with `org.apache.qpid.dispatch.` and follow the schema of qpid-dispatch 1.19, so that
-its tools work. An attribute is missing if routers do not count it; if `qdstat` needs it, it has no value.
+its tools work. If routers do not count an attribute, it is missing, or has no value if `qdstat` needs it.
 
 | type | entities | attributes |
 | --- | --- | --- |
