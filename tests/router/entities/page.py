@@ -23,9 +23,9 @@ these attributes of a router, its links and its deliveries, and nothing else. [m
 lists the series of `/metrics`. `python -m tests.router.entities.page` writes this page from the table in
 `router/entities/`.
 
-In a name with a `.`, such as `plan.digest`, the first word is the key of a map, the second a key within it. A number
-that counts up begins at 0 when the router, the link or the connection begins. `oncemesh top` and the console compute
-rates from two readings of such a number. *It* and *its* in a row refer to the entity of the heading.
+A name with a `.`, such as `plan.digest`, has the key of a map and a key within it. A number that counts up begins at 0
+when the router, the link or the connection begins. `oncemesh top` and the console compute rates from two readings of
+such a number. *It* and *its* in a row refer to the entity of the heading.
 """
 SHARED = """## Every link
 
