@@ -131,8 +131,8 @@ NODE: Final = Entity[str](
         _told("instance", Type.NUMBER, "its incarnation",
             lambda at, name: found.incarnation if (found := route_to(at, name)) else None),
         _fixed("linkState", None),
-        _told("nextHop", Type.TEXT, "the neighbour to which messages for it go; `(self)` for this router, empty for a "
-            "neighbour", _next_hop),
+        _told("nextHop", Type.TEXT, "the neighbour to which messages for it go (`(self)` for this router, empty for a "
+            "neighbour)", _next_hop),
         _fixed("validOrigins", None),
         _told("address", Type.TEXT, "the beginning of its nodes' addresses",
             lambda at, name: f"amqp:/_topo/{AREA}/{name}"),
@@ -140,8 +140,8 @@ NODE: Final = Entity[str](
             lambda at, name: neighbour_identity(name) if name in at.neighbours.connections else None),
         _told("cost", Type.NUMBER, "the sum of the costs on the path",
             lambda at, name: found.cost if (found := route_to(at, name)) else None),
-        _told("lastTopoChange", Type.SECONDS, "when its link came up or went down, if it is a neighbour; since 1970",
-            _last_change),
+        _told("lastTopoChange", Type.SECONDS, "if it is a neighbour, when its link came up or went down: seconds "
+            "since 1970", _last_change),
     ),
     managed=f"{DISPATCH}router.node",
 )  # fmt: skip
