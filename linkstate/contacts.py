@@ -191,7 +191,7 @@ class Contacts:
         elif change is ContactChange.LOST:
             del self._channels[contact.router], self.established[contact.router]
             if contact.spent:
-                cause, reason = Loss.BROKEN, f"router {contact.router} has used up its contact numbers"
-            reason = reason or f"router {contact.router} lost the contact first"
+                cause, reason = Loss.BROKEN, f"router {contact.router} was met and lost too often since the start"
+            reason = reason or f"router {contact.router} ended the contact"
             self.losses[cause] += 1
             self._emit(ContactLost(contact.router, cause, reason))

@@ -168,7 +168,7 @@ def decode_linkstate(body: Buffer) -> list[LinkstateFrame]:
     """All frames of a body, or PeerError before anything of it was used."""
     bounds = list(islice(_bins(body), MANY))
     if len(bounds) == MANY:
-        raise PeerError(f"a body has {MANY} frames or more")
+        raise PeerError(f"a body has too many frames, expected fewer than {MANY}")
     return [_linkstate_frame(_unpack(body, start, end)) for start, end in bounds]
 
 
@@ -178,14 +178,14 @@ def decode_channel(body: Buffer) -> list[ChannelFrame]:
     offset = 0
     while offset < len(body):
         if frames and len(body) > JOINED:
-            raise PeerError(f"several frames share a body of {len(body)} bytes")
+            raise PeerError(f"several frames share a body of {len(body)} bytes, expected at most {JOINED} bytes")
         start, end = _bin_bounds(body, offset)
         kind, source, hops_left, clock, targets = _channel_header(_unpack(body, start, end))
         chunk_start = chunk_content = offset = end
         if kind in (DATA, PART):
             chunk_content, offset = _bin_bounds(body, chunk_start)
             if offset - chunk_content > CHUNK:
-                raise PeerError(f"a chunk has {offset - chunk_content} bytes")
+                raise PeerError(f"a chunk has {offset - chunk_content} bytes, expected at most {CHUNK}")
         frames.append(ChannelFrame(kind, source, hops_left, clock, targets, body, chunk_start, chunk_content, offset))
     return frames
 
@@ -201,7 +201,7 @@ def _bin_bounds(body: Buffer, offset: int) -> tuple[int, int]:
     """Where the content of the bin object at `offset` starts and ends."""
     width = {_BIN8: 1, _BIN16: 2, _BIN32: 4}.get(body[offset]) if offset < len(body) else None
     if width is None:
-        raise PeerError(f"expected a msgpack bin object at byte {offset} of a body of {len(body)}")
+        raise PeerError(f"expected a msgpack bin object at byte {offset} of a body of {len(body)} bytes")
     start = offset + 1 + width
     end = start + int.from_bytes(body[offset + 1 : start])
     if end > len(body):

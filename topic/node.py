@@ -225,7 +225,7 @@ class Node:
                 self._plan = None
             except UnkeptError as error:
                 self.unkept = str(error)
-                self._shell.note(Note(f"{self.unkept}; the router refuses new durable links until then"))
+                self._shell.note(Note(f"{self.unkept}; the router refuses new durable links until it can store them"))
         unsaved.clear()
         return not self.unkept
 

@@ -335,7 +335,7 @@ class Peers:
         """The publisher is attached elsewhere under another epoch: its link here is a zombie's."""
         stream = self.home.current(publisher, Epoch(*epoch))
         if stream is not None and stream.link is not None:
-            note = f"router {router} fenced publisher {stream.identity}: it is attached elsewhere"
+            note = f"router {router} drops deliveries of publisher {stream.identity}: it is attached elsewhere"
             self.outlet.actions += [Note(note), Detach(stream.link, STOLEN, "attached at another router")]
             self._attaches.withdraw_publisher(publisher)
             stream.suspend()

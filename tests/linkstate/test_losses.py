@@ -57,5 +57,5 @@ def test_a_neighbour_whose_hello_has_another_incarnation_was_started_again() -> 
 def test_the_end_that_hears_of_it_says_that_the_other_lost_it_first(network: Network) -> None:
     network.drop_contact("a", "c")
     network.run(DEAD)
-    assert lost(network, "c", "a") == (Loss.OTHER_END, "router a lost the contact first")
+    assert lost(network, "c", "a") == (Loss.OTHER_END, "router a ended the contact")
     assert network.meshes["c"].losses[Loss.OTHER_END] == 1

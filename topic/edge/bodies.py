@@ -24,8 +24,8 @@ class Bodies:
         _, known, body = self.come.get(publisher, (home, b"", bytearray()))
         if known != key or len(body) != at or at + len(piece) > self._largest:
             raise BreachError(
-                f"a piece of a message begins at byte {at}, but {len(body)} bytes have come (the piece "
-                f"has {len(piece)})"
+                f"a piece of a message begins at byte {at} and has {len(piece)} bytes, after {len(body)} bytes of at "
+                f"most {self._largest}"
             )
         body += piece
 

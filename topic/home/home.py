@@ -30,8 +30,8 @@ from topic.journal import BY_TTL, Event
 from topic.outlet import Outlet
 from topic.settings import Settings
 
-EXPIRED: Final = "its time to live was over before anybody had it"
-GONE: Final = "the link that this address was made for has ended"
+EXPIRED: Final = "the message's time to live ended before any subscriber got it"
+GONE: Final = "the link for which this address was created has ended"
 
 
 class Home:

@@ -91,10 +91,10 @@ class Leadership:
     def propose(self, data: list[bytes]) -> int:
         """Append entries to the log. Returns the index of the first. Raises BusyError."""
         if self._handing_over is not None:
-            raise BusyError(f"router {self._handing_over.to.router} is to lead")
+            raise BusyError(f"this router hands the lead over to router {self._handing_over.to.router}")
         last = self._log.last
         if self._log.size(min(self._log.commit, self._log.stable), last) >= self._limits.unstored:
-            raise BusyError("too much waits for the disks")
+            raise BusyError("too many bytes of entries wait for the disks")
         self._log.append([Entry(self.term, one) for one in data])
         return last + 1
 
@@ -113,8 +113,8 @@ class Leadership:
     def _take_stored(self, member: Replica, progress: FollowerProgress, body: say.Stored) -> None:
         """A member tells what its disk has."""
         if not progress.stored <= body.index <= body.agreed <= self._log.last:
-            told = f"{progress.stored}, then {body.index}, of {body.agreed} that are here"
-            raise BreachError(f"router {member.router} has stored entries up to {told}")
+            told = f"{body.index} of {body.agreed}, expected {progress.stored} to {self._log.last}"
+            raise BreachError(f"router {member.router} says that it has stored entries up to {told}")
         progress.learn(body.agreed, body.index)
 
     def _take_lacking(self, member: Replica, progress: FollowerProgress, body: say.Lacking) -> None:
@@ -173,11 +173,11 @@ class Leadership:
         """Change the members. Returns the index of the change. Raises BusyError; ValueError if more than one vote would
         change."""
         if not self.may_configure or self._handing_over is not None:
-            raise BusyError("an earlier change is under way")
+            raise BusyError("an earlier change of the members is under way")
         if not self._is_in_contact(configuration):
-            raise BusyError("a majority of the voters would not be in contact")
+            raise BusyError("expected a majority of the new voters in contact")
         if not configuration.differs_by_one(self._log.configuration):
-            raise ValueError("voters change one at a time")
+            raise ValueError("more than one voter would change, expected one at most")
         self._log.append([Entry(self.term, configuration=configuration)])
         for member in configuration.members:
             self._take_in(member, now)
@@ -222,7 +222,7 @@ class Leadership:
         """Have this voter lead: propose nothing until it has all that is here, and has won an election. Raises
         ValueError if the member is no other voter in contact."""
         if member not in self.progress or member not in self._log.configuration.voters or not self._stores.has(member):
-            raise ValueError(f"router {member.router} is no other voter in contact")
+            raise ValueError(f"router {member.router} cannot take the lead, expected another voter in contact")
         self._handing_over = _HandOver(member, now + self._limits.dead)
 
     def hand_over_to_best(self, now: float) -> None:

@@ -95,7 +95,7 @@ class Raft:
         has the state at its snapshot. `draw` returns a random number from 0 to 1, `new_life` a hybrid clock that is
         above all that this router knows. Raises ValueError if the set began with another map of names."""
         if content.hard.life and content.hard.mapping != mapping:
-            raise ValueError("the set began with another map of queues to sets")
+            raise ValueError("the set of replicas began with another map of queues to sets, expected that map")
         self.me = me
         self.hard = content.hard
         self.log = RaftLog(content.entries, content.snapshot)
@@ -201,7 +201,7 @@ class Raft:
             self._alarm(f"the set does not begin: router {known.member.router} has other voters in its topology")
         if known.begun and known.life != self.hard.life and self.hard.life:
             if not self.hard.begun or known.life > self.hard.life:
-                self.set_aside(f"router {known.member.router} has another life of the set, which is in effect")
+                self.set_aside(f"router {known.member.router} has another life of the set, and that life has begun")
             return
         self._begin()
         if not is_new:
@@ -518,7 +518,7 @@ class Raft:
         if self._follow(sender, body.term, now):
             last = body.previous + len(body.entries)
             if not self.log.has(body.previous, body.previous_term):
-                raise BreachError(f"router {sender.router} appends behind entry {body.previous}, which is not here")
+                raise BreachError(f"router {sender.router} appends after entry {body.previous}, which is missing here")
             if self.log.commit > body.previous and not self._agrees(body):
                 raise BreachError(f"router {sender.router} replaces entries that are decided")
             self.log.merge(body.previous, body.entries)
@@ -546,7 +546,7 @@ class Raft:
 
     def _take_distrust(self, sender: Replica, body: say.Distrust, now: float) -> None:
         if sender == self._leader and body.term == self.hard.term:
-            self.set_aside(f"this store has lost what it had acknowledged to router {sender.router}")
+            self.set_aside(f"this store has lost entries that it had acknowledged to router {sender.router}")
 
     # snapshots (13.6)
 
@@ -554,7 +554,7 @@ class Raft:
         """The shell has put the state at an applied index aside: let it stand for the entries up to that. Raises
         ValueError if that index is not applied, or before the present snapshot."""
         if not self.log.snapshot.index <= index <= self._applied:
-            raise ValueError(f"index {index} is not one from {self.log.snapshot.index} to {self._applied}")
+            raise ValueError(f"index {index}, expected {self.log.snapshot.index} to {self._applied}")
         self.log.compact(index)
         if self.leadership is not None:
             self.leadership.compacted()
@@ -570,7 +570,7 @@ class Raft:
             return
         snapshot = body.snapshot
         if body.place and self._staging != (snapshot, body.place):
-            raise BreachError(f"router {sender.router} sends piece {body.place} of a snapshot behind another piece")
+            raise BreachError(f"router {sender.router} sends piece {body.place} of a snapshot out of order")
         if snapshot.index <= self.log.commit:
             raise BreachError(f"router {sender.router} sends a snapshot of entries that are decided here")
         self._staging = (snapshot, body.place + 1)
@@ -620,7 +620,7 @@ class Raft:
     def _compare_digests(self, index: int) -> None:
         is_right = self._digests.is_right(index)
         if is_right is False and not self.why_aside:
-            self.set_aside(f"the state at index {index} is not that of the other replicas")
+            self.set_aside(f"the state at index {index} differs from the state of the other replicas")
         elif is_right:
             self._outbox.append(Agreed(index))
 

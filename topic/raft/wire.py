@@ -80,7 +80,7 @@ def decode(data: bytes) -> tuple[str, Envelope]:
     kind = KINDS[number]
     fields, values = attrs.fields(kind), parts[5:]
     if len(fields) != len(values):
-        raise BreachError(f"{kind.__name__} has {len(fields)} fields, not {len(values)}")
+        raise BreachError(f"message {kind.__name__} has {len(values)} fields, expected {len(fields)}")
     body: Body = kind(*(_READ[field.type](value, field.name) for field, value in zip(fields, values, strict=True)))
     return _text(name, "set"), Envelope(
         _count(life, "life"), _member(sender, "sender"), _member(receiver, "receiver"), body

@@ -26,7 +26,7 @@ from topic.settings import Settings
 from topic.termini.attaches import Attaches, Claim
 
 FORGOTTEN = (
-    "no router remembers its former life: it waits for its former subscribers only after these have attached again"
+    "no router remembers this publisher: it waits for a former subscriber only after that subscriber has attached again"
 )
 UNHEARD_OF = "no reachable router knows its last attach, or the subscribers that have attached since then"
 
