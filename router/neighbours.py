@@ -147,7 +147,9 @@ class Neighbours(Handler):
     def _differ(self, connection: Connection, name: str, version: object) -> None:
         """Both say it, of each version once: no router passes on or believes what it may not understand."""
         if self._versions.get(name) != version:
-            log.error("router %s speaks wire version %.20s, this one %d: no link to it", name, version, VERSION)
+            log.error(
+                "router %s speaks wire version %.20s, this router %d: they cannot be linked", name, version, VERSION
+            )
         self._versions[name] = version
         connection.context = None
         connection.close("amqp:not-allowed", f"this router speaks wire version {VERSION}")

@@ -391,7 +391,5 @@ async def run_router(
         if not store.found and starts is not Start.JOIN and has_segments(directory / "log"):
             log.warning("router %s ran before, but its state.db is missing: its durable links are forgotten", name)
         if starts is not Start.MESH and planned(topology).merge(store.plan).is_out(name, time.time_ns() // 1_000_000):
-            raise RunError(
-                f"router {name} was removed from mesh {topology.mesh}, expected oncemesh apply to take it in"
-            )
+            raise RunError(f"router {name} was removed from mesh {topology.mesh}; to add it again, use oncemesh apply")
         await Process(topology, name, directory, store, starts).run(listeners)

@@ -87,12 +87,12 @@ class Shell:
     def note(self, happening: Happening) -> None:
         if isinstance(happening, ContactMade):
             met = {"peer": happening.router, "incarnation": happening.incarnation}
-            log.info("contact with router %s (incarnation %d)", *met.values(), extra=event(EventKind.CONTACT, **met))
+            log.info("in contact with router %s (incarnation %d)", *met.values(), extra=event(EventKind.CONTACT, **met))
         elif isinstance(happening, ContactLost):
             fields = {"peer": happening.router, "cause": happening.cause.value, "why": happening.reason}
             lost = event(EventKind.CONTACT_LOST, **fields)
             level = SEVERE.get(happening.cause, logging.INFO)
-            log.log(level, "contact with router %s lost: %s", happening.router, happening.reason, extra=lost)
+            log.log(level, "lost contact with router %s: %s", happening.router, happening.reason, extra=lost)
             self._owner.parted(happening.router)
         elif isinstance(happening, Replanned):
             plan = happening.plan

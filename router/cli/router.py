@@ -43,7 +43,7 @@ from router.text.printable import printable
     is_flag=True,
     help="Join a running mesh: accept clients only when the mesh has taken this router into its plan.",
 )
-@click.option("--whole", is_flag=True, hidden=True, help="The whole mesh starts: the plan is the topology.")
+@click.option("--whole", is_flag=True, hidden=True, help="Start with the topology as plan: all routers start together.")
 @click.option("--clock-offset", type=float, hidden=True, help="Seconds to add to the clock of this host, for tests.")
 def router(
     name: str,
@@ -106,7 +106,10 @@ def check_addresses(plan: Topology, name: str) -> None:
     if any(link.b == name for link in plan.links_of(name)) and not _is_known(plan.routers[name].inter):
         missing.append(name)
     if missing:
-        raise TopologyError(plan.path, [f"{plan.path}: expected routers.{peer}.inter, host:port" for peer in missing])
+        raise TopologyError(
+            plan.path,
+            [f"{plan.path}: routers.{peer}.inter is missing or has no port, expected host:port" for peer in missing],
+        )
 
 
 def _is_known(address: Address | None) -> bool:

@@ -143,7 +143,7 @@ class SqliteFile:
             raise UnusableError(f"a database, but not {form.name}")
         [version] = execute("PRAGMA user_version").fetchone()
         if version not in (form.version, *form.grows):
-            raise UnusableError(f"of another version of this program, expected format {form.version}")
+            raise UnusableError(f"written by another version of this program, expected format {form.version}")
         [damage] = execute("PRAGMA quick_check(1)").fetchone()
         if damage != "ok":
             raise UnusableError(f"damaged: {damage}")
@@ -185,7 +185,7 @@ class SqliteFile:
             folder = os.path.dirname(self._where) or "."
             for path in (self._where, folder):  # SQLite needs both, and tells them apart from a broken disk by chance
                 if os.path.exists(path) and not os.access(path, os.W_OK):
-                    return f"{path} may not be written"
+                    return f"no permission to write {path}"
         return str(error)
 
     def close(self) -> None:

@@ -66,7 +66,7 @@ class How(Enum):
     SUM = "the sum"
     NUMBER = "how many"
     BY_VALUE = "how many, by value"
-    OLDEST = "the longest that it has been seen to be so"
+    OLDEST = "the longest time that an entity has been so"
     """Seconds, of a flag, from look to look."""
 
 

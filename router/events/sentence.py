@@ -48,8 +48,8 @@ _SENTENCES: Final[Mapping[EventKind, Callable[[Fields], str]]] = {
     EventKind.PLAN: lambda event: f"has a new plan with routers {', '.join(event.get('routers', ()))}",
     EventKind.NEIGHBOUR_UP: lambda event: f"link to router {event.get('neighbour')} is up",
     EventKind.NEIGHBOUR_DOWN: lambda event: f"link to router {event.get('neighbour')} is down{_why(event)}",
-    EventKind.CONTACT: lambda event: f"contact with router {event.get('peer')}",
-    EventKind.CONTACT_LOST: lambda event: f"contact with router {event.get('peer')} lost{_why(event)}",
+    EventKind.CONTACT: lambda event: f"is in contact with router {event.get('peer')}",
+    EventKind.CONTACT_LOST: lambda event: f"lost contact with router {event.get('peer')}{_why(event)}",
     EventKind.MOVED: lambda event: f"{_link(event)} moves here from router {event.get('former')}",
     EventKind.ATTACHED: lambda event: f"{_link(event)} attached",
     EventKind.SUSPENDED: lambda event: f"{_link(event)} lost its connection and may come back",
@@ -59,7 +59,7 @@ _SENTENCES: Final[Mapping[EventKind, Callable[[Fields], str]]] = {
     EventKind.FENCED: lambda event: (
         f"dropped deliveries from router {event.get('peer')}, a former home of {_link(event)}"
     ),
-    EventKind.LIMIT: lambda event: f"limit {event.get('limit')}, {_origin(event)}{_why(event)}",
+    EventKind.LIMIT: lambda event: f"limit {event.get('limit')} exceeded by {_origin(event)}{_why(event)}",
     EventKind.REFUSED: _refused,
     EventKind.ENDED: lambda event: f"connection of {_origin(event)} ended{_why(event)}",
     EventKind.CLOSED: lambda event: (

@@ -56,7 +56,7 @@ class WebConnection:
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
             pass
         except Exception:
-            log.exception("a connection is ended by a fault")
+            log.exception("a fault ended an HTTP connection")
 
     async def _exchange(self) -> bool:
         """One request and its answer. Whether another may follow."""

@@ -209,7 +209,7 @@ class Launcher:
         known = self.directory.read().routers
         for name in names:
             if name not in known and name in self.directory.topology().routers:
-                what = f"only {', '.join(known)} has run in {self.directory.path}; to run it here, too"
+                what = f"{self.directory.path} has only {', '.join(known)}; to run it here, too"
                 raise LaunchError(f"router {name} runs on another host: {what}: oncemesh router {name} TOPOLOGY")
             if name not in known:
                 raise LaunchError(f'there is no router "{name}" in this mesh, {expected(name, known)}')

@@ -129,7 +129,7 @@ class RunDirectory:
             raise RunError(f"{self.record_path}: {error.strerror}, expected the record of a mesh") from None
         except (ValueError, RecursionError, cattrs.BaseValidationError) as error:
             what = f"{self.record_path}: not a record of a mesh ({type(error).__name__})"
-            todo = "end the routers that run here and move it away, and oncemesh up or router writes a new one"
+            todo = "stop the routers that run here and move the file away; the next start writes a new one"
             raise RunError(f"{what}: {todo}") from None
         return record
 

@@ -134,7 +134,7 @@ def _lack(view: RouterView, peers: set[str], whole: bool) -> str:
         return "does not answer"
     unseen = sorted(peers - contacts_of(view))
     if unseen:
-        return f"does not see {', '.join(unseen)}"
+        return f"is not in contact with {', '.join(unseen)}"
     # In part of a mesh a router may wait for the others as long as boot_wait: no fault of its start.
     if whole and view.status["state"] != "ready":
         return f"is {view.status['state']}"

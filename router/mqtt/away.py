@@ -36,9 +36,7 @@ class Away:
         empty[session] = None
         if len(empty) > MOST_EMPTY:
             first = next(iter(empty))
-            log.info(
-                "%s: its session had no topics and was forgotten in favour of %d later sessions", first, MOST_EMPTY
-            )
+            log.info("%s: the router forgot this session, because %d later ones have no topics, too", first, MOST_EMPTY)
             self._end(first)
 
     def discard(self, session: MqttSession) -> None:

@@ -104,7 +104,7 @@ class MqttConnection(DrivenConnection):
         if self._held is None:
             self._handle_all()
         elif len(self._buffer) > max(HELD_MOST, self.max_packet):
-            self._fail(MqttError(Reason.QUOTA, "the client sent too much before the router had proof that it is there"))
+            self._fail(MqttError(Reason.QUOTA, "the client sent too many bytes before the router knew that it lives"))
 
     def hold(self, then: Callable[[], None]) -> None:
         """What comes from now on waits until it is certain that the client is there, and `then` was called. If the

@@ -89,7 +89,7 @@ class MqttEdge:
         if packet.will is not None:
             raise MqttError(
                 Reason.IMPLEMENTATION,
-                "the client asks for a will, which no router would publish after the loss of this one",
+                "the client asks for a will, which is not supported: no router would publish it if this one failed",
             )
         client, told = self._name_of(packet)
         connection.user = self.entrances[connection].user_of(packet)
@@ -224,7 +224,7 @@ class MqttEdge:
             _expired_just_now(session, connection)
             return
         routers = ", ".join(sorted({entry.router for entry in known}))
-        log.warning("%s comes from router %s: unanswered messages are sent again", session, routers)
+        log.warning("%s comes from router %s: this router sends unanswered messages again", session, routers)
         session.free()
         self._take_over_links(session, connection, known)
 

@@ -198,7 +198,7 @@ class MqttSession:
             return
         incoming.outcome = None
         if not accepted:
-            log.warning("%s: a message to %s: %s", self, incoming.end.identity.address, why)
+            log.warning("%s: a message to %s was not accepted: %s", self, incoming.end.identity.address, why)
         refused = 0 if accepted or connection.version == V3 else Reason.IMPLEMENTATION
         if incoming.qos == 1:
             self.received.pop(incoming.identifier, None)

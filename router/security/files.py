@@ -71,7 +71,7 @@ class Files:
             try:
                 meet(one._client(), neighbour._server(ssl.CERT_REQUIRED))
             except ssl.SSLError as error:
-                what = f"to router {one._name} {reason_of(error)}, expected a certificate that {one._ca} has signed"
+                what = f"router {one._name}: {reason_of(error)}, expected a certificate that {one._ca} has signed"
                 raise SecurityError(self._certificate, [f"{neighbour._certificate}: {what}"]) from None
 
     def _server(self, demand: ssl.VerifyMode) -> ssl.SSLContext:

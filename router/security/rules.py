@@ -94,7 +94,7 @@ def read_rules(path: Path) -> dict[str, Rule]:
     rules = {}
     for name, value in root.items():
         if name != ANONYMOUS and not USER.fullmatch(name):
-            reader.fail(name.line, f'"{name}" is no user, {EXPECTED}; or {ANONYMOUS}')
+            reader.fail(name.line, f'"{name}" is not a valid user name, {EXPECTED}; or {ANONYMOUS}')
         elif (rule := reader.structure(value, Rule, name)) is not None:
             rules[str(name)] = rule
     reader.check(path, RulesError)

@@ -182,7 +182,7 @@ async def test_a_mesh_that_breaks_is_seen_to_break(own_mesh: RunningMesh, page: 
     await page.until("#headline", lambda texts: texts == ["router c out of contact"])
     assert len(await page.texts("#map .wire.down")) == 2
     assert await page.run("return document.querySelector('#map .router.bad .name').textContent") == "c"
-    await page.until("#events li", lambda texts: any("contact with router c lost" in text for text in texts))
+    await page.until("#events li", lambda texts: any("lost contact with router c" in text for text in texts))
     assert any("out of contact" in text for text in await page.texts("#routers tbody tr"))
     await own_mesh.ending("c")
     await own_mesh.start("c")

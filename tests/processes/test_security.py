@@ -113,7 +113,7 @@ NOT_KNOWN = "the user 'bob' is unknown, or the password is wrong"
         (None, [ScramClient("bob", "sesame")], NOT_KNOWN),
         (None, [plain("eve", PASSWORD)], "user 'eve' is unknown"),
         (None, [ScramClient("$mesh", "")], "user '$mesh' is unknown"),
-        (None, [anonymous()], "the server offers no ANONYMOUS"),
+        (None, [anonymous()], "the server does not offer ANONYMOUS"),
         ("expired", [external()], "the certificate was not accepted: certificate has expired"),
         ("foreign", [external()], "the certificate was not accepted: unable to get local issuer certificate"),
     ],

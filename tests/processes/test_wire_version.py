@@ -20,10 +20,13 @@ async def test_two_versions_have_no_link_until_they_are_one(own_triangle: Runnin
     mesh.use((sys.executable, "-P", "-c", NEWER))
     mesh.begin("b")
     seen = {
-        "b": [f"router {name} speaks wire version {VERSION}, this one {VERSION + 1}: no link to it" for name in "ac"]
+        "b": [
+            f"router {name} speaks wire version {VERSION}, this router {VERSION + 1}: they cannot be linked"
+            for name in "ac"
+        ]
     }
     for name in "ac":
-        seen[name] = [f"router b speaks wire version {VERSION + 1}, this one {VERSION}: no link to it"]
+        seen[name] = [f"router b speaks wire version {VERSION + 1}, this router {VERSION}: they cannot be linked"]
 
     async def told() -> bool:
         return all(line in mesh.log(name) for name, lines in seen.items() for line in lines)
@@ -43,4 +46,4 @@ async def test_the_first_version_said_nothing_of_itself(own_triangle: RunningMes
     old = await clients.connect(mesh.inter("b"), "a", expect_open=False, properties={MESH: "triangle"})
     await clients.until(lambda: old.connection.closed)
     assert old.closed is not None and old.closed.name == "amqp:not-allowed"
-    assert f"router a speaks wire version 1, this one {VERSION}: no link to it" in mesh.log("b")
+    assert f"router a speaks wire version 1, this router {VERSION}: they cannot be linked" in mesh.log("b")

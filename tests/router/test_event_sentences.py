@@ -32,8 +32,8 @@ def test_a_refused_attach_names_the_link() -> None:
 
 def test_why_is_said_where_it_is_known() -> None:
     lost = {"kind": "contact-lost", "peer": "b"}
-    assert sentence(lost) == "contact with router b lost"
-    assert sentence(lost | {"why": "no path"}) == "contact with router b lost: no path"
+    assert sentence(lost) == "lost contact with router b"
+    assert sentence(lost | {"why": "no path"}) == "lost contact with router b: no path"
 
 
 def test_a_kind_of_a_later_version_is_named() -> None:

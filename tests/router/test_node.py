@@ -139,7 +139,7 @@ def test_a_store_that_is_behind_is_written_anew_when_it_can_be(path: Path, monke
         node.handle_timer()
         assert (node.save(), node.unkept) == (True, "")
         assert told == [
-            Note("state.db: full; the router refuses new durable links until then"),
+            Note("state.db: full; the router refuses new durable links until it can store them"),
             Note("the router's state can be stored again"),
         ]
     with CountingStore(path) as later:

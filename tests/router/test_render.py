@@ -110,7 +110,10 @@ def test_what_it_wrote_is_written_anew_and_nothing_else(out: Path, tmp_path: Pat
 def test_a_router_that_its_neighbours_cannot_find_is_told(tmp_path: Path) -> None:
     refused = render(tmp_path, MESH.replace('inter: "[::]:5772"', 'inter: "[::]:0"'))
     assert refused.exit_code == 1 and not (tmp_path / "out").exists()
-    assert refused.stderr == f"Error: {tmp_path}/mesh.yaml: expected routers.b.inter, host:port\n"
+    assert (
+        refused.stderr
+        == f"Error: {tmp_path}/mesh.yaml: routers.b.inter is missing or has no port, expected host:port\n"
+    )
 
 
 def test_the_mesh_of_the_operations_page_is_rendered_as_it_says(tmp_path: Path) -> None:

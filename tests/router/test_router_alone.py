@@ -151,7 +151,7 @@ def test_a_router_that_runs_on_another_host_is_not_started_by_the_way(topology: 
     started = CliRunner().invoke(main, ["start", "b", "--run-dir", str(directory.path)])
     assert (started.exit_code, started.stderr) == (
         1,
-        f"Error: router b runs on another host: only a has run in {directory.path}; "
+        f"Error: router b runs on another host: {directory.path} has only a; "
         "to run it here, too: oncemesh router b TOPOLOGY\n",
     )
 

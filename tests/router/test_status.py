@@ -99,7 +99,7 @@ def test_what_each_router_lacks_is_told() -> None:
     )
     assert unfinished(LINE, mesh, "abc") == {
         "a": "does not answer",
-        "b": "does not see c",
+        "b": "is not in contact with c",
         "c": "is booting",
     }
 
@@ -169,10 +169,12 @@ def test_clients_records_and_waits_are_shown() -> None:
     assert row(text, "x/p") == "x/p topic/z a attached 100 3"
     assert row(text, "y/s") == "y/s topic/z a suspended 100 98 2 4 10"
     assert "a accepts no messages until it has heard from c" in text
-    assert "a waits for subscriber y/s on topic/z, which is away: 3 records of x/p on topic/z, for 1.2s or more" in text
-    assert "a waits for router c: 4 records of 2 publishers, for 3.0s or more" in text
+    assert (
+        "a waits for subscriber y/s on topic/z, which is away: 3 deliveries of x/p on topic/z, for 1.2s or more" in text
+    )
+    assert "a waits for router c: 4 deliveries of 2 publishers, for 3.0s or more" in text
     assert "a gives no credit to x/p on topic/z, which has 8.0 MiB unsettled, because of router b and 1 more" in text
-    assert "a no longer waits for z/s on topic/z, which is out of reach for 4.5s" in text
+    assert "a no longer waits for z/s on topic/z, which has been out of reach for 4.5s" in text
 
 
 @pytest.mark.parametrize("width", [45, 60, 80, 100, 120])
@@ -211,13 +213,13 @@ def test_a_slow_subscriber_is_one_wait_which_names_it_and_no_router() -> None:
     a = view("a", status("a", waits=[for_c], publishers=[publisher]))
     assert list(waits([a, view("c", status("c", waits=[for_s]))])) == [
         "a gives no credit to x/p on topic/z, which has 8.0 MiB unsettled, because of subscriber y/s on topic/z",
-        "c waits for subscriber y/s on topic/z: 3 records of x/p on topic/z, for 2.0s or more",
+        "c waits for subscriber y/s on topic/z: 3 deliveries of x/p on topic/z, for 2.0s or more",
     ]
     for_c["publishers"] = [x, "x/q on topic/z"]
     said = list(waits([a, view("c", status("c", waits=[for_s]))]))
-    assert "a waits for router c: 4 records of x/q on topic/z, for 3.0s or more" in said, "c does not say for whom"
+    assert "a waits for router c: 4 deliveries of x/q on topic/z, for 3.0s or more" in said, "c does not say for whom"
     alone = list(waits([a]))
-    assert "a waits for router c: 4 records of 2 publishers, for 3.0s or more" in alone
+    assert "a waits for router c: 4 deliveries of 2 publishers, for 3.0s or more" in alone
     assert "a gives no credit to x/p on topic/z, which has 8.0 MiB unsettled, because of router c" in alone
 
 

@@ -85,7 +85,7 @@ def split_list(data: bytes, at: int, most: int = MAX_FIELDS) -> tuple[list[bytes
         case 0xD0 | 0xD1:
             count, at = data[at + 5 : at + 9], at + 9
         case _:
-            raise AmqpError(DECODE_ERROR, "a frame does not hold a list")
+            raise AmqpError(DECODE_ERROR, "the body of a frame is not a list")
     elements = []
     for _ in range(min(int.from_bytes(count, "big"), most)):
         after = skip(data, at)

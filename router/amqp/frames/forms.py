@@ -179,7 +179,7 @@ def _described(what: str, field: bytes) -> bytes:
     descriptor, at = decode(field, 1)
     code = _NAMES.get(descriptor) if isinstance(descriptor, str) else descriptor
     if type(code) is not int or not 0 <= code < 256:
-        raise AmqpError(NOT_IMPLEMENTED, f"{what} is described as {descriptor!r}")
+        raise AmqpError(NOT_IMPLEMENTED, f"{what} has the unknown descriptor {descriptor!r}")
     return b"\0\x53" + bytes((code,)) + field[at:]
 
 

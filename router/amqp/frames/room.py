@@ -50,7 +50,7 @@ def fitted(frame: bytes, most: int) -> bytes:
         fields[_STATE] = _without_details(fields[_STATE], excess)
     less = build(frame[6:8], code, fields)
     if len(less) > most:
-        raise AmqpError(FRAME_SIZE_TOO_SMALL, f"an answer of {len(less)} bytes where a frame may have {most}")
+        raise AmqpError(FRAME_SIZE_TOO_SMALL, f"an answer needs {len(less)} bytes, but a frame may have only {most}")
     return less
 
 

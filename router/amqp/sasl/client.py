@@ -45,7 +45,7 @@ class _Simple:
         return self._initial
 
     def respond(self, challenge: bytes) -> bytes:
-        raise AmqpError(UNAUTHORIZED, f"the server sent a challenge that {self.name} does not have")
+        raise AmqpError(UNAUTHORIZED, f"the server sent a challenge, but {self.name} has none")
 
     def finish(self, final: bytes | None) -> None:
         pass
@@ -98,4 +98,4 @@ class SaslClient(SaslLayer):
         known = [WANTED[proof.name] for proof in self._proofs if proof.name in WANTED]
         wanted = dict.fromkeys(words for name, words in WANTED.items() if name in offer and words not in known)
         hint = f"; it wants {', or '.join(wanted)}" if wanted else ""
-        raise AmqpError(UNAUTHORIZED, f"the server offers no {ours}: {offered!r}{hint}")
+        raise AmqpError(UNAUTHORIZED, f"the server does not offer {ours}, it offers {offered!r}{hint}")

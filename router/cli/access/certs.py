@@ -41,7 +41,7 @@ def init(topology: Path, folder: Path, users: tuple[str, ...]) -> None:
     if taken := [user for user in users if user in plan.routers]:
         raise RunError(f"{taken[0]} is the name of a router, expected another name for the client")
     if wrong := [user for user in users if user != OPERATOR and not USER.fullmatch(user)]:
-        raise RunError(f"{wrong[0]!r} is no user, {EXPECTED}")
+        raise RunError(f"{wrong[0]!r} is not a valid user name, {EXPECTED}")
     if CA in (*plan.routers, *users):
         raise RunError(f"{CA} is the name of the CA's files, expected another name for a router or client")
     try:

@@ -41,7 +41,7 @@ def add(file: Path, name: str, password_file: Path | None) -> None:
     Example: oncemesh user add users alice
     """
     if not USER.fullmatch(name):
-        raise RunError(f"{name!r} is no user, {EXPECTED}")
+        raise RunError(f"{name!r} is not a valid user name, {EXPECTED}")
     users = read_users(file) if file.exists() and file.stat().st_size else UserFile()
     word = "changed" if name in users.verifiers else "added"
     password = read_password(password_file) if password_file is not None else _asked()

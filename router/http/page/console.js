@@ -14,7 +14,7 @@ const charts = [
   new Chart(byId("chart-rate"), "Deliveries", [
     { name: "in", look: "in", read: (point) => point.ingress }, { name: "out", look: "out", read: (point) => point.egress }], rate),
   new Chart(byId("chart-mean"), "Mean time until settled", [{ name: "", look: "one", read: (point) => point.mean_s }], duration),
-  new Chart(byId("chart-unsettled"), "Under way", [{ name: "", look: "one", read: (point) => point.unsettled }], count),
+  new Chart(byId("chart-unsettled"), "Unsettled deliveries", [{ name: "", look: "one", read: (point) => point.unsettled }], count),
 ];
 
 const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;

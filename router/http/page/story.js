@@ -12,7 +12,8 @@ export const levelOfEvent = (kind) => Object.keys(LEVELS).find((level) => LEVELS
 
 const STATES = {
   in_doubt: "in doubt", accepted: "accepted; its publisher has not settled it yet", settled: "settled",
-  unconfirmed: "in doubt; no home has confirmed it", placeholder: "a client has named it; the message is not at this router",
+  unconfirmed: "in doubt; its former home is lost, and no new home has confirmed it",
+  placeholder: "in doubt; a client has named it, and this router does not have the message",
 };
 
 /** All that routers know of a delivery, as nodes. */
@@ -27,7 +28,7 @@ export function story({ sought, routers }) {
   const [, any] = known[0], home = known.find(([router, record]) => record.home === router)?.[1];
   const about = h("dl");
   for (const [name, value] of [["publisher", any.publisher], ["address", any.address], ["home", any.home],
-    ["tag", home?.name], ["key", any.identity], ["size", size(any.bytes)], ["number", any.n >= 0 ? any.n : null]]) {
+    ["tag", home?.name], ["key", any.identity], ["size", size(any.bytes)], ["place in its publisher's order", any.n >= 0 ? any.n : null]]) {
     if (value !== null && value !== undefined && value !== "") {
       about.append(h("dt", {}, name), h("dd", name === "key" ? { class: "key" } : {}, String(value)));
     }
@@ -38,7 +39,7 @@ export function story({ sought, routers }) {
 function at(router, record) {
   const lines = [`${router}${record.home === router ? ", its home" : ""}: ${STATES[record.state] ?? record.state}`];
   if (record.awaitedRouters?.length) lines.push(`waits for router ${record.awaitedRouters.join(", ")}`);
-  if (record.orphans?.length) lines.push(`waits for ${record.orphans.join(", ")}, which no router in contact has`);
+  if (record.orphans?.length) lines.push(`waits for ${record.orphans.join(", ")}, whose router is not in contact`);
   for (const [subscriber, state] of Object.entries(record.subscribers ?? {})) lines.push(`subscriber ${subscriber}: ${state}`);
   return [h("li", {}, h("b", {}, lines[0]), ...lines.slice(1).map((line) => h("div", {}, line)))];
 }

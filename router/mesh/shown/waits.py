@@ -75,7 +75,8 @@ def waits(views: Iterable[RouterView]) -> Iterator[str]:
         yield from _held(status, found)
         for link in status["lapsed"]:
             gone = format_duration(link["since_s"])
-            yield f"{name} no longer waits for {link_name(link)} on {link['address']}, which is out of reach for {gone}"
+            whom = f"{link_name(link)} on {link['address']}"
+            yield f"{name} no longer waits for {whom}, which has been out of reach for {gone}"
 
 
 def _held(status: Status, found: list[Wait]) -> Iterator[str]:
@@ -101,9 +102,10 @@ def _held(status: Status, found: list[Wait]) -> Iterator[str]:
 def _said(wait: Wait, status: Status) -> str:
     role, _, name = wait.awaited.partition(" ")
     held = wait.publishers[0] if len(wait.publishers) == 1 else counted(len(wait.publishers), "publisher")
-    records = f"{counted(wait.records, 'record')} of {held}, for {format_duration(wait.since_s)} or more"
+    deliveries = "delivery" if wait.records == 1 else "deliveries"
     who = f"subscriber {name}" if role == "orphan" else wait.awaited
-    return f"{who}{away(role, name, status)}: {records}"
+    since = format_duration(wait.since_s)
+    return f"{who}{away(role, name, status)}: {wait.records} {deliveries} of {held}, for {since} or more"
 
 
 def away(role: str, name: str, status: Status) -> str:

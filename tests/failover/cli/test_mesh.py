@@ -111,18 +111,18 @@ def test_a_router_that_cannot_start_is_told_without_a_traceback(here: Path) -> N
 
 
 def test_a_mesh_that_is_up_in_part_runs_and_says_what_it_lacks(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    give_up_on(monkeypatch, {"b": "does not see a"})
+    give_up_on(monkeypatch, {"b": "is not in contact with a"})
     (here / "run" / "pair" / "b").mkdir(parents=True)
     (here / "run" / "pair" / "b" / "behaviour").write_text("blind")
     up = oncemesh("up", "pair.yaml", "--detach")
     assert up.exit_code == cli_mesh.HALF_UP
-    assert "left running" in up.output and "router b does not see a" in up.output
+    assert "left running" in up.output and "router b is not in contact with a" in up.output
     assert f"run directory {here / 'run' / 'pair'}" in up.output
 
     assert oncemesh("stop", "b").output == "router b: stopped\n"
     start = oncemesh("start", "b")
     assert start.exit_code == cli_mesh.HALF_UP
-    assert "left running" in start.output and "router b does not see a" in start.output
+    assert "left running" in start.output and "router b is not in contact with a" in start.output
     assert oncemesh("down").output == "router a: stopped\nrouter b: stopped\n"
 
 
@@ -309,8 +309,14 @@ async def test_a_wait_is_named_by_the_first_status_that_is_asked_for(
 
 def test_a_router_alone_needs_the_addresses_that_its_neighbours_have(here: Path) -> None:
     result = oncemesh("router", "a", "pair.yaml")
-    assert (result.exit_code, result.output) == (1, "Error: pair.yaml: expected routers.b.inter, host:port\n")
+    assert (result.exit_code, result.output) == (
+        1,
+        "Error: pair.yaml: routers.b.inter is missing or has no port, expected host:port\n",
+    )
     result = oncemesh("router", "b", "pair.yaml")
-    assert (result.exit_code, result.output) == (1, "Error: pair.yaml: expected routers.b.inter, host:port\n")
+    assert (result.exit_code, result.output) == (
+        1,
+        "Error: pair.yaml: routers.b.inter is missing or has no port, expected host:port\n",
+    )
     result = oncemesh("router", "z", "pair.yaml")
     assert result.output == 'Error: there is no router "z" in pair.yaml, expected a or b\n'

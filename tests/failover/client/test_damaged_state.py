@@ -55,7 +55,7 @@ def test_a_database_of_somebody_else_is_refused_and_left_alone(path: Path, table
 def test_a_later_format_is_refused(path: Path) -> None:
     SqliteStore(path).close()
     tamper(path, "PRAGMA user_version = 1")
-    with pytest.raises(StateError, match="of another version of this program, expected format 2"):
+    with pytest.raises(StateError, match="written by another version of this program, expected format 2"):
         SqliteStore(path)
 
 
@@ -126,7 +126,7 @@ def test_what_may_not_be_written_is_named(path: Path, monkeypatch: pytest.Monkey
     path.mkdir()  # SQLite opens it as little as what it may not write
     named = path.parent / unwritten
     monkeypatch.setattr(os, "access", lambda one, _: Path(one) != named)
-    with pytest.raises(StateError, match=rf"state: cannot be used as a state file: {named} may not be written$"):
+    with pytest.raises(StateError, match=rf"state: cannot be used as a state file: no permission to write {named}$"):
         SqliteStore(path)
 
 

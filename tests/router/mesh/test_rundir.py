@@ -75,7 +75,7 @@ def test_a_directory_without_a_mesh_and_a_damaged_record_are_told(tmp_path: Path
     for damaged in ("", '{"mesh": 1', '{"mesh": "m"}'):
         directory.record_path.write_text(damaged)
         with pytest.raises(
-            RunError, match=r"mesh\.json: not a record of a mesh \(\w+\): .* move it away, and oncemesh up"
+            RunError, match=r"mesh\.json: not a record of a mesh \(\w+\): .* move the file away; the next start"
         ):
             directory.read()
 
@@ -84,7 +84,7 @@ async def test_a_mesh_whose_damaged_record_was_moved_away_comes_up_again(mesh: L
     await mesh.up(load(write(tmp_path)))
     await mesh.stop(["a", "b", "c"])
     mesh.directory.record_path.write_text("")
-    with pytest.raises(RunError, match="move it away"):
+    with pytest.raises(RunError, match="move the file away"):
         await mesh.up(load(write(tmp_path)))
     mesh.directory.record_path.unlink()
     await mesh.up(load(write(tmp_path)))

@@ -126,15 +126,16 @@ async def test_words_of_an_earlier_run_are_not_given_as_the_reason(mesh: Launche
 async def test_routers_that_do_not_see_each_other_are_named_and_left_running(
     mesh: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    give_up_on(monkeypatch, {"c": "does not see a, b"})
+    give_up_on(monkeypatch, {"c": "is not in contact with a, b"})
     misbehave(mesh.directory, "c", "blind")
     with pytest.raises(
-        HalfUpError, match=r"started and left running, but not connected after 1ms: router c does not see a, b$"
+        HalfUpError,
+        match=r"started and left running, but not connected after 1ms: router c is not in contact with a, b$",
     ):
         await mesh.up(load(write(tmp_path)))
     assert set(mesh.directory.running()) == {"a", "b", "c"}
     await mesh.stop(["c"])
-    with pytest.raises(HalfUpError, match=r"router c does not see a, b$"):
+    with pytest.raises(HalfUpError, match=r"router c is not in contact with a, b$"):
         await mesh.start(["c"])
     assert set(mesh.directory.running()) == {"a", "b", "c"}
 

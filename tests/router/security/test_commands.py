@@ -35,7 +35,10 @@ def test_users_come_and_go(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["user", "add", "users", "$mesh"], "'$mesh' is no user, expected letters, digits and . _ @ -, at most 64"),
+        (
+            ["user", "add", "users", "$mesh"],
+            "'$mesh' is not a valid user name, expected letters, digits and . _ @ -, at most 64",
+        ),
         (["user", "add", "users", "alice"], "expected a password on standard input"),
         (["user", "add", "users", "alice", "--password-file", "empty"], "empty: expected a password in its first line"),
         (["user", "remove", "users", "alice"], "users: No such file or directory, expected a file of users"),
@@ -51,7 +54,10 @@ def test_users_come_and_go(tmp_path: Path) -> None:
         ),
         (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--folder", "odd"], "Error: odd/ca.pem: not created by"),
         (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--folder", "torn"], "Error: torn/ca.key: not created by"),
-        (["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "../x"], "'../x' is no user, expected letters"),
+        (
+            ["certs", "init", str(TOPOLOGIES / "pair.yaml"), "--user", "../x"],
+            "'../x' is not a valid user name, expected letters",
+        ),
         (
             ["user", "add", "users", "alice", "--password-file", "bell"],
             "not a password: the name or password has control characters",

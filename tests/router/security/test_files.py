@@ -119,7 +119,7 @@ def test_routers_that_would_refuse_each_other_are_told(folder: Path) -> None:
     check(load(mesh), ["a", "b"])
     issue("b", ca="foreign")(folder)
     (folder / "b.ca").write_bytes((folder / "foreign" / "ca.pem").read_bytes())
-    with pytest.raises(FileError, match=f"^{folder}/b.pem: to router a the certificate was not accepted"):
+    with pytest.raises(FileError, match=f"^{folder}/b.pem: router a: the certificate was not accepted"):
         check(load(mesh), ["a", "b"])
 
 

@@ -70,7 +70,10 @@ def test_who_has_no_rule_may_do_everything_within_the_limits(path: Path) -> None
     ("text", "complaint"),
     [
         ("- alice\n", "1: a list, expected a mapping with the names of users"),
-        ("a b: {}\n", '1: "a b" is no user, expected letters, digits and . _ @ -, at most 64; or $anonymous'),
+        (
+            "a b: {}\n",
+            '1: "a b" is not a valid user name, expected letters, digits and . _ @ -, at most 64; or $anonymous',
+        ),
         ("alice: {sent: []}\n", '1: alice: unknown key "sent", expected send, receive, status, connections or durable'),
         ("alice: {send: topic/x}\n", '1: alice.send: "topic/x", expected addresses such as [topic/prices, topic/'),
         ("alice: {send: [topic/*/x]}\n", "1: alice.send: a list, expected addresses such as [topic/prices, topic/"),
