@@ -17,7 +17,7 @@ EXPLAINED = {
     "overtaken": ("unknown", "out of order"),
 }
 """By what a subscriber counts: the counts and violations of the audit's pairs that tell of the same."""
-SHARED = {"missing": "had by nobody", "doubled": "had by several"}
+SHARED = {"missing": "processed by nobody", "doubled": "processed by several"}
 """The same of messages that are for one of many."""
 WORDS = {"missing": "are missing", "doubled": "came more than once", "overtaken": "came out of order"}
 
@@ -89,8 +89,8 @@ def unexplained(
         count, known = sum(account.get(what, 0) for account in shared), violations.get(kind, 0)
         if count > known:
             yield (
-                f"{count} messages {WORDS[what]} by the accounts of all subscribers that share them, {known} by the "
-                "audit"
+                f"{count} messages {WORDS[what]} according to all subscribers that share them, but {known} according "
+                "to the audit"
             )
     for name, account in clients.items():
         if account["role"] == "publisher":
@@ -99,4 +99,4 @@ def unexplained(
         for what, counted in EXPLAINED.items():
             known = sum(pair.get(kind, 0) + pair["violations"].get(kind, 0) for pair in own for kind in counted)
             if account.get(what, 0) > known:
-                yield f"{account[what]} messages {WORDS[what]} by {name}'s own account, {known} by the audit"
+                yield f"{account[what]} messages {WORDS[what]} according to {name}, but {known} according to the audit"

@@ -106,7 +106,7 @@ class Nemesis:
         if verb.aim is not Aim.MESH:
             targets &= set(self._aim(strike)[0])
         if not targets:
-            self._tell(f"{verb.name} {strike.fault.target or ''}: no such fault to end")
+            self._tell(f"{verb.name} {strike.fault.target or ''}: skipped, no fault of this kind is in force")
         for struck in found:
             await self._end(struck, targets)
 
@@ -118,7 +118,7 @@ class Nemesis:
         await self._undo(struck, ended)
         if not struck.open:
             struck.until_us = now_us()
-        self._tell(f"{struck.word} {', '.join(ended)}: over")
+        self._tell(f"{struck.word} {', '.join(ended)}: ended")
 
     # targets
 

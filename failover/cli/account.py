@@ -87,7 +87,7 @@ class Account:
         if not self.alone:
             return ""
         which = f"{self.alone} of them " if self.alone < accepted else ""
-        return f", {which}by nobody: no subscriber at {self._address}"
+        return f", {which}without a subscriber at {self._address}"
 
 
 class Bar:

@@ -243,7 +243,7 @@ def teller(out: Console, name: str, *, first: bool = True) -> Callable[[Event], 
             case Connected(url, router) if told:
                 out.print(f"attached to {printable(router or url)} as {name}", soft_wrap=True)
             case Abandoned(in_doubt):
-                out.print(f"{in_doubt} messages stay in doubt: the mesh no longer knows the former life of this link")
+                out.print(f"{in_doubt} messages stay in doubt, because the mesh has forgotten this link")
 
     return tell
 

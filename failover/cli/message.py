@@ -35,11 +35,13 @@ def parse_json(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise ValueError("not UTF-8, expected JSON") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at column {error.colno}, expected such as {EXAMPLE}") from None
+        raise ValueError(
+            f"not JSON: {error.msg} at column {error.colno}, expected a message such as {EXAMPLE}"
+        ) from None
     except RecursionError:
-        raise ValueError(f"nested too deeply, expected such as {EXAMPLE}") from None
+        raise ValueError(f"nested too deeply, expected a message such as {EXAMPLE}") from None
     if not isinstance(message, dict):
-        raise ValueError(f"not a JSON object, expected one such as {EXAMPLE}")
+        raise ValueError(f"not a JSON object, expected a message such as {EXAMPLE}")
     for name in message:
         _check_member(name)
     sections = {name: value for name, value in message.items() if name not in ("key", *TEXTS)}

@@ -167,7 +167,10 @@ class Publisher(Endpoint):
         if self._log is not None:
             if generation is None:
                 self._lose(
-                    ClientError("amqp:not-implemented", "the delivery log needs a router that returns generations"),
+                    ClientError(
+                        "amqp:not-implemented",
+                        "the delivery log needs an oncemesh router: this one returned no generation",
+                    ),
                     fatal=True,
                 )
                 return

@@ -182,7 +182,7 @@ async def test_a_file_that_is_applied_later_starts_nobody_who_has_joined_elsewhe
     with trio.fail_after(HANGS_S):
         await oncemesh(*host.words())
         refused = await trio.run_process([*COMMAND_LINE, "remove", "a", *at], capture_stderr=True, check=False)
-        assert b"d joined later: use oncemesh apply with a topology that has them" in refused.stderr
+        assert b"d joined later: use oncemesh apply with a topology that lists them" in refused.stderr
         said = yaml.safe_load(host.topology.read_text())
         said["links"][0] = {"between": ["a", "b"], "cost": 5}
         host.topology.write_text(yaml.safe_dump(said))

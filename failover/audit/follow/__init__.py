@@ -55,7 +55,9 @@ def _there(run_dirs: Sequence[str]) -> Iterator[None]:
     finally:
         for run_dir in run_dirs:
             if not Path(run_dir).is_dir():
-                raise AuditError(f"{run_dir}: the directory has vanished while it was followed, so there is no verdict")
+                raise AuditError(
+                    f"{run_dir}: the directory was removed while the audit followed it, so there is no verdict"
+                )
 
 
 __all__ = ["FollowStatus", "Follower", "follow"]

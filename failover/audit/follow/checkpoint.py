@@ -38,7 +38,7 @@ class Checkpoint:
             return None
         payload = content[len(MAGIC) + 4 :]
         if content[: len(MAGIC) + 4] != MAGIC + zlib.crc32(payload).to_bytes(4, "big"):
-            raise AuditError(f"{self._path}: not a checkpoint, or damaged; remove it to begin anew")
+            raise AuditError(f"{self._path}: not a checkpoint, or a damaged one; remove it to begin the audit anew")
         found: Follower = pickle.loads(payload)
         if list(found.run_dirs) != list(run_dirs):
             raise AuditError(f"{self._path}: this checkpoint belongs to an audit of {', '.join(found.run_dirs)}")

@@ -27,14 +27,14 @@ KINDS = {
     "misreported": "the publisher received an outcome that its home did not record",
     "settled before accepted": "settled at a router before the publisher received an outcome",
     "never forgotten": "settled, but still held when its router stopped",
-    "forwarded by nobody": "received by a router from a home whose log does not show that it sent it",
-    "place disputed": "at another place in its publisher's order at a router than at its home",
+    "forwarded by nobody": "received by a router from its home, but the log of the home does not show that it sent it",
+    "place disputed": "its place in the publisher's order differs between a router and its home",
     "sent by nobody": "received by a subscriber, but sent by no router according to their logs",
     "sent though left out": "sent to a subscriber although its filter had left it out on the same attach",
     "sent though expired": "sent to a subscriber after its home had told the publisher that it expired",
     "outcome disputed": "the logs of a router and of the subscriber show different outcomes",
-    "had by several": "processed by more than one subscriber of a balanced address",
-    "had by nobody": "accepted at a balanced address before any subscriber had processed it",
+    "processed by several": "processed by more than one subscriber of a balanced address",
+    "processed by nobody": "accepted at a balanced address before any subscriber had processed it",
     "settled by nobody": "settled at its home after an outcome that its publisher's log does not show",
 }
 
@@ -59,7 +59,7 @@ REPEATED = {
     FIRST: "because their publisher, which uses settle mode first, attached again (at least once is promised)",
     ENDED: "because routers lost contact with the router of their publisher, which has no timeout (at least once is "
     "promised)",
-    AFRESH: "which had begun afresh meanwhile, with a null map or in settle mode first (at least once is promised)",
+    AFRESH: "which attached without a map or in settle mode first meanwhile (at least once is promised)",
 }
 """Why a subscriber that processed deliveries more than once was not promised that it would not."""
 UNPROCESSED = {
@@ -90,8 +90,8 @@ SHOWN_BY: Final[Mapping[str, Iterable[str]]] = {
     "accepted too early": (EDGE, HOME, LINK),
     "duplicated": (ANY,),
     "sent by nobody": (EDGE,),
-    "had by several": (HOME, LINK, ANY),
-    "had by nobody": (ALL,),
+    "processed by several": (HOME, LINK, ANY),
+    "processed by nobody": (ALL,),
     "misreported": (HOME,),
     "settled by nobody": (ANY,),
     "settled before accepted": (HOME, ANY),
@@ -99,7 +99,7 @@ SHOWN_BY: Final[Mapping[str, Iterable[str]]] = {
 """What is not here rests on what is told, or asks by itself which log is whole."""
 NEEDED: Final = (
     *("lost", "accepted though refused", "accepted too early", "duplicated"),
-    *("had by several", "had by nobody"),
+    *("processed by several", "processed by nobody"),
 )
 """What befalls a subscriber: while that is not known, nothing holds."""
 

@@ -203,8 +203,8 @@ def judge_balanced(each: Testimony) -> tuple[Violating, Flags]:
     """One flag per delivery: violations, and whether it is not known that one has had it."""
     sure = each.deliveries.balanced & each.deliveries.uses.sure
     if not sure.any():
-        return {"had by several": sure, "had by nobody": sure}, sure
-    found = {"had by several": had_by_several(each) & sure, "had by nobody": had_by_nobody(each) & sure}
+        return {"processed by several": sure, "processed by nobody": sure}, sure
+    found = {"processed by several": had_by_several(each) & sure, "processed by nobody": had_by_nobody(each) & sure}
     return concluded(found, each.lacking_of_any)
 
 

@@ -262,9 +262,9 @@ def _notes(
     others = sorted({log.host or "unknown" for log in logs} - {window.host})
     if others:
         yield (
-            f"the clocks of other hosts ({', '.join(others)}) cannot be compared with that of "
-            f"{window.host or 'unknown'}: latencies between hosts are not known, and what was written elsewhere is not "
-            "measured by fault"
+            f"the clocks of other hosts ({', '.join(others)}) cannot be compared with the clock of "
+            f"{window.host or 'unknown'}: latencies between hosts are unknown, and the figures of each fault leave out "
+            "the logs of other hosts"
         )
     faults = found.chaos.faults if found.chaos else ()
     if faults and (away := sum(track.host != window.host for track in tracks)):
@@ -272,6 +272,6 @@ def _notes(
     for name, of in ((ACCEPTED, "acceptance"), (PROCESSED, "processing")):
         unknown = sum(metered.latencies[key] for key in metered.latencies if key[0] == name and key[2] == UNKNOWN)
         if unknown:
-            yield f"the time to {of} of {unknown} deliveries is not known: no log tells when, or clocks of two hosts"
+            yield f"the time to {of} of {unknown} deliveries is unknown: no log shows it, or two hosts measured it"
     if len(faults) > MOST_FAULTS:
         yield f"only the first {MOST_FAULTS} of {len(faults)} faults are measured one by one"

@@ -228,7 +228,7 @@ class Report:
             accepted[row.address] += row.accepted
             alone[row.address] += row.alone
         return [
-            f"{accepted[address]} accepted, {number} of them by nobody: no subscriber at {address}"
+            f"{accepted[address]} accepted, {number} of them without a subscriber at {address}"
             for address, number in sorted(alone.items())
             if number
         ]

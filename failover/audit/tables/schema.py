@@ -105,7 +105,7 @@ DELIVERIES = (
         "violations",
         VIOLATIONS,
         False,
-        "the kind of each violation, and the router.incarnation if a router's record violates",
+        "the kind of each violation, and the router.incarnation if a record of that router shows it",
     ),
     Column(
         "verdict",

@@ -68,7 +68,9 @@ class FaultReader(Reader):
                 if fault is not None:
                     yield fault
             else:
-                self.fail(value.line, f"faults[{index}]: {shown(value)}, expected such as {{kill: one, at: 5s}}")
+                self.fail(
+                    value.line, f"faults[{index}]: {shown(value)}, expected a fault such as {{kill: one, at: 5s}}"
+                )
 
     def fault(self, value: MarkedMap, known: Names, duration: float, where: str) -> FaultLine | None:
         words = [key for key in value if key in VERBS]
@@ -123,7 +125,7 @@ class FaultReader(Reader):
                 value.line, f"{where}: expected at, every, random or during (which may also limit every or random)"
             )
         elif not written and not verb.lasts:
-            self.fail(value.line, f"{where}: {verb.name} takes no time, expected at, every or random")
+            self.fail(value.line, f"{where}: {verb.name} has no duration, expected at, every or random")
         elif not written and given(value, "for") is not None:
             self.fail(value.line, f"{where}: both during and for, expected one of them")
         self.in_time(value, times["at"], window, duration, where)
@@ -166,7 +168,7 @@ class FaultReader(Reader):
         if value in AMOUNTS:
             some, count = Some(str(value)), len(known.counted[verb.aim])
             if not some.of(count):
-                self.fail(value.line, f"{where}: there is no {value} of {count}, expected one, majority or all")
+                self.fail(value.line, f"{where}: no {value} of {count} exists, expected one, majority or all")
             return some
         names = known.named[verb.aim]
         a, _, b = value.partition("-")

@@ -82,7 +82,7 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
         )
     members = {name for name, standing in planned(views).items() if standing == "member"}
     if joined := sorted(members - former.routers.keys() - {router}):
-        raise RunError(f"{', '.join(joined)} joined later: use oncemesh apply with a topology that has them")
+        raise RunError(f"{', '.join(joined)} joined later: use oncemesh apply with a topology that lists them")
     raise click.exceptions.Exit(run(_apply, _without(former, router, directory), directory, (router,) if force else ()))
 
 

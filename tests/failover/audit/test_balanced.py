@@ -64,15 +64,15 @@ def test_what_two_have_had_is_found(run: Run, judged: Judged, other: Client) -> 
     log = run.logs[f"clients/{other.container}"]
     log[-1:-1] = own
     report = judged(run)
-    assert report.violations["had by several"] == 1
-    (found,) = [finding for finding in report.findings if finding.kind == "had by several"]
+    assert report.violations["processed by several"] == 1
+    (found,) = [finding for finding in report.findings if finding.kind == "processed by several"]
     assert set(found.subscribers) == {str(FAR.identity), str(other.identity)}
 
 
 def test_what_nobody_has_had_is_found(run: Run, judged: Judged) -> None:
     leave_out(run, had_by(1), ONE, 1)
     report = judged(run)
-    assert report.violations == {"had by nobody": 1}
+    assert report.violations == {"processed by nobody": 1}
 
 
 def test_what_was_processed_without_an_acceptance_is_told_apart(run: Run, judged: Judged) -> None:
@@ -91,7 +91,7 @@ def test_what_is_accepted_before_anybody_has_it_is_found(run: Run, judged: Judge
     accepted = run.find(ONE.router, Event.ACCEPTED, key)
     outcome = run.find(had_by(1).router, Event.OUTCOME, key)
     outcome["hlc"] = accepted["hlc"] + (1 << 16)
-    assert judged(run).violations["had by nobody"] == 1
+    assert judged(run).violations["processed by nobody"] == 1
 
 
 def test_the_order_is_nobodys(run: Run, judged: Judged) -> None:

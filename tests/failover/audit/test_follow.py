@@ -253,7 +253,7 @@ def test_of_a_directory_that_vanishes_nothing_is_said(tmp_path: Path, last: bool
             shutil.rmtree(directory)
         return bool(told) and last
 
-    with pytest.raises(audit.AuditError, match=f"^{directory}: the directory has vanished while it was followed"):
+    with pytest.raises(audit.AuditError, match=f"^{directory}: the directory was removed while the audit followed it"):
         follow([str(directory)], wait, lambda status, _: told.append(status))
 
 

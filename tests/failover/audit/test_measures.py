@@ -133,7 +133,7 @@ def test_latencies_between_hosts_are_not_told() -> None:
     [whole] = found.phases
     accepted, processed = latencies(whole)
     assert (accepted.count, processed.count, whole.processed.unknown) == (4, 4, 12)
-    assert "other hosts (elsewhere) cannot be compared with that of host" in found.notes[0]
+    assert "other hosts (elsewhere) cannot be compared with the clock of host" in found.notes[0]
 
 
 def test_latencies_are_told_by_phase_and_by_fault() -> None:

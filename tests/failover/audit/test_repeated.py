@@ -10,7 +10,10 @@ from tests.failover.audit.runs import ADDRESS, FAR, NEAR, ONE, START_MS, TWO, Cl
 from topic.identity import Epoch
 from topic.journal import Event
 
-AGAIN = "1 delivery was processed more than once by {}/link on topic/news, which had begun afresh meanwhile"
+AGAIN = (
+    "1 delivery was processed more than once by {}/link on topic/news, which attached without a map or in settle mode "
+    "first meanwhile"
+)
 
 
 def attached(run: Run, client: Client, log: str, **details: object) -> None:

@@ -45,7 +45,7 @@ def test_a_publisher_that_nobody_heard_is_shown(judged: Judged) -> None:
     assert report.pairs == () and report.verdict is Verdict.HOLDS, report.doubts
     row = next(line for line in shown.getvalue().splitlines() if str(TWO.identity) in line)
     assert [cell.strip() for cell in row.split("│")[2:7]] == ["-", "4", "4", "0", "0"]
-    assert f"\n8 accepted, 8 of them by nobody: no subscriber at {ADDRESS}\n" in shown.getvalue()
+    assert f"\n8 accepted, 8 of them without a subscriber at {ADDRESS}\n" in shown.getvalue()
 
 
 def test_only_what_nobody_was_subscribed_to_is_said_to_be_accepted_by_nobody(judged: Judged) -> None:

@@ -21,4 +21,4 @@ async def test_clients_and_neighbours_come_in_again_after_every_fault(tmp_path: 
     ending, _, told = await played(tmp_path, *faults, topology=str(closed.with_suffix("")), duration="3s")
     assert ending.clean and ending.counts["sent"] == ending.counts["accepted"] > 0
     assert ending.counts["received"] == 2 * ending.counts["accepted"]
-    assert "kill a: over" in told
+    assert "kill a: ended" in told

@@ -79,7 +79,7 @@ def test_a_run_that_was_not_clean_never_holds(tmp_path: Path, ending: Ending, sa
 def test_a_run_never_holds_whose_clients_miss_what_the_audit_does_not_name(tmp_path: Path, verdict: int) -> None:
     result = chaos(tmp_path, CLEAN, verdict, without=0)
     assert result.exit_code == 3, result.stdout
-    assert "not explained: 1 messages are missing by reader's own account, 0 by the audit" in result.stdout
+    assert "not explained: 1 messages are missing according to reader, but 0 according to the audit" in result.stdout
 
 
 def test_what_another_subscriber_misses_explains_nothing(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ async def test_a_home_that_is_killed_is_named_and_back_at_its_time(tmp_path: Pat
     assert "kill a (home-of news), for 1.0s" in told
     assert record["began_us"] < fault["at_us"] < fault["until_us"] < record["ended_us"]
     assert fault["until_us"] - fault["at_us"] > 0.9e6
-    assert "kill a: over" in told
+    assert "kill a: ended" in told
     assert record["clients"]["news"] == {
         "role": "publisher",
         "sent": ending.counts["sent"],
@@ -198,8 +198,8 @@ async def test_words_that_end_faults_end_them(tmp_path: Path) -> None:
         duration="4s",
     )
     assert ending.clean, ending
-    assert [told.index(f"{one}: over") for one in ("kill-all a, b", "pause a", "cut a-b")]
-    assert "start b: no such fault to end" in told
+    assert [told.index(f"{one}: ended") for one in ("kill-all a, b", "pause a", "cut a-b")]
+    assert "start b: skipped, no fault of this kind is in force" in told
     assert [fault["fault"] for fault in record["faults"]] == ["kill-all", "pause", "cut", "kill"]
     assert all(fault["at_us"] < fault["until_us"] < record["ended_us"] for fault in record["faults"])
 

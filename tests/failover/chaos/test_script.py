@@ -141,7 +141,7 @@ def test_a_fault_is_read_as_written(tmp_path: Path, text: str, fault: FaultLine)
         ("kill: a, at: 2s, every: 3s", ": expected at, every, random or during"),
         ("kill: a, at: 2s, during: 3s..4s", ": expected at, every, random or during"),
         ("kill: a, during: 3s..4s, for: 1s", ": both during and for, expected one of them"),
-        ("heal: , during: 3s..4s", ": heal takes no time, expected at, every or random"),
+        ("heal: , during: 3s..4s", ": heal has no duration, expected at, every or random"),
         ("heal: , at: 3s, for: 4s", ': unknown key "for", expected heal, at, every, random or during'),
         ("kill: a, at: 12s", ": the fault begins after the end of the run, expected a time before 10s"),
         ("kill: a, at: 2", '.at: "2" is not a duration'),
@@ -162,7 +162,7 @@ def test_a_bad_fault_is_told_with_what_was_expected(tmp_path: Path, text: str, s
 def test_a_mesh_of_two_has_no_minority(tmp_path: Path) -> None:
     path = write(tmp_path, "kill: minority, at: 2s", topology="pair")
     [said] = complaints(tmp_path, path.read_text())
-    assert "there is no minority of 2, expected one, majority or all" in said
+    assert "no minority of 2 exists, expected one, majority or all" in said
 
 
 def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ faults:
         'script.yaml:11: sets.west: there is no router "x", expected a or b',
         'script.yaml:11: sets: "a" is a router, expected another name',
         f'script.yaml:12: unknown key "fault", expected {either(PARTS)}; did you mean "faults"?',
-        'script.yaml:14: faults[0]: "kill", expected such as {kill: one, at: 5s}',
+        'script.yaml:14: faults[0]: "kill", expected a fault such as {kill: one, at: 5s}',
     ]
 
 

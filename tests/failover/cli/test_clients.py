@@ -53,7 +53,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunDirectory]:
 
 def test_messages_that_nobody_subscribes_to_are_accepted(mesh: RunDirectory) -> None:
     result = oncemesh("publish", "topic/nobody", "--count", "3", "--id", "p", "--run-dir", str(mesh.path))
-    told = "attached to a as p\n3 accepted, by nobody: no subscriber at topic/nobody\n"
+    told = "attached to a as p\n3 accepted, without a subscriber at topic/nobody\n"
     assert (result.exit_code, result.output) == (0, told)
 
 

@@ -86,10 +86,10 @@ def test_what_is_laid_out_has_everything_and_is_harmless() -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("{", "not JSON: Expecting property name enclosed in double quotes at column 2, expected such as {"),
+        ("{", "not JSON: Expecting property name enclosed in double quotes at column 2, expected a message such as {"),
         (b"\xff", "not UTF-8, expected JSON"),
         ("[" * 100_000, "nested too deeply"),
-        ("[1]", 'not a JSON object, expected one such as {"body": "text"}'),
+        ("[1]", 'not a JSON object, expected a message such as {"body": "text"}'),
         ('{"value": NaN}', "NaN is not JSON, expected a number"),
         ('{"value": -' + "9" * 4999 + "}", "an integer has 5000 characters, expected at most 20"),
         ('{"body": "a\\ud800"}', r""""body": '\ud800' is not UTF-8, expected a text"""),

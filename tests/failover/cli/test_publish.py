@@ -155,7 +155,7 @@ def test_a_bad_line_is_told_by_its_number_and_those_before_it_are_well(mesh: Run
     told = result.stderr.decode().splitlines()[1:]
     assert result.returncode == 1
     assert told == [
-        "1 accepted, by nobody: no subscriber at topic/b",
+        "1 accepted, without a subscriber at topic/b",
         'Error: line 3: "subject" belongs into "properties": {"properties": {"subject": …}}',
     ]
 
@@ -169,7 +169,7 @@ def test_the_part_that_nobody_was_subscribed_to_is_told(mesh: RunningMesh) -> No
     publishing.stdin.flush()
     assert reading.communicate(timeout=PATIENCE_S)[0] == b"1\n2\n3\n"
     _, told = publishing.communicate(b"4\n5\n", timeout=PATIENCE_S)
-    assert told.endswith(b"5 accepted, 2 of them by nobody: no subscriber at topic/p\n")
+    assert told.endswith(b"5 accepted, 2 of them without a subscriber at topic/p\n")
     assert publishing.returncode == 0
 
 
