@@ -180,7 +180,9 @@ class Process:
         log.info("router %s of mesh %s serves %s", self.name, self.topology.mesh, at, extra=told)
         if awaited := self.node.topic.boot.waiting_for:
             longest = format_duration(self.topology.timing.boot_wait)
-            log.info("waiting for %s before answering publishers, for %s at most", " and ".join(awaited), longest)
+            log.info(
+                "the router waits for %s before it answers publishers, for %s at most", " and ".join(awaited), longest
+            )
 
     async def _show(self, http: socket.socket) -> None:
         """What that takes is loaded only where there is such a listener."""

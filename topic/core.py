@@ -394,7 +394,7 @@ class Topic:
         self.generations.give_up_nowhere(now, self.expiry.all_since)
         for router in self.attaches.awaited_long(now):
             self.out.append(
-                Doubt(router, f"it has not answered an attach for {self.settings.join:g} s and makes no progress")
+                Doubt(router, f"has not answered an attach for {self.settings.join:g} s and makes no progress")
             )
 
     @event

@@ -54,7 +54,9 @@ class Outlet:
         has made up the link's last one. The client is told."""
         if epoch.hlc < COUNTS:
             return False
-        self.actions.append(Detach(link, EXCEEDED, "no attach of the link can follow its last one"))
+        self.actions.append(
+            Detach(link, EXCEEDED, "a faulty router has used up the epochs of this link, expected another link name")
+        )
         return True
 
     def trace(self, event: Event, of: LinkIdentity | None = None, /, **columns: Any) -> None:

@@ -129,11 +129,12 @@ def _sum_up(out: Console, script: "Script", ending: "Ending") -> None:
     if (unsent := script.count - sums["sent"]) > 0:
         out.print(
             f"{unsent} offered messages were never sent (this is no loss): a publisher that falls behind its rate "
-            "catches up with the last second only. Reasons are a lost router, waiting subscribers or a slow machine",
+            "skips messages that were due more than a second ago. Reasons are a lost router, subscribers that it waits "
+            "for, or a slow machine",
             soft_wrap=True,
         )
     out.print(
-        f"by the clients' own accounts {sums['missing']} missing, {sums['doubled']} doubled, "
+        f"counted by the clients themselves: {sums['missing']} missing, {sums['doubled']} doubled, "
         f"{sums['overtaken']} out of order",
         style="yellow" if sums["missing"] or sums["doubled"] or sums["overtaken"] else "",
     )

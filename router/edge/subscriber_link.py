@@ -233,7 +233,12 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         """The client cannot be given these: they take neither its credit nor room."""
         if records:
             self._give_back(records)
-            refuse_for(self.node, self.subscriber, records, f"it takes {self.link.remote_max_message_size} bytes")
+            refuse_for(
+                self.node,
+                self.subscriber,
+                records,
+                f"it takes messages of at most {self.link.remote_max_message_size} bytes",
+            )
 
     def _give_back(self, records: Sequence[Record]) -> None:
         """Credit and room, which the core has counted for these."""
@@ -261,7 +266,12 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         message = NOTHING if action.state or aborted else self.message(record)
         if not self.link.takes(message):  # it took more on its former link
             self.link.send(record.key, NOTHING, settled=True, resume=True, aborted=True)
-            refuse_for(self.node, self.subscriber, [record], f"it takes {self.link.remote_max_message_size} bytes")
+            refuse_for(
+                self.node,
+                self.subscriber,
+                [record],
+                f"it takes messages of at most {self.link.remote_max_message_size} bytes",
+            )
             return
         handle = self.link.send(record.key, message, action.settled, resume=True, state=action.state, aborted=aborted)
         if handle is not None:

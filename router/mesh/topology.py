@@ -166,7 +166,7 @@ class _Reader(Reader):
             if rule is not None and rule.prefix in rules:
                 self.fail(
                     value.line,
-                    f'addresses[{index}]: prefix "{rule.prefix}" has a rule, expected one rule each',
+                    f'addresses[{index}]: prefix "{rule.prefix}" has two rules, expected one',
                 )
             elif rule is not None and (other := _clashing(rule, rules.values())) is not None:
                 self.fail(

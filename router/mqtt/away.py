@@ -36,7 +36,9 @@ class Away:
         empty[session] = None
         if len(empty) > MOST_EMPTY:
             first = next(iter(empty))
-            log.info("%s: the router forgot this session, because %d later ones have no topics, too", first, MOST_EMPTY)
+            log.info(
+                "%s: the router forgot this session without topics: %d later ones have none either", first, MOST_EMPTY
+            )
             self._end(first)
 
     def discard(self, session: MqttSession) -> None:

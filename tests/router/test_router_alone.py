@@ -222,7 +222,7 @@ security: {{open: [amqp, inter]}}
         routers.stop()
     servers = client.connection.remote_properties["failover-server-list"]
     assert {(server["network-host"], server["port"]) for server in servers} == {("::1", 1), ("2001:db8::c", 15672)}
-    assert said.count("waiting for b and c before answering publishers, for 2.0s at most") == 1
+    assert said.count("the router waits for b and c before it answers publishers, for 2.0s at most") == 1
     assert said.count(f"cannot reach router b at [::1]:{nobody[0]}: Connection refused") == 1
     assert said.count(f"cannot reach router c at 127.0.0.1:{nobody[1]}: Connection refused") == 1
 

@@ -173,7 +173,7 @@ def test_clients_records_and_waits_are_shown() -> None:
         "a waits for subscriber y/s on topic/z, which is away: 3 deliveries of x/p on topic/z, for 1.2s or more" in text
     )
     assert "a waits for router c: 4 deliveries of 2 publishers, for 3.0s or more" in text
-    assert "a gives no credit to x/p on topic/z, which has 8.0 MiB unsettled, because of router b and 1 more" in text
+    assert "a gives no credit to x/p on topic/z, which has 8.0 MiB unsettled, and waits for router b and 1 more" in text
     assert "a no longer waits for z/s on topic/z, which has been out of reach for 4.5s" in text
 
 
@@ -212,7 +212,7 @@ def test_a_slow_subscriber_is_one_wait_which_names_it_and_no_router() -> None:
     for_s = {"for": "subscriber y/s on topic/z", "publishers": [x], "records": 3, "since_s": 2.0}
     a = view("a", status("a", waits=[for_c], publishers=[publisher]))
     assert list(waits([a, view("c", status("c", waits=[for_s]))])) == [
-        "a gives no credit to x/p on topic/z, which has 8.0 MiB unsettled, because of subscriber y/s on topic/z",
+        "a gives no credit to x/p on topic/z, which has 8.0 MiB unsettled, and waits for subscriber y/s on topic/z",
         "c waits for subscriber y/s on topic/z: 3 deliveries of x/p on topic/z, for 2.0s or more",
     ]
     for_c["publishers"] = [x, "x/q on topic/z"]
@@ -220,7 +220,7 @@ def test_a_slow_subscriber_is_one_wait_which_names_it_and_no_router() -> None:
     assert "a waits for router c: 4 deliveries of x/q on topic/z, for 3.0s or more" in said, "c does not say for whom"
     alone = list(waits([a]))
     assert "a waits for router c: 4 deliveries of 2 publishers, for 3.0s or more" in alone
-    assert "a gives no credit to x/p on topic/z, which has 8.0 MiB unsettled, because of router c" in alone
+    assert "a gives no credit to x/p on topic/z, which has 8.0 MiB unsettled, and waits for router c" in alone
 
 
 def test_who_is_away_is_said_to_be() -> None:

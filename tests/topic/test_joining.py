@@ -243,7 +243,7 @@ def test_a_router_that_stays_away_is_waited_for_so_long_and_no_longer() -> None:
     bench.time(0.2)
     assert pen.outcomes == {b"1": DeliveryOutcome.ACCEPTED}
     assert [note.text for note in bench.actions["a"] if isinstance(note, Note)] == [
-        "boot: continuing without b; publishers do not wait for subscribers that only they know"
+        "boot: continuing without b; publishers do not wait for subscribers that no other router knows"
     ]
     assert bench.cores["a"].boot.deadline() == math.inf
 

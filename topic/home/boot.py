@@ -46,7 +46,9 @@ class Boot:
             return
         if self._unheard:
             missed = ", ".join(sorted(self._unheard))
-            note = f"boot: continuing without {missed}; publishers do not wait for subscribers that only they know"
+            note = (
+                f"boot: continuing without {missed}; publishers do not wait for subscribers that no other router knows"
+            )
             self._home.outlet.actions.append(Note(note))
         self._home.booted = True
         self._home.evaluate_all()

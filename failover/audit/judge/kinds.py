@@ -47,8 +47,8 @@ UNOWED = {
     "unaddressed": "whose subscribers were named in a lost part of a log",
     "unlisted": "accepted by a router that did not know this subscriber",
     "passed": "which its filter left out",
-    "apart": "accepted without it while it was out of contact for longer than its timeout",
-    "ended": "accepted after the publisher's router considered its link ended",
+    "apart": "accepted without the subscriber while that was out of contact for longer than its timeout",
+    "ended": "accepted after the subscriber's link had ended for the publisher's router",
     "forgotten": "accepted by a mesh that had started without any state store",
 }
 """Why a subscriber processed deliveries that it was not owed."""
@@ -64,7 +64,7 @@ REPEATED = {
 """Why a subscriber that processed deliveries more than once was not promised that it would not."""
 UNPROCESSED = {
     "lost": "lost",
-    "refused": "accepted although it refused them",
+    "refused": "accepted although the subscriber refused them",
     "unknown": "unknown, because a part of a log is lost",
 }
 """What became of deliveries that it was owed and did not process."""

@@ -27,12 +27,12 @@ MOST_BUCKETS = 63 * STEPS + 1
 ACCEPTED, PROCESSED = "accepted", "processed"
 MEASURES = (PROCESSED, ACCEPTED)
 STATES = {
-    "awaited": "at its home, for subscribers to answer",
-    "answered": "at its home, for the publisher to settle",
-    "queued": "at a router, to be sent to a subscriber",
-    "unanswered": "with subscribers, for the last to answer",
-    "reported": "answered at a router, to be settled there",
-    "settled": "settled at a router, to be forgotten",
+    "awaited": "at its home, until all subscribers answered",
+    "answered": "at its home, until the publisher settled it",
+    "queued": "at a router, until it was sent to a subscriber",
+    "unanswered": "at subscribers, until the last of them answered",
+    "reported": "at a router after the answers, until it was settled",
+    "settled": "at a router after settlement, until it was forgotten",
 }
 Who = tuple[str, str, str]
 """(role, name, host)"""

@@ -151,7 +151,11 @@ class _ScriptReader(FaultReader):
     def prefixed(self, part: PublisherPart | SubscriberPart, topology: Topology, line: int, role: str) -> None:
         prefixes = [rule.prefix for rule in topology.addresses]
         if not any(part.address.startswith(prefix) for prefix in prefixes):
-            self.fail(line, f'{role}s.{part.name}.address: "{part.address}", expected one below {either(prefixes)}')
+            self.fail(
+                line,
+                f'{role}s.{part.name}.address: "{part.address}", expected an address that begins with '
+                f"{either(prefixes)}",
+            )
 
     def sets(self, root: MarkedMap, topology: Topology) -> Iterator[tuple[str, tuple[str, ...]]]:
         found = given(root, "sets")

@@ -157,7 +157,7 @@ def _array(body: bytes, count_form: struct.Struct, depth: int) -> list[Any]:
         element, at = _value(constructor[0], body, at, depth + 1)
         elements.append(element)
     if at != len(body):
-        raise _damaged("an array is longer than its elements")
+        raise _damaged("the size of an array does not match its elements")
     return elements
 
 
@@ -168,7 +168,7 @@ def _elements(body: bytes, count_form: struct.Struct, depth: int) -> list[Any]:
         element, at = decode(body, at, depth + 1)
         elements.append(element)
     if at != len(body):
-        raise _damaged("a list is longer than its elements")
+        raise _damaged("the size of a list does not match its elements")
     return elements
 
 

@@ -133,7 +133,8 @@ class BodyReader:
             raise AmqpError(FRAMING_ERROR, f"a data frame of the neighbour has a header of {4 * frame[4]} bytes")
         lane = frame[6] << 8 | frame[7]
         if lane >= self._lanes or (frame[5] == PART and len(frame) == _HEAD):
-            raise AmqpError(FRAMING_ERROR, f"a data frame of the neighbour has {len(frame)} bytes and the lane {lane}")
+            what = f"a data frame of the neighbour has {len(frame)} bytes and the lane {lane}"
+            raise AmqpError(FRAMING_ERROR, f"{what}, expected content and a lane below {self._lanes}")
         if frame[5] == BODY and lane not in self._parts:
             return frame[_HEAD:]
         self._parts_size += len(frame) - _HEAD

@@ -94,7 +94,7 @@ def _values_of(data: bytes, at: int) -> int:
 
 def _bounded_state(state: bytes) -> bytes:
     if not state.startswith(_REJECTED):
-        what = f"a disposition gives a range of deliveries a state of more than {LARGE} bytes or {MOST_TOLD} values"
+        what = f"a disposition of several deliveries has a state of more than {LARGE} bytes or {MOST_TOLD} values"
         raise AmqpError(RESOURCE_LIMIT, what)
     elements, _ = split_list(state, len(_REJECTED))
     return _REJECTED + join_list([_bounded_error(elements[0])] if elements else [])

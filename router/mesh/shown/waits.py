@@ -96,7 +96,7 @@ def _held(status: Status, found: list[Wait]) -> Iterator[str]:
         first, *others = names
         more = f" and {len(others)} more" if others else ""
         unsettled = f"{publisher}, which has {format_size(link['bytes'])} unsettled"
-        yield f"{status['router']} gives no credit to {unsettled}, because of {first}{more}"
+        yield f"{status['router']} gives no credit to {unsettled}, and waits for {first}{more}"
 
 
 def _said(wait: Wait, status: Status) -> str:

@@ -260,7 +260,7 @@ def test_what_the_counts_leave_unexplained_is_told() -> None:
     assert "owed to subscribers 98 2 not processed processed by them 99 3 not owed" in text
     assert "100 accepted, 7 of them without a subscriber at topic/news." in text
     whose = "p0/link on topic/news to s0/link on topic/news"
-    ended = "2 accepted after the publisher's router considered its link ended"
+    ended = "2 accepted after the subscriber's link had ended for the publisher's router"
     declined = "1 whose publisher received another outcome"
     assert f"{whose}: 3 processed but not owed: {ended}; {declined}." in text
     assert f"{whose}: 2 owed but not processed: 2 lost." in text

@@ -172,14 +172,15 @@ def its_router_did_not_know_it(run: Run) -> str:
 def its_link_had_ended(run: Run) -> str:
     accepted = run.find("a", Event.ACCEPTED, run.key(ONE, 3))
     run.before("a", accepted, Event.EXPIRED, subscriber=NEAR.name, epoch=run.epoch(NEAR))
-    return "1 processed but not owed: 1 accepted after the publisher's router considered its link ended"
+    return "1 processed but not owed: 1 accepted after the subscriber's link had ended for the publisher's router"
 
 
 def it_was_apart(run: Run) -> str:
     accepted = run.find("a", Event.ACCEPTED, run.key(ONE, 3))
     about = {name: accepted[name] for name in ("keys", "address", "publisher", "epoch")}
     run.before("a", accepted, Event.APART, subscriber=NEAR.name, **about)
-    return "1 processed but not owed: 1 accepted without it while it was out of contact for longer than its timeout"
+    why = "1 accepted without the subscriber while that was out of contact for longer than its timeout"
+    return f"1 processed but not owed: {why}"
 
 
 def it_is_lost(run: Run) -> str:

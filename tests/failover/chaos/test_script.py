@@ -187,7 +187,7 @@ faults:
         f'script.yaml:3: duration: "10" {NO_DURATION}',
         'script.yaml:5: publishers[0].rate: "0", expected messages per second such as 500',
         f'script.yaml:6: publishers[1]: "name" is missing, expected the keys {PUBLISHER}',
-        'script.yaml:7: publishers.q.address: "queue/x", expected one below topic/',
+        'script.yaml:7: publishers.q.address: "queue/x", expected an address that begins with topic/',
         'script.yaml:7: publishers.q.at: there is no router "z", expected a or b',
         'script.yaml:9: subscribers[0].settle: "third", expected first (at least once) or second (exactly once)',
         'script.yaml:10: subscribers: there is a client or group "q" already, expected another name',
