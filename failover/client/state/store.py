@@ -242,7 +242,7 @@ class SqliteStore:
             with self._file.explained() if self._file is not None else contextlib.nullcontext():
                 yield
         except UnusableError as error:
-            forget = "; remove it only if the client may forget everything" if error.reason == EMPTY else ""
+            forget = "; remove the file only if the client may forget everything" if error.reason == EMPTY else ""
             raise StateError(self._where, f"{what}: {error.reason}{forget}") from error
         except sqlite3.Error as error:
             raise StateError(self._where, f"{what}: {error}") from error
