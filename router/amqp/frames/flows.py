@@ -176,5 +176,5 @@ def _take_off(fields: list[bytes], start: int, amount: int, used: int) -> int:
 def _checked(encoded: bytes) -> int:
     value = decode(encoded)[0]
     if type(value) is not int or not 0 <= value < UINTS:
-        raise AmqpError(INVALID_FIELD, f"a flow has {value!r}, expected a number")
+        raise AmqpError(INVALID_FIELD, f"a field of a flow is {value!r}, expected a number")
     return value
