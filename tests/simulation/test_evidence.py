@@ -41,6 +41,7 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("end", 8726064),  # word of a subscriber was lost on a contact that was about to be lost
         ("grace", 8721228),  # a client that echoes nothing was sent things in another order than its epochs
         ("ours", 8720176),  # a publisher that echoes nothing began another life at a router out of contact
+        ("strangers", 8730622),  # two clocks were blamed, and by these alone a third was known
         ("strangers", 8710116),  # an attach that was never answered stated an outcome by its map
         ("strangers", 8710194),  # a client that echoes nothing got a lower epoch at a router that knew nothing of it
         ("strangers", 77100076),  # sent by two routers that were apart to one subscriber, which has no log

@@ -95,8 +95,23 @@ def find_clocks(
         found = Clocks(clock, {**ahead_us, **before.ahead_us}, unordered, met)
         blamed = _blamed(found, [*_contradictions(trusted, exactly, logs), *compare(found)], logs)
         if not blamed:
-            return found
+            return attrs.evolve(found, unordered={**unordered, **_cut_off(found, ahead, trusted, logs)})
         unordered = {**unordered, **blamed}
+
+
+def _cut_off(found: Clocks, ahead: Mapping[str, int], trusted: Differences, logs: Sequence[Log]) -> dict[str, str]:
+    """Logs whose clock disagrees with the first of all by logs that are blamed, and has met it by no others: nobody
+    knows how far it is ahead."""
+    references = _references(logs, found.clock)[:1]
+    known = _ahead(references, _between(trusted, found.clock))
+    guessed = _ahead(references, _between(found.met, found.clock))
+    return {
+        log.name: "its clock is known by logs alone by which nothing is ordered"
+        for log in logs
+        if (of := found.clock[log.name]) not in known
+        and log.name not in found.unordered
+        and abs(guessed.get(of, 0) - ahead.get(of, 0)) > SKEW_US
+    }
 
 
 def _set_back(log: Log) -> str:
