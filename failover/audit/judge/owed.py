@@ -65,22 +65,23 @@ def by_reason(among: Flags, *reasons: tuple[str, Flags]) -> dict[str, Flags]:
 
 def ended(each: Testimony) -> Flags:
     """Whether the subscriber was gone for good, as far as this delivery's home is concerned, before the delivery was
-    accepted. The home's JOINED rows tell in which of its lives the subscriber was owed the delivery; without any there,
-    its attaches do."""
+    accepted. The home's JOINED rows tell in which of its lives the subscriber was owed the delivery. Its attaches do if
+    the home had not joined it when the home received the delivery: the home knew it by the word of others then."""
     found = np.zeros(len(each.at), np.bool_)
     for code, _ in each.clients:
         pairs = each.pairs_of(code)
         listed = each.case.terms.get(each.pairs.names[code], ()) if len(pairs) else ()
-        here, relieved = _in_terms(each, pairs, (term for term in listed if term.home))
+        here, relieved, joined = _in_terms(each, pairs, (term for term in listed if term.home))
         anywhere = _in_terms(each, pairs, (term for term in listed if not term.home))[1]
-        found[pairs] = np.where(here, relieved, anywhere)
+        found[pairs] = np.where(here & joined, relieved, anywhere | (here & relieved))
     return found
 
 
-def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flags, Flags]:
-    """Whether any of these applies to the delivery, and whether any that does had ended when it was accepted. At the
-    home that accepted it, that is every one between when *that* received it and when it accepted."""
-    applies, relieved = np.zeros(len(pairs), np.bool_), np.zeros(len(pairs), np.bool_)
+def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flags, Flags, Flags]:
+    """Whether any of these applies to the delivery, whether any that does had ended when it was accepted, and whether
+    any had begun when it was received. At the home that accepted it, every one applies between when *that* received it
+    and when it accepted."""
+    applies, relieved, begun = (np.zeros(len(pairs), np.bool_) for _ in range(3))
     received, accepted = each.received_hlc[pairs], each.accepted_hlc[pairs]
     at, found = each.at[pairs], each.deliveries
     acceptor, taken_over = each.acceptor[pairs], each.taken_over_hlc[pairs]
@@ -90,11 +91,12 @@ def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flag
         if term.home:
             home = each.facts.home_code(term.home)
             within_it &= np.logical_or.reduce([each_home == home for each_home in homes])
+            begun |= within_it
             by_it = (acceptor == home) & (taken_over != BIG)
             within_it = np.where(by_it, (term.since < accepted) & (taken_over <= term.till), within_it)
         applies |= within_it
         relieved |= within_it & (term.ended <= accepted) & (accepted != BIG)
-    return applies, relieved
+    return applies, relieved, begun
 
 
 def _unreachable(each: Testimony, suspect: Flags) -> Flags:

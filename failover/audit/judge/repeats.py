@@ -33,7 +33,7 @@ class Repeats:
             repeated[pair] = of.repeats(rows)
             afresh[pair] = repeated[pair] and not any(map(of.repeats, of.links(rows)))
         first = repeated & _settled_first(each)
-        ended = repeated & ~first & _has_ended(each)
+        ended = repeated & ~first & has_ended(each)
         self.duplicated: Flags = repeated & ~first & ~ended & ~afresh
         self.unpromised: Mapping[str, Flags] = {FIRST: first, ENDED: ended, AFRESH: afresh & ~first & ~ended}
         """By the reasons of `kinds.REPEATED`."""
@@ -145,8 +145,8 @@ def _settled_first(each: Testimony) -> Flags:
     return found & _published_by(each, lambda publisher: publisher.settles_first)
 
 
-def _has_ended(each: Testimony) -> Flags:
-    """Whether a router other than its home gave it up, as its publisher had ended there."""
+def has_ended(each: Testimony) -> Flags:
+    """Whether a router other than its home gave it up, as its publisher, which has no timeout, had ended there."""
     facts = each.facts
     given_up = facts.by_router & facts.tells(Event.ABANDONED) & (facts.rows.peer != NONE)
     found: Flags = each.deliveries.groups.any(given_up)[each.at]
