@@ -125,6 +125,13 @@ class OddConnection(Guest):
 
     # what the router says
 
+    def acknowledges(self) -> bool:
+        asked = list(self.connection.proofs)
+        self.connection.proofs.clear()
+        for told in asked:
+            told()
+        return bool(asked)
+
     def hears(self, data: bytes) -> None:
         self._heard += data if not self.left else b""
         self.heard_at = self.ledger.time()
