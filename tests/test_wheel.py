@@ -116,7 +116,7 @@ def test_a_router_is_small(installed: Installed) -> None:
 @pytest.mark.parametrize("command", ["audit run/single", "story run/single KEY", "chaos script.yaml", "demo"])
 def test_what_judges_says_what_to_install(installed: Installed, command: str) -> None:
     told = installed.oncemesh(*command.split(), status=2)
-    assert told.startswith(f"Error: {command.split()[0]} needs jinja2, matplotlib, numpy, pandas, pyarrow, pyspark ")
+    assert told.startswith(f"Error: {command.split()[0]} needs jinja2, matplotlib, numpy, pandas, pyarrow, pyspark: ")
     assert told.endswith("pip install '.[audit]' in a clone\n")
     assert told.count("\n") == 1
 

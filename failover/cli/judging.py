@@ -24,7 +24,7 @@ def needs_audit(command: Command) -> Command:
     def checked(*arguments: Any, **options: Any) -> Any:
         if missing := [name for name in AUDIT if find_spec(name) is None]:
             name = click.get_current_context().info_name
-            raise NotInstalled(f"{name} needs {', '.join(missing)}, expected pip install '.[audit]' in a clone")
+            raise NotInstalled(f"{name} needs {', '.join(missing)}: run pip install '.[audit]' in a clone")
         return command(*arguments, **options)
 
     return checked  # type: ignore[return-value]

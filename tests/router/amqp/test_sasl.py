@@ -104,12 +104,20 @@ def test_who_does_not_know_the_password_is_told_no_more_than_that_it_is_refused(
 @pytest.mark.parametrize(
     ("proofs", "offer", "said"),
     [
-        ([], [SCRAM, PLAIN], "no ANONYMOUS: ['SCRAM-SHA-256', 'PLAIN']; it wants a user and a password"),
+        (
+            [],
+            [SCRAM, PLAIN],
+            "does not offer ANONYMOUS, it offers ['SCRAM-SHA-256', 'PLAIN']; it wants a user and a password",
+        ),
         ([], [EXTERNAL, PLAIN], "['EXTERNAL', 'PLAIN']; it wants a user and a password, or a certificate"),
-        ([external()], [SCRAM], "no EXTERNAL: ['SCRAM-SHA-256']; it wants a user and a password"),
-        ([ScramClient("user", "pencil")], [PLAIN], "no SCRAM-SHA-256: ['PLAIN']"),
-        ([plain("user", "pencil")], [EXTERNAL, ["odd"]], "no PLAIN: ['EXTERNAL', ['odd']]; it wants a certificate"),
-        ([], [Symbol("GSSAPI")], "no ANONYMOUS: ['GSSAPI']"),
+        ([external()], [SCRAM], "does not offer EXTERNAL, it offers ['SCRAM-SHA-256']; it wants a user and a password"),
+        ([ScramClient("user", "pencil")], [PLAIN], "does not offer SCRAM-SHA-256, it offers ['PLAIN']"),
+        (
+            [plain("user", "pencil")],
+            [EXTERNAL, ["odd"]],
+            "does not offer PLAIN, it offers ['EXTERNAL', ['odd']]; it wants a certificate",
+        ),
+        ([], [Symbol("GSSAPI")], "does not offer ANONYMOUS, it offers ['GSSAPI']"),
     ],
 )
 def test_who_shows_what_is_not_offered_is_told_what_is_wanted(
