@@ -84,8 +84,9 @@ WAIT: Final = Entity[DeliveryWait](
             lambda at, wait: wait.publishers,
             Where.STATUS),
         Attribute("records", Type.NUMBER, "how many deliveries wait", lambda at, wait: wait.records, Where.STATUS),
-        Attribute("since_s", Type.SECONDS, "how long ago a status first showed the oldest of these deliveries; it "
-            "stays short if new deliveries replace old ones", lambda at, wait: wait.since_s, Where.STATUS),
+        Attribute("since_s", Type.SECONDS, "how long ago a status first showed the oldest delivery that still "
+            "waits; a short time if deliveries go on and others take their place",
+            lambda at, wait: wait.since_s, Where.STATUS),
     ),
     status="waits",
 )  # fmt: skip

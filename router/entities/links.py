@@ -71,9 +71,9 @@ PUBLISHER: Final = Entity[HomeStream](
             says="unsettled deliveries of publishers whose home is this router")),
         Attribute("bytes", Type.BYTES, "the size of its unsettled deliveries", lambda at, stream: stream.window.held),
         Attribute("credit", Type.NUMBER, "how many transfers it may send", lambda at, stream: stream.window.credit),
-        Attribute("withheld", Type.NUMBER, "deliveries received and not forwarded: their key is in use, a router is "
-            "full, or an earlier delivery has expired and is not settled", lambda at, stream: len(stream.withheld),
-            Where.MANAGEMENT),
+        Attribute("withheld", Type.NUMBER, "deliveries received and not forwarded: an older delivery has their key, "
+            "the channel to a router is full, or an earlier delivery has expired and is not settled",
+            lambda at, stream: len(stream.withheld), Where.MANAGEMENT),
         Attribute("blocked", Type.FLAG, "whether it is attached without credit", _blocked, Where.NOWHERE,
             Metric("qdr_links_blocked_total", how=How.SUM, says="attached publishers without credit")),
         Attribute("held_for", Type.TEXTS, "why it has no credit: subscribers or routers that its deliveries wait for, "
@@ -172,7 +172,7 @@ LAPSED: Final = Entity[LinkEntry](
     "lapsed subscriber",
     "subscribers with a timeout for which this router no longer waits (protocol.md, 8, Apart). The list keeps a "
     "subscriber until the router of its last attach is back in contact without a restart, or until the subscriber "
-    "attaches again. If a message is accepted meanwhile, the subscriber's link ends",
+    "attaches again. If a message is accepted without the subscriber meanwhile, its link ends",
     _lapsed,
     (
         *PARTS,

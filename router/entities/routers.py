@@ -81,7 +81,7 @@ ROUTER: Final = Entity[ObservedRouter](
             lambda at, _: round(time.time(), 3)),
         _fact("clock.moved_s", Type.SECONDS, "how far the clock was set since the router started",
             lambda at, _: round(time.time() - trio.current_time() - at.epoch, 3)),
-        _fact("clock.behind_s", Type.SECONDS, "how far its hybrid clock is ahead of its wall clock, because "
+        _fact("clock.behind_s", Type.SECONDS, "how far its wall clock is behind its hybrid clock, because "
             "another clock is or was ahead",
             lambda at, _: round(_ahead_s(at), 3)),
         _fact("clock.refused", Type.COUNT, "how often it ignored another clock that was too far ahead: an "

@@ -52,7 +52,7 @@ DELIVERIES = (
     ),
     Column("tag", "binary", NULL, "its publisher's delivery-tag"),
     Column("publisher", "string", False, "the name of its publisher's link, 12 characters"),
-    Column("publisher_identity", "string", False, "container/link on address; the 12 characters if no log has these"),
+    Column("publisher_identity", "string", False, "container/link on address; its 12 characters if no log has these"),
     Column(
         "subscriber",
         "string",
@@ -115,13 +115,13 @@ DELIVERIES = (
     ),
 )
 EVENTS = (
-    Column("source", "string", False, "the writer: a router, or clients/<name>"),
+    Column("source", "string", False, "the writer: a router, or clients/NAME"),
     Column("role", "string", False, "router, publisher, subscriber"),
     Column("incarnation", "bigint", False, "ms of wall clock at the writer's start"),
     Column("host", "string", False, "writers with the same host share a wall clock; empty where unknown"),
     Column("place", "bigint", False, "its place in the log, rising"),
     Column("at", "timestamp", False, "when it was written, by the writer's uncorrected clock"),
-    Column("hlc", "bigint", False, "a router's hybrid clock: ms << 16 | counter; 0 in clients"),
+    Column("hlc", "bigint", False, "a router's hybrid clock: ms × 65,536 + counter; 0 in clients"),
     Column("event", "string", False, "the event as topic/journal.py names it: RECEIVED, ATTACHED …"),
     Column("outcome", "string", NULL, "accepted, rejected, released, modified"),
     Column("key", "string", NULL, "the delivery's key; null for events of links and routers"),

@@ -25,7 +25,7 @@ lists the series of `/metrics`. `python -m tests.router.entities.page` writes th
 
 A name with a `.`, such as `plan.digest`, has the key of a map and a key within it. A number that counts up begins at 0
 when the router, the link or the connection begins. `oncemesh top` and the console compute rates from two readings of
-such a number. *It* and *its* in a row refer to the entity of the heading.
+such a number. *It* and *its* in a row mean the entity of the heading, *this router* the router that you asked.
 """
 SHARED = """## Every link
 
@@ -35,7 +35,7 @@ others.
 OTHERS = """## Types of qpid-dispatch
 
 These types of `$management` begin with `org.apache.qpid.dispatch.` and follow the schema of qpid-dispatch 1.19, so that
-its tools work. If routers do not count an attribute, it is missing, or has no value if `qdstat` needs it.
+its tools work. An attribute that routers do not count is missing; if `qdstat` needs it, it is there without a value.
 
 | type | entities | attributes |
 | --- | --- | --- |
