@@ -34,7 +34,7 @@ async def test_it_is_told_of_its_session_when_the_router_has_heard_of_that(pair:
     pair.begin("a")
 
     async def waits() -> bool:
-        return pair.log("a").count("waiting for b before") == 2
+        return pair.log("a").count("waits for b before") == 2
 
     await eventually(waits)
     async with await client(pair, "a") as stream:
