@@ -178,8 +178,11 @@ class OddClient(Attaching):
                 details = {"error": self._error() if rng.random() < 0.5 else None}
             case "modified":
                 final = rng.random() < 0.2
-                details = {"delivery_failed": rng.choice((None, True)), "undeliverable_here": True if final else None,
-                           "message_annotations": annotations(rng) if rng.random() < 0.5 else None}  # fmt: skip
+                details = {
+                    "delivery_failed": rng.choice((None, True)),
+                    "undeliverable_here": True if final else None,
+                    "message_annotations": annotations(rng, nests=False) if rng.random() < 0.5 else None,
+                }
         state = None if kind == "none" else self.writer.composite(kind, **details)
         first, last = rows[0].id, rows[-1].id
         self._emit(session.channel, "disposition", {

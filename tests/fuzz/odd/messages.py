@@ -12,7 +12,7 @@ FOREIGN: Final = (1, 0x80013700, 2**32 - 1)
 """Message formats that are not AMQP's."""
 
 
-def value(rng: Random, deep: int = 2) -> Any:
+def value(rng: Random, deep: int = 2, *, nests: bool = True) -> Any:
     """Of any type."""
     kinds = ("null", "boolean", "ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long", "float", "double",
              "char", "timestamp", "uuid", "decimal32", "decimal64", "decimal128", "binary", "string", "symbol", "list",
@@ -44,19 +44,22 @@ def value(rng: Random, deep: int = 2) -> Any:
         case "symbol":
             return symbol(rng.choice(("", "a", "s" * 255)))
         case "list":
-            return [value(rng, deep - 1) for _ in range(rng.randrange(4))]
+            return [value(rng, deep - 1, nests=nests) for _ in range(rng.randrange(4))]
         case "map":
-            return {f"k{i}": value(rng, deep - 1) for i in range(rng.randrange(4))}
+            return {f"k{i}": value(rng, deep - 1, nests=nests) for i in range(rng.randrange(4))}
         case "array":
             return rng.choice(
                 (Array("symbol", ("a", "b")), Array("uint", (0, 2**32 - 1)), Array("binary", (b"", b"x")))
             )
         case _:
-            return Described(rng.choice((symbol("x:y:z"), ulong(2**40))), value(rng, deep - 1))
+            inner = value(rng, deep - 1, nests=nests)
+            while not nests and isinstance(inner, Described):
+                inner = value(rng, deep - 1, nests=nests)
+            return Described(rng.choice((symbol("x:y:z"), ulong(2**40))), inner)
 
 
-def annotations(rng: Random) -> dict[Any, Any]:
-    return {symbol(f"x-opt-{i}"): value(rng) for i in range(rng.randrange(3))}
+def annotations(rng: Random, *, nests: bool = True) -> dict[Any, Any]:
+    return {symbol(f"x-opt-{i}"): value(rng, nests=nests) for i in range(rng.randrange(3))}
 
 
 def _header(rng: Random, writer: Writer, ttl: int | None) -> Any:
