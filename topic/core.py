@@ -257,7 +257,7 @@ class Topic:
             return self.home.lapses.tell(known, link, epoch)
         subscriber.begin(link, epoch, unsettled, complete=complete, wants=wants if kind.takes_filters else None)
         subscriber.overtook = overtakes(seen, known)
-        subscriber.unordered = unsettled is not None and seen == NOWHERE
+        subscriber.unordered = unsettled is not None and (seen == NOWHERE or subscriber.overtook)
         subscriber.lifetime = lifetime
         subscriber.settles_first = first
         subscriber.sends_settled = sends_settled

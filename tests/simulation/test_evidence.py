@@ -44,6 +44,7 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("strangers", 8730622),  # two clocks were blamed, and by these alone a third was known
         ("strangers", 8731182),  # a home that had not joined a subscriber heard late that its link had closed
         ("strangers", 8731097),  # a router gave up a publisher without a timeout, and was sent its message again
+        ("strangers", 8732291),  # a late attach stated outcomes, behind the one that began afresh
         ("strangers", 8710116),  # an attach that was never answered stated an outcome by its map
         ("strangers", 8710194),  # a client that echoes nothing got a lower epoch at a router that knew nothing of it
         ("strangers", 77100076),  # sent by two routers that were apart to one subscriber, which has no log

@@ -112,7 +112,8 @@ class LocalSubscriber:
         self.overtook = False
         """Its attach took the link from one that the client had not heard of: it may be late (6.12)."""
         self.unordered = False
-        """It resumes, and has not echoed its last epoch: this attach may have a lower one, if clocks differ."""
+        """It resumes, and has not echoed its last epoch: this attach may have a lower one, if clocks differ, or be
+        late."""
         self.lifetime = Lifetime()
         """With a timeout the client may come back with a map: its settlements are remembered until read (5, Forget)."""
         self.client_map: Mapping[bytes, int] | None = None
