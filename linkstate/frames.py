@@ -213,7 +213,7 @@ def _unpack(body: Buffer, start: int, end: int) -> Any:
     try:
         return msgpack.unpackb(body[start:end])
     except (ValueError, msgpack.UnpackException) as error:
-        raise PeerError(f"a frame header is not msgpack: {error}") from error
+        raise PeerError(f"the neighbour sent a frame header that cannot be decoded: {error}") from error
 
 
 def _has_shape(fields: Any, shape: list[type]) -> bool:
@@ -222,7 +222,7 @@ def _has_shape(fields: Any, shape: list[type]) -> bool:
 
 def _channel_header(fields: Any) -> Any:
     if not _has_shape(fields, _CHANNEL_SHAPE) or not GREET <= fields[0] <= PART:
-        raise PeerError("a body on the channel lane is no channel frame")
+        raise PeerError("the neighbour sent data on the lane for channels, but the data is no channel frame")
     if not all(_has_shape(target, _TARGET_SHAPE) for target in fields[4]):
         raise PeerError("a channel frame has a malformed target")
     if len({target[0] for target in fields[4]}) < len(fields[4]):

@@ -104,7 +104,9 @@ def identity_of(link: Link, address: str, prefixes: tuple[str, ...], *, receives
         raise Refusal(NOT_ALLOWED, "a link needs a container-id, and the open of the connection has none")
     if is_dynamic(address):
         if receives and not is_dynamic_source(link):
-            raise Refusal(NOT_ALLOWED, f"only the link for which {address!r} was created receives from it")
+            raise Refusal(
+                NOT_ALLOWED, f"{address!r} is a dynamic address: only the link that created it may receive from it"
+            )
     elif not address.startswith(prefixes):
         known = ", ".join(prefix + "…" for prefix in prefixes)
         raise Refusal(NOT_FOUND, f"no node {address!r}: expected an address of {known}")
@@ -169,7 +171,9 @@ def checked_address(link: Link) -> str:
     """The address that the client names; raises `Refusal` where it names none."""
     terminus = _terminus_of(link)
     if terminus is None:
-        raise Refusal(NOT_IMPLEMENTED, "the attach has no terminus, and no link of this name is to be resumed")
+        end = "source" if link.is_sender else "target"
+        why = f"the attach has no {end}, and the mesh knows no link {link.name!r} to resume"
+        raise Refusal(NOT_IMPLEMENTED, f"{why}: expected a {end} with an address")
     if terminus.coordinator:
         raise Refusal(NOT_IMPLEMENTED, NO_TRANSACTIONS)
     if terminus.dynamic:

@@ -166,7 +166,7 @@ def check_once(entries: list[LinkEntry]) -> None:
     """A list has a link once, as it is now: what follows from a change finds the directory as that has left it. Raises
     BreachError."""
     if len({entry.index for entry in entries}) < len(entries):
-        raise BreachError("a segment names a link twice")
+        raise BreachError("one message names the same link twice")
 
 
 def overtakes(seen: Epoch, known: LinkEntry | None) -> bool:

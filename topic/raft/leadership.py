@@ -74,7 +74,10 @@ class Leadership:
         return self._is_in_contact(self._log.configuration)
 
     def _is_in_contact(self, configuration: Configuration) -> bool:
-        return configuration.is_majority([voter for voter in configuration.voters if self._stores.has(voter)])
+        return configuration.is_majority(self._reached(configuration))
+
+    def _reached(self, configuration: Configuration) -> list[Replica]:
+        return [voter for voter in configuration.voters if self._stores.has(voter)]
 
     @property
     def is_removed(self) -> bool:
@@ -93,8 +96,10 @@ class Leadership:
         if self._handing_over is not None:
             raise BusyError(f"this router hands the lead over to router {self._handing_over.to.router}")
         last = self._log.last
-        if self._log.size(min(self._log.commit, self._log.stable), last) >= self._limits.unstored:
-            raise BusyError("too many bytes of entries wait for the disks")
+        waiting = self._log.size(min(self._log.commit, self._log.stable), last)
+        if waiting >= self._limits.unstored:
+            what = f"{waiting} bytes wait to be written to disk or copied to a majority"
+            raise BusyError(f"{what}, expected less than {self._limits.unstored}: try again later")
         self._log.append([Entry(self.term, one) for one in data])
         return last + 1
 
@@ -113,8 +118,9 @@ class Leadership:
     def _take_stored(self, member: Replica, progress: FollowerProgress, body: say.Stored) -> None:
         """A member tells what its disk has."""
         if not progress.stored <= body.index <= body.agreed <= self._log.last:
-            told = f"{body.index} of {body.agreed}, expected {progress.stored} to {self._log.last}"
-            raise BreachError(f"router {member.router} says that it has stored entries up to {told}")
+            told = f"agrees with this one up to entry {body.agreed} and is stored up to entry {body.index}"
+            expected = f"{progress.stored} <= stored <= agreed <= {self._log.last}"
+            raise BreachError(f"router {member.router} says that its log {told}, expected {expected}")
         progress.learn(body.agreed, body.index)
 
     def _take_lacking(self, member: Replica, progress: FollowerProgress, body: say.Lacking) -> None:
@@ -175,7 +181,8 @@ class Leadership:
         if not self.may_configure or self._handing_over is not None:
             raise BusyError("an earlier change of the members is under way")
         if not self._is_in_contact(configuration):
-            raise BusyError("expected a majority of the new voters in contact")
+            count = f"{len(self._reached(configuration))} of the {len(configuration.voters)} new voters"
+            raise BusyError(f"only {count} can be reached, expected a majority")
         if not configuration.differs_by_one(self._log.configuration):
             raise ValueError("more than one voter would change, expected one at most")
         self._log.append([Entry(self.term, configuration=configuration)])
@@ -222,7 +229,8 @@ class Leadership:
         """Have this voter lead: propose nothing until it has all that is here, and has won an election. Raises
         ValueError if the member is no other voter in contact."""
         if member not in self.progress or member not in self._log.configuration.voters or not self._stores.has(member):
-            raise ValueError(f"router {member.router} cannot take the lead, expected another voter in contact")
+            why = "expected another voter that this router can reach"
+            raise ValueError(f"router {member.router} cannot become leader: {why}")
         self._handing_over = _HandOver(member, now + self._limits.dead)
 
     def hand_over_to_best(self, now: float) -> None:

@@ -95,7 +95,8 @@ class Raft:
         has the state at its snapshot. `draw` returns a random number from 0 to 1, `new_life` a hybrid clock that is
         above all that this router knows. Raises ValueError if the set began with another map of names."""
         if content.hard.life and content.hard.mapping != mapping:
-            raise ValueError("the set of replicas began with another map of queues to sets, expected that map")
+            what = "the configuration assigns queues to replica sets otherwise than when this set began"
+            raise ValueError(f"{what}: restore the former assignment")
         self.me = me
         self.hard = content.hard
         self.log = RaftLog(content.entries, content.snapshot)

@@ -4,6 +4,7 @@ A member is [router, store]; an entry is [term, data] or [term, data, voters, le
 replica writes: it raises BreachError, and names the field.
 """
 
+import reprlib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -76,7 +77,7 @@ def decode(data: bytes) -> tuple[str, Envelope]:
         raise BreachError("a message between replicas is no array of five parts or more")
     name, life, sender, receiver, number = parts[:5]
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(KINDS):
-        raise BreachError(f"{number!r} is no kind of message between replicas")
+        raise BreachError(f"a message between replicas has the unknown kind {reprlib.repr(number)}")
     kind = KINDS[number]
     fields, values = attrs.fields(kind), parts[5:]
     if len(fields) != len(values):
@@ -88,7 +89,11 @@ def decode(data: bytes) -> tuple[str, Envelope]:
 
 
 def _refuse(value: Any, name: str, expected: str) -> BreachError:
-    return BreachError(f"{name} of a message between replicas is {type(value).__name__}, expected {expected}")
+    return _wrong(name, f"expected {expected}, got {reprlib.repr(value)}")
+
+
+def _wrong(name: str, why: str) -> BreachError:
+    return BreachError(f'a message between replicas has a wrong field "{name}": {why}')
 
 
 def _count(value: Any, name: str) -> int:
@@ -131,7 +136,7 @@ def _member(value: Any, name: str) -> Replica:
 def _members(value: Any, name: str) -> tuple[Replica, ...]:
     members = tuple(_member(one, name) for one in _list(value, name))
     if len({member.router for member in members}) < len(members):
-        raise BreachError(f"{name} of a message between replicas names a router twice")
+        raise _wrong(name, "it names a router twice")
     return members
 
 

@@ -75,7 +75,7 @@ def _check_descriptor(data: bytes, at: int) -> None:
     """AMQP reserves all but symbols and numbers (1.0 1.5). Descriptors that are described are a tree: a step for each
     byte."""
     if data[at : at + 1] == b"\x00":
-        raise _damaged("the descriptor of a value is itself a described value")
+        raise _damaged("the descriptor of a value is itself a described value, expected a symbol or a number")
 
 
 def _value(code: int, data: bytes, at: int, depth: int) -> tuple[Any, int]:

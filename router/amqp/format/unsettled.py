@@ -57,7 +57,9 @@ def decode_map(data: bytes, most: int = 2**32) -> dict[bytes, DeliveryState] | N
             at, count = 9, int.from_bytes(data[5:9], "big")
         case _:
             raise AmqpError(DECODE_ERROR, "the unsettled field is not a map")
-    if count % 2 or count > len(data):
+    if count > len(data):
+        raise AmqpError(DECODE_ERROR, "the unsettled map is cut off")
+    if count % 2:
         raise AmqpError(DECODE_ERROR, "the unsettled map has an odd number of elements")
     if count > 2 * most:
         raise LimitError("unsettled", f"the unsettled map has more than {most} entries")

@@ -132,9 +132,11 @@ class BodyReader:
         if frame[4] != _DOFF:
             raise AmqpError(FRAMING_ERROR, f"a data frame of the neighbour has a header of {4 * frame[4]} bytes")
         lane = frame[6] << 8 | frame[7]
-        if lane >= self._lanes or (frame[5] == PART and len(frame) == _HEAD):
-            what = f"a data frame of the neighbour has {len(frame)} bytes and the lane {lane}"
-            raise AmqpError(FRAMING_ERROR, f"{what}, expected content and a lane below {self._lanes}")
+        if lane >= self._lanes:
+            what = f"a data frame of the neighbour has the lane number {lane}, expected less than {self._lanes}"
+            raise AmqpError(FRAMING_ERROR, what)
+        if frame[5] == PART and len(frame) == _HEAD:
+            raise AmqpError(FRAMING_ERROR, "the neighbour sent an empty part of a message, expected content")
         if frame[5] == BODY and lane not in self._parts:
             return frame[_HEAD:]
         self._parts_size += len(frame) - _HEAD

@@ -149,7 +149,8 @@ def check_nesting(code: int, fields: list[bytes]) -> None:
     for at, (field, (name, kind)) in enumerate(zip(fields, kinds.items(), strict=False)):
         is_read = kind in (_MAP, _DESCRIBED) and (code, at) not in _UNREAD
         if is_read and field.count(0) > 1 and _is_nested(decode(field)[0]):
-            raise AmqpError(NOT_IMPLEMENTED, f"the {name} of {what} has a described value directly within another")
+            why = "has a described value directly within a described value, expected one descriptor for a value"
+            raise AmqpError(NOT_IMPLEMENTED, f"the {name} of {what} {why}")
 
 
 def _is_nested(value: Any) -> bool:

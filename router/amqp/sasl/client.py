@@ -87,7 +87,8 @@ class SaslClient(SaslLayer):
             self.user = self._server
             self.done = True
         else:
-            raise AmqpError(FRAMING_ERROR, "the server sent an unexpected SASL frame")
+            expected = "its list of mechanisms" if self._chosen is None else "a challenge or an outcome"
+            raise AmqpError(FRAMING_ERROR, f"the server sent the wrong SASL frame, expected {expected}")
 
     def _choose(self, offered: Any) -> Proof:
         offer = offered if isinstance(offered, list) else [offered]

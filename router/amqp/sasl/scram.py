@@ -148,8 +148,8 @@ class ScramClient:
             raise AmqpError(UNAUTHORIZED, "the server did not answer the SCRAM exchange of this client")
         iterations = int(count) if count.isascii() and count.isdigit() and len(count) < 10 else 0
         if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
-            expected = f"expected {LEAST_ITERATIONS} to {MOST_ITERATIONS}"
-            raise AmqpError(UNAUTHORIZED, f"the server asks for {count} iterations, {expected}")
+            asked = f"the server asks for {count} rounds of password hashing (SCRAM iterations)"
+            raise AmqpError(UNAUTHORIZED, f"{asked}, expected {LEAST_ITERATIONS} to {MOST_ITERATIONS}")
         salted = hashlib.pbkdf2_hmac("sha256", prepared(self._password), _decoded(salt), iterations)
         without_proof = f"c=biws,r={nonce}"
         said = f"{self._bare},{text},{without_proof}".encode()

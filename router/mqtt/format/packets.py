@@ -161,8 +161,8 @@ def _connect(reader: FieldReader) -> ConnectPacket:
             Reason.UNSUPPORTED_VERSION, f"the CONNECT has the protocol level {version}, expected 4 (3.1.1) or 5"
         )
     flags, keep_alive = reader.byte(), reader.two()
-    if flags & 0x01 or (not flags & _WILL and flags & 0x38) or (flags >> 3) & 3 == 3:
-        raise malformed(f"the CONNECT has the wrong flags {flags:#x}")
+    if why := _wrong_flags(flags):
+        raise malformed(f"the CONNECT has the flags {flags:#x}: {why}")
     if version == V3 and flags & _PASSWORD and not flags & _USER:
         raise malformed("the CONNECT has a password, but no user")
     found = reader.properties(PacketKind.CONNECT) if version == V5 else {}
@@ -171,6 +171,15 @@ def _connect(reader: FieldReader) -> ConnectPacket:
     user = reader.text() if flags & _USER else None
     password = reader.binary() if flags & _PASSWORD else None
     return ConnectPacket(version, client, bool(flags & _CLEAN), keep_alive, user, password, will, found)
+
+
+def _wrong_flags(flags: int) -> str:
+    """Of a CONNECT; empty if they are right."""
+    if flags & 0x01:
+        return "the reserved bit 0 is set, expected 0"
+    if not flags & _WILL and flags & 0x38:
+        return "they give a QoS of the will or retain the will, but there is no will"
+    return "the QoS of the will is 3, expected 0, 1 or 2" if (flags >> 3) & 3 == 3 else ""
 
 
 def _will(reader: FieldReader, flags: int, version: int) -> Will:
@@ -199,7 +208,7 @@ def _publish(flags: int, reader: FieldReader, version: int) -> PublishPacket:
     identifier = reader.identifier() if qos else 0
     found = reader.properties(PacketKind.PUBLISH) if version == V5 else {}
     if "topic-alias" in found:
-        raise MqttError(Reason.BAD_ALIAS, "the client used a topic alias, but none was offered")
+        raise MqttError(Reason.BAD_ALIAS, "the client used a topic alias, but this router allows none")
     if "subscription-identifier" in found:
         raise MqttError(Reason.PROTOCOL_ERROR, "the PUBLISH has a subscription identifier, which clients may not send")
     return PublishPacket(_topic(name), reader.rest(), qos, dup, identifier, found)

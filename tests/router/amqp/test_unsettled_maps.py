@@ -169,3 +169,12 @@ def test_random_bytes_for_a_map(content: bytes, constructor: bytes) -> None:
     except AmqpError:
         assert connection.closed
     connection.release()
+
+
+@pytest.mark.parametrize(
+    ("head", "complaint"),
+    [(b"\xc1\x01\x08", "is cut off"), (b"\xd1\0\0\0\x04\0\0\0\x40", "is cut off"), (b"\xc1\x02\x01\x40", "odd number")],
+)
+def test_a_map_that_is_cut_off_is_told_from_one_with_an_odd_number_of_elements(head: bytes, complaint: str) -> None:
+    with pytest.raises(AmqpError, match=complaint):
+        decode_map(head)
