@@ -143,7 +143,8 @@ class SqliteFile:
             raise UnusableError(f"a database, but not {form.name}")
         [version] = execute("PRAGMA user_version").fetchone()
         if version not in (form.version, *form.grows):
-            raise UnusableError(f"written by another version of this program, expected format {form.version}")
+            found = f"written in format {version} by another version of this program"
+            raise UnusableError(f"{found}, expected format {form.version}")
         [damage] = execute("PRAGMA quick_check(1)").fetchone()
         if damage != "ok":
             raise UnusableError(f"damaged: {damage}")

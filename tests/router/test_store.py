@@ -222,7 +222,7 @@ def test_another_routers_state_is_refused(path: Path, mesh: str, name: str) -> N
 def test_a_later_format_is_refused(path: Path) -> None:
     store(path).close()
     tamper(path, "PRAGMA user_version = 1")
-    refused(path, "written by another version of this program, expected format 3")
+    refused(path, "written in format 1 by another version of this program, expected format 3")
 
 
 def test_a_file_that_was_cut_off_is_refused(path: Path) -> None:

@@ -127,7 +127,8 @@ def write_message(sections: Mapping[str, Any]) -> bytes:
 
 def not_text(error: UnicodeEncodeError) -> str:
     """What is wrong with it. Who reads bytes as text has such characters for those that were none."""
-    return f"{error.object[error.start : error.end]!r} is not UTF-8, expected a text"
+    encoding, expected = ("ASCII", "ASCII characters") if error.encoding == "ascii" else ("UTF-8", "a text")
+    return f"{error.object[error.start : error.end]!r} is not {encoding}, expected {expected}"
 
 
 def _encoded(name: str, section: Described) -> bytes:
@@ -135,7 +136,11 @@ def _encoded(name: str, section: Described) -> bytes:
         return encode(section)
     except UnicodeEncodeError as error:
         raise ValueError(f"{name} cannot be sent as AMQP: {not_text(error)}") from None
-    except (OverflowError, TypeError, RecursionError) as error:
+    except OverflowError:
+        raise ValueError(f"{name} cannot be sent as AMQP: an integer is not from -2^63 to 2^63 - 1") from None
+    except RecursionError:
+        raise ValueError(f"{name} cannot be sent as AMQP: lists or maps are nested too deeply") from None
+    except TypeError as error:
         raise ValueError(f"{name} cannot be sent as AMQP: {error}") from None
 
 
@@ -143,7 +148,7 @@ def _typed(name: str, value: Any) -> Any:
     if name in BODIES:
         return value
     if not isinstance(value, Mapping):
-        raise ValueError(f'"{name}" is {value!r}, expected names and values')
+        raise ValueError(f'"{name}" is {value!r}, expected a JSON object of names and values')
     if name in FIELDS:
         return _fields(name, value)
     if name == "application-properties" and any(isinstance(item, list | Mapping) for item in value.values()):

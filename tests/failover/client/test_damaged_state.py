@@ -55,7 +55,7 @@ def test_a_database_of_somebody_else_is_refused_and_left_alone(path: Path, table
 def test_a_later_format_is_refused(path: Path) -> None:
     SqliteStore(path).close()
     tamper(path, "PRAGMA user_version = 1")
-    with pytest.raises(StateError, match="written by another version of this program, expected format 2"):
+    with pytest.raises(StateError, match="written in format 1 by another version of this program, expected format 2"):
         SqliteStore(path)
 
 

@@ -136,13 +136,16 @@ def test_arrays_within_arrays_end_somewhere() -> None:
         ({"properties": {"message-id": 1.5}}, "message-id is 1.5, expected a text, a number or binary"),
         ({"properties": {"content-type": "é"}}, "content-type is 'é', expected a text of ASCII characters"),
         ({"properties": {"colour": "red"}}, 'properties has no "colour", expected message-id, user-id, to, subject,'),
-        ({"properties": "s"}, "\"properties\" is 's', expected names and values"),
+        ({"properties": "s"}, "\"properties\" is 's', expected a JSON object of names and values"),
         (
             {"application-properties": {"a": [1]}},
             "application-properties: a value is a list or map, expected simple values only",
         ),
-        ({"message-annotations": {"é": 1}}, "message-annotations cannot be sent as AMQP: "),
-        ({"value": 2**63}, "value cannot be sent as AMQP: "),
+        (
+            {"message-annotations": {"é": 1}},
+            "message-annotations cannot be sent as AMQP: 'é' is not ASCII, expected ASCII characters",
+        ),
+        ({"value": 2**63}, "value cannot be sent as AMQP: an integer is not from -2^63 to 2^63 - 1"),
         ({"value": "\ud800"}, r"value cannot be sent as AMQP: '\ud800' is not UTF-8, expected a text"),
     ],
 )
@@ -150,3 +153,11 @@ def test_what_cannot_be_meant_is_told(sections: dict[str, Any], complaint: str) 
     with pytest.raises(ValueError) as caught:
         write_message(sections)
     assert str(caught.value).startswith(complaint)
+
+
+def test_a_value_that_is_nested_too_deeply_is_told() -> None:
+    value: list[Any] = []
+    for _ in range(5000):
+        value = [value]
+    with pytest.raises(ValueError, match=r"^value cannot be sent as AMQP: lists or maps are nested too deeply$"):
+        write_message({"value": value})

@@ -88,7 +88,9 @@ def test_a_file_of_an_earlier_version_grows_and_one_of_a_later_is_refused(path: 
     later = attrs.evolve(form, version=2, grows={1: (("ALTER TABLE item ADD COLUMN colour TEXT", ()),)})
     with closing(SqliteFile(path, later)) as file:
         assert file.connection.execute("SELECT name, colour FROM item").fetchall() == [("old", None)]
-    with pytest.raises(UnusableError, match="written by another version of this program, expected format 1"):
+    with pytest.raises(
+        UnusableError, match="written in format 2 by another version of this program, expected format 1"
+    ):
         SqliteFile(path, form)
 
 
