@@ -184,7 +184,7 @@ def find_target(
     if urls:
         for option, value in (("--run-dir", run_dir), ("--router", router)):
             if value is not None:
-                raise click.UsageError(f"--url and {option} exclude each other: name the mesh by one of them")
+                raise click.UsageError(f"--url and {option} exclude each other: use --url or {option}, not both")
         return Target(tuple(urls), None, state, credentials)
     directory = find_run_dir(run_dir)
     entries = directory.read().routers

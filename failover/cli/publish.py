@@ -42,7 +42,7 @@ def read_ttl(context: click.Context, param: click.Parameter, value: str | None) 
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     if ttl_ms is not None and ttl_ms > LONGEST_TTL_MS:
-        raise click.BadParameter(f"{value} is too long, expected at most {LONGEST_TTL_MS} ms")
+        raise click.BadParameter(f"{value} is too long, expected at most {LONGEST_TTL_MS} ms (49.7 days)")
     if ttl_ms == 0:  # which would mean never
         raise click.BadParameter(f"{value} is too short, expected at least 1 ms")
     return ttl_ms

@@ -192,7 +192,8 @@ class Launcher:
             _signal(running[name], signal.SIGKILL)
         undying = await self._wait_for_end(stubborn, STOP_S)
         if undying:
-            raise LaunchError(f"router {', '.join(undying)} still runs after SIGKILL")
+            routers, run = ("router", "runs") if len(undying) == 1 else ("routers", "run")
+            raise LaunchError(f"{routers} {', '.join(undying)} still {run} after SIGKILL")
         self._forget(running)
         killed = f"killed, because it had not ended after {format_duration(patience)}"
         outcome = {name: killed if name in stubborn else ended for name in running}

@@ -54,7 +54,7 @@ def read(data: bytes) -> Value:
     except yaml.YAMLError as error:
         raise Malformed(None, f"not YAML: {str(error).splitlines()[0]}") from None
     except RecursionError:
-        raise Malformed(None, "nested too deeply, expected a topology") from None
+        raise Malformed(None, "lists or maps are nested too deeply") from None
     if node is None:
         raise Malformed(1, "the file is empty")
     return _value(node)

@@ -198,7 +198,7 @@ links:
         ),
         pytest.param(
             "[" * 5000,
-            "mesh.yaml: nested too deeply, expected a topology",
+            "mesh.yaml: lists or maps are nested too deeply",
             id="nested deeply",
         ),
         pytest.param(

@@ -169,7 +169,7 @@ def _check_places(segments: Iterable[ControlRow]) -> None:
         other = places.setdefault(row.source, place)
         if place != other and not row.source.startswith("clients/"):
             what = f"router {row.source} has logs in {other} and in {place}"
-            raise AuditError(f"{what}; an audit covers one run, and each router of a run has one run directory")
+            raise AuditError(f"{what}: these are two runs; audit each by itself")
 
 
 def _first_gaps(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Gap]:

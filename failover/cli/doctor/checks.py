@@ -150,7 +150,7 @@ def certificates(seen: Symptoms) -> Found:
         elif validity.begins > seen.now:
             yield (
                 Level.FAIL,
-                f"{validity.path} of router {router} is not valid yet, for {_days(validity.begins - seen.now)}",
+                f"{validity.path} of router {router} becomes valid only in {_days(validity.begins - seen.now)}",
                 todo,
             )
         elif left < EXPIRES_SOON_S:

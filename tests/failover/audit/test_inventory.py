@@ -72,7 +72,7 @@ def test_two_runs_of_one_mesh_are_told_apart_from_one_on_two_hosts() -> None:
     assert judge_files(hosts | meshes).verdict is Verdict.HOLDS
     runs = {f"file:/{run}/{name}": content for run in ("one", "two") for name, content in logs.items()}
     with pytest.raises(
-        AuditError, match=r"^router [abc] has logs in file:/(one|two) and in file:/(one|two); an audit covers"
+        AuditError, match=r"^router [abc] has logs in file:/(one|two) and in file:/(one|two): these are two runs"
     ):
         judge_files(runs | meshes)
 
