@@ -205,7 +205,7 @@ def _bin_bounds(body: Buffer, offset: int) -> tuple[int, int]:
     start = offset + 1 + width
     end = start + int.from_bytes(body[offset + 1 : start])
     if end > len(body):
-        raise PeerError(f"the bin object at byte {offset} is cut off: {len(body)} bytes of {end}")
+        raise PeerError(f"the bin object at byte {offset} is cut off: the body has {len(body)} of {end} bytes")
     return start, end
 
 
@@ -222,7 +222,7 @@ def _has_shape(fields: Any, shape: list[type]) -> bool:
 
 def _channel_header(fields: Any) -> Any:
     if not _has_shape(fields, _CHANNEL_SHAPE) or not GREET <= fields[0] <= PART:
-        raise PeerError("the neighbour sent data on the lane for channels, but the data is no channel frame")
+        raise PeerError("the neighbour sent a malformed channel frame")
     if not all(_has_shape(target, _TARGET_SHAPE) for target in fields[4]):
         raise PeerError("a channel frame has a malformed target")
     if len({target[0] for target in fields[4]}) < len(fields[4]):
@@ -242,7 +242,7 @@ def _linkstate_frame(fields: Any) -> LinkstateFrame:
             return Entries(fields[1], _entries(fields[2]))
         case [3, int(clock), rows]:
             return Planned(clock, _plan(rows))
-    raise PeerError("a body on the link-state lane is no link-state frame")
+    raise PeerError("the neighbour sent a malformed link-state frame")
 
 
 def _plan(rows: Any) -> Plan:

@@ -43,7 +43,7 @@ from router.text.printable import printable
     is_flag=True,
     help="Join a running mesh: accept clients only when the mesh has taken this router into its plan.",
 )
-@click.option("--whole", is_flag=True, hidden=True, help="Start with the topology as plan: all routers start together.")
+@click.option("--whole", is_flag=True, hidden=True, help="Form a new mesh with all other routers of TOPOLOGY.")
 @click.option("--clock-offset", type=float, hidden=True, help="Seconds to add to the clock of this host, for tests.")
 def router(
     name: str,

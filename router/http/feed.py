@@ -57,7 +57,7 @@ class Feed:
             try:
                 await self._look()
             except Exception:
-                log.exception("the state of the mesh could not be read")
+                log.exception("the console could not read the state of the mesh, and tries again")
             took = trio.current_time() - began
             await trio.sleep(max(PERIOD_S - took, SHARE * took))
 

@@ -36,9 +36,8 @@ class Away:
         empty[session] = None
         if len(empty) > MOST_EMPTY:
             first = next(iter(empty))
-            log.info(
-                "%s: the router forgot this session without topics: %d later ones have none either", first, MOST_EMPTY
-            )
+            why = "it has no topics, and the router keeps only the last %d such sessions of a user"
+            log.info(f"%s: the session was forgotten: {why}", first, MOST_EMPTY)
             self._end(first)
 
     def discard(self, session: MqttSession) -> None:

@@ -224,7 +224,7 @@ class MqttEdge:
             _expired_just_now(session, connection)
             return
         routers = ", ".join(sorted({entry.router for entry in known}))
-        log.warning("%s comes from router %s: this router sends unanswered messages again", session, routers)
+        log.warning("%s moved here from router %s: this router sends it all unsettled messages again", session, routers)
         session.free()
         self._take_over_links(session, connection, known)
 

@@ -142,9 +142,10 @@ def _begins_to_last(session: MqttSession, asked: FilterRequest) -> bool:
 
 def overflow(session: MqttSession, packet: PublishPacket) -> None:
     """More than is to be kept for a client that does not wait for its answers."""
+    why = f"{session.waiting_bytes} bytes of earlier messages are not accepted yet"
     if packet.qos:
-        raise MqttError(Reason.QUOTA, f"{session.waiting_bytes} bytes of the client's messages wait", "unsettled")
-    log.warning("%s: a message of QoS 0 was dropped, because %d bytes wait", session, session.waiting_bytes)
+        raise MqttError(Reason.QUOTA, why, "unsettled")
+    log.warning("%s: a message of QoS 0 was dropped, because %s", session, why)
 
 
 def refuse(session: MqttSession, packet: PublishPacket, reason: Reason, why: str) -> None:

@@ -142,7 +142,8 @@ class MqttSession:
         """There is an end for it. `most` bytes may a message have."""
         message, index = to_amqp(packet.payload, packet.qos, packet.properties), (packet.topic, packet.qos)
         if len(message) > most:
-            raise MqttError(Reason.TOO_LARGE, f"the message has {len(message)} bytes", "max_message")
+            why = f"the message has {len(message)} bytes, expected at most {most}"
+            raise MqttError(Reason.TOO_LARGE, why, "max_message")
         expiry = packet.properties.get("message-expiry-interval")
         until = inf if expiry is None else self._node.now() + expiry
         if not packet.qos:

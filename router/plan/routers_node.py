@@ -94,7 +94,8 @@ class RoutersNode:
                 named.add(takers[asked])
                 asked += links
         if asked:
-            log.info("too many links (%d): clients are asked to go to %s", asked, ", ".join(sorted(named)))
+            others = ", ".join(sorted(named))
+            log.info("this router has too many links: it asked the clients of %d links to move to %s", asked, others)
 
 
 class RoutersEnd(End):

@@ -115,7 +115,7 @@ def _doubt(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> st
 def _private_key(content: bytes) -> ec.EllipticCurvePrivateKey:
     loaded = serialization.load_pem_private_key(content, None)
     if not isinstance(loaded, ec.EllipticCurvePrivateKey):
-        raise ValueError("its key has another type")
+        raise ValueError("the private key is not an elliptic-curve key, expected the key that oncemesh certs wrote")
     return loaded
 
 

@@ -196,7 +196,7 @@ class Doors:
             return stream, self._as_ourselves(name)
         secured = await self._secured(stream, self._contexts.as_neighbour)
         if secured.peer != name:
-            raise TlsError(f"the certificate names {secured.peer!r}")
+            raise TlsError(f"the certificate names {secured.peer!r}, expected router {name!r}")
         return secured, self._as_ourselves(name)
 
     def _as_ourselves(self, neighbour: str) -> SaslClient:

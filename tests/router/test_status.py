@@ -248,8 +248,8 @@ def test_a_disk_that_cannot_be_written_is_shown() -> None:
     full = {"log": "/x/1.oml: No space left on device", "missing": 7, "store": ""}
     again = {"log": "", "missing": 3, "store": "/x/state.db: full"}
     text = shown(views(view("a", status("a", disk=full)), view("b", status("b", disk=again)), view("c", status("c"))))
-    assert "a cannot write its delivery log: /x/1.oml: No space left on device; missing entries: 7" in text
-    assert "b writes its delivery log again; missing entries: 3" in text
+    assert "a cannot write its delivery log: /x/1.oml: No space left on device; entries that are missing: 7" in text
+    assert "b writes its delivery log again; entries that are missing: 3" in text
     assert text.count("delivery log") == 2
     assert "b refuses new durable links: /x/state.db: full" in text
 

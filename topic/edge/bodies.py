@@ -22,11 +22,12 @@ class Bodies:
         if not at:
             self.come[publisher] = home, key, bytearray()
         _, known, body = self.come.get(publisher, (home, b"", bytearray()))
-        if known != key or len(body) != at or at + len(piece) > self._largest:
-            raise BreachError(
-                f"a piece of a message begins at byte {at} and has {len(piece)} bytes, after {len(body)} bytes of at "
-                f"most {self._largest}"
-            )
+        if known != key:
+            raise BreachError("a piece belongs to another message than the piece before it")
+        if len(body) != at:
+            raise BreachError(f"a piece of a message begins at byte {at}, expected byte {len(body)}")
+        if at + len(piece) > self._largest:
+            raise BreachError(f"a message has more than {self._largest} bytes")
         body += piece
 
     def take(self, publisher: bytes, key: bytes) -> bytes:

@@ -182,7 +182,7 @@ class Leadership:
             raise BusyError("an earlier change of the members is under way")
         if not self._is_in_contact(configuration):
             count = f"{len(self._reached(configuration))} of the {len(configuration.voters)} new voters"
-            raise BusyError(f"only {count} can be reached, expected a majority")
+            raise BusyError(f"this router reaches only {count}, expected a majority")
         if not configuration.differs_by_one(self._log.configuration):
             raise ValueError("more than one voter would change, expected one at most")
         self._log.append([Entry(self.term, configuration=configuration)])

@@ -300,7 +300,7 @@ class Raft:
         """An operator's word: this store alone is the set from now on, in a new life. Entries of other stores alone
         are lost. Raises NotLeaderError if somebody leads."""
         if self.leader is not None:
-            raise NotLeaderError("the set has a leader", self.leader)
+            raise NotLeaderError(f"router {self.leader.router} leads this set: recovery is refused", self.leader)
         if not self.hard.begun:
             raise NotLeaderError("this store has never been part of the set", None)
         self._enter(self.hard.term + 1, None)
@@ -474,7 +474,7 @@ class Raft:
 
     def _leading(self) -> Leadership:
         if self.leadership is None:
-            raise NotLeaderError("this replica does not lead", self.leader)
+            raise NotLeaderError("this replica is not the leader", self.leader)
         return self.leadership
 
     def propose(self, data: Sequence[bytes]) -> int:

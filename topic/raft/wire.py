@@ -122,14 +122,14 @@ def _text(value: Any, name: str) -> str:
 
 def _list(value: Any, name: str, *counts: int) -> list[Any]:
     if not isinstance(value, list) or (counts and len(value) not in counts):
-        raise _refuse(value, name, f"an array of {' or '.join(map(str, counts)) or 'any number of'} parts")
+        raise _refuse(value, name, f"an array of {' or '.join(map(str, counts))} elements" if counts else "an array")
     return value
 
 
 def _member(value: Any, name: str) -> Replica:
     router, store = _list(value, name, 2)
     if len(_bytes(store, name)) > MOST_NAME:
-        raise _refuse(store, name, f"a store of at most {MOST_NAME} bytes")
+        raise _refuse(store, name, f"the id of a store, at most {MOST_NAME} bytes")
     return Replica(_text(router, name), store)
 
 

@@ -197,8 +197,8 @@ def _ended(case: Case, left: set[str]) -> Iterator[str]:
     known = case.clients.publishers | case.clients.subscribers
     for ended in case.ended_in_use:
         if ended.link not in left:
-            reason = f" ({ended.reason})" if ended.reason else ""
-            yield f"{known[ended.link].identity} was ended as expired while it was attached at {ended.router}{reason}"
+            where = f"{ended.router} ({ended.reason})" if ended.reason else ended.router
+            yield f"{known[ended.link].identity} was removed as expired, although it was attached at {where}"
 
 
 def _left_out(case: Case, subscriber: str, home: str, missed: Missed) -> str:

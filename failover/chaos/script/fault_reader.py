@@ -125,7 +125,7 @@ class FaultReader(Reader):
                 value.line, f"{where}: expected at, every, random or during (which may also limit every or random)"
             )
         elif not written and not verb.lasts:
-            self.fail(value.line, f"{where}: {verb.name} has no duration, expected at, every or random")
+            self.fail(value.line, f"{where}: {verb.name} takes no duration, expected at, every or random")
         elif not written and given(value, "for") is not None:
             self.fail(value.line, f"{where}: both during and for, expected one of them")
         self.in_time(value, times["at"], window, duration, where)

@@ -104,7 +104,7 @@ def show(out: Console, measured: Measured) -> None:
     for name, histogram in (("outcome", measured.acceptance), ("subscriber", measured.delivery)):
         if histogram.count:
             quantiles = "  ".join(f"{quantile} {value}" for quantile, value in figures(histogram).items())
-            out.print(f"to its {name}, ms:  {quantiles}", soft_wrap=True)
+            out.print(f"latency to its {name}, ms:  {quantiles}", soft_wrap=True)
     _bars(out, measured.delivery if measured.delivery.count else measured.acceptance)
     share = f"the clients used {told['client_processor']:.0%} of a processor"
     if measured.is_busy:

@@ -13,6 +13,7 @@ from attrs import frozen
 
 from failover.cli.doctor.symptoms import Symptoms
 from router.mesh.quantities import format_duration, format_size
+from router.mesh.shown.status_view import disks
 from router.mesh.shown.waits import waits
 from router.mesh.status import contacts_of, unseen_by
 from router.mesh.topology import reachable
@@ -253,12 +254,11 @@ def waiting(seen: Symptoms) -> Found:
 
 def troubles(seen: Symptoms) -> Found:
     """That routers tell of themselves."""
+    for what in disks(seen.views.values()):
+        yield Level.FAIL, f"router {what}", "make room on its disk; see docs/operations.md, What to watch"
     for name, view in seen.views.items():
-        status = view.status or {}
-        for what, why in status.get("disk", {}).items():
-            if why:
-                yield Level.FAIL, f"router {name}, {what}: {why}", "see docs/operations.md, disks"
-        if beyond := {limit: count for limit, count in status.get("exceeded", {}).items() if count}:
+        exceeded = view.status["exceeded"] if view.status is not None else {}
+        if beyond := {limit: count for limit, count in exceeded.items() if count}:
             said = ", ".join(f"{limit} {count} times" for limit, count in beyond.items())
             yield (
                 Level.WARN,

@@ -113,7 +113,8 @@ class Tap:
             if size > self._walk.max_frame:
                 if start < at:
                     yield data, start, at, None
-                raise LimitError("max_frame", f"the peer sent a frame of {size} bytes", FRAMING_ERROR)
+                what = f"the peer sent a frame of {size} bytes, expected at most {self._walk.max_frame}"
+                raise LimitError("max_frame", what, FRAMING_ERROR)
             if at + max(size, 8) > end and not self._goes_on(data[at:]):
                 self._held = data[at:]
                 end = at

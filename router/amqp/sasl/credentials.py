@@ -74,4 +74,4 @@ NOBODY: Final = Credentials()
 
 
 def no_password() -> str:
-    raise ValueError("the key is encrypted")
+    raise ValueError("the private key is encrypted, expected a key without a passphrase")

@@ -72,7 +72,7 @@ class SaslLayer:
             return None
         size = int.from_bytes(self._buffer[:4], "big")
         if not 8 <= size <= MAX_FRAME:
-            raise AmqpError(FRAMING_ERROR, f"the peer sent a SASL frame of {size} bytes")
+            raise AmqpError(FRAMING_ERROR, f"the peer sent a SASL frame of {size} bytes, expected 8 to {MAX_FRAME}")
         if len(self._buffer) < size:
             return None
         frame, self._buffer = self._buffer[:size], self._buffer[size:]

@@ -173,10 +173,10 @@ def disks(views: Iterable[RouterView]) -> Iterator[str]:
     """What routers cannot write."""
     for view in views:
         disk = view.status["disk"] if view.status is not None else {}
-        missing = f"missing entries: {disk.get('missing', 0)}"
+        missing = disk.get("missing", 0)
         if disk.get("log"):
-            yield f"{view.name} cannot write its delivery log: {disk['log']}; {missing}"
-        elif disk.get("missing"):
-            yield f"{view.name} writes its delivery log again; {missing}"
+            yield f"{view.name} cannot write its delivery log: {disk['log']}; entries that are missing: {missing}"
+        elif missing:
+            yield f"{view.name} writes its delivery log again; entries that are missing: {missing}"
         if disk.get("store"):
             yield f"{view.name} refuses new durable links: {disk['store']}"

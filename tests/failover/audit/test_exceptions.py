@@ -250,7 +250,7 @@ def ends(run: Run, client: Client) -> None:
 def test_a_link_that_is_ended_in_use_is_named(judged: Judged, client: Client) -> None:
     run = Run()
     ends(run, client)
-    where = f"{client.identity} was ended as expired while it was attached at {client.router}"
+    where = f"{client.identity} was removed as expired, although it was attached at {client.router}"
     sentence = f"exactly-once holds, but not for everybody: {where} (apart for 61 s, says a)"
     assert judged(run).sentence == sentence
 

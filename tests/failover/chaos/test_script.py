@@ -141,7 +141,7 @@ def test_a_fault_is_read_as_written(tmp_path: Path, text: str, fault: FaultLine)
         ("kill: a, at: 2s, every: 3s", ": expected at, every, random or during"),
         ("kill: a, at: 2s, during: 3s..4s", ": expected at, every, random or during"),
         ("kill: a, during: 3s..4s, for: 1s", ": both during and for, expected one of them"),
-        ("heal: , during: 3s..4s", ": heal has no duration, expected at, every or random"),
+        ("heal: , during: 3s..4s", ": heal takes no duration, expected at"),
         ("heal: , at: 3s, for: 4s", ': unknown key "for", expected heal, at, every, random or during'),
         ("kill: a, at: 12s", ": the fault begins after the end of the run, expected a time before 10s"),
         ("kill: a, at: 2", '.at: "2" is not a duration'),

@@ -98,7 +98,7 @@ ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("clocks", {"clocks": {"a": clock(refused=2)}}, Level.FAIL, "a has rejected 2 times that were more than an hour"),
     ("clocks", {"clocks": {"a": clock(behind_s=7.0)}}, Level.WARN, "a clock in the mesh is, or was, 7.0s ahead of all"),
     ("waiting", {"views": views(a=view("a", waits=WAITS))}, Level.WARN, "a waits for subscriber s/l"),
-    ("troubles", {"views": views(a=view("a", disk={"log": "full"}))}, Level.FAIL, "router a, log: full"),
+    ("troubles", {"views": views(a=view("a", disk={"log": "full"}))}, Level.FAIL, "a cannot write its delivery log"),
     ("troubles", {"views": views(a=view("a", exceeded={"links": 7}))}, Level.WARN, "links 7 times"),
 ]  # fmt: skip
 

@@ -480,7 +480,7 @@ def test_only_a_leader_decides() -> None:
     with pytest.raises(NotLeaderError) as refused:
         cluster.propose("b", b"x")
     assert refused.value.leader == raft(cluster, "a").me
-    with pytest.raises(NotLeaderError, match="has a leader"):
+    with pytest.raises(NotLeaderError, match="leads this set"):
         raft(cluster, "b").recover(cluster.now)
     with pytest.raises(ValueError, match="expected another voter that this router can reach"):
         raft(cluster, "a").hand_over(Replica("a", b""), cluster.now)
@@ -658,5 +658,5 @@ def test_members_change_while_a_majority_of_the_new_voters_is_in_contact() -> No
     a.receive(cluster.channels["b", "a"].popleft()[1], cluster.now)
     cluster.cut("a", "b")
     assert a.log.configuration.learners == (b.me,) and cluster.leaders() == ["a"]
-    with pytest.raises(BusyError, match="only 1 of the 2 new voters can be reached"):
+    with pytest.raises(BusyError, match="this router reaches only 1 of the 2 new voters"):
         a.configure(a.log.configuration.promoting(b.me), cluster.now)
