@@ -192,6 +192,7 @@ class Tap:
     def _look_at_begin(self, channel: bytes, fields: list[bytes]) -> Note:
         if self.flows.is_begun(channel):
             raise AmqpError(NOT_ALLOWED, f"the peer sent a begin on channel {int.from_bytes(channel)}, which is in use")
+        self.settlements.end(channel)  # an attach of the former session may be answered behind its end
         self.flows.begin(channel, number_of(fields, _WINDOW) or 0)
         handle_max = number_of(fields, _HANDLE_MAX)
         return BeginFrame(channel, UNLIMITED if handle_max is None else handle_max)

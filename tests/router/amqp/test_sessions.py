@@ -236,6 +236,32 @@ def test_a_session_that_has_ended_is_not_answered() -> None:
     connection.release()
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_publisher_whose_session_ends_before_its_attach_is_answered_has_nothing_to_be_answered(at_once: bool) -> None:
+    """Else a later session on the same channel was answered on the former one's."""
+
+    def begin(channel: int) -> bytes:
+        return frame(BEGIN, None, 0, 1000, 1000, channel=channel)
+
+    def publisher(name: str) -> bytes:
+        data = attach(name, 0, receiver=False, modes=(None, RCV_SECOND))
+        return data[:6] + b"\0\1" + data[8:]
+
+    connection = attached(RCV_SECOND)
+    ended = begin(1) + publisher("a") + frame(END, channel=1)
+    begun = begin(2) + begin(1) + publisher("b")
+    sent = b""
+    for piece in [ended + begun] if at_once else [ended, begun]:
+        connection.receive(piece, 0.0)
+        sent += connection.data_to_send()
+    ours = [fields[0] for fields in written(sent, BEGIN) if fields[1] == 1][-1]
+    for data in transfer(0, 0), settlement(0, 0):
+        connection.receive(data[:6] + b"\0\1" + data[8:], 0.0)
+        answers = written(connection.data_to_send(), DISPOSITION)
+    assert [fields[0] for fields in answers] == [ours] != [b"\0\1"]
+    connection.release()
+
+
 @pytest.mark.parametrize(
     "data",
     [
