@@ -1,0 +1,55 @@
+"""Which replica set has which queue, and which routers have replicas of which set (protocol 13.2).
+
+A queue belongs to the first named set whose prefix its name has, else to the hashed set of its name. The map from names
+to sets is fixed for the life of a mesh: a set keeps the map's digest, and takes part with no router that has another.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import attrs
+import msgpack
+
+DIGEST: Final = 16
+"""Bytes."""
+
+
+@attrs.frozen(slots=True)
+class SetPlan:
+    """One replica set, by the topology."""
+
+    name: str
+    voters: tuple[str, ...]
+    """Routers, the first preferred to the second, and so on."""
+    prefix: str = ""
+    """Of the names of its queues; empty for a hashed set."""
+
+
+class SetMap:
+    """All replica sets of a mesh."""
+
+    def __init__(self, plans: Sequence[SetPlan]) -> None:
+        """The named sets in the order in which their prefixes are tried, then the hashed ones."""
+        self.plans = {plan.name: plan for plan in plans}
+        self._named = [plan for plan in plans if plan.prefix]
+        self._hashed = [plan for plan in plans if not plan.prefix]
+        packed = msgpack.packb([[[plan.name, plan.prefix] for plan in some] for some in (self._named, self._hashed)])
+        self.digest = hashlib.blake2b(packed, digest_size=DIGEST).digest()
+
+    def plan_of(self, queue: str) -> SetPlan | None:
+        """The set that has a queue of this name; None if no set may have it."""
+        for plan in self._named:
+            if queue.startswith(plan.prefix):
+                return plan
+        if not self._hashed:
+            return None
+        number = int.from_bytes(hashlib.blake2b(queue.encode(), digest_size=8).digest())
+        return self._hashed[number % len(self._hashed)]
+
+
+def hashed_plans(routers: Iterable[str], sets: int, replicas: int) -> list[SetPlan]:
+    """The hashed sets `q0`, `q1` and so on. Set i has its replicas at routers i, i + 1, …, in the order given."""
+    ring = list(routers)
+    count = min(replicas, len(ring))
+    return [SetPlan(f"q{i}", tuple(ring[(i + n) % len(ring)] for n in range(count))) for i in range(sets)]

@@ -1,0 +1,75 @@
+"""What the replicas of a router give to its store, and what they find there when the router starts (protocol 13.7).
+
+The shell gives the changes of a pump to the store at once, in order. The store writes them in one transaction, and the
+shell then says so: `ReplicaSets.stored` for each `Write`. A read comes behind all changes that were given before it.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import attrs
+
+from topic.raft.configuration import Replica
+from topic.raft.messages import Persist, StoreContent
+
+
+@attrs.frozen(slots=True)
+class SetContent:
+    """What the store has of one replica set."""
+
+    store: bytes
+    """The identity of this set's part of the store. A part that was lost or set aside comes back with another one."""
+    content: StoreContent
+    state: tuple[bytes, ...]
+    """The state at the snapshot, in pieces."""
+
+
+@attrs.frozen(slots=True)
+class Write:
+    """Do what `persist` says for this set."""
+
+    set: str
+    persist: Persist
+
+
+@attrs.frozen(slots=True)
+class PutAside:
+    """Keep this state of a set, in pieces, for a later `Write` that makes it the snapshot. States that were put aside
+    for lower indices go."""
+
+    set: str
+    index: int
+    pieces: tuple[bytes, ...]
+
+
+@attrs.frozen(slots=True)
+class Renew:
+    """This set's part of the store is void: keep it under another name, and begin with an empty part, whose identity
+    is `store`."""
+
+    set: str
+    store: bytes
+    why: str
+
+
+@attrs.frozen(slots=True)
+class ReadPiece:
+    """Read a piece of the snapshot of a set, which another router is to get."""
+
+    set: str
+    to: Replica
+    index: int
+    place: int
+
+
+StoreChange = Write | PutAside | Renew
+
+
+class SetStore(Protocol):
+    """The store of one router, as the shell uses it: each call is made in a worker thread, one at a time."""
+
+    def write(self, changes: Sequence[StoreChange]) -> None:
+        """Keep all of this or nothing. Returns when it is on the disk."""
+
+    def read(self, piece: ReadPiece) -> tuple[bytes, bool] | None:
+        """The piece, and whether it is the last. None if the snapshot is not at that index any more."""
