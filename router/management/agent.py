@@ -1,12 +1,14 @@
 """The management agent of one router: it does what a request asks, and writes the answer.
 
-It never keeps the loop (`pace`), whatever is asked; one request is worked on at a time. Of a QUERY no more than
-`MOST_ROWS` entities come in one answer: a client asks on from there.
+It never keeps the loop (`pace`), whatever is asked; one request is worked on at a time. A change that others decide
+is awaited while other requests are worked on. Of a QUERY no more than `MOST_ROWS` entities come in one answer: a client
+asks on from there.
 
 Never here: who may ask (`node`), and what there is to say (`types`, and `router.entities`).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from itertools import chain, islice, repeat
 from typing import Any, Final
 
@@ -38,6 +40,7 @@ RESERVED: Final = frozenset({"CREATE", "UPDATE", "DELETE", "GET-LOG", "GET-EVENT
 
 Outcome = tuple[int, Any]
 Kind = EntityType[Any]
+Operation = Callable[[Request], Awaitable[Outcome]]
 
 
 class Agent:
@@ -56,15 +59,14 @@ class Agent:
         self._nodes = management_nodes
         self._events = events
         self._report = report
-        self._looks = looks
+        self._look = looks
         self._pace = WorkPace(turn)
         self.log = RecentLog()
         self._lock = trio.Lock()
-        self._operations: dict[str, Callable[[Request], Awaitable[Outcome]]] = {
+        self._changes: dict[str, Operation] = {"CREATE": self._create, "UPDATE": self._update, "DELETE": self._delete}
+        self._looks: dict[str, Operation] = {
             "QUERY": self._query,
             "READ": self._read,
-            "CREATE": self._create,
-            "DELETE": self._delete,
             "GET-TYPES": self._about(lambda kind: []),
             "GET-ATTRIBUTES": self._about(lambda kind: kind.attribute_names),
             "GET-OPERATIONS": self._about(lambda kind: kind.operations),
@@ -78,26 +80,34 @@ class Agent:
 
     async def answer(self, request: Request) -> bytes:
         """The answer, as a message."""
+        try:
+            if (change := self._changes.get(request.operation)) is not None:
+                return _answered(request, await change(request))
+            async with self._at_pace():
+                return _answered(request, await self._tell(request))
+        except ManagementError as error:
+            return error_message(request, error)
+
+    @asynccontextmanager
+    async def _at_pace(self) -> AsyncIterator[None]:
+        """Work on nothing else meanwhile, and rest as long as the work asks for."""
         async with self._lock:
             await self._pace.begin()
             try:
-                status, body = await self._perform(request)
-                answer = answer_message(request, status, GOOD[status], body)
-            except ManagementError as error:
-                answer = error_message(request, error)
-            await self._pace.rest()
-            return answer
+                yield
+            finally:
+                await self._pace.rest()
 
-    async def _perform(self, request: Request) -> Outcome:
-        operation = self._operations.get(request.operation)
+    async def _tell(self, request: Request) -> Outcome:
+        operation = self._looks.get(request.operation)
         if operation is None:
-            known = ", ".join(self._operations)
+            known = ", ".join((*self._looks, *self._changes))
             raise ManagementError(NOT_IMPLEMENTED, f"unknown operation {request.operation}, expected one of {known}")
         return await operation(request)
 
     # what there is
 
-    def _about(self, what: Callable[[Kind], list[str]]) -> Callable[[Request], Awaitable[Outcome]]:
+    def _about(self, what: Callable[[Kind], list[str]]) -> Operation:
         async def tell(request: Request) -> Outcome:
             return OK, {kind.name: what(kind) for kind in self._kinds(request, "entityType")}
 
@@ -130,7 +140,7 @@ class Agent:
         return OK, self._report().decode()
 
     async def _get_look(self, request: Request) -> Outcome:
-        return OK, self._looks(request.number("age", 0) / 1000)
+        return OK, self._look(request.number("age", 0) / 1000)
 
     # entities
 
@@ -152,18 +162,29 @@ class Agent:
         name = request.text(NAME)
         if request.text(TYPE) is None or name is None:
             raise ManagementError(BAD_REQUEST, "the application properties lack type or name")
-        [kind] = self._kinds(request, TYPE)
-        if kind.create is None:
+        async with self._at_pace():
+            [kind] = self._kinds(request, TYPE)
+        if kind.may.create is None:
             raise ManagementError(NOT_IMPLEMENTED, f"nothing of type {kind.name} can be created")
-        body = request.body if isinstance(request.body, dict) else {}
-        return CREATED, kind.told(kind.create(name, body))
+        return CREATED, kind.told(await kind.may.create(name, _attributes(request)))
+
+    async def _update(self, request: Request) -> Outcome:
+        kind, entity = await self._found(request)
+        if kind.may.update is None:
+            raise ManagementError(NOT_IMPLEMENTED, f"nothing of type {kind.name} can be changed")
+        return OK, kind.told(await kind.may.update(entity, _attributes(request)))
 
     async def _delete(self, request: Request) -> Outcome:
-        kind, entity = await self._find(request)
-        if kind.delete is None:
+        kind, entity = await self._found(request)
+        if kind.may.delete is None:
             raise ManagementError(NOT_IMPLEMENTED, f"nothing of type {kind.name} can be deleted")
-        kind.delete(entity)
+        await kind.may.delete(entity)
         return NO_CONTENT, {}
+
+    async def _found(self, request: Request) -> tuple[Kind, Any]:
+        """What is to be changed."""
+        async with self._at_pace():
+            return await self._find(request)
 
     async def _find(self, request: Request) -> tuple[Kind, Any]:
         """By identity, else by name."""
@@ -185,6 +206,16 @@ class Agent:
                 BAD_REQUEST, f"{len(found)} entities have the {by} {sought!r}; name one by its identity: {identities}"
             )
         return found[0]
+
+
+def _answered(request: Request, outcome: Outcome) -> bytes:
+    status, body = outcome
+    return answer_message(request, status, GOOD[status], body)
+
+
+def _attributes(request: Request) -> Mapping[Any, Any]:
+    """What the body of a request says of an entity."""
+    return request.body if isinstance(request.body, dict) else {}
 
 
 def _entities(kinds: Iterable[Kind]) -> Iterator[tuple[Kind, Any]]:

@@ -1,8 +1,8 @@
 """Types of manageable entities: those of the table that have a type, at one router, and what may be done to them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from attrs import frozen
 
@@ -15,6 +15,30 @@ NAME: Final = "name"
 TYPE: Final = "type"
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+@frozen
+class Operations(Generic[T]):
+    """What may be done to entities of a type: each raises ManagementError, and returns when it is done."""
+
+    create: Callable[[str, Mapping[Any, Any]], Awaitable[T]] | None = None
+    """From a name and a request's body."""
+    update: Callable[[T, Mapping[Any, Any]], Awaitable[T]] | None = None
+    """By a request's body."""
+    delete: Callable[[T], Awaitable[None]] | None = None
+
+
+READ_ONLY: Final = Operations[Any]()
+
+
+def done_at_once(change: Callable[P, T]) -> Callable[P, Awaitable[T]]:
+    """The same as an operation: it waits for nothing."""
+
+    async def changed(*arguments: P.args, **named: P.kwargs) -> T:
+        return change(*arguments, **named)
+
+    return changed
 
 
 @frozen
@@ -24,9 +48,7 @@ class EntityType(Generic[T]):
     """What each says of an entity: a simple value, an iterable or a mapping. `identity` and `name` are among them."""
     entities: Callable[[], Iterable[T]]
     """Those that there are now, in order. A pass over them may cost no more than looking at each."""
-    delete: Callable[[T], None] | None = None
-    create: Callable[[str, Mapping[Any, Any]], T] | None = None
-    """From a name and a request's body. Both raise ManagementError."""
+    may: Operations[T] = READ_ONLY
 
     @property
     def attribute_names(self) -> list[str]:
@@ -34,7 +56,7 @@ class EntityType(Generic[T]):
 
     @property
     def operations(self) -> list[str]:
-        others = {"CREATE": self.create, "DELETE": self.delete}
+        others = {"CREATE": self.may.create, "UPDATE": self.may.update, "DELETE": self.may.delete}
         return ["READ", *(name for name, operation in others.items() if operation is not None)]
 
     def row(self, entity: T, names: Sequence[str]) -> list[Any]:
@@ -50,11 +72,6 @@ class EntityType(Generic[T]):
         return dict(zip(names, self.row(entity, names), strict=True))
 
 
-def type_of(
-    entity: Entity[T],
-    at: ObservedRouter,
-    delete: Callable[[T], None] | None = None,
-    create: Callable[[str, Mapping[Any, Any]], T] | None = None,
-) -> EntityType[T]:
+def type_of(entity: Entity[T], at: ObservedRouter, may: Operations[T] = READ_ONLY) -> EntityType[T]:
     attributes = {one.managed_name: partial(one.read, at) for one in entity.shown(Where.MANAGEMENT)}
-    return EntityType(entity.managed, attributes, partial(entity.found, at), delete, create)
+    return EntityType(entity.managed, attributes, partial(entity.found, at), may)

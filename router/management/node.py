@@ -239,10 +239,8 @@ class ManagementNodes:
             caller = await self.callers.next()
             caller.is_served = True
             errand = caller.errands.popleft()
-            if errand.router == self._name:
-                await self._serve(caller, errand, self._answer_here)
-            else:
-                nursery.start_soon(self._serve, caller, errand, self._answer_there)
+            answer = self._answer_here if errand.router == self._name else self._answer_there
+            nursery.start_soon(self._serve, caller, errand, answer)
 
     async def _serve(self, caller: Caller, errand: Errand, answer: Answering) -> None:
         try:

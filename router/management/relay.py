@@ -40,6 +40,7 @@ class Relay:
         self._turns: defaultdict[str, trio.Lock] = defaultdict(trio.Lock)
         self._awaited: dict[str, Awaited] = {}
         self._asked: dict[str, tuple[bytes, Request]] = {}
+        self._answering: set[str] = set()
         self._come = trio.Event()
 
     async def ask(self, router: str, message: bytes) -> bytes:
@@ -73,14 +74,20 @@ class Relay:
         self._come.set()
 
     async def run(self) -> None:
-        """Answer, for as long as the router runs."""
-        while True:
-            await self._come.wait()
-            while self._asked:
-                router = next(iter(self._asked))
-                number, request = self._asked.pop(router)
-                self._tell(router, ANSWER, number, await self._answer(request))
-            self._come = trio.Event()
+        """Answer, for as long as the router runs: each other router one request at a time."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                await self._come.wait()
+                self._come = trio.Event()
+                for router in sorted(self._asked.keys() - self._answering):
+                    self._answering.add(router)
+                    nursery.start_soon(self._answer_all, router)
+
+    async def _answer_all(self, router: str) -> None:
+        while router in self._asked:
+            number, request = self._asked.pop(router)
+            self._tell(router, ANSWER, number, await self._answer(request))
+        self._answering.remove(router)
 
     def _tell(self, router: str, *parts: bytes) -> None:
         self._node.now()

@@ -13,7 +13,7 @@ from router.entities.links import ORPHAN, PUBLISHER, SUBSCRIBER
 from router.entities.observed import ObservedRouter
 from router.entities.routers import PLAN_ROUTER
 from router.events.kind import EventKind, event
-from router.management.entity import EntityType, type_of
+from router.management.entity import READ_ONLY, EntityType, Operations, done_at_once, type_of
 from router.management.forgetting import forget
 from router.management.plan_router import join, remove
 from topic.directory.entry import Role
@@ -22,14 +22,18 @@ log = logging.getLogger("oncemesh.management")
 
 
 def types_at(at: ObservedRouter) -> Iterator[EntityType[Any]]:
-    operations: dict[str, dict[str, Any]] = {
-        PUBLISHER.managed: {"delete": lambda stream: forget(at, (Role.PUBLISHER, stream.publisher))},
-        SUBSCRIBER.managed: {"delete": lambda subscriber: forget(at, (Role.SUBSCRIBER, subscriber.name))},
-        ORPHAN.managed: {"delete": lambda entry: forget(at, entry.index)},
-        PLAN_ROUTER.managed: {"delete": partial(remove, at), "create": partial(join, at)},
-        CONNECTION.managed: {"delete": _close},
+    may: dict[str, Operations[Any]] = {
+        PUBLISHER.managed: Operations(
+            delete=done_at_once(lambda stream: forget(at, (Role.PUBLISHER, stream.publisher)))
+        ),
+        SUBSCRIBER.managed: Operations(delete=done_at_once(lambda one: forget(at, (Role.SUBSCRIBER, one.name)))),
+        ORPHAN.managed: Operations(delete=done_at_once(lambda entry: forget(at, entry.index))),
+        PLAN_ROUTER.managed: Operations(
+            create=done_at_once(partial(join, at)), delete=done_at_once(partial(remove, at))
+        ),
+        CONNECTION.managed: Operations(delete=done_at_once(_close)),
     }
-    return (type_of(one, at, **operations.get(one.managed, {})) for one in ENTITIES if one.managed)
+    return (type_of(one, at, may.get(one.managed, READ_ONLY)) for one in ENTITIES if one.managed)
 
 
 def _close(peer: Peer) -> None:

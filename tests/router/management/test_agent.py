@@ -13,8 +13,8 @@ from router.amqp.format.codec import Raw
 from router.amqp.format.message import sections_of
 from router.management.agent import MOST_ROWS, Agent
 from router.management.bounds import LONGEST, MOST_ITEMS, bounded
-from router.management.entity import EntityType
-from router.management.message import Request
+from router.management.entity import EntityType, Operations, done_at_once
+from router.management.message import UNAVAILABLE, ManagementError, Request
 from router.management.pace import LOOKS, SHARE, SLICE_S
 from router.management.recent_events import RecentEvents
 from router.management.recent_log import MOST_LINES
@@ -151,21 +151,52 @@ async def test_entity_less_operations(autojump_clock: MockClock) -> None:
     assert (await ask(agent, operation="GET-ANNOTATIONS"))[2] == {"thing": []}
 
 
-async def test_what_can_be_created_and_deleted_is(autojump_clock: MockClock) -> None:
-    made: list[str] = []
+async def test_what_can_be_created_changed_and_deleted_is(autojump_clock: MockClock) -> None:
+    made: dict[str, str] = {}
 
     def create(name: str, said: Mapping[Any, Any]) -> str:
-        made.append(name)
+        made[name] = said.get("size", "small")
         return name
 
-    attributes: dict[str, Callable[[str], Any]] = {"identity": str, "name": str}
-    agent = agent_of(EntityType[str]("made", attributes, lambda: made, made.remove, create), things(1))
-    assert (await ask(agent, operation="GET-OPERATIONS"))[2]["made"] == ["READ", "CREATE", "DELETE"]
+    def update(name: str, said: Mapping[Any, Any]) -> str:
+        made[name] = said["size"]
+        return name
+
+    attributes: dict[str, Callable[[str], Any]] = {"identity": str, "name": str, "size": made.__getitem__}
+    may = Operations[str](done_at_once(create), done_at_once(update), done_at_once(made.__delitem__))
+    agent = agent_of(EntityType[str]("made", attributes, lambda: list(made), may), things(1))
+    assert (await ask(agent, operation="GET-OPERATIONS"))[2]["made"] == ["READ", "CREATE", "UPDATE", "DELETE"]
     told = await ask(agent, operation="CREATE", type="made", name="x")
-    assert told == (201, "Created", {"type": "made", "identity": "x", "name": "x"})
+    assert told == (201, "Created", {"type": "made", "identity": "x", "name": "x", "size": "small"})
+    told = await ask(agent, {"size": "large"}, operation="UPDATE", type="made", name="x")
+    assert told == (200, "OK", {"type": "made", "identity": "x", "name": "x", "size": "large"})
     assert (await ask(agent, operation="DELETE", type="made", name="x"))[0] == 204 and not made
+    assert (await ask(agent, operation="UPDATE", type="made", name="x"))[0] == 404
     assert (await ask(agent, operation="CREATE", type="thing", name="x"))[0] == 501
+    assert (await ask(agent, operation="UPDATE", type="thing", identity="0"))[0] == 501
     assert (await ask(agent, operation="CREATE", type="made"))[0] == 400
+
+
+async def test_what_others_decide_is_awaited_while_others_are_answered(autojump_clock: MockClock) -> None:
+    decided, answered = trio.Event(), list[str]()
+
+    async def create(name: str, said: Mapping[Any, Any]) -> str:
+        await decided.wait()
+        raise ManagementError(UNAVAILABLE, f"nobody leads, and {name} was not made")
+
+    attributes: dict[str, Callable[[str], Any]] = {"identity": str, "name": str}
+    agent = agent_of(EntityType[str]("made", attributes, list, Operations(create)), things(1))
+
+    async def note(**asked: Any) -> None:
+        code, told, _ = await ask(agent, **asked)
+        answered.append(f"{code} {told}")
+
+    async with trio.open_nursery() as asking:
+        asking.start_soon(lambda: note(operation="CREATE", type="made", name="x"))
+        await trio.sleep(1)
+        await note(operation="READ", type="thing", identity="0")
+        decided.set()
+    assert answered == ["200 OK", "503 nobody leads, and x was not made"]
 
 
 async def test_the_last_lines_of_the_log_are_told(autojump_clock: MockClock) -> None:

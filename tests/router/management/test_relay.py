@@ -69,6 +69,33 @@ async def test_the_answer_of_another_router_comes_back(autojump_clock: MockClock
     assert answered == ["reply"] * 3
 
 
+async def test_an_answer_that_waits_holds_up_only_the_router_that_asked(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    nodes, decided = Nodes(), trio.Event()
+
+    async def answer(request: Request) -> bytes:
+        if request.asked == {"operation": "CREATE"}:
+            await decided.wait()
+        return str(request.asked["operation"]).encode()
+
+    relays = {name: nodes.relay(name, "b", answer) for name in "ac"} | {"b": Relay(nodes.node("b", "a", "c"), answer)}
+    nodes.of["b"].told = relays["b"].receive
+    nodes.said.clear()
+    nursery.start_soon(relays["b"].run)
+    told: list[bytes] = []
+
+    async def ask(router: str, operation: str) -> None:
+        told.append(await relays[router].ask("b", REQUEST + encode(Described(0x74, {"operation": operation}))))
+
+    async with trio.open_nursery() as asking:
+        asking.start_soon(ask, "a", "CREATE")
+        await trio.sleep(1)
+        await ask("c", "QUERY")
+        decided.set()
+    assert told == [b"QUERY", b"CREATE"]
+
+
 async def test_a_router_out_of_contact_and_one_that_does_not_answer_are_told_apart(autojump_clock: MockClock) -> None:
     nodes = Nodes()
     a = nodes.relay("a", "b", _never)

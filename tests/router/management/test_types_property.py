@@ -42,6 +42,7 @@ OPERATIONS = st.sampled_from(
         "QUERY",
         "READ",
         "CREATE",
+        "UPDATE",
         "DELETE",
         "GET-TYPES",
         "GET-ATTRIBUTES",
