@@ -32,6 +32,13 @@ SHARED = """## Every link
 Publishers, subscribers, orphans, lapsed and untold subscribers have these attributes. Their tables below list all
 others.
 """
+SMALL = """## Smaller entities
+
+Only one of `$status` and `$management` shows these entities, and each has few attributes.
+
+| entity | attributes |
+| --- | --- |
+"""
 OTHERS = """## Types of qpid-dispatch
 
 These types of `$management` begin with `org.apache.qpid.dispatch.` and follow the schema of qpid-dispatch 1.19, so that
@@ -42,6 +49,8 @@ its tools work. An attribute that routers do not count is missing; if `qdstat` n
 """
 COMMON = 3
 """In how many entities an attribute is the same, if it is told once for all links."""
+FEW = 7
+"""An entity that one surface shows is a row of a common table, if it has no more attributes."""
 SURFACES = "`$status`", "`$management`"
 LINKED = re.compile(r"\b(\w+\.md)\b")
 SERIES = re.compile(
@@ -53,9 +62,11 @@ def page() -> str:
     links = [entity for entity in ENTITIES if any(one.name == "container" for one in entity.attributes)]
     rows = (row for entity in links if not _is_foreign(entity) for row in _rows(entity))
     shared = [row for row, count in Counter(rows).items() if count >= COMMON]
-    sections = [_section(entity, shared) for entity in ENTITIES if not _is_foreign(entity)]
-    others = OTHERS + "".join(_foreign_row(entity) for entity in ENTITIES if _is_foreign(entity))
-    return "\n".join([HEAD, SHARED, _table(shared), *sections, others])
+    ours = [(entity, _others(entity, shared)) for entity in ENTITIES if not _is_foreign(entity)]
+    sections = [_section(entity, rows) for entity, rows in ours if not _is_small(rows)]
+    small = SMALL + "".join(_small_row(entity, rows) for entity, rows in ours if _is_small(rows))
+    foreign = OTHERS + "".join(_foreign_row(entity) for entity in ENTITIES if _is_foreign(entity))
+    return "\n".join([HEAD, SHARED, _table(shared), *sections, small, foreign])
 
 
 def monitoring() -> str:
@@ -90,18 +101,40 @@ def _rows(entity: Entity[Any]) -> list[Row]:
     ]
 
 
+def _others(entity: Entity[Any], shared: list[Row]) -> list[Row]:
+    """All rows but those that are told once for all links: in `$status` alone, too."""
+    told = {(*names, *rest) for status, managed, *rest in shared for names in ((status, managed), (status, ""))}
+    return [row for row in _rows(entity) if row not in told]
+
+
 def _table(rows: list[Row]) -> str:
     used = [place for place in range(4) if any(row[place] for row in rows)]
     heads = [(*SURFACES, "value", "meaning"), ("---",) * 4]
     return "".join(f"| {' | '.join(row[place] for place in used)} |\n" for row in (*heads, *rows))
 
 
-def _section(entity: Entity[Any], shared: list[Row]) -> str:
+def _section(entity: Entity[Any], rows: list[Row]) -> str:
+    return f"## `{_title(entity)}`\n\n{_about(entity)}\n\n" + _table(rows)
+
+
+def _title(entity: Entity[Any]) -> str:
+    return entity.managed or entity.name
+
+
+def _about(entity: Entity[Any]) -> str:
+    """Which ones there are, and where."""
     where = [f"`{entity.status}[]` in `$status`"] if entity.status else []
     where += [f"type `{entity.managed}`"] if entity.managed else []
-    title = entity.managed or entity.name
-    says = f"{_linked(entity.says[0].upper() + entity.says[1:])}{': ' if where else ''}{', '.join(where)}."
-    return f"## `{title}`\n\n{says}\n\n" + _table([row for row in _rows(entity) if row not in shared])
+    return f"{_linked(entity.says[0].upper() + entity.says[1:])}{': ' if where else ''}{', '.join(where)}."
+
+
+def _is_small(rows: list[Row]) -> bool:
+    return len(rows) <= FEW and not (any(row[0] for row in rows) and any(row[1] for row in rows))
+
+
+def _small_row(entity: Entity[Any], rows: list[Row]) -> str:
+    attributes = (f"{status or managed} ({value}): {says}" for status, managed, value, says in rows)
+    return f"| **`{_title(entity)}`**: {_about(entity)} | {'<br>'.join(attributes)} |\n"
 
 
 def _is_foreign(entity: Entity[Any]) -> bool:
