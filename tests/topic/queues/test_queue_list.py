@@ -1,0 +1,262 @@
+"""The list of declared queues: what operations do to it, and that all replicas have the same."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topic.queues.operations import (
+    MOST_WHY,
+    Answer,
+    Configure,
+    Declare,
+    Delete,
+    Done,
+    Operation,
+    QueueId,
+    QueueSettings,
+    Refused,
+    RefusedFor,
+    decode,
+    decode_answer,
+    encode,
+    encode_answer,
+)
+from topic.queues.queue_list import MOST_PIECE, PIECE, QueueList, entry
+
+ROOT = Path(__file__).parent.parent.parent.parent
+LIFE = 100
+LIMITED = QueueSettings(limit_messages=10)
+
+
+def apply(queues: QueueList, index: int, operation: Operation, life: int = LIFE) -> Answer:
+    answer = queues.apply(index, entry(life, encode(operation)))
+    queues.check()
+    return answer
+
+
+def reason(answer: Answer) -> RefusedFor:
+    assert isinstance(answer, Refused)
+    return answer.reason
+
+
+def test_a_declared_queue_has_the_life_and_the_index_for_a_name() -> None:
+    queues = QueueList()
+    assert apply(queues, 7, Declare("queue/a", LIMITED)) == Done(QueueId(LIFE, 7))
+    found = queues.get("queue/a")
+    assert found is not None and (found.id, found.settings) == (QueueId(LIFE, 7), LIMITED)
+
+
+def test_a_declare_that_is_decided_twice_declares_once() -> None:
+    queues = QueueList()
+    first = apply(queues, 7, Declare("queue/a", LIMITED))
+    assert apply(queues, 9, Declare("queue/a", LIMITED)) == first
+    assert len(queues) == 1
+
+
+def test_a_declare_with_other_settings_names_the_difference() -> None:
+    queues = QueueList()
+    apply(queues, 7, Declare("queue/a", LIMITED))
+    answer = apply(queues, 8, Declare("queue/a", QueueSettings(limit_bytes=5)))
+    assert answer == Refused(
+        RefusedFor.DIFFERS, 'queue "queue/a" exists with limit_messages 10, expected limit_bytes 5'
+    )
+    assert [queue.settings for queue in queues] == [LIMITED]
+
+
+def test_a_queue_is_configured_and_deleted_by_its_id() -> None:
+    queues, id_ = QueueList(), QueueId(LIFE, 7)
+    apply(queues, 7, Declare("queue/a"))
+    assert apply(queues, 8, Configure("queue/a", id_, LIMITED)) == Done(id_)
+    assert [queue.settings for queue in queues] == [LIMITED]
+    assert apply(queues, 9, Delete("queue/a", id_)) == Done(id_)
+    assert len(queues) == 0 and queues.digest == QueueList().digest
+
+
+def test_a_queue_that_is_gone_is_not_found() -> None:
+    queues, id_ = QueueList(), QueueId(LIFE, 7)
+    apply(queues, 7, Declare("queue/a"))
+    apply(queues, 8, Delete("queue/a", id_))
+    assert reason(apply(queues, 9, Delete("queue/a", id_))) is RefusedFor.NOT_FOUND
+    assert reason(apply(queues, 10, Configure("queue/a", id_, LIMITED))) is RefusedFor.NOT_FOUND
+
+
+@pytest.mark.parametrize("life", [LIFE, LIFE + 1])
+def test_an_operation_on_a_deleted_queue_does_not_touch_the_next_one_of_its_name(life: int) -> None:
+    """Trap 4: also if a new life gives the same index again."""
+    queues, former = QueueList(), QueueId(LIFE, 7)
+    apply(queues, 7, Declare("queue/a"))
+    apply(queues, 8, Delete("queue/a", former))
+    later = 9 if life == LIFE else 7
+    assert apply(queues, later, Declare("queue/a"), life) == Done(QueueId(life, later))
+    assert reason(apply(queues, 10, Delete("queue/a", former))) is RefusedFor.NOT_FOUND
+    assert len(queues) == 1
+
+
+def test_the_number_of_queues_of_a_set_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topic.queues.queue_list.MOST_QUEUES", 2)
+    queues = QueueList()
+    apply(queues, 1, Declare("queue/a"))
+    apply(queues, 2, Declare("queue/b"))
+    assert reason(apply(queues, 3, Declare("queue/c"))) is RefusedFor.TOO_MANY
+    assert apply(queues, 4, Declare("queue/b")) == Done(QueueId(LIFE, 2))
+
+
+# traps 13 and 14: no input ends a replica, and no two replicas differ by it
+
+
+@given(st.lists(st.binary(max_size=40)))
+def test_any_bytes_are_answered_and_change_nothing(log: list[bytes]) -> None:
+    queues = QueueList()
+    apply(queues, 1, Declare("queue/a"))
+    before = queues.digest
+    for index, data in enumerate(log, 2):
+        assert reason(queues.apply(index, data)) is RefusedFor.MALFORMED
+    assert queues.digest == before
+
+
+operations = st.builds(
+    lambda kind, name, id_, limit: {
+        0: Declare(name, QueueSettings(limit)),
+        1: Configure(name, id_, QueueSettings(limit)),
+        2: Delete(name, id_),
+    }[kind],
+    st.integers(0, 2),
+    st.sampled_from("abc"),
+    st.builds(QueueId, st.just(LIFE), st.integers(1, 9)),
+    st.sampled_from((None, 1, 2)),
+)
+
+
+@given(st.lists(operations, max_size=30), st.integers(0, 30))
+def test_a_replica_that_goes_on_behind_a_snapshot_is_equal(log: list[Operation], at: int) -> None:
+    """Trap 3, too: state and index are one snapshot, and the rest is applied again."""
+    whole, part = QueueList(), QueueList()
+    answers = [apply(whole, index, operation) for index, operation in enumerate(log, 1)]
+    for index, operation in enumerate(log[:at], 1):
+        apply(part, index, operation)
+    restored = QueueList.restore(part.copy().pieces())
+    assert restored.digest == part.digest
+    again = [apply(restored, index, operation) for index, operation in enumerate(log[at:], at + 1)]
+    assert again == answers[at:]
+    assert (restored.digest, list(restored)) == (whole.digest, list(whole))
+
+
+PROGRAM = """
+from topic.queues.operations import Configure, Declare, Delete, QueueId, QueueSettings, encode
+from topic.queues.queue_list import QueueList, entry
+queues = QueueList()
+for index in range(1, 500):
+    name, id = f"queue/{index * 7 % 50}", QueueId(100, index - 20)
+    settings = QueueSettings(index % 3 or None, index % 4 or None)
+    kinds = Declare(name, settings), Declare(name, settings), Configure(name, id, settings), Delete(name, id)
+    queues.apply(index, entry(100, encode(kinds[index % 4])))
+print(queues.digest.hex(), [str(queue.id) for queue in queues], b"".join(queues.pieces()).hex())
+"""
+
+
+def test_replicas_do_not_differ_by_the_hashes_of_texts() -> None:
+    """Trap 14."""
+
+    def state(hash_seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-c", PROGRAM]
+        return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout
+
+    first = state("1")
+    assert first == state("2") and len(first) > 1000
+
+
+def test_a_copy_does_not_change() -> None:
+    queues = QueueList()
+    apply(queues, 1, Declare("queue/a"))
+    copy = queues.copy()
+    apply(queues, 2, Declare("queue/b"))
+    copy.check()
+    assert len(copy) == 1 and copy.digest != queues.digest
+
+
+def test_pieces_are_bounded() -> None:
+    queues = QueueList()
+    for index in range(1, 2000):
+        apply_quickly = queues.apply(index, entry(LIFE, encode(Declare(f"{index:0255}"))))
+        assert isinstance(apply_quickly, Done)
+    pieces = queues.pieces()
+    assert all(PIECE <= len(piece) <= MOST_PIECE for piece in pieces[:-1]) and len(pieces) > 5
+    assert QueueList.restore(pieces).digest == queues.digest
+    assert QueueList().pieces() == (b"\x90",) and len(QueueList.restore([])) == 0
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b"", b"\xc1", b"\x00", msgpack.packb([1]), msgpack.packb([["a", [1, 2]]]), msgpack.packb(2 * [["a", [1, 2], {}]])],
+)
+def test_what_is_no_state_is_refused(piece: bytes) -> None:
+    with pytest.raises(ValueError, match=r"state of a set|Queue is"):
+        QueueList.restore([piece])
+
+
+# bytes
+
+
+@given(operations)
+def test_an_operation_is_read_as_it_was_written(operation: Operation) -> None:
+    assert decode(encode(operation)) == operation
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ([], "unknown kind None"),
+        ([3, "a"], "unknown kind 3"),
+        ([True, "a"], "unknown kind True"),
+        ([0, "a"], "Declare is"),
+        ([0, "", {}], "name of a queue is ''"),
+        ([0, "ä" * 128, {}], "1 to 255 bytes"),
+        ([0, b"a", {}], "name of a queue"),
+        ([0, "a", []], "settings of a queue"),
+        ([0, "a", {"colour": 1}], "no setting 'colour', expected one of limit_messages, limit_bytes"),
+        ([0, "a", {"limit_bytes": 0}], "limit_bytes of a queue is 0, expected a number from 1"),
+        ([0, "a", {"limit_bytes": True}], "limit_bytes of a queue is True"),
+        ([2, "a", [1]], "id of a queue"),
+        ([2, "a", [1, -1]], "id of a queue"),
+    ],
+)
+def test_what_is_no_operation_is_refused(parts: Any, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        decode(msgpack.packb(parts))
+
+
+def test_a_name_that_is_too_long_is_not_written() -> None:
+    with pytest.raises(ValueError, match="expected a text of 1 to 255 bytes"):
+        encode(Declare("a" * 256))
+
+
+@pytest.mark.parametrize("answer", [Done(QueueId(2**63 - 1, 0)), Refused(RefusedFor.NO_ANSWER, "nobody")])
+def test_an_answer_is_read_as_it_was_written(answer: Answer) -> None:
+    assert decode_answer(encode_answer(answer)) == answer
+
+
+def test_the_reason_of_an_answer_is_bounded() -> None:
+    read = decode_answer(encode_answer(Refused(RefusedFor.DIFFERS, "ä" * MOST_WHY)))
+    assert read == Refused(RefusedFor.DIFFERS, "ä" * (MOST_WHY // 2))
+
+
+@pytest.mark.parametrize("parts", [[], [1], [1, 2, 3], [1, "a"], ["busy"], ["else", "why"], ["busy", 1], {}])
+def test_what_is_no_answer_is_refused(parts: Any) -> None:
+    with pytest.raises(ValueError, match=r"answer about queues|RefusedFor|id of a queue"):
+        decode_answer(msgpack.packb(parts))
+
+
+def test_an_id_is_read_as_it_is_shown() -> None:
+    id_ = QueueId(0x66A2F3C1B0001, 57)
+    assert str(id_) == "66a2f3c1b0001-57" and QueueId.parse(str(id_)) == id_
+    for wrong in ("", "-", "1", "x-1", "1--1", "1-+1", " 1-1", "1-1 ", "A-1", f"1-{2**63}", "1_0-1"):
+        with pytest.raises(ValueError, match="is no id of a queue"):
+            QueueId.parse(wrong)

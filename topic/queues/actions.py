@@ -1,0 +1,81 @@
+"""What the replicas of a router ask of their shell, and what they show (protocol 13); see `topic.queues.sets`."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from topic.queues.operations import Answer, QueueId, QueueSettings
+from topic.queues.storing import PutAside, ReadPiece, Renew, Write
+
+
+@attrs.frozen(slots=True)
+class Tell:
+    """Send this to another router in contact, in order."""
+
+    router: str
+    payload: bytes
+
+
+@attrs.frozen(slots=True)
+class Answered:
+    """The answer to the request of this number (`ReplicaSets.ask`)."""
+
+    number: int
+    answer: Answer
+
+
+@attrs.frozen(slots=True)
+class SetNote:
+    """Something about a set that the operator should read in the router's log."""
+
+    text: str
+
+
+SetAction = Tell | Write | PutAside | Renew | ReadPiece | Answered | SetNote
+
+
+@attrs.frozen(slots=True)
+class SetView:
+    """One replica set, as one router knows it."""
+
+    name: str
+    prefix: str
+    """Of the names of its queues; empty for a hashed set."""
+    ring: tuple[str, ...]
+    """The routers that are to be voters, by the topology."""
+    life: int
+    """0: the set has not begun, as far as this router knows."""
+    term: int
+    leader: str
+    """The router that leads; empty if none is known."""
+    role: str
+    """Of this router: leader, candidate, pre-candidate, follower, learner, or proxy if it has no replica."""
+    voters: tuple[str, ...]
+    """By this router's log; empty at a proxy."""
+    learners: tuple[str, ...]
+    commit: int
+    """The last log index that is decided, as far as this router knows."""
+    applied: int
+    """The last log index that the queues here have."""
+    behind: Mapping[str, int]
+    """At the leader, by router: how many entries its disk lacks."""
+    queues: int
+    """How many are declared, as far as this router knows."""
+    unstored: int
+    """Bytes of the log that wait for a majority, or for the disk of this router."""
+    asked: int
+    """How many requests of this router wait for an answer of the set."""
+    why_aside: str
+    """Why the store here was set aside last; empty if it was not since the router started."""
+    may_stop: tuple[str, ...]
+    """Voters any one of which may be stopped, and the others are a majority in contact with this router."""
+
+
+@attrs.frozen(slots=True)
+class QueueView:
+    """A declared queue, as the replica of this router has it."""
+
+    name: str
+    id: QueueId
+    settings: QueueSettings
+    set: str

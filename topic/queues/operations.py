@@ -1,0 +1,249 @@
+"""What is asked of the list of queues of a replica set, and the answers, as bytes (protocol 13).
+
+| operation | does | answers |
+| --- | --- | --- |
+| `Declare(name, settings)` | creates the queue | the id, also of a queue that has the same settings already |
+| `Configure(name, id, settings)` | gives the queue other settings | the id |
+| `Delete(name, id)` | deletes the queue | the id |
+
+An operation may be decided twice, because a router asks again if the answer is lost with a leader. `Declare` answers
+the same the second time, and `Configure` and `Delete` name the queue that they mean by its id.
+
+An operation is one msgpack array, [kind, name, …]; an answer is [life, index] or [reason, why].
+"""
+
+import enum
+import reprlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+import msgpack
+
+MOST_NAME: Final = 255
+"""Bytes of the name of a queue."""
+MOST_WHY: Final = 2048
+"""Bytes of the reason of a refusal."""
+MOST: Final = 2**63 - 1
+"""Of a life, an index or a limit."""
+
+
+@attrs.frozen(order=True, slots=True)
+class QueueId:
+    """Names one queue for ever: a queue that is declared again after its deletion has another id."""
+
+    life: int
+    """The life of the set in which the queue was declared."""
+    index: int
+    """The log index of its `Declare`."""
+
+    def __str__(self) -> str:
+        return f"{self.life:x}-{self.index}"
+
+    @classmethod
+    def parse(cls, text: str) -> "QueueId":
+        """The id that `str` has written so. Raises ValueError."""
+        life, dash, index = text.partition("-")
+        try:
+            found = cls(int(life, 16), int(index))
+        except ValueError:
+            found = None
+        if not dash or found is None or str(found) != text or not _is_count(found.life) or not _is_count(found.index):
+            raise ValueError(f"{reprlib.repr(text)} is no id of a queue, expected one like 66a2f3c1b0001-57")
+        return found
+
+
+@attrs.frozen(slots=True)
+class QueueSettings:
+    """The settings of a queue. None: not set."""
+
+    limit_messages: int | None = None
+    """How many messages the queue takes."""
+    limit_bytes: int | None = None
+    """How many bytes of messages the queue takes."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "QueueSettings":
+        """The settings by name. Raises ValueError if a name is unknown, or a value is wrong."""
+        for name in values:
+            if name not in _SETTINGS:
+                known = ", ".join(_SETTINGS)
+                raise ValueError(f"a queue has no setting {reprlib.repr(name)}, expected one of {known}")
+        return cls(**{name: _SETTINGS[name](name, value) for name, value in values.items()})
+
+    def values(self) -> dict[str, Any]:
+        """Those that are set, by name, in a fixed order."""
+        return {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.values().items()) or "no settings"
+
+
+@attrs.frozen(slots=True)
+class Declare:
+    """Create a queue."""
+
+    name: str
+    settings: QueueSettings = QueueSettings()
+
+
+@attrs.frozen(slots=True)
+class Configure:
+    """Give a queue other settings, in place of all that it has."""
+
+    name: str
+    id: QueueId
+    settings: QueueSettings
+
+
+@attrs.frozen(slots=True)
+class Delete:
+    """Delete a queue."""
+
+    name: str
+    id: QueueId
+
+
+Operation = Declare | Configure | Delete
+
+
+@attrs.frozen(slots=True)
+class Done:
+    """The queue of this id is as the operation wants it."""
+
+    id: QueueId
+
+
+class RefusedFor(enum.Enum):
+    """Why an operation is refused."""
+
+    DIFFERS = "differs"
+    """A queue of this name has other settings."""
+    NOT_FOUND = "not found"
+    """There is no queue of this name and id."""
+    TOO_MANY = "too many"
+    """The set has as many queues as it may have."""
+    NO_SET = "no set"
+    """No set may have a queue of this name, or another set has it."""
+    MALFORMED = "malformed"
+    """The bytes are no operation."""
+    BUSY = "busy"
+    """This router waits for too many answers."""
+    NO_ANSWER = "no answer"
+    """Nobody answered in time. The operation may be carried out all the same."""
+
+
+@attrs.frozen(slots=True)
+class Refused:
+    """Nothing has changed, unless nobody answered in time."""
+
+    reason: RefusedFor
+    why: str
+
+
+Answer = Done | Refused
+
+_KINDS: Final[tuple[type[Any], ...]] = (Declare, Configure, Delete)
+"""By the number that stands for each."""
+_NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
+
+
+def encode(operation: Operation) -> bytes:
+    """Raises ValueError if the name is too long, or no text."""
+    _name(operation.name)
+    return bytes(msgpack.packb([_NUMBERS[type(operation)], *pack(operation)]))
+
+
+def decode(data: bytes) -> Operation:
+    """Raises ValueError for bytes that `encode` does not write."""
+    parts = unpack(data, "an operation on queues")
+    kind: Any = parts[0] if parts else None
+    if not _is_count(kind) or kind >= len(_KINDS):
+        raise ValueError(f"an operation on queues has the unknown kind {reprlib.repr(kind)}")
+    operation: Operation = read(_KINDS[kind], parts[1:])
+    return operation
+
+
+def pack(fields: Any) -> list[Any]:
+    """The fields of an object, for msgpack."""
+    return [_packed(value) for value in attrs.astuple(fields, recurse=False)]
+
+
+def _packed(value: Any) -> Any:
+    if isinstance(value, QueueId):
+        return attrs.astuple(value)
+    return value.values() if isinstance(value, QueueSettings) else value
+
+
+def read(kind: type[Any], values: Any) -> Any:
+    """The object of this class whose fields `pack` has packed. Raises ValueError."""
+    fields = attrs.fields(kind)
+    if not isinstance(values, list) or len(values) != len(fields):
+        raise ValueError(f"{kind.__name__} is {reprlib.repr(values)}, expected {len(fields)} fields")
+    return kind(*(_READ[field.type](value) for field, value in zip(fields, values, strict=True)))
+
+
+def unpack(data: bytes, what: str) -> list[Any]:
+    """The array that these bytes are. Raises ValueError, with `what` they should be."""
+    try:
+        parts = msgpack.unpackb(data, strict_map_key=True)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ValueError(f"{what} is no msgpack: {error}") from None
+    if not isinstance(parts, list):
+        raise ValueError(f"{what} is no array")
+    return parts
+
+
+def encode_answer(answer: Answer) -> bytes:
+    if isinstance(answer, Done):
+        return bytes(msgpack.packb(attrs.astuple(answer.id)))
+    return bytes(msgpack.packb((answer.reason.value, _cut(answer.why))))
+
+
+def _cut(why: str) -> str:
+    return why.encode(errors="replace")[:MOST_WHY].decode(errors="ignore")
+
+
+def decode_answer(data: bytes) -> Answer:
+    """Raises ValueError for bytes that `encode_answer` does not write."""
+    parts = unpack(data, "an answer about queues")
+    if parts and isinstance(parts[0], int):
+        return Done(_id(parts))
+    if len(parts) != 2 or not all(isinstance(part, str) for part in parts) or len(parts[1].encode()) > MOST_WHY:
+        raise ValueError(f"an answer about queues is {reprlib.repr(parts)}, expected an id, or a reason and its text")
+    return Refused(RefusedFor(parts[0]), parts[1])
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value.encode()) <= MOST_NAME:
+        raise ValueError(f"the name of a queue is {reprlib.repr(value)}, expected a text of 1 to {MOST_NAME} bytes")
+    return value
+
+
+def _id(value: Any) -> QueueId:
+    if not isinstance(value, list) or len(value) != 2 or not all(map(_is_count, value)):
+        raise ValueError(f"the id of a queue is {reprlib.repr(value)}, expected a life and an index")
+    return QueueId(*value)
+
+
+def _settings(value: Any) -> QueueSettings:
+    if not isinstance(value, dict):
+        raise ValueError(f"the settings of a queue are {reprlib.repr(value)}, expected names and values")
+    return QueueSettings.of(value)
+
+
+def _limit(name: str, value: Any) -> int:
+    if not _is_count(value) or not value:
+        raise ValueError(f"{name} of a queue is {reprlib.repr(value)}, expected a number from 1 to 2^63 - 1")
+    assert isinstance(value, int)
+    return value
+
+
+_SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {"limit_messages": _limit, "limit_bytes": _limit}
+"""By name: reads the value of a setting, or raises ValueError."""
+_READ: Final[dict[Any, Callable[[Any], Any]]] = {str: _name, QueueId: _id, QueueSettings: _settings}
+"""By the type of a field."""
