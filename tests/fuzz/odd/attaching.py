@@ -35,7 +35,8 @@ class Attaching(OddConnection):
             rows = dict(sorted(rows.items(), key=lambda item: item[1].message.number))
         if isinstance(link, Receiver) and link.subscription is not None:
             link.subscription.until = min(until, link.subscription.until or until)
-            link.subscription.loose = link.subscription.loose or (link.modes[1] == 0 and link.modes[0] != 1)
+            if link.modes[1] == 0 and link.modes[0] != 1:
+                link.subscription.loose.update(link.subscription.holds)
         self.container.kept.append(Kept(link, until, rows))
 
     def _take_received(self, link: Link) -> dict[bytes, Any]:
@@ -65,7 +66,7 @@ class Attaching(OddConnection):
         former = kept.link
         stays = former.session.client.router is self.router and self.ledger.time() < kept.until
         if isinstance(former, Receiver) and former.subscription is not None and former.modes[0] == 1 and not stays:
-            former.subscription.loose = True
+            former.subscription.loose.update(former.subscription.holds)
         link = self._endpoint(session, handle, former)
         link.former = kept if former.epoch is not None else None
         self._say_attach(link, self._map(kept) if link.former is not None else None)

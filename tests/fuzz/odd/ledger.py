@@ -61,9 +61,10 @@ class Subscription:
     over: bool = False
     until: float | None = None
     """Suspended, and waited for until then; None: attached."""
-    loose: bool = False
-    """What it had may come again: it settles first, and has been away; or it is sent settled deliveries, and has
-    attached again at another router, or after its timeout (protocol 10)."""
+    loose: set[Message] = field(factory=set)
+    """Messages that may come again, at a balanced address also to others. It had them when it went away and settles
+    first; or it is sent settled deliveries, had them, and attached again at another router, or after its timeout
+    (protocol 10)."""
     holds: dict[Message, str] = field(factory=dict)
     """What it has been given, and how it has answered; empty until then."""
     changed: set[Message] = field(factory=set)
@@ -128,11 +129,11 @@ class Ledger:
             self._check_one(message, subscription)
         elif answer is None:
             before = subscription.last.get((message.link, message.address), -1)
-            is_loose = subscription.loose or message.loose
+            is_loose = message in subscription.loose or message.loose
             assert message.number > before or is_loose, f"{subscription} was given {message} after {before}"
-            subscription.last[message.link, message.address] = message.number
+            subscription.last[message.link, message.address] = max(before, message.number)
         else:
-            again = given or answer in AGAIN or subscription.loose or message.loose
+            again = given or answer in AGAIN or message in subscription.loose or message.loose
             assert again, f"{subscription} was given {message} twice"
         if message not in subscription.changed and (message_format or not subscription.is_pattern):
             assert payload == message.payload, f"{subscription} was given {message} with other sections"
@@ -143,7 +144,7 @@ class Ledger:
     def _check_one(self, message: Message, subscription: Subscription) -> None:
         for other in self.subscriptions:
             has_it = other.holds.get(message, AGAIN[0]) not in AGAIN and self._is_there(other)
-            may = other is subscription or not has_it or message.loose
+            may = other is subscription or not has_it or message in other.loose or message.loose
             assert may, f"{subscription} was given {message}, which {other} has"
 
     def _is_there(self, one: Subscription) -> bool:
