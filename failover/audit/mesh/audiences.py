@@ -31,7 +31,8 @@ class Membership:
     till: int = FOREVER
     closed: int = FOREVER
     """The hybrid clock of its departure, if another router logged that: it ends the stay where this one's clock is
-    past it, as only then can it know."""
+    past it, as only then can it know. A subscriber without a timeout also departs from a router when it attaches at
+    another one."""
     gates: list[Gate] = attrs.field(factory=list)
 
 
@@ -50,7 +51,7 @@ class Term:
 def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Client]) -> list[Membership]:
     """All stays, in the order in which they began."""
     ordered = sorted(rows, key=lambda row: (row.source, row.incarnation, row.place))
-    gates = _gates(ordered)
+    gates, stolen = _gates(ordered), _thefts(ordered)
     stays: list[Membership] = []
     current: dict[Who, Membership] = {}
     for row in ordered:
@@ -63,11 +64,23 @@ def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Client]) -
         if row.event == Event.JOINED and who not in current:
             client = subscribers[who[2]]
             closed = closed_at(client, life)
+            if not client.timeout_s:  # a home does not wait for it where it was
+                closed = min([closed, *(at for at in stolen[who[2], row.home] if at > life)])
             stay = Membership(*who[:2], row.address or client.address or "", who[2], life, row.place, closed=closed)
             stay.gates = gates.get(who, [])
             current[who] = stay
             stays.append(stay)
     return stays
+
+
+def _thefts(rows: Iterable[ControlRow]) -> dict[tuple[str | None, str | None], list[int]]:
+    """(subscriber, router.incarnation) -> when this router learned that the link was attached elsewhere, by its hybrid
+    clock."""
+    found: dict[tuple[str | None, str | None], list[int]] = defaultdict(list)
+    for row in rows:
+        if row.event == Event.STOLEN and row.subscriber is not None:
+            found[row.subscriber, row.log_name].append(row.hlc)
+    return found
 
 
 def terms(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[str, list[Term]]:

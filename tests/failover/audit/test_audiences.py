@@ -1,6 +1,9 @@
 """Who was joined where and when: stays and terms from control rows alone, without Spark."""
 
+import json
 from typing import Any
+
+import pytest
 
 from failover.audit.mesh.audiences import Membership, Term, memberships, terms
 from failover.audit.mesh.clients import FOREVER, find_clients
@@ -54,6 +57,18 @@ def test_who_moves_without_closing_is_owed_without_a_gap() -> None:
     log.say("a", Event.JOINED, at=30, epoch=25, custodian="b")
     log.say("b", Event.CLOSED, at=40, epoch=25, custodian="b")
     assert log.stays("a") == [(10, 30, 40), (30, FOREVER, 40)]
+
+
+@pytest.mark.parametrize(("timeout", "closed"), [(0, 20), (60, FOREVER)])
+def test_who_attaches_elsewhere_leaves_its_router_unless_homes_wait_for_it(timeout: int, closed: int) -> None:
+    """Its former router tells its homes that it is gone, before they hear of the new one."""
+    log = Log()
+    details = {"role": "subscriber", "container": "s", "link": "l", "address": "topic/x", "timeout": timeout}
+    log.say("c", Event.ATTACHED, at=6, epoch=5, detail=json.dumps(details))
+    log.say("a", Event.JOINED, at=10, epoch=5)
+    log.say("c", Event.STOLEN, at=20, epoch=20, peer="b")
+    log.say("a", Event.JOINED, at=30, epoch=19, custodian="b")
+    assert log.stays("a") == [(10, 30, closed), (30, FOREVER, FOREVER)]
 
 
 def test_a_late_closing_of_a_former_life_ends_nothing() -> None:
