@@ -15,6 +15,8 @@ class RaftLimits:
     """How long a replica that starts waits for contact with all voters before it stands."""
     dead: float = 1.0
     """A disk whose oldest write lasts longer hangs; a transfer that lasts longer has failed."""
+    tried: float = 10.0
+    """How long a request is tried at leaders before it is answered with an error."""
     window: int = 1 << 20
     """How much may be on its way to a follower's disk."""
     unstored: int = 8 << 20

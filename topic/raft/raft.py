@@ -194,6 +194,9 @@ class Raft:
                     self._HANDLERS[type(body)](self, sender, body, now)
 
     def _take_greeting(self, known: KnownStore, now: float) -> None:
+        if self.stores.is_replaced(known):  # what was said to the former store, and by it, is void
+            self.disconnect(known.member.router, now)
+            self.connect(known.member.router, now)
         is_new = self.stores.learn(known)
         if not self.stores.is_heard(known):
             self._alarm(f"router {known.member.router} has another map of queues to sets")

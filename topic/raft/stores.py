@@ -45,6 +45,11 @@ class KnownStores:
         known = self._stores.pop(router, None)
         return known.member if known is not None else None
 
+    def is_replaced(self, known: KnownStore) -> bool:
+        """Whether the router has told of another store earlier in this contact."""
+        former = self._stores.get(known.member.router)
+        return former is not None and former.member != known.member
+
     def learn(self, known: KnownStore) -> bool:
         """Take a router's word. Returns whether this is its first word with that store in this contact."""
         router = known.member.router

@@ -660,3 +660,16 @@ def test_members_change_while_a_majority_of_the_new_voters_is_in_contact() -> No
     assert a.log.configuration.learners == (b.me,) and cluster.leaders() == ["a"]
     with pytest.raises(BusyError, match="this router reaches only 1 of the 2 new voters"):
         a.configure(a.log.configuration.promoting(b.me), cluster.now)
+
+
+def test_a_leader_whose_followers_replace_their_stores_in_a_contact_resigns() -> None:
+    """A router sets its store aside, and begins anew: the contact goes on."""
+    cluster = led("a", "b", "c")
+    for router in "bc":
+        anew = say.Envelope(
+            0, Replica(router, b"another"), Replica("a", b""), say.Greeting(False, ("a", "b", "c"), MAPPING)
+        )
+        cluster.do("a", lambda r, anew=anew: r.receive(anew, cluster.now))  # type: ignore[misc]
+    assert raft(cluster, "a").leader is None
+    said = [one.body for _, one in cluster.channels["a", "b"] if one.sender.router == "a"]
+    assert any(isinstance(body, say.Greeting) for body in said), "the new store hears of the others"

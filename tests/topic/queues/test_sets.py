@@ -1,0 +1,441 @@
+"""The sets of a mesh: requests at any router, leaders that change, stores that are lost."""
+
+import pytest
+
+from tests.topic.queues.cluster import Q, SetCluster
+from topic.errors import BreachError
+from topic.queues.operations import Declare, Delete, Done, QueueId, QueueSettings, Refused, RefusedFor
+from topic.queues.queue_list import QueueList
+from topic.queues.set_map import SetMap, SetPlan, hashed_plans
+from topic.queues.wire import Leads, Requested, encode
+from topic.raft.limits import RaftLimits
+
+EU = SetPlan("eu", ("b", "c", "d"), "queue/eu/")
+
+
+def begun(routers: str = "abc", **options: object) -> SetCluster:
+    cluster = SetCluster(routers, **options)  # type: ignore[arg-type]
+    cluster.meet_all()
+    cluster.settle()
+    return cluster
+
+
+def names(cluster: SetCluster, router: str) -> list[str]:
+    return sorted(queue.name for queue in cluster.sets(router).queues())
+
+
+@pytest.mark.parametrize("router", "abcd")
+def test_a_queue_is_declared_at_any_router(router: str) -> None:
+    cluster = begun("abcd")
+    answer = cluster.answer(router, Declare("queue/x"))
+    assert isinstance(answer, Done)
+    assert [names(cluster, each) for each in "abcd"] == [["queue/x"], ["queue/x"], ["queue/x"], []]
+
+
+def test_a_request_is_answered_when_it_is_decided_and_not_before() -> None:
+    cluster = begun()
+    leader = cluster.leader()
+    number = cluster.ask(leader, Declare("queue/x"))
+    cluster.finish(leader)
+    assert number not in cluster.hosts[leader].answers
+    cluster.settle()
+    assert isinstance(cluster.hosts[leader].answers[number], Done)
+
+
+def test_all_requests_of_a_flush_are_one_write() -> None:
+    cluster = begun()
+    leader = cluster.leader()
+    sets = cluster.sets(leader)
+    for number in range(100):
+        sets.ask(Declare(f"queue/{number}"), cluster.now)
+    cluster.after(leader)
+    assert len(cluster.hosts[leader].waiting) == 1
+    cluster.settle()
+    assert len(cluster.hosts[leader].answers) == 100
+
+
+def test_a_name_that_no_set_may_have_is_refused() -> None:
+    cluster = SetCluster("abcd", [EU])
+    number = cluster.ask("a", Declare("queue/us/x"))
+    assert cluster.hosts["a"].answers[number] == Refused(
+        RefusedFor.NO_SET, 'no set may have a queue "queue/us/x", expected a name that begins with "queue/eu/"'
+    )
+
+
+def test_a_leader_refuses_a_name_that_its_map_gives_to_another_set() -> None:
+    cluster = begun("abcd", plans=[EU, *hashed_plans("abcd", 1, 3)])
+    stranger = encode("q0", Requested(((5, b"\x93\x00\xaaqueue/eu/x\x80"),)))
+    leader = cluster.leader("q0")
+    other = next(name for name in "abcd" if name != leader)
+    cluster.sets(leader).receive(other, stranger, cluster.now)
+    cluster.after(leader)
+    channel = cluster.channels[leader, other]
+    assert b"is in set eu by the topology of router" in channel[-1][1]
+
+
+def test_a_request_goes_to_the_next_leader_if_the_first_is_lost() -> None:
+    cluster = begun("abcd")
+    first = cluster.leader()
+    number = cluster.ask("d", Declare("queue/x"))
+    cluster.crash(first)
+    for other in "abcd":
+        if other != first:
+            cluster.lose(other, first)
+    cluster.settle()
+    assert cluster.leader() != first
+    assert isinstance(cluster.hosts["d"].answers[number], Done)
+
+
+def test_a_declare_whose_answer_is_lost_with_the_leader_declares_once() -> None:
+    """The leader has decided, and dies before it says so."""
+    cluster = begun("abcd")
+    first = cluster.leader()
+    follower = next(name for name in "abc" if name != first)
+    number = cluster.ask("d", Declare("queue/x"))
+    while not names(cluster, first):
+        assert cluster.step()
+    index = cluster.sets(first)._replicas["q0"].applied
+    assert number not in cluster.hosts["d"].answers
+    cluster.crash(first)
+    for other in "abcd":
+        if other != first:
+            cluster.lose(other, first)
+    cluster.settle()
+    answer = cluster.hosts["d"].answers[number]
+    assert isinstance(answer, Done) and answer.id.index == index
+    assert names(cluster, follower) == ["queue/x"]
+
+
+def test_a_leader_that_lost_the_contact_alone_is_asked_again_in_the_next() -> None:
+    cluster = begun("abcd")
+    leader = cluster.leader()
+    number = cluster.ask("d", Declare("queue/x"))
+    cluster.cut("d")
+    cluster.settle(seconds=1)
+    assert number not in cluster.hosts["d"].answers
+    cluster.meet_all()
+    cluster.settle()
+    assert cluster.leader() == leader and isinstance(cluster.hosts["d"].answers[number], Done)
+
+
+def test_without_a_majority_a_request_is_answered_when_its_time_is_over() -> None:
+    cluster = begun("abcd", plans=[SetPlan("q3", ("a", "b", "c"))])
+    for router in "bc":
+        cluster.crash(router)
+    for router in "ad":
+        for other in "bc":
+            cluster.lose(router, other)
+    began = cluster.now
+    number = cluster.ask("d", Declare("queue/x"))
+    cluster.settle()
+    assert cluster.now >= began + 10
+    assert cluster.hosts["d"].answers[number] == Refused(
+        RefusedFor.NO_ANSWER, "no majority of set q3 (routers a, b, c) answered for 10 s"
+    )
+
+
+def test_a_busy_leader_is_asked_again() -> None:
+    cluster = begun(limits=RaftLimits(unstored=100))
+    leader = cluster.leader()
+    first = cluster.ask(leader, Declare("queue/x"))
+    second = cluster.ask(leader, Declare("queue/y"))
+    cluster.settle()
+    answers = cluster.hosts[leader].answers
+    assert isinstance(answers[first], Done) and isinstance(answers[second], Done)
+    number = None
+    for _ in range(3):
+        number = cluster.ask(leader, Declare("queue/z"))
+    cluster.cut(leader)
+    cluster.settle(seconds=12)
+    assert number is not None and cluster.hosts[leader].answers[number] is not None
+
+
+def test_an_answer_of_a_former_leader_counts_nothing() -> None:
+    """It was asked in an earlier term, and another leads."""
+    cluster = begun("abcd")
+    sets = cluster.sets("d")
+    leader = cluster.leader()
+    other = next(name for name in "abc" if name != leader)
+    number = cluster.ask("d", Declare("queue/x"))
+    sets.receive(other, encode("q0", Leads(200, 99, True)), cluster.now)
+    cluster.after("d")
+    cluster.deliver("d", leader)
+    before = dict(cluster.hosts["d"].answers)
+    cluster.settle(seconds=1)
+    assert number not in before and number not in cluster.hosts["d"].answers
+
+
+def test_the_number_of_requests_that_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topic.queues.sets.MOST_ASKED", 2)
+    cluster = SetCluster()
+    numbers = [cluster.ask("a", Declare(f"queue/{number}")) for number in range(3)]
+    answer = cluster.hosts["a"].answers[numbers[2]]
+    assert isinstance(answer, Refused) and answer.reason is RefusedFor.BUSY
+    assert numbers[1] not in cluster.hosts["a"].answers
+
+
+def test_every_router_knows_who_leads() -> None:
+    cluster = begun("abcde", plans=hashed_plans("abcde", 5, 3))
+    for name in cluster.map.plans:
+        leader = cluster.leader(name)
+        known = {view.leader for router in "abcde" for view in cluster.sets(router).overview() if view.name == name}
+        assert known == {leader}
+    spread = {cluster.leader(name) for name in cluster.map.plans}
+    assert spread == set("abcde"), "the first router of each ring leads"
+
+
+def test_who_leads_no_more_says_so_to_routers_without_a_replica() -> None:
+    cluster = begun("abcd")
+    leader = cluster.leader()
+    for other in "abc":
+        if other != leader:
+            cluster.lose(leader, other)
+    while cluster.step():
+        pass
+    assert [view.leader for view in cluster.sets("d").overview()] == [""]
+
+
+def test_an_idle_set_says_nothing() -> None:
+    """Trap 21, seen from here: and a set whose leader resigns has one again."""
+    cluster = begun("abcd")
+    assert cluster.sets("a").deadline() == float("inf")
+    leader = cluster.leader()
+    cluster.sets(leader)._replicas["q0"].raft.resign(cluster.now)
+    cluster.sets(leader)._touched["q0"] = None
+    cluster.after(leader)
+    cluster.settle()
+    assert {view.leader for router in "abcd" for view in cluster.sets(router).overview()} == {cluster.leader()}
+
+
+def test_leadership_moves_from_a_disk_that_hangs() -> None:
+    """Trap 22."""
+    cluster = begun("abcd")
+    first = cluster.leader()
+    number = cluster.ask("d", Declare("queue/x"))
+    cluster.settle(hanging=[first])
+    assert cluster.leader() != first
+    assert isinstance(cluster.hosts["d"].answers[number], Done)
+
+
+def test_a_router_that_was_replaced_is_a_voter_again_when_it_has_all() -> None:
+    """Trap 4: a wiped member does not vote before."""
+    cluster = begun(compare_every=10)
+    for number in range(35):
+        cluster.ask("a", Declare(f"queue/{number}"))
+    cluster.settle()
+    follower = next(name for name in "abc" if name != cluster.leader())
+    cluster.replace_disk(follower)
+    for other in "abc":
+        if other != follower:
+            cluster.lose(other, follower)
+    cluster.start(follower)
+    cluster.meet_all()
+    cluster.settle()
+    (view,) = cluster.sets(follower).overview()
+    assert view.role == "follower" and len(view.voters) == 3 and view.queues == 35
+
+
+def test_states_become_snapshots_and_go_to_who_lacks_them() -> None:
+    """Trap 24: with what was deleted meanwhile."""
+    cluster = begun(compare_every=10)
+    leader = cluster.leader()
+    away = next(name for name in "abc" if name != leader)
+    id_ = cluster.answer(leader, Declare("queue/gone"))
+    assert isinstance(id_, Done)
+    cluster.cut(away)
+    cluster.answer(leader, Delete("queue/gone", id_.id))
+    for number in range(40):
+        cluster.answer(leader, Declare(f"queue/{number % 5}", QueueSettings(limit_bytes=1)))
+    assert cluster.hosts[leader].disk.parts["q0"].snapshot.index >= 30
+    cluster.meet_all()
+    cluster.settle()
+    assert names(cluster, away) == [f"queue/{number}" for number in range(5)]
+    assert cluster.hosts[away].disk.parts["q0"].snapshot.index >= 30
+
+
+def test_a_router_goes_on_with_its_snapshot_and_its_log() -> None:
+    """Trap 3: each entry is applied once, whatever the disk had done when the process ended."""
+    for kept in range(6):
+        cluster = begun(compare_every=10)
+        for number in range(25):
+            cluster.ask("a", Declare(f"queue/{number % 4}"))
+        for _ in range(40):
+            cluster.step()
+        for router in "abc":
+            cluster.crash(router, kept)
+        for router in "abc":
+            cluster.start(router)
+        cluster.meet_all()
+        cluster.settle()
+        cluster.answer("a", Declare("queue/last"))
+        assert len({tuple(names(cluster, router)) for router in "abc"}) == 1
+
+
+def test_a_large_state_costs_no_snapshot_for_few_entries() -> None:
+    cluster = begun(compare_every=10)
+    leader = cluster.leader()
+    snapshots: list[int] = []
+    for number in range(45):
+        cluster.answer(leader, Declare(f"queue/{min(number, 29)}"))
+        snapshots.append(cluster.hosts[leader].disk.parts["q0"].snapshot.index)
+    assert sorted(set(snapshots)) == [0, 10, 40], "at 20 and 30 there are more queues than entries since"
+
+
+def test_a_replica_with_another_state_begins_anew() -> None:
+    """Trap 14, noticed."""
+    cluster = begun(compare_every=10)
+    leader = cluster.leader()
+    other = next(name for name in "abc" if name != leader)
+    cluster.answer(leader, Declare("queue/x"))
+    replica = cluster.sets(other)._replicas["q0"]
+    replica.queues = QueueList()
+    cluster.digests.clear()
+    store = cluster.hosts[other].disk.parts["q0"].store
+    for number in range(10):
+        cluster.ask(leader, Declare(f"queue/{number}"))
+        cluster.digests.clear()
+    while cluster.hosts[other].disk.parts["q0"].store == store:
+        cluster.digests.clear()
+        assert cluster.step(), "nobody has noticed"
+    cluster.digests.clear()
+    cluster.settle()
+    (view,) = cluster.sets(other).overview()
+    assert "differs from the state of the other replicas" in view.why_aside
+    assert view.role == "follower" and names(cluster, other) == names(cluster, leader)
+    assert [part.store for part in cluster.hosts[other].disk.former] == [store]
+    assert any("is set aside" in note for note in cluster.hosts[other].notes)
+
+
+def test_an_old_write_of_a_store_that_was_set_aside_confirms_nothing() -> None:
+    """Trap 1, across stores: numbers of writes begin anew."""
+    cluster = begun()
+    leader = cluster.leader()
+    other = next(name for name in "abc" if name != leader)
+    cluster.ask(leader, Declare("queue/x"))
+    while not cluster.hosts[other].waiting:
+        assert cluster.step(hanging=[other])
+    old = cluster.hosts[other].waiting[0]
+    cluster.sets(other)._replicas["q0"].raft.set_aside("a test says so")
+    cluster.sets(other)._touched["q0"] = None
+    cluster.after(other)
+    raft = cluster.sets(other)._replicas["q0"].raft
+    while not raft.hard.term:
+        assert cluster.step(hanging=[other])
+    while cluster.hosts[other].waiting[0] is old:
+        cluster.finish(other)
+    assert raft._storage.hard.term == 0
+    cluster.settle()
+    assert names(cluster, other) == ["queue/x"]
+
+
+def test_a_topology_that_maps_names_otherwise_is_refused() -> None:
+    """Trap 27: by a store that has begun, with a reason; and by the other routers."""
+    cluster = begun()
+    cluster.crash("a")
+    changed = SetMap([SetPlan("q0", Q.voters), SetPlan("q1", Q.voters)])
+    cluster.hosts["a"].disk.parts |= cluster.new_store.parts(["q1"])
+    with pytest.raises(ValueError, match=r"set q0: the configuration assigns queues to replica sets otherwise"):
+        cluster.start("a", changed)
+
+
+def test_a_router_with_other_sets_is_ignored_and_named() -> None:
+    cluster = begun("abc")
+    cluster.crash("c")
+    for other in "ab":
+        cluster.lose(other, "c")
+    disk = cluster.hosts["c"].disk
+    disk.parts = cluster.new_store.parts(["q0", "q1"])
+    cluster.start("c", SetMap([SetPlan("q0", Q.voters), SetPlan("q1", Q.voters)]))
+    cluster.meet_all()
+    cluster.settle()
+    assert any("has a set q1 in its topology, expected one of q0" in note for note in cluster.hosts["a"].notes)
+    assert any("router c has another map of queues to sets" in note for note in cluster.hosts["a"].notes)
+    assert isinstance(cluster.answer("a", Declare("queue/x")), Done)
+
+
+def test_an_old_disk_that_is_put_back_is_set_aside() -> None:
+    """Trap 27: it lacks what it had acknowledged, or has what went; nobody counts it before it has all."""
+    cluster = begun()
+    leader = cluster.leader()
+    other = next(name for name in "abc" if name != leader)
+    third = next(name for name in "abc" if name not in (leader, other))
+    old = cluster.hosts[other].disk.copy()
+    cluster.answer(leader, Declare("queue/x"))
+    cluster.crash(other)
+    cluster.hosts[other].disk = old
+    for name in (leader, third):
+        cluster.lose(name, other)
+    cluster.start(other)
+    cluster.meet_all()
+    cluster.settle()
+    (view,) = cluster.sets(other).overview()
+    assert "has lost entries that it had acknowledged" in view.why_aside
+    assert view.role == "follower" and names(cluster, other) == ["queue/x"]
+
+
+def test_a_recovered_set_refuses_the_stores_of_its_former_life() -> None:
+    """Trap 27: `recover` while old voters return."""
+    cluster = begun()
+    first = cluster.answer("a", Declare("queue/x"))
+    assert isinstance(first, Done)
+    for router in "abc":
+        cluster.crash(router)
+    cluster.start("c")
+    cluster.settle(seconds=3)
+    cluster.sets("c")._replicas["q0"].raft.recover(cluster.now)
+    cluster.sets("c")._touched["q0"] = None
+    cluster.after("c")
+    cluster.settle()
+    for router in "ab":
+        cluster.start(router)
+    cluster.meet_all()
+    cluster.settle()
+    assert cluster.leader() == "c" and [names(cluster, router) for router in "abc"] == 3 * [["queue/x"]]
+    second = cluster.answer("a", Declare("queue/y"))
+    assert isinstance(second, Done) and second.id.life > first.id.life
+    for router in "ab":
+        (view,) = cluster.sets(router).overview()
+        assert view.why_aside == "router c has another life of the set, and that life has begun"
+
+
+def test_an_operator_sees_how_far_each_replica_is() -> None:
+    cluster = begun("abcd")
+    leader = cluster.leader()
+    away = next(name for name in "abc" if name != leader)
+    assert cluster.sets(leader).overview()[0].may_stop == ("a", "b", "c")
+    cluster.cut(away)
+    cluster.answer("d", Declare("queue/x"))
+    (view,) = cluster.sets(leader).overview()
+    assert (view.role, view.leader, view.voters, view.queues) == ("leader", leader, ("a", "b", "c"), 1)
+    assert view.behind[away] == 1 and sum(view.behind.values()) == 1
+    assert view.may_stop == (away,)
+    assert [view.role for view in cluster.sets("d").overview()] == ["proxy"]
+
+
+def test_a_router_that_speaks_for_another_loses_its_contact() -> None:
+    cluster = begun("abc")
+    leader = cluster.leader()
+    one, two = (name for name in "abc" if name != leader)
+    cluster.ask(leader, Declare("queue/x"))
+    _, payload = cluster.channels[leader, one][0]
+    with pytest.raises(BreachError, match=f"a message of router {leader}"):
+        cluster.sets(one).receive(two, payload, cluster.now)
+
+
+def test_what_is_no_operation_loses_the_contact() -> None:
+    cluster = begun("abc")
+    leader = cluster.leader()
+    with pytest.raises(BreachError, match="no msgpack"):
+        cluster.sets(leader).receive("a", encode("q0", Requested(((1, b"\xc1"),))), cluster.now)
+
+
+def test_an_id_is_never_used_again() -> None:
+    """Trap 4."""
+    cluster = begun()
+    first = cluster.answer("a", Declare("queue/x"))
+    assert isinstance(first, Done)
+    assert cluster.answer("b", Delete("queue/x", first.id)) == first
+    gone = cluster.answer("c", Delete("queue/x", first.id))
+    assert isinstance(gone, Refused) and gone.reason is RefusedFor.NOT_FOUND
+    second = cluster.answer("a", Declare("queue/x"))
+    assert isinstance(second, Done) and second.id > first.id > QueueId(0, 0)

@@ -1,0 +1,222 @@
+"""One router's replica of one set: a Raft, the queues that its log leads to, and the requests that it proposes.
+
+A router outside the set has one, too: it hears whether the set has begun, and the set may take it in (protocol 13).
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from topic.errors import BreachError
+from topic.queues.actions import SetAction, SetNote, Tell
+from topic.queues.operations import Answer, Refused, RefusedFor
+from topic.queues.queue_list import MOST_STATE, QueueList, entry
+from topic.queues.set_map import SetPlan
+from topic.queues.storing import PutAside, ReadPiece, Renew, SetContent, Write
+from topic.queues.wire import encode
+from topic.raft.configuration import Replica
+from topic.raft.errors import BusyError, NotLeaderError
+from topic.raft.log import Entry
+from topic.raft.messages import (
+    Action,
+    Agreed,
+    Alarm,
+    Committed,
+    Envelope,
+    Persist,
+    Piece,
+    Read,
+    Restore,
+    Send,
+    StoreContent,
+)
+from topic.raft.raft import Raft
+
+KEPT: Final = 8
+"""States that may become the snapshot: the latest. A leader tells about as many what the majority has."""
+
+
+class SetReplica:
+    """The replica of one set at this router."""
+
+    def __init__(
+        self,
+        router: str,
+        plan: SetPlan,
+        content: SetContent,
+        compare_every: int,
+        raft: Callable[[Replica, SetPlan, StoreContent, float], Raft],
+        new_store: Callable[[], bytes],
+        now: float,
+    ) -> None:
+        """`compare_every`: the entries after which replicas compare their states. `raft` makes a replica."""
+        self.plan = plan
+        self.out: list[SetAction] = []
+        self.answers: list[tuple[str, int, Answer]] = []
+        """By the router that asked, and its number."""
+        self.why_aside = ""
+        """Why the store was set aside last."""
+        self._router = router
+        self._compare_every = compare_every
+        self._new_raft = raft
+        self._new_store = new_store
+        self._begin(content, now)
+
+    def _begin(self, content: SetContent, now: float) -> None:
+        self.raft = self._new_raft(Replica(self._router, content.store), self.plan, content.content, now)
+        self.queues = QueueList.restore(content.state)
+        self.applied = content.content.snapshot.index
+        """The last log index that the queues have."""
+        self._states: dict[int, QueueList] = {}
+        """By index: states that were compared, and may become the snapshot."""
+        self._received: list[bytes] = []
+        """The pieces of a leader's snapshot that were put aside."""
+        self._writes: deque[Write] = deque()
+        """Those that the store has not done, in order."""
+        self._reads: list[ReadPiece] = []
+        """Those that the store has not done."""
+        self._asked: list[tuple[str, int, bytes]] = []
+        """Requests that are to be proposed."""
+        self._proposed: dict[int, tuple[int, str, int]] = {}
+        """By log index: the term of a proposal, who asked, and its number."""
+
+    @property
+    def leads(self) -> tuple[int, int] | None:
+        """The life and the term that this router leads in; None if it does not."""
+        return (self.raft.hard.life, self.raft.hard.term) if self.raft.leadership is not None else None
+
+    # events
+
+    def receive(self, envelope: Envelope, now: float) -> None:
+        """Raises BreachError."""
+        if isinstance(envelope.body, Piece):
+            size = len(envelope.body.data) + sum(map(len, self._received[: envelope.body.place]))
+            if size > MOST_STATE:
+                raise BreachError(f"the snapshot of a set has {size} bytes, expected {MOST_STATE} at most")
+        self.raft.receive(envelope, now)
+
+    def ask(self, router: str, requests: Iterable[tuple[int, bytes]]) -> None:
+        """A router asks for operations, if this one leads."""
+        self._asked.extend((router, number, data) for number, data in requests)
+
+    def forget(self, router: str) -> None:
+        """The contact with the router has ended: its requests are answered to nobody."""
+        self._asked = [asked for asked in self._asked if asked[0] != router]
+        self._proposed = {index: asked for index, asked in self._proposed.items() if asked[1] != router}
+
+    def stored(self, write: Write, now: float) -> None:
+        """The store has done a write. A write of a store that was set aside since counts nothing."""
+        if self._writes and self._writes[0] is write:
+            self._writes.popleft()
+            self.raft.persisted(write.persist.number, now)
+
+    def piece_read(self, piece: ReadPiece, found: tuple[bytes, bool] | None) -> None:
+        """The store has done a read. None: the snapshot is at another index."""
+        if any(one is piece for one in self._reads):
+            self._reads = [one for one in self._reads if one is not piece]
+            if found is not None:
+                self.raft.read(piece.to, piece.index, piece.place, *found)
+
+    # what comes of them
+
+    def flush(self, contacts: Collection[str], now: float) -> None:
+        """Propose what was asked for, and do what the Raft asks. `contacts`: the routers in contact."""
+        self._propose()
+        while actions := self.raft.flush(now):
+            for action in actions:
+                self._do(action)
+            if self.raft.why_aside:
+                self._renew(contacts, now)
+        if self.raft.leadership is None:
+            self._proposed.clear()  # the routers that have asked are told, and ask again
+
+    def _propose(self) -> None:
+        """A request of a router that leads not, or that is busy, is answered at once."""
+        asked, self._asked = self._asked, []
+        if not asked:
+            return
+        try:
+            first = self.raft.propose([entry(self.raft.hard.life, data) for _, _, data in asked])
+        except (NotLeaderError, BusyError) as error:
+            busy = Refused(RefusedFor.BUSY, str(error))
+            self.answers += [(router, number, busy) for router, number, _ in asked]
+        else:
+            for index, (router, number, _) in enumerate(asked, first):
+                self._proposed[index] = self.raft.hard.term, router, number
+
+    def _do(self, action: Action) -> None:
+        name = self.plan.name
+        if isinstance(action, Send):
+            self.out.append(Tell(action.envelope.receiver.router, encode(name, action.envelope)))
+        elif isinstance(action, Persist):
+            self._write(action)
+        elif isinstance(action, Committed):
+            for index, decided in enumerate(action.entries, action.first):
+                self._apply(index, decided)
+        elif isinstance(action, Restore):
+            self._restore(action)
+        elif isinstance(action, Read):
+            self._reads.append(ReadPiece(name, action.to, action.index, action.place))
+            self.out.append(self._reads[-1])
+        elif isinstance(action, Agreed):
+            self._compact(action.index)
+        elif isinstance(action, Alarm):
+            self.out.append(SetNote(f"set {name}: {action.why}"))
+
+    def _write(self, persist: Persist) -> None:
+        self._writes.append(Write(self.plan.name, persist))
+        self.out.append(self._writes[-1])
+        for piece in persist.pieces:
+            self._received[piece.place :] = [piece.data]
+
+    # the state
+
+    def _apply(self, index: int, decided: Entry) -> None:
+        if decided.data:
+            answer = self.queues.apply(index, decided.data)
+            term, router, number = self._proposed.pop(index, (0, "", 0))
+            if term == decided.term:
+                self.answers.append((router, number, answer))
+        self.applied = index
+        if index % self._compare_every == 0:
+            self._states[index] = self.queues.copy()
+            if len(self._states) > KEPT:
+                del self._states[min(self._states)]
+            self.raft.digested(index, self.queues.digest)
+
+    def _restore(self, action: Restore) -> None:
+        try:
+            self.queues = QueueList.restore(self._received)
+        except ValueError as error:
+            self.raft.set_aside(f"the leader's snapshot is damaged: {error}")
+        self.applied = action.snapshot.index
+        self._states.clear()
+        self._received.clear()
+
+    def _compact(self, index: int) -> None:
+        """Make a state the snapshot, if that costs no more than it saves: the state takes the place of as many entries
+        as it has queues, at least."""
+        state = self._states.get(index)
+        since = index - self.raft.log.snapshot.index
+        if state is not None and since > 0 and since >= len(state):
+            self.out.append(PutAside(self.plan.name, index, state.pieces()))
+            self.raft.compact(index)
+            self._states = {later: one for later, one in self._states.items() if later > index}
+
+    def _renew(self, contacts: Collection[str], now: float) -> None:
+        """The store is void: begin anew, with an empty one of another identity."""
+        why, store = self.raft.why_aside, self._new_store()
+        self.why_aside = why
+        self.out.append(Renew(self.plan.name, store, why))
+        self.out.append(SetNote(f"set {self.plan.name}: its store at this router is set aside: {why}"))
+        self._propose()  # which answers that this router leads not
+        self._begin(SetContent(store, StoreContent(), ()), now)
+        for router in contacts:
+            self.raft.connect(router, now)
+
+    def check(self) -> None:
+        """Assert what holds whenever no event is being handled."""
+        self.raft.check()
+        assert self.applied == self.raft._applied, "the queues have other entries than the Raft knows"
+        assert not self._proposed or self.raft.leadership is not None
+        assert len(self._states) <= KEPT and not self._asked

@@ -1,0 +1,141 @@
+"""What one router asks of one set, until there is an answer (protocol 13).
+
+Every request is at the present leader, or waits for one. If the leader is lost, resigns or is busy, the same request
+goes to the next one: operations may be carried out twice (`topic.queues.operations`). A request that was never answered
+is answered here.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+from topic.queues.operations import Answer, Refused, RefusedFor
+from topic.queues.set_map import SetPlan
+from topic.queues.wire import Leads
+
+BATCH: Final = 64 * 1024
+"""Bytes of the operations of one message, about."""
+AGAIN_S: Final = 0.1
+"""How long a router waits before it asks a busy leader again."""
+
+
+@attrs.frozen(slots=True)
+class _Request:
+    data: bytes
+    """The operation."""
+    until: float
+    """When it is given up."""
+
+
+@attrs.frozen(order=True, slots=True)
+class _Leader:
+    life: int
+    term: int
+    router: str
+
+
+class Requests:
+    """The requests of this router to one set."""
+
+    def __init__(self, plan: SetPlan, tried: float) -> None:
+        """`tried`: seconds until a request is given up."""
+        self._plan = plan
+        self._tried = tried
+        self._open: dict[int, _Request] = {}
+        """By number, in the order in which they were made."""
+        self._unsent: dict[int, None] = {}
+        """Those that are not at the present leader, in that order."""
+        self._leaders: dict[str, _Leader] = {}
+        """By router: those that say that they lead, in their present contact."""
+        self._again_at = -math.inf
+        """The leader is busy until then."""
+        self._why_busy = ""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def leader(self) -> str:
+        """The router that leads, as far as is known here; empty if none is. One that was deposed may not know it."""
+        return max(self._leaders.values()).router if self._leaders else ""
+
+    @property
+    def led_in(self) -> tuple[int, int]:
+        """The life and the term of that leader; 0 if there is none."""
+        return max(((one.life, one.term) for one in self._leaders.values()), default=(0, 0))
+
+    def add(self, number: int, data: bytes, now: float) -> None:
+        self._open[number] = _Request(data, now + self._tried)
+        self._unsent[number] = None
+
+    # who leads
+
+    def learn(self, router: str, told: Leads) -> None:
+        """A router says that it leads, or leads no more."""
+        former = self.leader
+        if told.leads:
+            self._leaders[router] = _Leader(told.life, told.term, router)
+        else:
+            self._leaders.pop(router, None)
+        if router in (former, self.leader):
+            self._send_anew()
+
+    def lost(self, router: str) -> None:
+        """The contact with the router has ended."""
+        if self.leader == router:
+            self._send_anew()
+        self._leaders.pop(router, None)
+
+    def _send_anew(self) -> None:
+        """Another router leads, or in another term: what the former one has heard may be lost."""
+        self._unsent = dict.fromkeys(self._open)
+        self._again_at, self._why_busy = -math.inf, ""
+
+    def next_batch(self, now: float) -> list[tuple[int, bytes]]:
+        """Operations that the leader is to be sent now, with their numbers; empty if there are none."""
+        batch: list[tuple[int, bytes]] = []
+        size = 0
+        if self._leaders and now >= self._again_at:
+            while self._unsent and size < BATCH:
+                number = next(iter(self._unsent))
+                del self._unsent[number]
+                batch.append((number, self._open[number].data))
+                size += len(batch[-1][1])
+        return batch
+
+    # answers
+
+    def answer(self, router: str, answers: Iterable[tuple[int, Answer]], now: float) -> list[tuple[int, Answer]]:
+        """A router has answered. Returns the answers that count: a former leader's do not."""
+        counting: list[tuple[int, Answer]] = []
+        for number, answer in answers:
+            if router != self.leader or number not in self._open or number in self._unsent:
+                continue
+            if isinstance(answer, Refused) and answer.reason is RefusedFor.BUSY:
+                self._unsent[number] = None
+                self._again_at, self._why_busy = now + AGAIN_S, answer.why
+            else:
+                del self._open[number]
+                counting.append((number, answer))
+        return counting
+
+    def give_up(self, now: float) -> list[tuple[int, Answer]]:
+        """The answers to requests whose time is over."""
+        over = [number for number, request in self._open.items() if request.until <= now]
+        for number in over:
+            del self._open[number]
+            self._unsent.pop(number, None)
+        return [(number, Refused(RefusedFor.NO_ANSWER, self._why())) for number in over]
+
+    def _why(self) -> str:
+        who, busy = f"set {self._plan.name} (routers {', '.join(self._plan.voters)})", self._why_busy
+        return f"no majority of {who} answered for {self._tried:g} s" + (f": {busy}" if busy else "")
+
+    @property
+    def deadline(self) -> float:
+        """When `give_up` or `next_batch` is due."""
+        oldest = next(iter(self._open.values()), None)
+        again_at = self._again_at if self._unsent and self._leaders and self._again_at > -math.inf else math.inf
+        return min(again_at, oldest.until if oldest is not None else math.inf)

@@ -1,0 +1,338 @@
+"""All replica sets of a mesh, as one router has them, without I/O (protocol 13).
+
+    ask ─▶ Requests ── Requested ─▶ leader's router ─▶ SetReplica ─▶ Raft ── decided ─▶ QueueList ─▶ answer, and back
+
+The shell that drives the sets
+
+1. tells them events: `contact`, `lost`, `receive`, `stored`, `piece_read`, `ask`, with the time in seconds;
+2. calls `flush` when no more events are at hand, and does what is in `out`, in order;
+3. calls `handle_timer` at `deadline`, which may have moved after `flush`, and then `flush`;
+4. gives `Write`, `PutAside`, `Renew` and `ReadPiece` to the store, in order, and says when each `Write` and each
+   `ReadPiece` is done (`topic.queues.storing`). Nothing waits for the store here.
+
+Each router has a replica of each set (`topic.queues.replica`). A leader tells all routers that it leads, so each router
+knows where its requests go.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import count
+from typing import Final
+
+from topic.errors import BreachError
+from topic.queues.actions import Answered, QueueView, SetAction, SetNote, SetView, Tell
+from topic.queues.operations import Answer, Operation, Refused, RefusedFor, encode
+from topic.queues.replica import SetReplica
+from topic.queues.requests import Requests
+from topic.queues.set_map import SetMap, SetPlan
+from topic.queues.storing import ReadPiece, SetContent, Write
+from topic.queues.wire import Answers, Leads, Message, Requested, decode, read_operation
+from topic.queues.wire import encode as encode_message
+from topic.raft.configuration import Configuration, Replica
+from topic.raft.limits import RaftLimits
+from topic.raft.messages import Envelope, StoreContent
+from topic.raft.raft import Raft
+
+COMPARE_EVERY: Final = 1000
+"""Replicas compare their states after so many entries. All have to do so at the same ones."""
+MOST_ASKED: Final = 20_000
+"""Requests of one router that may wait for an answer."""
+
+
+class ReplicaSets:
+    """All replica sets of a mesh, at one router."""
+
+    def __init__(
+        self,
+        router: str,
+        set_map: SetMap,
+        routers: Collection[str],
+        contents: Mapping[str, SetContent],
+        limits: RaftLimits,
+        draw: Callable[[], float],
+        new_life: Callable[[], int],
+        new_store: Callable[[], bytes],
+        now: float,
+        *,
+        compare_every: int = COMPARE_EVERY,
+    ) -> None:
+        """`routers` are all of the mesh, by name. `contents` is what the store has of each set. `draw` returns a random
+        number from 0 to 1, `new_life` a hybrid clock that is above all that this router knows, `new_store` an identity
+        that no store has had. Raises ValueError if the store has a set that began with another map of names, or a state
+        that is damaged."""
+        self.out: list[SetAction] = []
+        self.set_map = set_map
+        self._router = router
+        self._routers = list(routers)
+        self._limits = limits
+        self._draw = draw
+        self._new_life = new_life
+        self._contacts: dict[str, None] = {}
+        self._strangers: set[str] = set()
+        """Routers in contact that have told of a set which this one does not know."""
+        self._numbers = count()
+        self._requests = {name: Requests(plan, limits.tried) for name, plan in set_map.plans.items()}
+        self._leads: dict[str, tuple[int, int]] = {}
+        """By set: the life and the term in which all were told that this router leads."""
+        self._replicas = {
+            name: SetReplica(router, plan, contents[name], compare_every, self._raft, new_store, now)
+            for name, plan in set_map.plans.items()
+        }
+        self._touched = dict.fromkeys(self._replicas)
+        """Sets to which something has happened since the last flush."""
+        self._due = now
+
+    def _raft(self, me: Replica, plan: SetPlan, content: StoreContent, now: float) -> Raft:
+        digest = self.set_map.digest
+        try:
+            return Raft(me, self._routers, plan.voters, digest, content, self._limits, self._draw, self._new_life, now)
+        except ValueError as error:
+            raise ValueError(f"set {plan.name}: {error}") from None
+
+    def follow(self, routers: Collection[str]) -> None:
+        """These routers are the mesh from now on."""
+        self._routers[:] = routers
+
+    # contacts
+
+    def contact(self, router: str, now: float) -> None:
+        """A contact with the router begins."""
+        self._contacts[router] = None
+        for name, replica in self._replicas.items():
+            replica.raft.connect(router, now)
+            self._touched[name] = None
+            if name in self._leads:
+                self._tell(router, name, Leads(*self._leads[name], leads=True))
+
+    def lost(self, router: str, now: float) -> None:
+        """The contact with the router has ended."""
+        self._contacts.pop(router, None)
+        self._strangers.discard(router)
+        for name, replica in self._replicas.items():
+            replica.forget(router)
+            replica.raft.disconnect(router, now)
+            self._requests[name].lost(router)
+            self._touched[name] = None
+
+    def receive(self, router: str, payload: bytes, now: float) -> None:
+        """A router in contact says this. Raises BreachError if it cannot be meant: the contact is to be dropped."""
+        name, message = decode(payload)
+        if name not in self._replicas:
+            self._note_stranger(router, name)
+            return
+        self._touched[name] = None
+        if isinstance(message, Envelope):
+            if message.sender.router != router:
+                raise BreachError(f"it sends a message of router {message.sender.router}")
+            self._replicas[name].receive(message, now)
+        elif isinstance(message, Leads):
+            self._requests[name].learn(router, message)
+        elif isinstance(message, Requested):
+            self._take_requests(router, name, message)
+        else:
+            self._take_answers(router, name, message.answers, now)
+
+    def _note_stranger(self, router: str, name: str) -> None:
+        if router not in self._strangers:
+            self._strangers.add(router)
+            known = ", ".join(self._replicas)
+            self.out.append(
+                SetNote(f"router {router} has a set {name} in its topology, expected one of {known}: it is ignored")
+            )
+
+    def _tell(self, router: str, name: str, message: Message) -> None:
+        self.out.append(Tell(router, encode_message(name, message)))
+
+    # requests
+
+    def ask(self, operation: Operation, now: float) -> int:
+        """Have an operation carried out. Returns the number of the request: its `Answered` comes in `out`, within
+        `RaftLimits.tried` seconds. Raises ValueError if the name is too long, or no text."""
+        number, data = next(self._numbers), encode(operation)
+        plan = self.set_map.plan_of(operation.name)
+        if plan is None:
+            self._answer(number, self._no_set(operation.name))
+        elif len(self._requests[plan.name]) >= MOST_ASKED:
+            why = f"{MOST_ASKED} requests of router {self._router} to set {plan.name} wait for answers"
+            self._answer(number, Refused(RefusedFor.BUSY, f"{why}: try again later"))
+        else:
+            self._requests[plan.name].add(number, data, now)
+            self._touched[plan.name] = None
+        return number
+
+    def _answer(self, number: int, answer: Answer) -> None:
+        self.out.append(Answered(number, answer))
+
+    def _no_set(self, queue: str) -> Refused:
+        prefixes = " or ".join(f'"{plan.prefix}"' for plan in self.set_map.plans.values())
+        why = f'no set may have a queue "{queue}", expected a name that begins with {prefixes}'
+        return Refused(RefusedFor.NO_SET, why)
+
+    def _take_requests(self, router: str, name: str, asked: Requested) -> None:
+        """A router asks for operations. A set refuses names of other sets: by this router's map, they are elsewhere."""
+        ours: list[tuple[int, bytes]] = []
+        others: list[tuple[int, Answer]] = []
+        for number, data in asked.requests:
+            queue = read_operation(data).name
+            plan = self.set_map.plan_of(queue)
+            if plan is not None and plan.name == name:
+                ours.append((number, data))
+            elif plan is None:
+                others.append((number, self._no_set(queue)))
+            else:
+                why = f'queue "{queue}" is in set {plan.name} by the topology of router {self._router}, not in {name}'
+                others.append((number, Refused(RefusedFor.NO_SET, why)))
+        self._replicas[name].ask(router, ours)
+        if others:
+            self._tell(router, name, Answers(tuple(others)))
+
+    def _take_answers(self, router: str, name: str, answers: Iterable[tuple[int, Answer]], now: float) -> None:
+        for number, answer in self._requests[name].answer(router, answers, now):
+            self._answer(number, answer)
+
+    # the store
+
+    def stored(self, write: Write, now: float) -> None:
+        """The store has done this write, and all before it."""
+        self._replicas[write.set].stored(write, now)
+        self._touched[write.set] = None
+
+    def piece_read(self, piece: ReadPiece, found: tuple[bytes, bool] | None, now: float) -> None:
+        """The store has read a piece: it, and whether it is the last. None: the snapshot is at another index."""
+        self._replicas[piece.set].piece_read(piece, found)
+        self._touched[piece.set] = None
+
+    # time
+
+    def handle_timer(self, now: float) -> None:
+        for name, replica in self._replicas.items():
+            if replica.raft.deadline <= now:
+                replica.raft.tick(now)
+                self._touched[name] = None
+            if self._requests[name].deadline <= now:
+                self._touched[name] = None
+                for number, answer in self._requests[name].give_up(now):
+                    self._answer(number, answer)
+
+    def deadline(self) -> float:
+        """When `handle_timer` is due; infinite if it is not."""
+        return self._due
+
+    # what comes of it
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `flush` has something to do, or `out` something to be done."""
+        return bool(self._touched or self.out)
+
+    def flush(self, now: float) -> None:
+        """Have in `out` what is to be done for the events since the last call."""
+        while self._touched:
+            touched, self._touched = self._touched, {}
+            for name in touched:
+                self._flush(name, now)
+            self._due = min((self._due_of(name) for name in self._replicas), default=math.inf)
+
+    def _due_of(self, name: str) -> float:
+        return min(self._replicas[name].raft.deadline, self._requests[name].deadline)
+
+    def _flush(self, name: str, now: float) -> None:
+        requests, replica = self._requests[name], self._replicas[name]
+        while batch := requests.next_batch(now):
+            if requests.leader == self._router:
+                replica.ask(self._router, batch)
+            else:
+                self._tell(requests.leader, name, Requested(tuple(batch)))
+        replica.flush(self._contacts, now)
+        self.out += replica.out
+        replica.out.clear()
+        self._spread_leadership(name, replica.leads)
+        self._spread_answers(name, replica, now)
+
+    def _spread_leadership(self, name: str, leads: tuple[int, int] | None) -> None:
+        """Tell all routers, this one too, that this router leads now, or leads no more."""
+        former = self._leads.get(name)
+        if former == leads:
+            return
+        if leads is None:
+            assert former is not None
+            del self._leads[name]
+            told = Leads(*former, leads=False)
+        else:
+            self._leads[name] = leads
+            told = Leads(*leads, leads=True)
+        for router in self._contacts:
+            self._tell(router, name, told)
+        self._requests[name].learn(self._router, told)
+        self._touched[name] = None
+
+    def _spread_answers(self, name: str, replica: SetReplica, now: float) -> None:
+        by_router: dict[str, list[tuple[int, Answer]]] = {}
+        for router, number, answer in replica.answers:
+            by_router.setdefault(router, []).append((number, answer))
+        replica.answers.clear()
+        for router, answers in by_router.items():
+            if router == self._router:
+                self._take_answers(router, name, answers, now)
+            else:
+                self._tell(router, name, Answers(tuple(answers)))
+
+    # what it shows
+
+    def overview(self) -> list[SetView]:
+        """Each set, as this router knows it."""
+        return [self._view(name) for name in self._replicas]
+
+    def _view(self, name: str) -> SetView:
+        replica, requests = self._replicas[name], self._requests[name]
+        raft, plan = replica.raft, replica.plan
+        log, configuration = raft.log, raft.log.configuration
+        voters = tuple(member.router for member in configuration.voters)
+        learners = tuple(member.router for member in configuration.learners)
+        progress = raft.leadership.progress if raft.leadership is not None else {}
+        behind = {member.router: log.last - one.stored for member, one in progress.items()}
+        decided = min(log.commit, log.stable) if raft.leadership is not None else log.stable
+        if raft.me not in configuration.members:
+            role = "proxy"
+        else:
+            role = raft.role.value if raft.me in configuration.voters else "learner"
+        return SetView(
+            name=name,
+            prefix=plan.prefix,
+            ring=plan.voters,
+            life=max(raft.hard.life, requests.led_in[0]),
+            term=max(raft.hard.term, requests.led_in[1]),
+            leader=requests.leader,
+            role=role,
+            voters=voters,
+            learners=learners,
+            commit=log.commit,
+            applied=replica.applied,
+            behind=behind,
+            queues=len(replica.queues),
+            unstored=log.size(decided, log.last),
+            asked=len(requests),
+            why_aside=replica.why_aside,
+            may_stop=self._may_stop(raft, configuration),
+        )
+
+    @staticmethod
+    def _may_stop(raft: Raft, configuration: Configuration) -> tuple[str, ...]:
+        reached = [voter for voter in configuration.voters if raft.stores.has(voter)]
+        return tuple(
+            voter.router
+            for voter in configuration.voters
+            if configuration.is_majority([one for one in reached if one != voter])
+        )
+
+    def queues(self) -> Iterator[QueueView]:
+        """The declared queues that the replicas of this router have."""
+        for name, replica in self._replicas.items():
+            for queue in replica.queues:
+                yield QueueView(queue.name, queue.id, queue.settings, name)
+
+    def check(self) -> None:
+        """Assert what holds whenever no event is being handled."""
+        for name, replica in self._replicas.items():
+            replica.check()
+            assert name in self._touched or replica.leads == self._leads.get(name), "who leads is not told"

@@ -1,0 +1,129 @@
+"""What routers say to each other about sets, beside the topics: one byte for the kind, then msgpack (protocol 13).
+
+| kind | who says it | what it says |
+| --- | --- | --- |
+| `Envelope` | a replica | see `topic.raft.messages` |
+| `Leads` | a leader, to all in contact: as a contact begins, and as it changes | I lead this set, or no more |
+| `Requested` | each router, to a leader | carry these operations out |
+| `Answers` | the router that was asked | this came of them; `BUSY`: ask again |
+"""
+
+import reprlib
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+import msgpack
+
+from topic.errors import BreachError
+from topic.queues.operations import Answer, Operation, decode_answer, encode_answer
+from topic.queues.operations import decode as decode_operation
+from topic.raft.messages import Envelope
+from topic.raft.wire import MOST, MOST_NAME
+from topic.raft.wire import decode as decode_envelope
+from topic.raft.wire import encode as encode_envelope
+
+
+@attrs.frozen(slots=True)
+class Leads:
+    life: int
+    term: int
+    leads: bool
+    """False: it leads no more."""
+
+
+@attrs.frozen(slots=True)
+class Requested:
+    requests: tuple[tuple[int, bytes], ...]
+    """The number that the asking router has given to each, and the operation."""
+
+
+@attrs.frozen(slots=True)
+class Answers:
+    answers: tuple[tuple[int, Answer], ...]
+    """By the number of the request."""
+
+
+Message = Envelope | Leads | Requested | Answers
+
+
+def encode(name: str, message: Message) -> bytes:
+    """The message about the set of that name."""
+    if isinstance(message, Envelope):
+        return b"\x00" + encode_envelope(name, message)
+    if isinstance(message, Leads):
+        return b"\x01" + _pack(name, *attrs.astuple(message))
+    if isinstance(message, Requested):
+        return b"\x02" + _pack(name, message.requests)
+    return b"\x03" + _pack(name, [(number, encode_answer(answer)) for number, answer in message.answers])
+
+
+def _pack(*parts: Any) -> bytes:
+    return bytes(msgpack.packb(parts))
+
+
+def decode(payload: bytes) -> tuple[str, Message]:
+    """The name of a set, and a message about it. Raises BreachError."""
+    kind = payload[0] if payload else len(_READ)
+    if kind >= len(_READ):
+        raise BreachError(f"a message about sets begins with {reprlib.repr(payload)}, expected a kind")
+    return _READ[kind](payload[1:])
+
+
+def read_operation(data: bytes) -> Operation:
+    """The operation of a request. Raises BreachError."""
+    try:
+        return decode_operation(data)
+    except ValueError as error:
+        raise BreachError(str(error)) from None
+
+
+def _fields(body: bytes, count: int, kind: str) -> tuple[str, list[Any]]:
+    try:
+        parts = msgpack.unpackb(body, strict_map_key=True)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise BreachError(f"{kind} is no msgpack: {error}") from None
+    if not isinstance(parts, list) or len(parts) != count + 1:
+        raise BreachError(f"{kind} is {reprlib.repr(parts)}, expected {count + 1} fields")
+    name = parts[0]
+    if not isinstance(name, str) or not 0 < len(name.encode()) <= MOST_NAME:
+        raise BreachError(f"{kind} names the set {reprlib.repr(name)}, expected a text of 1 to {MOST_NAME} bytes")
+    return name, parts[1:]
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
+
+
+def _leads(body: bytes) -> tuple[str, Leads]:
+    name, (life, term, leads) = _fields(body, 3, "Leads")
+    if not _is_count(life) or not _is_count(term) or not isinstance(leads, bool):
+        raise BreachError(f"Leads has {reprlib.repr([life, term, leads])}, expected a life, a term, and true or false")
+    return name, Leads(life, term, leads)
+
+
+def _numbered(value: Any, kind: str) -> list[tuple[int, bytes]]:
+    """Pairs of a number and bytes."""
+    pairs = value if isinstance(value, list) else [value]
+    for pair in pairs:
+        is_pair = isinstance(pair, list) and len(pair) == 2
+        if not is_pair or not _is_count(pair[0]) or not isinstance(pair[1], bytes):
+            raise BreachError(f"{kind} has {reprlib.repr(pair)}, expected a number and bytes")
+    return [(number, data) for number, data in pairs]
+
+
+def _asked(body: bytes) -> tuple[str, Requested]:
+    name, (requests,) = _fields(body, 1, "Requested")
+    return name, Requested(tuple(_numbered(requests, "Requested")))
+
+
+def _answers(body: bytes) -> tuple[str, Answers]:
+    name, (answers,) = _fields(body, 1, "Answers")
+    try:
+        return name, Answers(tuple((number, decode_answer(data)) for number, data in _numbered(answers, "Answers")))
+    except ValueError as error:
+        raise BreachError(str(error)) from None
+
+
+_READ: Final[tuple[Callable[[bytes], tuple[str, Message]], ...]] = (decode_envelope, _leads, _asked, _answers)
+"""By kind."""
