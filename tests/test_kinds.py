@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 KINDS = "topic/delivery/kinds.py"
 PARTICULAR = {
-    "topic/settings.py": {"BALANCED", "balanced"},  # names them
+    "topic/settings.py": {"BALANCED", "balanced", "QUEUE"},  # names them
     "router/entities/dispatch.py": {"balanced"},  # as another make calls it
 }
 """Module -> what it may say of particular kinds."""
@@ -17,7 +17,7 @@ MODULES = sorted(str(path.relative_to(ROOT)) for room in ROOMS for path in (ROOT
 
 def particular() -> set[str]:
     """Names that stand for one kind of address: classes and objects of the module that has them."""
-    names = {"balanced", "is_balanced", "BALANCED"}
+    names = {"balanced", "is_balanced", "BALANCED", "QUEUE", "is_queue"}
     for node in ast.parse((ROOT / KINDS).read_text()).body:
         if isinstance(node, ast.ClassDef) and any(isinstance(base, ast.Name) for base in node.bases):
             names.add(node.name)

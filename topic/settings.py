@@ -8,9 +8,9 @@ DYNAMIC: Final = "_dynamic/"
 """What the addresses of dynamic nodes begin with: each has one subscriber, and is over with it (protocol 12.8)."""
 
 
-TOPIC, BALANCED = KINDS = ("topic", "balanced")
-"""The kinds of addresses, by the names that a topology file has: each subscriber is given every message; or each
-message goes to one subscriber (protocol 12)."""
+TOPIC, BALANCED, QUEUE = KINDS = ("topic", "balanced", "queue")
+"""The kinds of addresses, by the names that a topology file has: each subscriber is given every message; each message
+goes to one subscriber (protocol 12); or a replica set has a queue of that name (protocol 13)."""
 
 
 def is_dynamic(address: str) -> bool:

@@ -56,6 +56,7 @@ class Topics:
         now = self._node.now()
         address = new_address(self._node.name) if is_dynamic_source(link) else checked_address(link)
         request = read_request(link, address, self._prefixes, self._longest)
+        check_served(self._node, address)
         kind = self._node.topic.kinds.of(address)
         if request.filters and not kind.takes_filters:
             raise Refusal(NOT_IMPLEMENTED, f"{address} is {kind.name} and takes no filter")
@@ -138,11 +139,18 @@ class Topics:
         now = self._node.now()
         self._guard.begins(end.link.connection, now)
         request = request_for(end.link, address, self._prefixes)
+        check_served(self._node, address)
         self._guard.attaches(end.link.connection, address, receives=False)
         self._check_there(address)
         publisher = AddressPublisher(end, request, self._node, self._max_message)
         publisher.attach(request.claim, now)
         return publisher
+
+
+def check_served(node: Node, address: str) -> None:
+    """Raises `Refusal` if no client can attach to an address of this kind."""
+    if node.topic.kinds.of(address).in_sets:
+        raise Refusal(NOT_IMPLEMENTED, f"{address!r} is a queue: this version declares queues, but takes no messages")
 
 
 def is_known_dynamic(node: Node, address: str) -> bool:

@@ -1,4 +1,5 @@
-"""The kinds of addresses, and which kind an address is of (protocol 5 for topics, 12 for balanced addresses).
+"""The kinds of addresses, and which kind an address is of (protocol 5 for topics, 12 for balanced addresses, 13 for
+queues).
 
 What can be asked of a kind is in `AddressKind` (`topic.delivery.record`). A kind has no state: what it decides about is
 in the records, what it has done is done by the rooms for home and edge.
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, refusal
 from topic.delivery.record import AWAITING_HOME, AddressKind, AtEdge, AtHome, HomeStream, Record, choose, taken
-from topic.settings import BALANCED, TOPIC, is_dynamic
+from topic.settings import BALANCED, QUEUE, TOPIC, is_dynamic
 
 UNASSIGNED: Final = b""
 """In place of the subscriber that a delivery is for."""
@@ -30,6 +31,7 @@ class TopicKind(AddressKind):
     is_for_all = True
     tells_room = False
     asks_once = False
+    in_sets = False
     ends_with_subscribers = False
     unfit = DeliveryOutcome.REJECTED
 
@@ -104,6 +106,7 @@ class BalancedKind(AddressKind):
     is_for_all = False
     tells_room = True
     asks_once = True
+    in_sets = False
     ends_with_subscribers = False
     unfit = DeliveryOutcome.MODIFIED  # another subscriber may take it
 
@@ -200,10 +203,20 @@ class DynamicKind(BalancedKind):
     ends_with_subscribers = True
 
 
+class QueueKind(BalancedKind):
+    """The address of a queue, which a replica set has (protocol 13)."""
+
+    __slots__ = ()
+
+    name = QUEUE
+    in_sets = True
+
+
 EACH_TO_ALL: Final = TopicKind()
 EACH_TO_ONE: Final = BalancedKind()
+OF_QUEUES: Final = QueueKind()
 OF_DYNAMIC_NODES: Final = DynamicKind()
-NAMED: Final[dict[str, AddressKind]] = {kind.name: kind for kind in (EACH_TO_ALL, EACH_TO_ONE)}
+NAMED: Final[dict[str, AddressKind]] = {kind.name: kind for kind in (EACH_TO_ALL, EACH_TO_ONE, OF_QUEUES)}
 
 
 class AddressKinds:

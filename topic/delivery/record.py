@@ -501,6 +501,8 @@ class AddressKind(ABC):
     """Edges tell homes how many deliveries each subscriber takes (protocol 12.2)."""
     asks_once: ClassVar[bool]
     """A router that has not answered a Forward of a delivery is sent no other (protocol 12)."""
+    in_sets: ClassVar[bool]
+    """Replica sets decide which of these addresses exist (protocol 13). Clients cannot attach to them yet."""
     ends_with_subscribers: ClassVar[bool]
     """When the last subscriber has gone there will be no other: the rest is rejected (protocol 12.8)."""
     unfit: ClassVar[DeliveryOutcome]
