@@ -62,6 +62,42 @@ class AddressRule:
     kind: str = TOPIC
 
 
+DISK, MEMORY = "disk", "memory"
+SYNCS = (DISK, MEMORY)
+
+
+@attrs.frozen
+class NamedSet:
+    """A replica set for the queues whose names begin with a prefix."""
+
+    name: str
+    prefix: str
+    voters: tuple[str, ...]
+    """Routers that have its replicas."""
+    prefer: str | None = None
+    """The voter that leads if it can; None: the first."""
+
+    @property
+    def ring(self) -> tuple[str, ...]:
+        """The voters, the preferred one first."""
+        return tuple(sorted(self.voters, key=lambda voter: voter != self.prefer))
+
+
+@attrs.frozen
+class Queues:
+    """The replica sets of a mesh (protocol 13). Which set has which queue is fixed for the life of the mesh."""
+
+    sets: int = 8
+    """Hashed sets: a queue that is in no named set belongs to the hashed set of its name."""
+    replicas: int = 3
+    """Of each hashed set; in a mesh of fewer routers each router has one."""
+    sync: str = DISK
+    """When a change counts as stored: when it is on the `disk`, or when the kernel has it in `memory`, which a
+    power cut empties."""
+    named: tuple[NamedSet, ...] = ()
+    """In the order in which their prefixes are tried."""
+
+
 @attrs.frozen
 class Timing:
     """All in seconds."""
@@ -227,6 +263,8 @@ class Topology:
     log: LogSettings
     path: Path
     security: Security = Security()
+    queues: Queues | None = None
+    """None: the mesh has no queues."""
     base: Path = attrs.field(default=attrs.Factory(lambda topology: topology.path.parent, takes_self=True))
     """The folder from which files are named."""
 

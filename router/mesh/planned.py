@@ -1,10 +1,11 @@
-"""What a topology file says, as others have it: of routers and links the plan of a mesh (protocol 11), of the rest what
-the topic core of each router goes by."""
+"""What a topology file says, as others have it: of routers and links the plan of a mesh (protocol 11), of queues
+the replica sets (protocol 13), of the rest what the topic core of each router goes by."""
 
 from linkstate.plan.names import in_ascii
 from linkstate.plan.plan import Plan, PlannedLink, PlannedRouter
 from router.mesh.config import Topology
 from router.mesh.quantities import Address
+from topic.queues.set_map import SetMap, SetPlan, hashed_plans
 from topic.settings import Settings
 
 BESIDES = 64 << 20
@@ -34,6 +35,15 @@ def settings_of(topology: Topology) -> Settings:
         largest=limits.max_message + BESIDES,
         kinds=topology.kinds,
     )
+
+
+def sets_of(topology: Topology) -> SetMap:
+    """The replica sets: the named ones, then the hashed ones. None of either if the mesh has no queues."""
+    queues = topology.queues
+    if queues is None:
+        return SetMap(())
+    named = [SetPlan(one.name, one.ring, one.prefix) for one in queues.named]
+    return SetMap([*named, *hashed_plans(topology.routers, queues.sets, queues.replicas)])
 
 
 def _said(address: Address | None) -> str:

@@ -31,8 +31,9 @@ from router.mesh.marked import MarkedList, MarkedMap, MarkedText, Value
 from router.mesh.quantities import Address, format_duration
 from router.mesh.reading import Reader, document, expected, given, shown
 from router.mesh.topology_parts import CONVERTER, LinkPart, RouterPart
+from router.mesh.topology_queues import read_queues
 
-PARTS = ("mesh", "routers", "links", "addresses", "timing", "limits", "log", "security")
+PARTS = ("mesh", "routers", "links", "addresses", "queues", "timing", "limits", "log", "security")
 
 # `clients` is the folder of the clients' logs.
 _RESERVED = ("clients",)
@@ -67,16 +68,18 @@ class _Reader(Reader):
     def topology(self, root: MarkedMap, path: Path) -> Topology:
         self.keys(root, PARTS)
         routers, lines = self.routers(root)
+        addresses = self.addresses(root)
         topology = Topology(
             mesh=self.mesh(root),
             routers=routers,
             links=self.links(root, lines),
-            addresses=self.addresses(root),
+            addresses=addresses,
             timing=self.timing(root),
             limits=self.part(root, "limits", Limits) or Limits(),
             log=self.part(root, "log", LogSettings) or LogSettings(),
             path=path,
             security=self.security(root),
+            queues=read_queues(self, root, lines, addresses),
         )
         self.findable(topology, lines)
         self.strangers(topology, lines)

@@ -3,11 +3,12 @@
 What holds between parts is router/mesh/topology.py's work.
 """
 
+import re
 from typing import Any
 
 import attrs
 
-from linkstate.plan.names import MOST_COST
+from linkstate.plan.names import MOST_COST, NAME
 from router.mesh.config import (
     AMQP,
     COUNTED,
@@ -16,17 +17,20 @@ from router.mesh.config import (
     IN_CLEAR,
     INTER,
     MQTT,
+    SYNCS,
     TLS_ONLY,
     WHEN_FULL,
     AddressRule,
     Limits,
     LogSettings,
+    NamedSet,
+    Queues,
     Security,
     Timing,
 )
 from router.mesh.marked import MarkedList, MarkedText, Value
 from router.mesh.quantities import Address, parse_duration
-from router.mesh.reading import converter, expected, shown, size, text, whole
+from router.mesh.reading import converter, either, expected, shown, size, text, whole
 from topic.settings import DYNAMIC, KINDS
 
 MOST_MESSAGE = 1 << 30
@@ -35,6 +39,10 @@ LEAST_LOG = 64 << 20
 """The smallest `log.size`: two segments."""
 LEAST_LINKS = 2
 """The smallest `limits.links`: our clients have one to a topic, and one from `$routers`."""
+MOST_SETS = 256
+"""The largest `queues.sets`."""
+REPLICAS = (1, 2, 3, 5, 7)
+"""How many replicas a set may have. A fourth one helps no majority: it takes three of four, and three of five."""
 MOST_WINDOW = 1 << 40
 """The largest `limits.window_bytes`, and of what is held of more than one publisher."""
 
@@ -72,7 +80,7 @@ def _prefix(text: str) -> str:
 
 def _kind(text: str) -> str:
     if text not in KINDS:
-        raise ValueError(f'unknown kind "{text}", expected {" or ".join(KINDS)}')
+        raise ValueError(f'unknown kind "{text}", expected {either(KINDS)}')
     return text
 
 
@@ -81,6 +89,37 @@ def _pair(value: Value, _: Any) -> tuple[str, str]:
     if not isinstance(value, MarkedList) or len(value) != 2 or len(ends) != 2:
         raise ValueError(f"{shown(value)}, expected the names of two routers such as [a, b]")
     return ends[0], ends[1]
+
+
+def _replicas(text: str) -> int:
+    if text not in map(str, REPLICAS):
+        raise ValueError(f'"{text}", expected {either(map(str, REPLICAS))}')
+    return int(text)
+
+
+def _sync(text: str) -> str:
+    if text not in SYNCS:
+        raise ValueError(f'"{text}", {expected(text, SYNCS)}')
+    return text
+
+
+def _set(text: str) -> str:
+    if not NAME.fullmatch(text):
+        raise ValueError(f'"{text}" cannot name a set, expected letters, digits, - and _')
+    if re.fullmatch("q[0-9]+", text):
+        raise ValueError(f'"{text}" may be the name of a hashed set (q0, q1, …), expected another name')
+    return text
+
+
+def _voters(value: Value, _: Any) -> tuple[str, ...]:
+    names = [str(name) for name in value if isinstance(name, MarkedText)] if isinstance(value, MarkedList) else []
+    if not isinstance(value, MarkedList) or len(names) != len(value):
+        raise ValueError(f"{shown(value)}, expected the names of routers such as [a, b, c]")
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f'"{twice}" is named twice, expected different routers')
+    if len(names) not in REPLICAS:
+        raise ValueError(f"{len(names)} routers, expected {either(map(str, REPLICAS))}")
+    return tuple(names)
 
 
 def _full(text: str) -> str:
@@ -139,6 +178,8 @@ CONVERTER = converter(
             "plain": text(_plain),
             "open": _open,
         },
+        Queues: {"sets": text(whole(1, MOST_SETS)), "replicas": text(_replicas), "sync": text(_sync)},
+        NamedSet: {"name": text(_set), "prefix": text(_prefix), "voters": _voters, "prefer": text(str)},
         LogSettings: {"full": text(_full), "keep": text(parse_duration), "size": text(size(LEAST_LOG, 1 << 50))},
     }
 )

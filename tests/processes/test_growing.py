@@ -22,6 +22,8 @@ from router.mesh.launcher import LaunchError
 from tests.hangs import HANGS_S
 from tests.processes.mesh import RunningMesh
 
+QUEUES = {"queues": {"sets": 1}, "addresses": [{"prefix": "queue/", "kind": "queue"}]}
+
 
 def links(*names: str) -> list[object]:
     return [{"between": [name[0], name[1]], "cost": int(name[2:] or 1)} for name in names]
@@ -104,8 +106,9 @@ async def test_a_router_that_was_removed_while_it_stood_still_ends_when_it_hears
         ("a", {"http": "127.0.0.1:0"}, "http of router a cannot change while it runs, expected none, not 127.0.0.1:0"),
         ("c", {"advertise": "host:1"}, "advertise of router c cannot change while it runs, expected none, not host:1"),
         ("", {"timing": {"dead": "2s"}}, "timing cannot change while the mesh runs"),
+        ("", QUEUES, "addresses, queues cannot change while the mesh runs"),
     ],
-    ids=["clients", "neighbours", "console", "told to clients", "timing"],
+    ids=["clients", "neighbours", "console", "told to clients", "timing", "queues"],
 )
 def test_what_a_router_reads_when_it_starts_cannot_be_applied(
     triangle: RunningMesh, tmp_path: Path, router: str, changed: dict[str, Any], reason: str

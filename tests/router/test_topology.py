@@ -155,7 +155,7 @@ links:
         pytest.param(
             TWO_ROUTERS + "links: [[a, b]]\ntimeing: {}\n",
             'mesh.yaml:6: unknown key "timeing", '
-            "expected mesh, routers, links, addresses, timing, limits, log or security; "
+            "expected mesh, routers, links, addresses, queues, timing, limits, log or security; "
             'did you mean "timing"?',
             id="unknown key",
         ),
@@ -240,7 +240,7 @@ links:
         pytest.param(
             "- a\n- b\n",
             "mesh.yaml:1: a list, "
-            "expected a mapping with mesh, routers, links, addresses, timing, limits, log or security",
+            "expected a mapping with mesh, routers, links, addresses, queues, timing, limits, log or security",
             id="not a mapping",
         ),
         pytest.param(
@@ -302,7 +302,7 @@ links:
   - {between: [a, b], cost: zero, via: c}
   - [a]
 addresses:
-  - {kind: queue}
+  - {kind: queues}
 limits: {links: 1}
 """
     assert complaints(tmp_path, text) == [
@@ -312,7 +312,7 @@ limits: {links: 1}
         'mesh.yaml:6: links[0].cost: "zero", expected a whole number from 1 to 65535',
         'mesh.yaml:6: links[0]: unknown key "via", expected between, cost or address',
         "mesh.yaml:7: links[1].between: a list, expected the names of two routers such as [a, b]",
-        'mesh.yaml:9: addresses[0].kind: unknown kind "queue", expected topic or balanced',
+        'mesh.yaml:9: addresses[0].kind: unknown kind "queues", expected topic, balanced or queue',
         'mesh.yaml:9: addresses[0]: "prefix" is missing, expected the keys prefix, kind',
         'mesh.yaml:10: limits.links: "1", expected a whole number from 2 to 1000000',
     ]

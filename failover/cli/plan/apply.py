@@ -20,7 +20,7 @@ from router.mesh.status import contacts_of, look, planned
 from router.mesh.topology import load
 from router.security.doors import check
 
-SAME = ("addresses", "timing", "limits", "log", "security")
+SAME = ("addresses", "queues", "timing", "limits", "log", "security")
 """What routers read when they start only."""
 
 

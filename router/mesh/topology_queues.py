@@ -1,0 +1,90 @@
+"""Reads the part `queues` of a topology file: which replica sets a mesh has, and which routers have their replicas
+(protocol 13).
+
+The shape of the part is checked by `router.mesh.topology_parts`; what holds between it and the other parts is checked
+here.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+import attrs
+
+from router.mesh.config import AddressRule, NamedSet, Queues
+from router.mesh.marked import MarkedMap, MarkedText, Value
+from router.mesh.reading import Reader, either, expected, given
+from topic.delivery.kinds import NAMED
+
+_NAMED = MarkedText("named")
+
+
+def read_queues(
+    reader: Reader, root: MarkedMap, routers: Collection[str], addresses: Sequence[AddressRule]
+) -> Queues | None:
+    """The part `queues`; None if there is none, or if it cannot be read, which `reader` then says."""
+    found = given(root, "queues")
+    rules = [rule for rule in addresses if NAMED[rule.kind].in_sets]
+    if found is None:
+        for rule in rules:
+            what = f'the address rule "{rule.prefix}" is of kind {rule.kind}, and the mesh has no replica sets'
+            reader.fail(root.line, f"queues: {what}, expected also a part such as queues: {{sets: 8, replicas: 3}}")
+        return None
+    if not rules:
+        what = "expected also an address rule such as {prefix: queue/, kind: queue}"
+        reader.fail(found.line, f"queues: no address is of kind queue, {what}")
+    queues = reader.structure(_without_named(found), Queues, "queues")
+    if queues is None or not isinstance(found, MarkedMap):
+        return None
+    if queues.replicas > max(len(routers), Queues().replicas):
+        reader.fail(
+            found[MarkedText("replicas")].line,
+            f"queues.replicas: the mesh has {len(routers)} routers, expected at most as many replicas, not "
+            f"{queues.replicas}",
+        )
+    prefixes = [rule.prefix for rule in rules]
+    return attrs.evolve(queues, named=tuple(_named_sets(reader, found, routers, prefixes)))
+
+
+def _without_named(found: Value) -> Value:
+    if not isinstance(found, MarkedMap):
+        return found
+    rest = MarkedMap({key: value for key, value in found.items() if key != _NAMED})
+    rest.line = found.line
+    return rest
+
+
+def _named_sets(
+    reader: Reader, found: MarkedMap, routers: Collection[str], prefixes: Sequence[str]
+) -> Iterable[NamedSet]:
+    """The named sets, in the order of the file. Each that is read is checked against those before it."""
+    sets: list[NamedSet] = []
+    such = "sets such as {name: eu, prefix: queue/eu/, voters: [a, b, c], prefer: a}"
+    for index, value in enumerate(reader.items(found, "named", such)):
+        where = f"queues.named[{index}]"
+        if (named := reader.structure(value, NamedSet, where)) is None:
+            continue
+        assert isinstance(value, MarkedMap)
+        for key, problem in _problems(named, sets, routers, prefixes):
+            reader.fail(value[MarkedText(key)].line, f"{where}.{key}: {problem}")
+        sets.append(named)
+    return sets
+
+
+def _problems(
+    named: NamedSet, former: Iterable[NamedSet], routers: Collection[str], prefixes: Sequence[str]
+) -> Iterable[tuple[str, str]]:
+    """Keys of a named set that do not fit the sets before it or the other parts of the file, and why not."""
+    for voter in named.voters:
+        if voter not in routers:
+            yield "voters", f'there is no router "{voter}", {expected(voter, routers)}'
+    if named.prefer is not None and named.prefer not in named.voters:
+        yield "prefer", f'"{named.prefer}" is no voter of this set, {expected(named.prefer, named.voters)}'
+    if prefixes and not named.prefix.startswith(tuple(prefixes)):
+        yield "prefix", f'"{named.prefix}" is of no queue, expected a prefix that begins with {either(prefixes)}'
+    for other in former:
+        if other.name == named.name:
+            yield "name", f'another set has the name "{named.name}", expected different names'
+        if other.prefix == named.prefix:
+            yield "prefix", f'set {other.name} has the prefix "{named.prefix}", expected different prefixes'
+        elif named.prefix.startswith(other.prefix):
+            what = f'set {other.name} has all queues of "{other.prefix}"'
+            yield "prefix", f'{what}, so none is left for "{named.prefix}", expected the longer prefix first'
