@@ -12,6 +12,7 @@ from typing import Final
 from attrs import frozen
 
 from failover.cli.doctor.symptoms import Symptoms
+from router.mesh.planned import sets_of
 from router.mesh.quantities import format_duration, format_size
 from router.mesh.shown.status_view import disks
 from router.mesh.shown.waits import waits
@@ -116,6 +117,14 @@ def alternatives(seen: Symptoms) -> Found:
         if cut := [name for name in others if name not in reachable(first, links)]:
             what = f"if router {lost} dies, {first} cannot reach {', '.join(cut)}"
             yield Level.WARN, what, "add a link between the two sides"
+
+
+def voters(seen: Symptoms) -> Found:
+    assert seen.topology is not None
+    two = [plan.name for plan in sets_of(seen.topology).plans.values() if len(plan.voters) == 2]
+    if two:
+        what = "two voters are less available than one: both of them have to run"
+        yield Level.WARN, f"replica sets with two voters: {', '.join(two)}; {what}", "use one replica, or better three"
 
 
 def openings(seen: Symptoms) -> Found:
@@ -271,6 +280,10 @@ def _has_topology(seen: Symptoms) -> object:
     return seen.topology is not None
 
 
+def _has_queues(seen: Symptoms) -> object:
+    return seen.topology is not None and seen.topology.queues is not None
+
+
 def _has_views(seen: Symptoms) -> object:
     return seen.views
 
@@ -292,6 +305,7 @@ CHECKS: Final = (
     Check("loops", "the inner loops of routers are compiled", always, loops),
     Check("topology", "the topology can be read", lambda f: f.topology is not None or f.unreadable, topology),
     Check("alternatives", "whichever router dies, the others can reach each other", _has_topology, alternatives),
+    Check("voters", "each replica set has one voter or a majority to spare", _has_queues, voters),
     Check("openings", "no listener is open to other hosts without authentication", _has_topology, openings),
     Check("listeners", "the addresses of routers that do not run are free", _has_topology, listeners),
     Check("security", "certificates, secret and users are consistent", _has_topology, security_files),

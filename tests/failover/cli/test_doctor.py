@@ -26,6 +26,10 @@ mesh: triangle
 routers: {a: {amqp: 127.0.0.1:0}, b: {amqp: 127.0.0.1:0}, c: {amqp: 127.0.0.1:0}}
 links: [[a, b], [b, c], [a, c]]
 """
+QUEUES = """\
+addresses: [{prefix: queue/, kind: queue}]
+queues: {}
+"""
 PLAN = {"digest": "1", "routers": dict.fromkeys("abc", "member")}
 HOST = Machine("here", 1 << 20, 16 << 30, True, [])
 
@@ -58,7 +62,9 @@ def clock(ahead_s: float = 0.2, moved_s: float = 0.0, behind_s: float = 0.1, ref
 def well(tmp_path: Path) -> Symptoms:
     valid = {"a": Validity(Path("a.pem"), NOW - DAY_S, NOW + 300 * DAY_S)}
     disk, told = Disk(100 << 30), {name: clock() for name in "abc"}
-    return Symptoms(NOW, HOST, plan(tmp_path), certificates=valid, disk=disk, views=views(), clocks=told)
+    return Symptoms(
+        NOW, HOST, plan(tmp_path, TRIANGLE + QUEUES), certificates=valid, disk=disk, views=views(), clocks=told
+    )
 
 
 def test_where_all_is_well_every_check_passes(well: Symptoms) -> None:
@@ -122,6 +128,11 @@ def test_what_is_wrong_is_found_by_its_check_with_what_to_do(
             TRIANGLE.replace("127.0.0.1:0}, b", "10.0.0.1:5672}, b") + "security: {open: [amqp, inter]}\n",
             "open to everybody",
         ),
+        (
+            "voters",
+            TRIANGLE + QUEUES.replace("{}", "{sets: 2, replicas: 2}"),
+            "replica sets with two voters: q0, q1; two voters are less available than one: both of them have to run",
+        ),
     ],
 )
 def test_what_a_topology_is_weak_in_is_found(check: str, text: str, what: str, well: Symptoms, tmp_path: Path) -> None:
@@ -144,7 +155,7 @@ def test_of_what_only_routers_tell_nothing_is_said_where_none_answers(well: Symp
 
 
 def test_every_check_is_tested_in_both_states() -> None:
-    assert {check for check, *_ in ILL} | {"alternatives", "openings"} == {check.name for check in CHECKS}
+    assert {check for check, *_ in ILL} | {"alternatives", "voters", "openings"} == {check.name for check in CHECKS}
 
 
 def test_a_listener_that_is_taken_is_seen(tmp_path: Path) -> None:
