@@ -211,10 +211,14 @@ def _judge(run_dirs: tuple[str, ...], master: str | None, spark: bool, tables: s
         return NO_VERDICT
     report.render(out)
     folder = beside(run_dirs[0])
-    told = _written(folder / "audit.json", report.write)
-    shown = _written(folder / "audit.html", lambda path: write_page(report, path))
-    if told and shown:
-        out.print(f"full report: {folder / 'audit.html'} and audit.json", soft_wrap=True)
+    try:
+        told = _written(folder / "audit.json", report.write)
+        shown = _written(folder / "audit.html", lambda path: write_page(report, path))
+    except KeyboardInterrupt:
+        click.echo(f"Warning: interrupted: the report in {folder} is not complete, but the verdict stands", err=True)
+    else:
+        if told and shown:
+            out.print(f"full report: {folder / 'audit.html'} and audit.json", soft_wrap=True)
     return report.exit_code
 
 

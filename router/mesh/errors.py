@@ -12,6 +12,10 @@ class RunError(Exception):
     """What a command asked of a run directory cannot be done, with the reason."""
 
 
+class NoMeshError(RunError):
+    """No mesh runs where a command looks for one."""
+
+
 class FileError(Exception):
     """What is wrong with a file, one line each; what it quotes may be anybody's."""
 

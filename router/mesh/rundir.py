@@ -29,7 +29,7 @@ import psutil
 
 from router.disk.room import check_room
 from router.mesh.config import Topology
-from router.mesh.errors import RunError
+from router.mesh.errors import NoMeshError, RunError
 from router.mesh.quantities import Address
 from router.mesh.topology import load
 
@@ -309,7 +309,8 @@ def _warn(text: str) -> None:
 
 
 def find_run_dir(given: Path | None, base: Path = Path("run")) -> RunDirectory:
-    """The directory asked for, else that of the only mesh that runs under `base`."""
+    """The directory asked for, else that of the only mesh that runs under `base`. Raises NoMeshError if none runs
+    there; RunError if several do."""
     if given is not None:
         directory = RunDirectory(given)
         for stray in directory.astray():
@@ -322,7 +323,7 @@ def find_run_dir(given: Path | None, base: Path = Path("run")) -> RunDirectory:
         ended = [str(path.parent) for path in sorted(base.glob("*/mesh.json"))]
         those = f": {', '.join(ended)}" if ended else ""
         what_to_do = "start one with oncemesh up, or name its directory with --run-dir"
-        raise RunError(f"no mesh is running under ./{base}: {what_to_do}{those}")
+        raise NoMeshError(f"no mesh is running under ./{base}: {what_to_do}{those}")
     names = ", ".join(f"{base}/{directory.path.name}" for directory in running)
     raise RunError(f"several meshes are running ({names}), choose one with --run-dir")
 

@@ -19,7 +19,7 @@ from failover.cli.watch.status import AGAIN_S
 from failover.client.management import Management
 from router.cli.base import console, run, run_dir_option
 from router.mesh.config import Topology
-from router.mesh.errors import FileError, RunError
+from router.mesh.errors import FileError, NoMeshError, RunError
 from router.mesh.quantities import Address
 from router.mesh.reading import expected
 from router.mesh.rundir import RunDirectory, find_run_dir
@@ -70,9 +70,7 @@ def _directory(topology: Path | None, run_dir: Path | None) -> RunDirectory | No
         return None
     try:
         return find_run_dir(run_dir)
-    except RunError:
-        if run_dir is not None:
-            raise
+    except NoMeshError:
         killed = [path.parent for path in Path("run").glob("*/mesh.json") if _is_killed(RunDirectory(path.parent))]
         return RunDirectory(killed[0]) if len(killed) == 1 else None
 

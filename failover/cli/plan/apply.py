@@ -72,15 +72,16 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
     directory = find_run_dir(run_dir)
     former = load(directory.topology_path)
     views = run(look, directory, fetcher(directory))
-    known = {*former.routers, *directory.read().routers, *planned(views)}
-    if router not in known and not force:  # else the plan has one that another file named
+    listed = planned(views)  # empty if no router answers
+    known = {*former.routers, *directory.read().routers, *listed}
+    if router not in known and (listed or not force):
         raise RunError(f'there is no router "{router}" in this mesh, {expected(router, sorted(known))}')
     there = {*directory.running()}.union(*map(contacts_of, views.values()))
     if router not in there and not force:
         raise RunError(
             f"router {router} does not run: start it, or use --force and lose the durable links that only it knows"
         )
-    members = {name for name, standing in planned(views).items() if standing == "member"}
+    members = {name for name, standing in listed.items() if standing == "member"}
     if joined := sorted(members - former.routers.keys() - {router}):
         raise RunError(f"{', '.join(joined)} joined later: use oncemesh apply with a topology that lists them")
     raise click.exceptions.Exit(run(_apply, _without(former, router, directory), directory, (router,) if force else ()))

@@ -173,10 +173,10 @@ def disks(views: Iterable[RouterView]) -> Iterator[str]:
     """What routers cannot write."""
     for view in views:
         disk = view.status["disk"] if view.status is not None else {}
-        missing = disk.get("missing", 0)
+        missing = f"; entries that are missing: {disk['missing']}" if disk.get("missing") else ""
         if disk.get("log"):
-            yield f"{view.name} cannot write its delivery log: {disk['log']}; entries that are missing: {missing}"
+            yield f"{view.name} cannot write its delivery log: {disk['log']}{missing}"
         elif missing:
-            yield f"{view.name} writes its delivery log again; entries that are missing: {missing}"
+            yield f"{view.name} writes its delivery log again{missing}"
         if disk.get("store"):
             yield f"{view.name} refuses new durable links: {disk['store']}"

@@ -20,6 +20,7 @@ from rich.console import Console
 from failover import audit as auditing
 from failover.audit import Verdict
 from failover.audit.read.files import beside
+from failover.audit.report.report import Report
 from failover.cli.audit import show_progress, tell_progress
 from router.cli.main import main
 from tests.failover.audit.runs import Run
@@ -52,6 +53,13 @@ def test_who_follows_and_reads_no_more_is_told_nothing(tmp_path: Path, form: lis
 def test_an_interrupted_audit_is_not_a_violation() -> None:
     with patch.object(auditing, "run", side_effect=KeyboardInterrupt):
         assert CliRunner().invoke(main, ["audit", "somewhere"]).exit_code == 130
+
+
+def test_an_audit_that_is_interrupted_while_it_writes_its_report_keeps_its_verdict(tmp_path: Path) -> None:
+    with patch.object(Report, "write", side_effect=KeyboardInterrupt):
+        ended = CliRunner().invoke(main, ["audit", str(Run().write(tmp_path))])
+    assert "exactly-once holds" in ended.output and "the verdict stands" in ended.output
+    assert ended.exit_code == 0
 
 
 def _spark_of(process: psutil.Process) -> list[psutil.Process]:

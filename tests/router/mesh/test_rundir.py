@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from router.mesh.errors import RunError
+from router.mesh.errors import NoMeshError, RunError
 from router.mesh.launcher import Launcher
 from router.mesh.rundir import RunDirectory, find_run_dir
 from router.mesh.topology import load
@@ -51,7 +51,7 @@ async def test_a_broken_directory_does_not_hide_the_running_mesh(
 async def test_the_only_running_mesh_is_found(mesh: Launcher, tmp_path: Path) -> None:
     base = mesh.directory.path
     mesh.directory = RunDirectory(base / "line")
-    with pytest.raises(RunError, match="no mesh is running under"):
+    with pytest.raises(NoMeshError, match="no mesh is running under"):
         find_run_dir(None, base)
 
     await mesh.up(load(write(tmp_path)))
@@ -60,8 +60,9 @@ async def test_the_only_running_mesh_is_found(mesh: Launcher, tmp_path: Path) ->
 
     second = Launcher(RunDirectory(base / "second"), fetch, STUB)
     await second.up(load(write(tmp_path)))
-    with pytest.raises(RunError, match=r"several meshes are running .*line.*second.*--run-dir"):
+    with pytest.raises(RunError, match=r"several meshes are running .*line.*second.*--run-dir") as several:
         find_run_dir(None, base)
+    assert not isinstance(several.value, NoMeshError)  # for `doctor`, which looks at no mesh where none runs
     await second.stop(["a", "b", "c"])
     await mesh.stop(["a", "b", "c"])
     with pytest.raises(RunError, match=r"no mesh is running under .*--run-dir: .*line, .*second$"):
