@@ -271,9 +271,7 @@ class Peers:
         else:
             name, attach, *offer = only
             self._is_awaited(router, name)
-            alone = name, Epoch(*attach), bool(offer)
-            for n, record in enumerate(records, first):
-                self.edge.backlog(stream, n, ours, record, alone)
+            self.edge.forward_to(stream, first, ours, records, (name, Epoch(*attach), bool(offer)))
 
     def _on_body(self, router: str, publisher: bytes, key: bytes, at: int, piece: bytes) -> None:
         """What comes from anywhere but the publisher's home is dropped: that may not have heard yet where it is now. So

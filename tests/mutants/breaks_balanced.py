@@ -94,6 +94,21 @@ def incomplete_map_believed(original: Method) -> Method:
     return broken
 
 
+@mutant(
+    LocalSubscriber,
+    "takes",
+    by="5",
+    scenario=balanced.test_of_offers_beyond_its_room_one_gets_the_first_and_another_the_rest,
+)
+def offers_beyond_its_room_kept(_: Method) -> Method:
+    """12.2: what is offered to a subscriber that has no room left another one gets."""
+
+    def broken(subscriber: LocalSubscriber, records: list[Record]) -> int:
+        return len(records)
+
+    return broken
+
+
 @mutant(Consumers, "announce", by="5", **RESUMING | SHARED)
 def told_of_room_once(original: Method) -> Method:
     """12.2: a home that has used up what it was told of is told again."""

@@ -5,8 +5,10 @@ import pytest
 
 from tests.topic.bench import LASTING, SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import NEWS, Reader, key_of
+from topic.actions import Deliver
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Lifetime
+from topic.edge.subscriber import ROOM
 from topic.identity import KEY_LENGTH
 from topic.settings import BALANCED
 
@@ -62,6 +64,68 @@ def test_room_that_two_homes_were_told_of_is_used_once() -> None:
     assert reader.delivered == [b"1"]
     reader.grant(1)
     assert reader.delivered == [b"1", b"2"]
+
+
+def batches(reader: Reader) -> list[int]:
+    """How many deliveries it was sent at once."""
+    return [len(action.records) for action in reader.mine(Deliver)]
+
+
+@pytest.mark.parametrize("router", ["a", "b"])
+def test_what_home_offers_at_once_is_sent_at_once(router: str) -> None:
+    bench = work("a", "b")
+    reader = reader_at(bench, router)
+    pen_at(bench, "a").send(*ALL)
+    assert batches(reader) == [4]
+
+
+def test_of_offers_beyond_its_room_one_gets_the_first_and_another_the_rest() -> None:
+    bench = work("a", "b", "c")
+    reader = reader_at(bench, "c", credit=4)
+    one, two = pen_at(bench, "a", name="one"), pen_at(bench, "b", name="two")
+    one.send(b"1", b"2")
+    two.send(b"3", b"4", b"5")
+    assert reader.delivered == [b"1", b"2", b"3", b"4"] and batches(reader) == [2, 2]
+    other = reader_at(bench, "a", "other")
+    assert other.delivered == [b"5"]
+
+
+@pytest.mark.parametrize("router", ["a", "b"])
+def test_what_its_link_has_no_room_for_waits_at_home(router: str) -> None:
+    bench = work("a", "b")
+    reader = reader_at(bench, router)
+    bench.tick(router).room(reader.end, 2)
+    pen_at(bench, "a").send(*ALL)
+    assert reader.delivered == [b"1", b"2"]
+    bench.tick(router).room(reader.end, ROOM)
+    bench.flow()
+    assert reader.delivered == list(ALL) and batches(reader) == [2, 2]
+
+
+def test_what_is_offered_with_what_was_given_back_goes_to_the_same_one() -> None:
+    bench = work("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b", credit=1)
+    pen.send(b"1")
+    reader.answer(DeliveryOutcome.RELEASED, b"1")
+    pen.send(b"2", b"3")
+    reader.grant(3)
+    assert reader.redelivered == [1] and reader.delivered == [b"1", b"2", b"3"]
+
+
+def test_an_offer_waits_for_its_key_and_what_is_offered_later_waits_behind_it() -> None:
+    bench = work("a", "b")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "b", credit=9)
+    pen.send(b"1", tags=[b"x"])
+    reader.accept(b"1")
+    pen.settle(b"1")
+    bench.part("a", "b")
+    bench.meet("a", "b")
+    bench.flow()
+    pen.send(b"2", b"3", tags=[b"x", b"y"])
+    pen.send(b"4")
+    assert reader.delivered == [b"1"]
+    reader.answer_echo()
+    assert reader.delivered == list(ALL)
 
 
 @pytest.mark.parametrize("outcome", [DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED])

@@ -357,6 +357,13 @@ def forwarded(stream: "Stream", records: Iterable[Record], first: int, moved: tu
         in_order[n] = record
 
 
+def forwarded_again(records: Iterable[Record], moved: tuple[bytes, ...]) -> None:
+    """Home forwards these once more, under the same places, and waits for an outcome."""
+    for record in records:
+        record.moved = moved
+        record.state = State.IN_DOUBT
+
+
 def presettle(records: Iterable[Record]) -> None:
     """The publisher has transferred these settled."""
     for record in records:

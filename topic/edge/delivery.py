@@ -9,8 +9,21 @@ from collections.abc import Mapping
 
 from topic.actions import Deliver, Redeliver, Resume
 from topic.delivery.gates import Gate
+from topic.delivery.kinds import UNASSIGNED
 from topic.delivery.outcomes import GIVEN_BACK, LOGGED, DeliveryOutcome
-from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, HomeStream, Record, State, Stream, answer, name_all, send
+from topic.delivery.record import (
+    AWAITING_HOME,
+    QUEUED,
+    SENT,
+    HomeStream,
+    Record,
+    State,
+    Stream,
+    answer,
+    choose,
+    name_all,
+    send,
+)
 from topic.delivery.records import RecordTable, by_stream, sizes
 from topic.directory.addresses import ByAddress
 from topic.edge.filters import Asked, wanted
@@ -94,6 +107,18 @@ class EdgeDelivery:
         assert not record.presettled
         for subscriber in self.name_in(record, subscribers, QUEUED):
             self.offer(subscriber, stream, [record])
+
+    def take_offers(self, stream: Stream, records: list[Record], chosen: list[LocalSubscriber]) -> list[Record]:
+        """Give records that name nobody here to the one subscriber that home has chosen, as many as it has room for, or
+        none if its attach is over: `AddressKind.offered`, for many. Returns the others."""
+        choose(records, UNASSIGNED)
+        taken: list[Record] = []
+        for subscriber in chosen:
+            taken = records[: subscriber.takes(records)]
+            choose(taken, subscriber.name)
+            name_all(taken, chosen)
+            self.offer(subscriber, stream, taken)
+        return records[len(taken) :]
 
     def name_in(self, record: Record, subscribers: list[LocalSubscriber], state: int) -> list[LocalSubscriber]:
         """Name these subscribers in the record with that state, if their filters let it through. Returns those who may

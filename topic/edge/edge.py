@@ -5,10 +5,21 @@ What a subscriber is given, and when, is `topic.edge.delivery`'s business. The e
 """
 
 from collections.abc import Callable, Iterator
+from itertools import groupby
 
 from topic.delivery.gates import UNPROVEN
 from topic.delivery.kinds import UNASSIGNED, AddressKinds
-from topic.delivery.record import AWAITING_HOME, OPEN, WITHHELD, HomeStream, Record, State, Stream, forwarded
+from topic.delivery.record import (
+    AWAITING_HOME,
+    OPEN,
+    WITHHELD,
+    HomeStream,
+    Record,
+    State,
+    Stream,
+    forwarded,
+    forwarded_again,
+)
 from topic.delivery.records import RecordTable, in_ranges, ranges_without
 from topic.delivery.streams import Streams, stream_of
 from topic.directory.addresses import ByAddress
@@ -218,18 +229,65 @@ class Edge:
         self.outlet.trace_records(Event.RECEIVED, stream, records, n=first)
         self._begin(stream, records, self.delivery.name_new(stream, records, joined))
 
-    def backlog(self, stream: Stream, n: int, seen: int, record: Record, only: tuple[bytes, Epoch, bool]) -> None:
-        """Take a Forward for one attach of a subscriber. The record may be here already, for others, or reported (6.3).
-        If that attach is over, home learns so before our outcome, and forwards the record for the next attach."""
+    def forward_to(
+        self, stream: Stream, first: int, seen: int, records: list[Record], only: tuple[bytes, Epoch, bool]
+    ) -> None:
+        """Take a Forward for one attach of a subscriber. If that attach is over, home learns so before our outcome, and
+        forwards the records for the next attach."""
         name, attach, is_offer = only
         known = self.subscribers.get(name)
         named = [known] if known is not None and known.epoch == attach else []
-        whom = stream.kind.offered if is_offer else stream.kind.owed
-        taken = self._forward_one(stream, n, self.directory.departures.since(seen), record, named, whom)
+        moved = self.directory.departures.since(seen)
+        if not is_offer:
+            for n, record in enumerate(records, first):
+                self._backlog(stream, n, moved, record, named, stream.kind.owed)
+            return
+        are_refused = False
+        for _, run in groupby(enumerate(records, first), key=lambda one: one[0] in stream.records):
+            are_refused |= self._offer(stream, moved, list(run), named)
+        if named:  # told once: nothing of this has given it room
+            self.consumers.count(named[0], stream.home, len(records), refused=are_refused)
+
+    def _offer(
+        self, stream: Stream, moved: tuple[bytes, ...], run: list[tuple[int, Record]], chosen: list[LocalSubscriber]
+    ) -> bool:
+        """Take records that home offers to the one subscriber that it has chosen (12), with their consecutive places.
+        All of them are here already, or none is. Returns whether one finds no room."""
+        here = [stream.records.get(n, record) for n, record in run]
+        if not self._go_together(stream, here):
+            taken = [self._backlog(stream, n, moved, record, chosen, stream.kind.offered) for n, record in run]
+            return any(record is not None and record.chosen == UNASSIGNED for record in taken)
+        if here[0].n < 0:
+            forwarded(stream, here, run[0][0], moved)
+            self.outlet.trace_records(Event.RECEIVED, stream, here, n=run[0][0])
+        else:
+            forwarded_again(here, moved)
+        refused = self.delivery.take_offers(stream, here, chosen)
+        self.delivery.finished(refused)
+        return bool(refused)
+
+    def _go_together(self, stream: Stream, records: list[Record]) -> bool:
+        """Enter the records if they are new. False if they do not go on as one: a subscriber here has had one, or has
+        left without it, or one has to wait."""
+        if stream.kind.is_for_all or stream.unconfirmed or stream.withheld_at_edge:
+            return False
+        if records[0].n < 0:
+            return self.records.enter(records)
+        return not any(record.locals or record.moved or record.state is State.SETTLED for record in records)
+
+    def _backlog(
+        self,
+        stream: Stream,
+        n: int,
+        moved: tuple[bytes, ...],
+        record: Record,
+        subscribers: list[LocalSubscriber],
+        whom: Whom,
+    ) -> Record | None:
+        """Take one record for these subscribers. It may be here already, for others, or reported (6.3)."""
+        taken = self._forward_one(stream, n, moved, record, subscribers, whom)
         self.release(stream)
-        if is_offer and named:
-            refused = taken is not None and taken.chosen == UNASSIGNED
-            self.consumers.count(named[0], stream.home, 1, refused=refused)
+        return taken
 
     def _forward_one(
         self,

@@ -159,14 +159,26 @@ class LocalSubscriber:
 
     def _fitting(self, records: list[Record]) -> list[Record]:
         """The first of these, as many as there is credit and room for."""
-        now = records[: self.credit] if self.room > 0 else []
+        now = records[: self.credit]
         taken = sizes(now)
-        if sum(taken) > self.room > 0:
-            fits = next(count for count, sum_of in enumerate(accumulate(taken), 1) if sum_of >= self.room)
-            del now[fits:], taken[fits:]
+        fits = self._fits(taken)
+        del now[fits:], taken[fits:]
         self.credit -= len(now)
         self.room -= sum(taken)
         return now
+
+    def _fits(self, taken: list[int]) -> int:
+        """How many messages of these sizes, in bytes, there is room for: the first ones."""
+        if self.room <= 0:
+            return 0
+        if sum(taken) <= self.room:
+            return len(taken)
+        return next(count for count, sum_of in enumerate(accumulate(taken), 1) if sum_of >= self.room)
+
+    def takes(self, records: list[Record]) -> int:
+        """How many of these records, which are new for it, it takes at once: the first ones."""
+        first = records[: self.spare]
+        return len(first) if self.ready else self._fits(sizes(first))
 
     def _named(self, records: list[Record]) -> list[Record]:
         """After an incomplete map the client is given only what the map names: withhold the rest."""

@@ -166,15 +166,24 @@ class Balancing:
         for record in records:
             record.choose(entry.name)
             record.sum_up(None)
-        if self.directory.is_mine(entry):
-            for record in records:
-                whom = stream.kind.offered(record, [self._edge.subscribers[entry.name]])
-                if not whom and record.chosen == entry.name:  # it has answered before
-                    record.sum_up(verdict(record))
-                self._give(record, whom)
-            self._home.evaluate(stream, records)
+        if not self.directory.is_mine(entry):
+            self._forward(stream, records, entry)
             return
-        self._forward(stream, records, entry)
+        chosen = [self._edge.subscribers[entry.name]]
+        for is_new, run in groupby(records, key=lambda record: not record.locals):
+            if is_new:
+                self._edge.delivery.take_offers(stream, list(run), chosen)
+            else:
+                self._offer_again(stream, list(run), chosen)
+        self._home.evaluate(stream, records)
+
+    def _offer_again(self, stream: HomeStream, records: list[Record], chosen: list[LocalSubscriber]) -> None:
+        """Offer records that name subscribers here to the chosen one: it, or another one, has had them before."""
+        for record in records:
+            whom = stream.kind.offered(record, chosen)
+            if not whom and record.chosen == chosen[0].name:  # it has answered before
+                record.sum_up(verdict(record))
+            self._give(record, whom)
 
     def _forward(self, stream: HomeStream, records: list[Record], entry: LinkEntry) -> None:
         epoch, room = self._room[entry.name]
