@@ -39,6 +39,9 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("tags", 77110427),  # settled under another life, whose epoch is lower
         ("first", 77110328),  # a home settles by itself what it answers on a link that is settled first
         ("end", 8726064),  # word of a subscriber was lost on a contact that was about to be lost
+        ("close", 9714150),  # routers apart, whose clocks differ by a minute: nobody knows which was first
+        ("first", 9716008),  # the same; the former home settled by itself
+        ("presettled", 9715162),  # the same: an attach got an epoch below the one that it echoed
         ("grace", 9712272),  # its former router told a home that it had gone, before the home heard of the new one
         ("grace", 8721228),  # a client that echoes nothing was sent things in another order than its epochs
         ("ours", 8720176),  # a publisher that echoes nothing began another life at a router out of contact

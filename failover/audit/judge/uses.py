@@ -50,8 +50,9 @@ class Uses:
         return self.key[delivery].decode(), int(self.number[delivery]) if self.sure[delivery] else 0
 
 
-def tell_apart(facts: Facts, whole: Collection[str]) -> Uses:
-    """`whole` are the publishers with whole logs."""
+def tell_apart(facts: Facts, whole: Collection[str], disordered: Collection[str] = ()) -> Uses:
+    """`whole` are the publishers with whole logs, `disordered` those of which hybrid clocks tell no
+    order."""
     of, keys = by_key(facts.rows.key)
     number, sure = np.zeros(len(keys), np.int64), np.ones(len(keys), np.bool_)
     more: list[tuple[int, int, bool]] = []
@@ -60,8 +61,10 @@ def tell_apart(facts: Facts, whole: Collection[str]) -> Uses:
     bounds = np.searchsorted(of, np.stack([reused, reused + 1], axis=1), sorter=ordered)
     for group, (start, end) in zip(reused.tolist(), bounds, strict=True):
         at = ordered[start:end]
-        found, certain = uses_of(list(entries_at(facts.rows, at)), whole=keys[group][:NAME_LENGTH].decode() in whole)
+        publisher = keys[group][:NAME_LENGTH].decode()
+        found, certain = uses_of(list(entries_at(facts.rows, at)), whole=publisher in whole)
         if max(found) > 1:
+            certain &= publisher not in disordered
             number[group], sure[group] = 1, certain
             later = [(group, use, certain) for use in range(2, max(found) + 1)]
             first = len(keys) + len(more)

@@ -111,6 +111,12 @@ class Case:
         """Publishers whose own logs are."""
         return frozenset(client.name for client in self.clients.publishers.values() if client.logged)
 
+    @cached_property
+    def disordered(self) -> frozenset[str]:
+        """Publishers of which hybrid clocks do not tell in which order routers spoke of them."""
+        publishers = self.clients.publishers.values()
+        return frozenset(client.name for client in publishers if client.far or client.is_disordered)
+
 
 def make_case(
     control: Sequence[ControlRow], inventory: Inventory, some: Iterable[bytes] = (), past: Past = NO_PAST
@@ -129,6 +135,8 @@ def make_case(
     )
     rows, logs = clocks.align_rows(told), clocks.align_logs(inventory.logs)
     clients = find_clients(rows, logs, past.clients)
+    for client in (*clients.publishers.values(), *clients.subscribers.values()):
+        client.far |= clocks.differ(custodian for _, _, custodian in client.lives)
     heard = heard_endings(rows, logs, clients.subscribers, past.heard)
     for client, ending in begun_anew(rows, clients.subscribers.values()):
         client.closings.append(ending)

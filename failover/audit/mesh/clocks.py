@@ -30,6 +30,8 @@ COUNTER_BITS = 16
 """Of a hybrid clock, below its ms (protocol 2)."""
 SKEW_US = 1_000_000
 """Wall clocks of different hosts are taken to agree within this."""
+BELIEVED_US: Final = 10_000_000
+"""A router believes an epoch that a client echoes if it is ahead of the router's clock by no more (protocol 2)."""
 Differences = Mapping[tuple[str, str], int]
 """By two clocks: how far the second is ahead of the first, in µs."""
 
@@ -54,6 +56,13 @@ class Clocks:
     """By log: why nothing is ordered by it."""
     met: Differences = attrs.field(factory=dict)
     """By two logs that noted the same."""
+
+    def differ(self, names: Iterable[str]) -> bool:
+        """Whether the clocks of these logs differ, or may differ, by so much that routers do not believe each other's
+        epochs when a client echoes them."""
+        logs = {name for name in names if name in self.clock}
+        ahead = [self.ahead_us.get(name, 0) for name in logs]
+        return bool(logs & self.unordered.keys()) or (bool(ahead) and max(ahead) - min(ahead) > BELIEVED_US - SKEW_US)
 
     def align_rows(self, rows: Iterable[ControlRow]) -> list[ControlRow]:
         return [self._aligned_row(row) for row in rows]
