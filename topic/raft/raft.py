@@ -542,6 +542,7 @@ class Raft:
     def _acknowledge(self, leader: Replica) -> None:
         """Tell what the disk has. The term, too, has to be there: who forgets it obeys the leader of an earlier one."""
         self._acknowledged = min(self.log.stable, self._matched)
+        self._storage.supersede(say.Stored)  # else an earlier one, with a lower index, comes after this one
         body = say.Stored(self.hard.term, self._matched, self._acknowledged)
         if self._storage.hard.term == self.hard.term:
             self._send(leader, body)

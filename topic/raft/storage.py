@@ -55,6 +55,10 @@ class Storage:
         """Keep a message until the disk has what is here now."""
         self._held.append((self._number if self._has_all(hard) else self._number + 1, envelope))
 
+    def supersede(self, kind: type) -> None:
+        """A later message of this kind says more than those that wait: they are void."""
+        self._held = [(number, envelope) for number, envelope in self._held if not isinstance(envelope.body, kind)]
+
     def drop(self, router: str) -> None:
         """The contact with the router has ended: what waits for the disk is lost with it, like what is under way."""
         self._held = [(number, envelope) for number, envelope in self._held if envelope.receiver.router != router]

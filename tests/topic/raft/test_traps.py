@@ -673,3 +673,18 @@ def test_a_leader_whose_followers_replace_their_stores_in_a_contact_resigns() ->
     assert raft(cluster, "a").leader is None
     said = [one.body for _, one in cluster.channels["a", "b"] if one.sender.router == "a"]
     assert any(isinstance(body, say.Greeting) for body in said), "the new store hears of the others"
+
+
+def test_an_acknowledgement_that_waits_for_the_disk_does_not_come_after_a_later_one() -> None:
+    """An entry of a, and that c leads in a later term, come to b together, and are one write."""
+    cluster = led("a", "b", "c")
+    b, c = raft(cluster, "b"), raft(cluster, "c")
+    cluster.propose("a", b"x")
+    _, append = cluster.channels["a", "b"].popleft()
+    assert isinstance(append.body, say.Append)
+    b.receive(append, cluster.now)
+    leads = say.Lead(b.hard.term + 1, b.log.last, b.log.last_term, b.log.commit)
+    cluster.do("b", lambda r: r.receive(say.Envelope(b.hard.life, c.me, b.me, leads), cluster.now))
+    cluster.finish("b")
+    told = [one.body.index for _, one in cluster.channels["b", "c"] if isinstance(one.body, say.Stored)]
+    assert told == [b.log.last]
