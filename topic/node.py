@@ -1,7 +1,8 @@
 """One router: its cores, and the loop that carries what each of them says to the other (docs/architecture.md).
 
     clients' links ◀──▶ Topic ◀──▶ link state ◀──▶ neighbours
-      inside ends ◀──╯
+      inside ends ◀──╯                ▲
+                    ReplicaSets ◀─────╯     if the mesh has queues
 
 The router process, the simulation, the exhaustive search and the benches drive this same code. The contract between a
 node and the shell that drives it:
@@ -13,7 +14,9 @@ node and the shell that drives it:
 4. It calls `pump` after an event, or after a run of them. Nothing leaves for another router before that, nor before
    it is in the store: nobody must know of what a router that dies now would not remember. Where the store cannot be
    written the node goes on with what it had; the shell refuses new durable links then (`save`).
-5. It calls `handle_timer` no later than `deadline()`, which may have moved whenever `pump` returns, and then `pump`.
+5. What a pump gives to `SetShell.keep` the shell has its store do, in order and beside the loop, and says when a
+   `Write` or a `ReadPiece` is done (`stored`, `piece_read`). Then it calls `pump`.
+6. It calls `handle_timer` no later than `deadline()`, which may have moved whenever `pump` returns, and then `pump`.
 
 The shell does what the topic core asks of clients' links. What it asks of an end inside the router (`InsideEnd`,
 `topic.ends.end`) the node has that end do itself.
@@ -25,6 +28,8 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
+
+import attrs
 
 from linkstate.channel import BUDGET
 from linkstate.clock import HybridClock
@@ -38,8 +43,14 @@ from topic.directory.entry import LinkEntry, Role
 from topic.ends.end import InsideEnd
 from topic.errors import BreachError, UnkeptError
 from topic.journal import Block, Event
+from topic.queues.actions import Answered, SetNote, Tell
+from topic.queues.operations import Operation
+from topic.queues.sets import ReplicaSets
+from topic.queues.storing import ReadPiece, StoreChange, Write
 from topic.settings import Settings
 
+SETS = b"\xc0"
+"""Begins what replica sets say to each other, and no batch: MessagePack has nil there."""
 BESIDE = b"\xc1"
 """Begins what shells say to each other beside the topics, and no batch: MessagePack has no such byte."""
 AT_ONCE = 64
@@ -119,13 +130,36 @@ class NodeShell(Protocol):
         """Take what another router's shell says (`Node.tell`). Raises BreachError if it cannot be meant."""
 
 
+class SetShell(Protocol):
+    """What a node has for its replica sets, if the mesh has queues."""
+
+    def keep(self, changes: Sequence[StoreChange | ReadPiece]) -> None:
+        """Give these to the store of the sets, behind all that it was given before. It does not wait for the disk."""
+
+    def answered(self, answered: Answered) -> None:
+        """Take the answer to a request (`Node.ask`)."""
+
+
+@attrs.frozen(slots=True)
+class SetPort:
+    """The replica sets of a router, and their shell."""
+
+    sets: ReplicaSets
+    shell: SetShell
+
+
 class Node:
     """The cores of one router incarnation."""
 
-    def __init__(self, mesh: NodeMesh, topic: Topic, store: NodeStore, shell: NodeShell) -> None:
-        """Just booted, with what `store` remembers."""
+    def __init__(
+        self, mesh: NodeMesh, topic: Topic, store: NodeStore, shell: NodeShell, sets: SetPort | None = None
+    ) -> None:
+        """Just booted, with what `store` remembers. `sets`: None if the mesh has no queues."""
         self.mesh = mesh
         self.topic = topic
+        self._port = sets
+        self._changes: list[StoreChange | ReadPiece] = []
+        """What the store of the sets is to be given with the end of this pump."""
         self._store = store
         self._shell = shell
         self._look = shell.now() + LOOK_S
@@ -169,9 +203,14 @@ class Node:
             self._catch_up()
         self.mesh.handle_timer(now)
         self.topic.handle_timer(now)
+        if self._port is not None:
+            self._port.sets.handle_timer(now)
 
     def deadline(self) -> float:
-        return self._shell.now() if self._put_off else min(self.mesh.deadline(), self.topic.deadline(), self._look)
+        if self._put_off:
+            return self._shell.now()
+        due = min(self.mesh.deadline(), self.topic.deadline(), self._look)
+        return due if self._port is None else min(due, self._port.sets.deadline())
 
     def put_off(self, acts: Iterable[Callable[[], None]]) -> None:
         """What nobody waits for, and there may be thousands of, as when a connection is over with all its links. Some
@@ -210,9 +249,14 @@ class Node:
                     mesh.send(targets, payload, now)
             elif mesh.out:
                 self._drain_mesh(now)
+            elif self._port is not None and self._port.sets.has_work:
+                self._drain_sets(self._port, now)
             elif not topic.go_on():
                 break
         self.save()
+        if self._port is not None and self._changes:
+            changes, self._changes = self._changes, []
+            self._port.shell.keep(changes)
         self._shell.flush()
 
     def save(self) -> bool:
@@ -283,13 +327,22 @@ class Node:
             elif isinstance(action, ContactMade):
                 self._shell.note(action)
                 self.topic.contact(action.router, action.incarnation, now)
+                if self._port is not None:
+                    self._port.sets.contact(action.router, now)
             elif isinstance(action, Replanned):
                 self._plan = action.plan
                 self.topic.peers.follow(action.plan)
+                if self._port is not None:
+                    self._port.sets.follow(sorted(action.plan.members))
                 self._shell.note(action)
             elif action.router in self.topic.directory.contacts:  # else it was over with a breach
                 self._shell.note(action)
-                self.topic.lost(action.router, now)
+                self._lost(action.router, now)
+
+    def _lost(self, router: str, now: float) -> None:
+        self.topic.lost(router, now)
+        if self._port is not None:
+            self._port.sets.lost(router, now)
 
     def tell(self, router: str, payload: bytes) -> None:
         """Say to the shell of a router in contact what is no business of topics; in order, with the next pump."""
@@ -302,13 +355,55 @@ class Node:
         try:
             if received.payload.startswith(BESIDE):
                 self._shell.told(received.router, received.payload[len(BESIDE) :])
+            elif received.payload.startswith(SETS):
+                if self._port is not None:  # else the other router's topology has queues, and this one's does not
+                    self._port.sets.receive(received.router, received.payload[len(SETS) :], now)
             else:
                 self.topic.receive(received.router, received.payload)
         except BreachError as error:
             reason = f"router {received.router} broke the protocol: {error}"
             self._shell.note(ContactLost(received.router, Loss.BROKEN, reason))
             self.mesh.drop_contact(received.router, now, Loss.BROKEN, reason)
-            self.topic.lost(received.router, now)
+            self._lost(received.router, now)
+
+    # replica sets
+
+    @property
+    def sets(self) -> ReplicaSets | None:
+        """None if the mesh has no queues."""
+        return self._port.sets if self._port is not None else None
+
+    def ask(self, operation: Operation) -> int:
+        """Have an operation on queues carried out. Returns the number of the request: its `SetShell.answered` comes
+        with a pump, within `RaftLimits.tried` seconds. Raises ValueError if the name is too long, or no text, or if
+        the mesh has no queues."""
+        if self._port is None:
+            raise ValueError("the topology of this mesh has no queues: expected a part queues")
+        return self._port.sets.ask(operation, self.now())
+
+    def stored(self, write: Write) -> None:
+        """The store of the sets has done this write, and all before it."""
+        assert self._port is not None
+        self._port.sets.stored(write, self.now())
+
+    def piece_read(self, piece: ReadPiece, found: tuple[bytes, bool] | None) -> None:
+        """The store of the sets has read this piece: the bytes, and whether they are the last. None: the snapshot is
+        at another index by now."""
+        assert self._port is not None
+        self._port.sets.piece_read(piece, found, self.now())
+
+    def _drain_sets(self, port: SetPort, now: float) -> None:
+        port.sets.flush(now)
+        out, port.sets.out[:] = port.sets.out[:], []
+        for action in out:
+            if isinstance(action, Tell):
+                self.mesh.send((action.router,), SETS + action.payload, now)
+            elif isinstance(action, Answered):
+                port.shell.answered(action)
+            elif isinstance(action, SetNote):
+                self._shell.note(Note(action.text))
+            else:
+                self._changes.append(action)
 
 
 def boot(
