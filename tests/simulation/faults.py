@@ -35,6 +35,8 @@ class Faults:
             "flap": self._flap,
             "slow": self._slow,
         }
+        if world.sets is not None:
+            self._kinds |= {"disk hangs": world.sets.hang, "disk slows": world.sets.slow_down}
 
     def plan(self) -> None:
         for kind in self.knobs.faults:

@@ -142,6 +142,14 @@ class Knobs:
     """How many subscribers are subscribed to a pattern; with it, addresses have two words."""
     balanced: bool = False
     """Addresses are balanced."""
+    sets: int = 0
+    """Hashed replica sets; without any, the mesh has no queues."""
+    asked: int = 0
+    """How often clients ask for queues."""
+    disk: float = 0.02
+    """Longest time that a disk of replica sets takes for a write."""
+    disk_loss: float = 0.0
+    """How often a router that starts again has another disk for its replica sets, an empty one."""
     apart: tuple[float, ...] = (2.0, 4.0, 8.0)
     """Longest times for which partitions last."""
 

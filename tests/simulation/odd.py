@@ -168,6 +168,19 @@ def _balanced(knobs: Knobs, random: Random) -> dict[str, Any]:
     return {"balanced": True, "subscribers": max(knobs.subscribers, random.choice((2, 3, 4)))}
 
 
+def _sets(knobs: Knobs, random: Random) -> dict[str, Any]:
+    """Replica sets, with clients that declare queues; little else happens."""
+    shape: dict[str, Any] = {"sets": random.choice((1, 1, 2, 3)), "asked": random.choice((5, 15, 40))}
+    shape |= {
+        "never_started": False,
+        "disk": random.choice((0.002, 0.05, 0.2)),
+        "disk_loss": random.choice((0.0, 0.0, 0.3, 1.0)),
+    }
+    kinds = (*knobs.faults, *random.choices(("disk hangs", "disk slows", "kill", "pause", "partition"), k=3))
+    shape |= {"faults": kinds if random.random() < 0.9 else (), "turmoil": random.choice((5.0, 8.0, 15.0))}
+    return shape | {"publishers": 1, "subscribers": 1, "messages": 10, "late": 0.0}
+
+
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "batch": _batch,
     "detach": _detach,
@@ -201,13 +214,14 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "pieces": _pieces,
     "wildcards": _wildcards,
     "balanced": _balanced,
+    "sets": _sets,
 }
 
 LIMITS = ("far clocks", "set back")
 """Played by name only: what these break is a limit (protocol 10), which the judge cannot always tell from a fault."""
 
 
-LATER = ("settles again", "gives up", "plain cuts", "grow", "filters", "ttl", "pieces", "wildcards", "balanced")
+LATER = ("settles again", "gives up", "plain cuts", "grow", "filters", "ttl", "pieces", "wildcards", "balanced", "sets")
 """Played by name only, in tests of their own: seeds that others have named stay the runs that they were."""
 
 

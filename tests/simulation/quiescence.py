@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 def check_quiescence(world: "World") -> None:
     judge = world.judge
+    if world.sets is not None:
+        judge.check(not (unrest := world.sets.unrest()), unrest)
     for client in world.clients:
         attached = client.link is not None and client.answered
         judge.check(attached or client.gone, f"5 liveness: {client.name} is not attached")

@@ -30,6 +30,7 @@ from topic.settings import Settings
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge
+    from tests.simulation.sets import SetDisk, SetWorld
 
 START_US = 1_700_000_000_000_000
 DRAIN_S = 10.0
@@ -88,6 +89,9 @@ class Router:
         self.paused = False
         self.incarnation = 0
         self.links: list[Link] = []
+        self.sets: SetWorld | None = None
+        self.disk: SetDisk | None = None
+        """Of its replica sets, if the mesh has queues."""
         self.store = MemoryStore()
         self._copy = MemoryStore()
         """Of the store, as it was some time ago."""
@@ -133,6 +137,8 @@ class Router:
         self.lost_at.clear()
         self.sections.clear()
         self.note(self.name, f"boots as {self.incarnation}, knowing {len(self.store.remembered)}")
+        if self.sets is not None and former:
+            self.sets.starts(self)
         self.node = self._node()
         self.judge.memory.boots(self, former, store=known)
         self._timer = inf
@@ -174,7 +180,7 @@ class Router:
             self.name, self.incarnation, self.file, self._log(), settings, self.store, shell,
             hello=knobs.dead / 4, dead=knobs.dead, max_payload=1 << 20, budget=knobs.budget,
         )  # fmt: skip
-        return Watched(self, shell)
+        return Watched(self, shell, self.sets.port(self) if self.sets is not None else None)
 
     def _log(self) -> Silence:
         block = self.journal(self.name, "router", self.incarnation, host=self.name)
@@ -196,6 +202,8 @@ class Router:
         self.alive = False
         self.note(self.name, "is killed")
         self._inbox.clear()
+        if self.disk is not None:
+            self.disk.crash()
         for wire in self.wires.values():
             wire.killed(self.name, self.random.random() * late)
         for link in list(self.links):
@@ -258,12 +266,16 @@ class Router:
             self.node.pump()
         self.topic.check()
         self.judge.watch(self)
+        if self.sets is not None:
+            self.sets.watch(self)
 
     def _flush(self, incarnation: int) -> None:
         if self.incarnation == incarnation and self.alive and not self.paused:
             self.node.pump()
             self.topic.check()
             self.judge.watch(self)
+            if self.sets is not None:
+                self.sets.watch(self)
 
     def drop(self, router: str) -> None:
         """Take the other for lost, for no reason that it knows of."""

@@ -7,7 +7,8 @@ from tests.deaf import Deaf
 from tests.simulation.link import Link
 from tests.simulation.wires import Body
 from topic.actions import LinkAction
-from topic.node import Happening, Node
+from topic.node import SETS, Happening, Node, SetPort
+from topic.queues.wire import decode as decode_for_sets
 from topic.wire.segments import Segment, decode
 
 if TYPE_CHECKING:
@@ -57,14 +58,17 @@ class Shell(Deaf):
 class Watched(Node):
     """The node as it is, and a count of what it was told."""
 
-    def __init__(self, router: "Router", shell: Shell) -> None:
-        super().__init__(router.mesh, router.topic, router.store, shell)
+    def __init__(self, router: "Router", shell: Shell, sets: SetPort | None) -> None:
+        super().__init__(router.mesh, router.topic, router.store, shell, sets)
         self._router = router
 
     def receive(self, received: Received, now: float) -> None:
         router = self._router
         if received.router in self.topic.directory.contacts:
-            if router.verbose:
+            if router.verbose and received.payload.startswith(SETS):
+                name, message = decode_for_sets(received.payload[len(SETS) :])
+                router.note(router.name, f"<- {received.router} {name} {message!r:.500}")
+            elif router.verbose:
                 for kind, *columns in decode(received.payload):
                     router.note(router.name, f"<- {received.router} {Segment(kind).name} {columns!r:.300}")
             super().receive(received, now)

@@ -28,6 +28,7 @@ from tests.simulation.publisher import Publisher
 from tests.simulation.quiescence import check_quiescence
 from tests.simulation.router import Router
 from tests.simulation.schedule import Schedule
+from tests.simulation.sets import SetWorld
 from tests.simulation.subscriber import SubscriberClient
 from tests.simulation.wildcards import draw_address, draw_subscription
 from tests.simulation.wires import Wire
@@ -70,6 +71,7 @@ class World:
         self.judge = Judge(self.schedule, self.routers, self.knobs, self.note)
         self._make_routers()
         self.wires = self._make_wires()
+        self.sets = SetWorld(self) if self.knobs.sets else None
         self.membership = Membership(self)
         for router in self.routers.values():
             router.file = self.membership.file()
@@ -156,8 +158,12 @@ class World:
             client.restless()
         self.faults.plan()
         self.membership.plan()
+        if self.sets is not None:
+            self.sets.plan()
         self._run_until(self.knobs.turmoil)
         self.faults.stop()
+        if self.sets is not None:
+            self.sets.plan_last()
         if self.knobs.changes:
             self.membership.tidy()
         for client in self.clients:

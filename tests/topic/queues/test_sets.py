@@ -439,3 +439,80 @@ def test_an_id_is_never_used_again() -> None:
     assert isinstance(gone, Refused) and gone.reason is RefusedFor.NOT_FOUND
     second = cluster.answer("a", Declare("queue/x"))
     assert isinstance(second, Done) and second.id > first.id > QueueId(0, 0)
+
+
+def test_one_old_queue_does_not_keep_the_log() -> None:
+    """Trap 12."""
+    cluster = begun(compare_every=10)
+    cluster.answer("a", Declare("queue/old"))
+    for number in range(150):
+        made = cluster.answer("a", Declare("queue/x"))
+        assert isinstance(made, Done)
+        cluster.answer("a", Delete("queue/x", made.id))
+        assert all(len(cluster.hosts[router].disk.parts["q0"].entries) < 40 for router in "abc"), number
+    assert names(cluster, "c") == ["queue/old"]
+
+
+def test_an_entry_that_is_no_operation_ends_no_replica() -> None:
+    """Trap 13: it is decided like any other, and changes nothing."""
+    cluster = begun(compare_every=4)
+    leader = cluster.leader()
+    cluster.answer(leader, Declare("queue/x"))
+    for data in (b"\x00", b"\xff" * 30, bytes(8) + b"\x93\x00\xa1x\x81\xa1y\x01", bytes(8) + b"\xdd\xff\xff\xff\xff"):
+        cluster.sets(leader)._replicas["q0"].raft.propose([data])
+        cluster.sets(leader)._touched["q0"] = None
+        cluster.after(leader)
+    cluster.settle()
+    cluster.answer("b", Declare("queue/y"))
+    assert [names(cluster, router) for router in "abc"] == 3 * [["queue/x", "queue/y"]]
+    assert not any(cluster.hosts[router].disk.former for router in "abc")
+
+
+@pytest.mark.parametrize("kept", range(4))
+def test_a_power_cut_of_one_and_pauses_of_the_others_lose_nothing(kept: int) -> None:
+    """Trap 15: what is answered is on the disks of a majority, and not in their memories."""
+    cluster = begun()
+    leader = cluster.leader()
+    one, two = (name for name in "abc" if name != leader)
+    number = cluster.ask(leader, Declare("queue/x"))
+    while number not in cluster.hosts[leader].answers:
+        assert cluster.step(hanging=[two])
+    cluster.crash(one, kept)
+    for name in (leader, two):
+        cluster.lose(name, one)
+    cluster.start(one)
+    cluster.meet(one, two)
+    cluster.cut(leader)
+    cluster.settle()
+    assert names(cluster, one) == names(cluster, two) == ["queue/x"]
+    cluster.meet_all()
+    cluster.cut(one)
+    cluster.settle()
+    assert names(cluster, leader) == names(cluster, two) == ["queue/x"]
+
+
+def test_a_set_moves_to_other_voters_under_a_partition() -> None:
+    """Trap 16: each router reads the topology's new voters as it starts again; one of the former is away meanwhile."""
+    cluster = begun("abcd")
+    made = cluster.answer("d", Declare("queue/x"))
+    cluster.cut("a")
+    moved = SetMap([SetPlan("q0", ("b", "c", "d"))])
+    for router in "dcb":
+        cluster.crash(router)
+        for other in "abcd":
+            cluster.lose(other, router)
+        cluster.start(router, moved)
+        for other in "bcd":
+            if other != router:
+                cluster.meet(router, other)
+        cluster.settle()
+    assert isinstance(made, Done) and cluster.answer("b", Declare("queue/x")) == made
+    cluster.meet_all()
+    cluster.crash("a")
+    for other in "bcd":
+        cluster.lose(other, "a")
+    cluster.start("a", moved)
+    cluster.meet_all()
+    cluster.settle()
+    assert {view.voters for router in "bcd" for view in cluster.sets(router).overview()} == {("b", "c", "d")}
+    assert cluster.answer("a", Declare("queue/x")) == made

@@ -1,0 +1,446 @@
+"""Replica sets in a simulated mesh: their disks, what breaks them, clients that declare queues, and a judge of it all.
+
+A disk does what it is given in order and beside its router, quickly or not. When the router dies, the disk has any of
+what was under way up to some point; a disk may be replaced by an empty one. Clients ask at any router. `watch` checks
+what holds after each step of a router, `unrest` what has to be true in the end (protocol 13).
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tests.set_store import MemorySets, StoreNames
+from tests.simulation.parties import Violation
+from topic.node import SetPort
+from topic.queues.actions import Answered, SetView
+from topic.queues.operations import (
+    Answer,
+    Configure,
+    Declare,
+    Delete,
+    Done,
+    Operation,
+    QueueId,
+    QueueSettings,
+    Refused,
+    RefusedFor,
+    decode,
+)
+from topic.queues.queue_list import QueueList
+from topic.queues.replica import SetReplica
+from topic.queues.set_map import SetMap, SetPlan, hashed_plans
+from topic.queues.sets import ReplicaSets
+from topic.queues.storing import ReadPiece, StoreChange, Write
+from topic.raft.configuration import Configuration
+from topic.raft.limits import RaftLimits
+from topic.raft.log import Entry
+
+if TYPE_CHECKING:
+    from tests.simulation.router import Router
+    from tests.simulation.world import World
+
+SHARED = 4
+"""Names that all clients use."""
+LAST_S = 40.0
+"""Seconds after the last fault at which each set is asked once more, by each router: it has to do it."""
+
+
+class SetDisk:
+    """The disk of one router, with the parts of all sets."""
+
+    def __init__(self, world: "SetWorld", router: "Router") -> None:
+        self._world = world
+        self._router = router
+        self.store = world.new_disk()
+        self.hangs_until = 0.0
+        self.slow = world.knobs.disk
+        """Longest time that a write takes."""
+        self._life = 0
+        """How many processes have used it."""
+        self._waiting: deque[StoreChange | ReadPiece] = deque()
+        self._under_way: list[StoreChange | ReadPiece] = []
+
+    # what the node asks (`topic.node.SetShell`)
+
+    def keep(self, changes: Sequence[StoreChange | ReadPiece]) -> None:
+        self._waiting.extend(changes)
+        if not self._under_way:
+            self._begin()
+
+    def answered(self, answered: Answered) -> None:
+        self._world.answered(self._router, answered)
+
+    # the disk
+
+    def _begin(self) -> None:
+        """One transaction for all that waits."""
+        self._under_way.extend(self._waiting)
+        self._waiting.clear()
+        schedule = self._router.schedule
+        at = max(schedule.now, self.hangs_until) + self._world.dice.random() * self.slow
+        schedule.at(at, self._end, self._life)
+
+    def _end(self, life: int) -> None:
+        if life != self._life:
+            return
+        if self._router.schedule.now < self.hangs_until:  # it has begun to hang in the meantime
+            self._router.schedule.at(self.hangs_until, self._end, life)
+            return
+        done, self._under_way = self._under_way, []
+        told = [(change, self._do(change)) for change in done]
+        if self._waiting:
+            self._begin()
+        self._router.handle(self._tell, told)
+
+    def _do(self, change: StoreChange | ReadPiece) -> tuple[bytes, bool] | None:
+        if isinstance(change, ReadPiece):
+            return self.store.read(change)
+        self.store.write([change])
+        return None
+
+    def _tell(self, done: list[tuple[StoreChange | ReadPiece, tuple[bytes, bool] | None]]) -> None:
+        for change, found in done:
+            if isinstance(change, Write):
+                self._router.node.stored(change)
+            elif isinstance(change, ReadPiece):
+                self._router.node.piece_read(change, found)
+
+    def crash(self) -> None:
+        """The process ends. The disk has what was under way up to some point."""
+        self._life += 1
+        changes = [*self._under_way, *self._waiting]
+        for change in changes[: self._world.dice.randrange(len(changes) + 1)]:
+            self._do(change)
+        self._under_way.clear()
+        self._waiting.clear()
+
+    def replace(self) -> None:
+        self.store = self._world.new_disk()
+
+
+@attrs.define
+class _Request:
+    router: str
+    incarnation: int
+    number: int
+    operation: Operation
+    at: float
+    is_last: bool
+    """It was made when the faults were long over."""
+    answer: Answer | None = None
+
+
+class SetWorld:
+    """All sets of a mesh, and who uses them. It has dice of its own."""
+
+    def __init__(self, world: "World") -> None:
+        self.dice = Random(f"sets {world.seed}")
+        self.knobs = world.knobs
+        self._world = world
+        self._schedule = world.schedule
+        self._check = world.judge.check
+        self.new_store = StoreNames()
+        self.map = self._draw_map(tuple(world.routers))
+        dice = self.dice
+        self._limits = RaftLimits(
+            dead=self.knobs.dead,
+            window=dice.choice((200, 1000, 1 << 20)),
+            unstored=dice.choice((300, 2000, 8 << 20)),
+        )
+        self._compare_every = dice.choice((3, 10, 10, 1000))
+        self.disks = {name: SetDisk(self, router) for name, router in world.routers.items()}
+        for name, router in world.routers.items():
+            router.sets = self
+            router.disk = self.disks[name]
+        self.requests: list[_Request] = []
+        self._open: dict[tuple[str, int, int], _Request] = {}
+        """By router, incarnation and number."""
+        self._done: list[tuple[_Request, QueueId]] = []
+        """Answered in the step of a router that is going on."""
+        self._names = 0
+        self._decided: dict[tuple[str, int], list[Entry | None]] = {}
+        """By set and life: the entries from index 1 on."""
+        self._digests: dict[tuple[str, int, int], bytes] = {}
+        """By set, life and index."""
+        self._leaders: dict[tuple[str, int, int], str] = {}
+        """By set, life and term."""
+        self.is_lost: set[str] = set()
+        """Sets of which so many disks are gone that they may have no leader any more."""
+
+    def _draw_map(self, routers: tuple[str, ...]) -> SetMap:
+        dice = self.dice
+        plans = hashed_plans(routers, self.knobs.sets, dice.choice((1, 2, 3, 3, 3, 5)))
+        if dice.random() < 0.3:
+            voters = tuple(dice.sample(routers, min(3, len(routers))))
+            plans.insert(0, SetPlan("eu", voters, "queue/eu/"))
+        return SetMap(plans)
+
+    def new_disk(self) -> MemorySets:
+        return MemorySets(self.new_store.parts(self.map.plans))
+
+    def port(self, router: "Router") -> SetPort:
+        """What the node of a router that starts gets."""
+        sets = ReplicaSets(
+            router.name,
+            self.map,
+            router.names,
+            self.disks[router.name].store.contents,
+            self._limits,
+            self.dice.random,
+            router.topic.outlet.clock.stamp,
+            self.new_store,
+            self._schedule.now,
+            compare_every=self._compare_every,
+        )
+        for replica in sets._replicas.values():
+            replica._apply = partial(self._apply, router.name, replica, replica._apply)  # type: ignore[method-assign]
+        return SetPort(sets, self.disks[router.name])
+
+    # what goes wrong with disks
+
+    def starts(self, router: "Router") -> None:
+        """A router is about to start: its disk may have been replaced in between."""
+        if self.dice.random() < self.knobs.disk_loss:
+            endangered = [name for name in self.map.plans if not self._can_spare(name, router.name)]
+            if not endangered or self.dice.random() < 0.1:
+                self.is_lost.update(endangered)
+                self._world.note(router.name, f"its disk is replaced; sets that may be lost: {endangered}")
+                self.disks[router.name].replace()
+
+    def _can_spare(self, name: str, router: str) -> bool:
+        """Whether the set has a majority without the disk of this router, by all configurations that may count."""
+        configurations = self._configurations(name)
+        parts = [(other, disk.store.parts[name]) for other, disk in self.disks.items()]
+        if not any(part.hard.begun for _, part in parts):
+            return not any(part.hard.life for _, part in parts)  # an incomplete beginning is ended by an operator
+        left = {(other, part.store) for other, part in parts if other != router}
+        return all(
+            2 * sum((voter.router, voter.store) in left for voter in one.voters) > len(one.voters)
+            for one in configurations
+        )
+
+    def _configurations(self, name: str) -> list[Configuration]:
+        """The last one that is decided, and all that are on a disk behind it."""
+        parts = [disk.store.parts[name] for disk in self.disks.values()]
+        decided = max((len(log) for (which, _), log in self._decided.items() if which == name), default=0)
+        found: dict[int, list[Configuration]] = {}
+        for part in parts:
+            found.setdefault(part.snapshot.index, []).append(part.snapshot.configuration)
+            for index, entry in enumerate(part.entries, part.snapshot.index + 1):
+                if entry.configuration is not None:
+                    found.setdefault(index, []).append(entry.configuration)
+        last = max((index for index in found if index <= decided), default=0)
+        return [one for index, ones in found.items() if index >= last for one in ones]
+
+    def hang(self) -> None:
+        """A disk hangs. Some hang for longer than a contact would last."""
+        disk = self.disks[self.dice.choice(list(self.disks))]
+        disk.hangs_until = self._schedule.now + self.dice.choice((0.5, 3.0, 10.0))
+        self._world.note("world", f"the disk of {disk._router.name} hangs until {disk.hangs_until:.1f}")
+
+    def slow_down(self) -> None:
+        disk = self.disks[self.dice.choice(list(self.disks))]
+        disk.slow = self.dice.choice((0.2, 2.0))
+        self._world.note("world", f"the disk of {disk._router.name} is slow")
+
+    def heal(self) -> None:
+        for disk in self.disks.values():
+            disk.hangs_until, disk.slow = 0.0, self.knobs.disk
+
+    # clients
+
+    def plan(self) -> None:
+        for _ in range(self.knobs.asked):
+            self._schedule.at(self.dice.random() * (self.knobs.turmoil + 1.0), self._ask_something)
+
+    def plan_last(self) -> None:
+        """The faults are over."""
+        self.heal()
+        for router in self._world.routers.values():
+            for name in self.map.plans:
+                self._schedule.after(LAST_S + self.dice.random(), self._ask_last, router, name)
+
+    def _ask_something(self) -> None:
+        """Each client has names of its own, which it deletes when it knows that they were declared; all share some."""
+        router = self.dice.choice(list(self._world.routers.values()))
+        for _ in range(self.dice.choice((1, 1, 3, 10))):
+            router.handle(self._ask, router, self._draw_operation())
+
+    def _draw_operation(self) -> Operation:
+        dice, prefix = self.dice, self.dice.choice(("queue/", "queue/eu/"))
+        declared = [(one.operation.name, one.answer.id) for one in self.requests if isinstance(one.answer, Done)]
+        kind = dice.choice(("own", "own", "own", "shared", "delete", "configure"))
+        settings = QueueSettings(limit_messages=dice.choice((None, 1)))
+        if kind == "own" or not declared:
+            self._names += 1
+            return Declare(f"{prefix}own/{self._names}", settings)
+        if kind == "shared":
+            return Declare(f"{prefix}{dice.randrange(SHARED)}", settings)
+        name, id_ = dice.choice(declared)
+        return Delete(name, id_) if kind == "delete" else Configure(name, id_, settings)
+
+    def _ask_last(self, router: "Router", name: str) -> None:
+        """One more queue, of this set."""
+        for number in range(10_000):
+            queue = f"{self.map.plans[name].prefix or 'queue/'}last/{router.name}/{number}"
+            plan = self.map.plan_of(queue)
+            if plan is not None and plan.name == name:
+                router.handle(self._ask, router, Declare(queue), True)
+                return
+
+    def _ask(self, router: "Router", operation: Operation, is_last: bool = False) -> None:
+        number = router.node.ask(operation)
+        request = _Request(router.name, router.incarnation, number, operation, self._schedule.now, is_last)
+        self.requests.append(request)
+        self._open[router.name, router.incarnation, number] = request
+        self._world.note(router.name, f"is asked as {number}: {operation}")
+
+    def answered(self, router: "Router", answered: Answered) -> None:
+        request = self._open.pop((router.name, router.incarnation, answered.number), None)
+        self._world.note(router.name, f"answers {answered.number}: {answered.answer}")
+        self._check(request is not None, f"13 answers: {router.name} answers {answered.number} twice")
+        assert request is not None
+        request.answer = answer = answered.answer
+        if isinstance(answer, Done):
+            self._done.append((request, answer.id))
+        else:
+            expected = {RefusedFor.NO_ANSWER, RefusedFor.DIFFERS, RefusedFor.NOT_FOUND}
+            self._check(answer.reason in expected, f"13 answers: {request.operation} is refused: {answer}")
+
+    def _check_done(self, request: _Request, id_: QueueId) -> None:
+        """What is answered is decided: it is there from now on."""
+        plan = self.map.plan_of(request.operation.name)
+        assert plan is not None
+        log = self._decided.get((plan.name, id_.life), [])
+        entry = log[id_.index - 1] if 0 < id_.index <= len(log) else None
+        name = decode(entry.data[8:]).name if entry is not None else ""
+        self._check(name == request.operation.name, f"13 kept: {request.operation} was answered, {entry} is decided")
+
+    # what always holds
+
+    def watch(self, router: "Router") -> None:
+        """After each step of a router."""
+        sets = router.node.sets
+        assert sets is not None
+        if not sets.has_work:  # else it has not flushed yet
+            sets.check()
+        for name, replica in sets._replicas.items():
+            self._watch_leader(router.name, name, replica)
+        while self._done:
+            self._check_done(*self._done.pop())
+
+    def _apply(
+        self, router: str, replica: SetReplica, apply: Callable[[int, Entry], None], index: int, entry: Entry
+    ) -> None:
+        """For each index one entry is ever decided; the states at one index are equal."""
+        name, life = replica.plan.name, replica.raft.hard.life
+        known = self._decided.setdefault((name, life), [])
+        known.extend([None] * (index - len(known)))
+        former = known[index - 1]
+        if former is None:
+            known[index - 1] = entry
+        elif former != entry:
+            raise Violation(f"13 one log: {router} decides {entry} at {index} of {name}, not {former}")
+        apply(index, entry)
+        digest = replica.queues.digest
+        if self._digests.setdefault((name, life, index), digest) != digest:
+            raise Violation(f"13 one state: {router} has another at {index} of {name}")
+
+    def _watch_leader(self, router: str, name: str, replica: SetReplica) -> None:
+        """One leads in a term, and has all that was decided before."""
+        raft = replica.raft
+        term = name, raft.hard.life, raft.hard.term
+        if raft.leadership is None or self._leaders.get(term) == router:
+            return
+        self._check(
+            term not in self._leaders, f"13 one leader: {router} leads {term}, as {self._leaders.get(term)} does"
+        )
+        self._leaders[term] = router
+        known = self._decided.get((name, raft.hard.life), [])
+        self._check(raft.log.last >= len(known), f"13 complete: {router} leads {name} without entry {len(known)}")
+        for index, entry in enumerate(known[raft.log.snapshot.index :], raft.log.snapshot.index + 1):
+            has = raft.log.entries(index, index)[0]
+            self._check(entry in (None, has), f"13 complete: {router} leads {name} with {has} at {index}, not {entry}")
+
+    # in the end
+
+    def unrest(self) -> str:
+        """What is not yet as it has to be when the faults are long over; empty if all is."""
+        waiting = [one for one in self._open.values() if self._is_alive(one)]
+        if waiting:
+            return f"13 liveness: {waiting[0].router} has no answer to {waiting[0].operation}"
+        last = [one for one in self.requests if one.is_last]
+        if len(last) < len(self.map.plans) * sum(router.alive for router in self._world.routers.values()):
+            return "13 liveness: the last requests are not made yet"
+        for one in last:
+            plan = self.map.plan_of(one.operation.name)
+            assert plan is not None
+            excused = plan.name in self.is_lost
+            if not isinstance(one.answer, Done) and not excused:
+                return f"13 liveness: {one.operation} at {one.router} came to {one.answer}"
+        return next((why for name in self.map.plans if (why := self._unlike(name))), "")
+
+    def _is_alive(self, request: _Request) -> bool:
+        router = self._world.routers[request.router]
+        return router.alive and router.incarnation == request.incarnation
+
+    def _unlike(self, name: str) -> str:
+        """All know who leads, all replicas are equal, and to what the log leads to."""
+        if name in self.is_lost:
+            return ""
+        alive = [router for router in self._world.routers.values() if router.alive]
+        views = {router.name: self._view(router, name) for router in alive}
+        leaders = {view.leader for view in views.values()}
+        if len(leaders) != 1:
+            return f"13 liveness: {leaders} lead {name}"
+        ring = self.map.plans[name].voters
+        voters = {view.voters for router, view in views.items() if router in ring}
+        if {frozenset(one) for one in voters} != {frozenset(ring)}:
+            return f"13 liveness: {name} has the voters {voters}, not {ring}"
+        model = self._model(name, max(view.life for view in views.values()))
+        for router in alive:
+            if router.name in ring:
+                assert router.node.sets is not None
+                found = router.node.sets._replicas[name].queues
+                if found.digest != model.digest:
+                    return f"13 one state: {router.name} has not what the log of {name} leads to"
+        return ""
+
+    @staticmethod
+    def _view(router: "Router", name: str) -> SetView:
+        assert router.node.sets is not None
+        return next(view for view in router.node.sets.overview() if view.name == name)
+
+    def _model(self, name: str, life: int) -> QueueList:
+        """What the decided entries lead to; on the way, that none of a client's own queues was declared twice, and none
+        came back."""
+        model = QueueList()
+        created: dict[str, int] = {}
+        for index, entry in enumerate(self._decided.get((name, life), []), 1):
+            self._check(entry is not None, f"13 one log: entry {index} of {name} was never decided")
+            if entry is not None and entry.data:
+                operation, before = decode(entry.data[8:]), len(model)
+                answer = model.apply(index, entry.data)
+                if isinstance(operation, Declare) and len(model) > before:
+                    created[operation.name] = created.get(operation.name, 0) + 1
+                assert isinstance(answer, Done | Refused)
+        for one in self.requests:
+            plan = self.map.plan_of(one.operation.name)
+            if plan is not None and plan.name == name and isinstance(one.answer, Done):
+                self._check_in_the_end(one, model)
+        twice = [queue for queue, count in created.items() if count > 1 and "own/" in queue]
+        self._check(not twice, f"13 once: {twice} were declared twice")
+        return model
+
+    def _check_in_the_end(self, request: _Request, model: QueueList) -> None:
+        queue, id_ = model.get(request.operation.name), request.answer.id  # type: ignore[union-attr]
+        is_there = queue is not None and queue.id == id_
+        deletes = [one for one in self.requests if isinstance(one.operation, Delete) and one.operation.id == id_]
+        if isinstance(request.operation, Delete):
+            self._check(not is_there, f"13 kept: {request.operation} was answered, and the queue is there")
+        else:
+            self._check(is_there or bool(deletes), f"13 kept: {request.operation} was answered, and the queue is gone")

@@ -1,0 +1,27 @@
+"""Meshes with replica sets: one log for each set whatever fails, and answers to all who ask."""
+
+from tests.simulation.test_simulation import run
+from topic.queues.operations import Done, RefusedFor
+
+FIRST = 12
+"""The first seeds, of which is asked what happens in them."""
+COUNT = 20
+
+
+def test_sets_decide_one_log_whatever_fails() -> None:
+    for seed in range(FIRST, COUNT):
+        run(seed, odd=("sets",))
+
+
+def test_a_mesh_with_sets_is_worth_its_name() -> None:
+    worlds = [run(seed, trace=True, odd=("sets",)) for seed in range(FIRST)]
+    lines = [what for world in worlds for _, _, what in world.trace]
+    for happens in (
+        "disk is replaced", "hangs until", "is slow", "is killed",
+        "Vote(", "Piece(", "Resigned(", "Lacking(", "StandNow(",
+    ):  # fmt: skip
+        assert any(happens in line for line in lines), f"no run has: {happens}"
+    answers = [one.answer for world in worlds if world.sets for one in world.sets.requests]
+    assert sum(isinstance(answer, Done) for answer in answers) > 300
+    reasons = {answer.reason for answer in answers if answer is not None and not isinstance(answer, Done)}
+    assert reasons == {RefusedFor.DIFFERS, RefusedFor.NOT_FOUND, RefusedFor.NO_ANSWER}
