@@ -83,9 +83,7 @@ class Requests:
             self._send_anew()
 
     def lost(self, router: str) -> None:
-        """The contact with the router has ended."""
-        if self.leader == router:
-            self._send_anew()
+        """The contact with the router has ended. What it was asked goes to whoever says next that it leads."""
         self._leaders.pop(router, None)
 
     def _send_anew(self) -> None:

@@ -135,19 +135,26 @@ def test_without_a_majority_a_request_is_answered_when_its_time_is_over() -> Non
 
 
 def test_a_busy_leader_is_asked_again() -> None:
-    cluster = begun(limits=RaftLimits(unstored=100))
+    cluster = begun(limits=RaftLimits(unstored=50))
     leader = cluster.leader()
-    first = cluster.ask(leader, Declare("queue/x"))
-    second = cluster.ask(leader, Declare("queue/y"))
+    began = cluster.now
+    numbers = [cluster.ask(leader, Declare(f"queue/{number}")) for number in range(3)]
     cluster.settle()
     answers = cluster.hosts[leader].answers
-    assert isinstance(answers[first], Done) and isinstance(answers[second], Done)
-    number = None
-    for _ in range(3):
-        number = cluster.ask(leader, Declare("queue/z"))
-    cluster.cut(leader)
-    cluster.settle(seconds=12)
-    assert number is not None and cluster.hosts[leader].answers[number] is not None
+    assert all(isinstance(answers[number], Done) for number in numbers)
+    assert cluster.now > began
+
+
+def test_a_leader_that_stays_busy_is_named() -> None:
+    cluster = begun(limits=RaftLimits(unstored=50))
+    leader = cluster.leader()
+    one, two = (name for name in "abc" if name != leader)
+    cluster.ask(leader, Declare("queue/x"))
+    number = cluster.ask(leader, Declare("queue/y"))
+    cluster.settle(hanging=[one, two])
+    answer = cluster.hosts[leader].answers[number]
+    assert isinstance(answer, Refused) and answer.reason is RefusedFor.NO_ANSWER
+    assert "answered for 10 s: " in answer.why and "wait to be written to disk or copied" in answer.why
 
 
 def test_an_answer_of_a_former_leader_counts_nothing() -> None:
@@ -160,9 +167,27 @@ def test_an_answer_of_a_former_leader_counts_nothing() -> None:
     sets.receive(other, encode("q0", Leads(200, 99, True)), cluster.now)
     cluster.after("d")
     cluster.deliver("d", leader)
+    cluster.channels["d", other].clear()
     before = dict(cluster.hosts["d"].answers)
     cluster.settle(seconds=1)
     assert number not in before and number not in cluster.hosts["d"].answers
+
+
+def test_an_answer_to_an_earlier_process_of_a_router_is_not_given_to_the_next() -> None:
+    """Both give their first request the same number."""
+    cluster = begun("abcd")
+    leader = cluster.leader()
+    first = cluster.ask("d", Declare("queue/x"))
+    cluster.deliver("d", leader)
+    cluster.crash("d")
+    for other in "abc":
+        cluster.lose(other, "d")
+    cluster.start("d")
+    cluster.meet("d", leader)
+    second = cluster.ask("d", Delete("queue/x", QueueId(1, 1)))
+    cluster.settle()
+    answer = cluster.hosts["d"].answers[second]
+    assert first == second and isinstance(answer, Refused) and answer.reason is RefusedFor.NOT_FOUND
 
 
 def test_the_number_of_requests_that_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -722,6 +722,22 @@ MUTANTS = [
         "a majority has the right state",
         "test_an_operator_is_told_if_no_majority_has_the_same_state",
     ),
+    M(
+        Raft,
+        "_take_greeting",
+        "self.stores.is_replaced(known)",
+        "False",
+        "another store is another member, also in one contact",
+        "test_a_leader_whose_followers_replace_their_stores_in_a_contact_resigns",
+    ),
+    M(
+        Raft,
+        "_acknowledge",
+        "self._storage.supersede(say.Stored)",
+        "pass",
+        "acknowledgements leave in order",
+        "test_an_acknowledgement_that_waits_for_the_disk_does_not_come_after_a_later_one",
+    ),
 ]
 
 
