@@ -19,8 +19,11 @@ from typing import Any, Final
 
 from attrs import Factory, frozen
 
+from router.disk.wal import gap
+
 IN_MEMORY: Final = ":memory:"
 PRIMARY: Final = 0xFF
+DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 UNWRITTEN: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 EMPTY: Final = "damaged: it is empty"
 
@@ -33,6 +36,10 @@ class UnusableError(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class DamagedError(UnusableError):
+    """A file has not what was written to it, so it is nobody else's."""
 
 
 @frozen
@@ -53,6 +60,11 @@ class FileForm:
     without shared memory."""
     grows: Mapping[int, tuple[Statement, ...]] = Factory(dict)
     """What makes a file of an earlier version one of this."""
+    shape: tuple[str, ...] = ()
+    """Pragmas of a new file, before it has tables."""
+    is_synced: bool = False
+    """Whether each transaction is on the disk before the next one begins (`synchronous = FULL`). Then a write-ahead log
+    with a gap is damaged."""
 
     @property
     def made_by(self) -> tuple[str, ...]:
@@ -70,8 +82,9 @@ class SqliteFile:
         with contextlib.ExitStack() as held, self.explained():
             if self._where != IN_MEMORY:
                 self._create(first)
-                if form.is_shared:
-                    held.enter_context(self._hold())
+                held.enter_context(self._hold())
+                if form.is_synced and (damage := gap(f"{self._where}-wal")):
+                    raise DamagedError(damage)
             self.connection = held.enter_context(contextlib.closing(self._connect()))
             self._open()
             self._held = held.pop_all()
@@ -79,7 +92,7 @@ class SqliteFile:
     def _create(self, first: Iterable[Statement]) -> None:
         """Beside its place. A log that is left belongs to another file."""
         if os.path.isfile(self._where) and os.path.getsize(self._where) <= 1:  # either is as good as new to SQLite
-            raise UnusableError(EMPTY)
+            raise DamagedError(EMPTY)
         if os.path.exists(self._where):
             return
         fresh, log = Path(f"{self._where}.{os.getpid()}.new"), Path(f"{self._where}-wal")
@@ -87,7 +100,8 @@ class SqliteFile:
         log.unlink(missing_ok=True)
         try:
             with contextlib.closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
-                for statement in ("BEGIN", *self._form.made_by):
+                shape = (f"PRAGMA {setting}" for setting in self._form.shape)
+                for statement in (*shape, "BEGIN", *self._form.made_by):
                     connection.execute(statement)
                 for statement, values in first:
                     connection.execute(statement, values)
@@ -102,7 +116,8 @@ class SqliteFile:
 
     @contextlib.contextmanager
     def _hold(self) -> Iterator[None]:
-        """The file, for this process alone. Not by SQLite, which would keep our own other connections out, too."""
+        """The file, for this process alone, before SQLite opens it. SQLite's own lock would keep our other connections
+        out, too."""
         with open(self._where, "rb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,7 +162,7 @@ class SqliteFile:
             raise UnusableError(f"{found}, expected format {form.version}")
         [damage] = execute("PRAGMA quick_check(1)").fetchone()
         if damage != "ok":
-            raise UnusableError(f"damaged: {damage}")
+            raise DamagedError(f"damaged: {damage}")
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -173,21 +188,25 @@ class SqliteFile:
         try:
             yield
         except sqlite3.Error as error:
-            raise UnusableError(self.why(error)) from error
+            kind = DamagedError if primary(error) in DAMAGE else UnusableError
+            raise kind(self.why(error)) from error
         except OSError as error:
-            raise UnusableError(error.strerror or str(error)) from error
+            raise UnusableError(self._unwritable() or error.strerror or str(error)) from error
         except UnicodeError as error:  # damaged text is told so
-            raise UnusableError(str(error)) from error
+            raise DamagedError(str(error)) from error
 
     def why(self, error: sqlite3.Error) -> str:
         if not self._form.is_shared and primary(error) == sqlite3.SQLITE_BUSY:
             return self._form.held
-        if primary(error) in UNWRITTEN:
-            folder = os.path.dirname(self._where) or "."
-            for path in (self._where, folder):  # SQLite needs both, and tells them apart from a broken disk by chance
-                if os.path.exists(path) and not os.access(path, os.W_OK):
-                    return f"no permission to write {path}"
-        return str(error)
+        return (primary(error) in UNWRITTEN and self._unwritable()) or str(error)
+
+    def _unwritable(self) -> str:
+        """Which of the file and its folder may not be written; empty if both may. SQLite needs both, and tells them
+        apart from a broken disk by chance."""
+        for path in (self._where, os.path.dirname(self._where) or "."):
+            if os.path.exists(path) and not os.access(path, os.W_OK):
+                return f"no permission to write {path}"
+        return ""
 
     def close(self) -> None:
         self._held.close()
