@@ -1,0 +1,61 @@
+"""How far a store has come, in a file beside it that is written without fsync.
+
+A change is acknowledged when the store has it and the mark names it. The kernel keeps both when a process is killed. So
+a store that has less than its mark says has lost what was acknowledged: an older file was put in its place, its
+write-ahead log was cut, or the last transaction of that log was damaged. A power failure may leave an older mark, or a
+torn one, which tells nothing.
+"""
+
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+import msgpack
+
+SUM: Final = 4
+"""Bytes of the checksum, behind those of the length."""
+LENGTH: Final = 4
+
+
+@attrs.frozen
+class Mark:
+    file: bytes
+    """The identity of the store's file."""
+    numbers: Mapping[str, int]
+    """By set: the number of its last change."""
+
+    def pack(self) -> bytes:
+        packed = msgpack.packb([self.file, self.numbers])
+        return len(packed).to_bytes(LENGTH) + zlib.crc32(packed).to_bytes(SUM) + bytes(packed)
+
+
+def read_mark(path: Path) -> Mark | None:
+    """None if there is none, or a torn one. Raises OSError."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    packed = data[LENGTH + SUM :][: int.from_bytes(data[:LENGTH])]
+    if zlib.crc32(packed) != int.from_bytes(data[LENGTH : LENGTH + SUM]) or not packed:
+        return None
+    return Mark(*msgpack.unpackb(packed))
+
+
+class MarkFile:
+    """The mark of one store, open to be written again and again."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError."""
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def write(self, mark: Mark) -> None:
+        """Raises OSError."""
+        data = mark.pack()
+        if os.pwrite(self._file, data, 0) < len(data):
+            raise OSError("the mark of the store was written in part only")
+
+    def close(self) -> None:
+        os.close(self._file)

@@ -1,0 +1,533 @@
+"""The store of a router's replica sets, in DIR/<router>/queues.db (protocol 13.5): one file of SQLite for all sets.
+
+A write is one transaction in the write-ahead log. It returns when that is on the disk; then the mark beside the file
+names it. A write that fails is never tried again, because the kernel may have dropped what it could not write and say
+next time that all is well.
+
+A store that may have lost what it acknowledged must not vote by it. So each part of the file that is not what was
+written gets another identity as it is opened, and what is there of it is kept under another name:
+
+| what is found | what gets another identity | how it is found |
+| --- | --- | --- |
+| no file, an empty one, a damaged page | the file: all sets | by SQLite |
+| a gap in the write-ahead log | the file | `router/disk/wal.py`, before SQLite opens the file |
+| a store that went on after this one | the file | the mark has the identity of another file |
+| writes that were not synced, and the machine has started again | the file | the row of the store has the boot id |
+| a row that is damaged, missing, or of another time | the set | checksums of the rows; the set's row has their sum |
+| less than was acknowledged | the set | the mark has a higher number |
+
+One loss stays unseen: a write-ahead log cut between two transactions, by a power failure that takes the mark as well.
+If a leader remembers the acknowledgement, it notices (`Distrust`). A file of another router, or of another version of
+this program, is refused.
+"""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import quote
+
+import attrs
+import msgpack
+
+from router.disk.room import check_room
+from router.disk.rows import is_whole, summed
+from router.disk.sqlite import DamagedError, FileForm, SqliteFile, Statement, UnusableError
+from router.mesh.errors import RunError
+from router.queues.mark import Mark, MarkFile, read_mark
+from router.queues.part import PLACES, Part, Row, StoredState, keys_of, read_entry, read_part
+from topic.queues.storing import PutAside, ReadPiece, Renew, SetContent, StoreChange, Write
+from topic.raft.log import Entry
+from topic.raft.messages import StagedPiece, StoreContent
+
+MERGE: Final = 4 << 20
+"""Bytes of changes after which the write-ahead log is merged into the file."""
+CHANGED: Final = 3 * 4096
+"""Bytes in that log, about, of a set that a transaction changes, beside those of the change: a few pages."""
+LOOSE: Final = 1024
+"""Free pages that a file may keep, beside as many as it uses."""
+VACUUM: Final = 1024
+"""Free pages that one merge gives back to the file system at most."""
+SUFFIXES: Final = ("", "-wal", "-mark")
+"""Of the files of a store."""
+
+_PART: Final = "REPLACE INTO part VALUES (?, ?, ?)"
+_ENTRY: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?)"
+_PIECE: Final = "INSERT INTO piece VALUES (?, ?, ?)"
+_OWN: Final = "INSERT INTO store VALUES (?, ?)"
+_OWN_ANEW: Final = "UPDATE store SET (packed, sum) = (?, ?)"
+_ROWS: Final = {"part": "place", "entry": "key", "piece": "key"}
+"""Each table of sets, and its key."""
+FORM: Final = FileForm(
+    name="a store of replica sets",
+    application=0x6F6E6371,  # "oncq"
+    version=1,
+    tables=(
+        "CREATE TABLE store (packed BLOB, sum INTEGER)",
+        "CREATE TABLE part (place INTEGER PRIMARY KEY, packed BLOB, sum INTEGER)",
+        "CREATE TABLE entry (key INTEGER PRIMARY KEY, term INTEGER, data BLOB, members BLOB, sum INTEGER)",
+        "CREATE TABLE piece (key INTEGER PRIMARY KEY, data BLOB, sum INTEGER)",
+    ),
+    settings=(
+        *("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"),
+        f"journal_size_limit = {4 * MERGE}",
+        "secure_delete = OFF",  # it would write each page again that is given up
+    ),
+    held="locked: another running process uses it",
+    is_shared=False,
+    shape=("auto_vacuum = INCREMENTAL",),
+    is_synced=True,
+)
+
+
+class Sync(Enum):
+    """When a write counts as done."""
+
+    DISK = "disk"
+    """The disk has it."""
+    MEMORY = "memory"
+    """The kernel has it: it survives the process, not the machine."""
+
+
+class QueueStoreError(RunError):
+    """The store cannot be used, or has failed: the process has to end."""
+
+
+class FullError(RunError):
+    """The disk has no room. Nothing was written, so the same changes may be written later."""
+
+
+@attrs.frozen
+class _Owner:
+    """The row of the store."""
+
+    mesh: str
+    router: str
+    file: bytes
+    """The identity of this file."""
+    boot: str
+    """The start of the machine at which it was opened last."""
+    sync: str
+    is_closed: bool
+    """It was closed in order, and is on the disk."""
+
+    def row(self) -> Row:
+        return summed(msgpack.packb(attrs.astuple(self)))
+
+
+class QueueStore:
+    """A `SetStore`, held by one process. Any thread may use it, one at a time."""
+
+    def __init__(
+        self,
+        path: Path,
+        mesh: str,
+        router: str,
+        sets: Collection[str],
+        sync: Sync,
+        boot_id: str,
+        new_store: Callable[[], bytes],
+    ) -> None:
+        """`new_store` draws identities. Raises QueueStoreError if the file is another router's, or cannot be used."""
+        self.notes: list[str] = []
+        """What was set aside, for the log."""
+        self.contents: dict[str, SetContent] = {}
+        """What the store had of each set when it was opened."""
+        self._path = path
+        self._new_store = new_store
+        self._owner = _Owner(mesh, router, b"", boot_id, sync.value, is_closed=False)
+        self._parts: dict[str, Part] = {}
+        """All in the file, also of sets that the topology does not have."""
+        self._unmerged = 0
+        self._is_sound = True
+        with self._explained():
+            try:
+                self._open(sets)
+            except DamagedError as error:
+                begin = f"{path}: all replica sets begin anew here, and the former file is set aside: {error.reason}"
+                self.notes.append(f"{begin}. {self._set_aside()}")
+                self._open(sets)
+        if sync is Sync.MEMORY:
+            self._connection.execute("PRAGMA synchronous = OFF")
+
+    # opening
+
+    def _open(self, sets: Collection[str]) -> None:
+        """Raises UnusableError; OSError."""
+        self._parts.clear()
+        self._owner = attrs.evolve(self._owner, file=self._new_store())
+        left = [f"{self._path}{suffix}" for suffix in SUFFIXES if os.path.exists(f"{self._path}{suffix}")]
+        if left and not self._path.exists():
+            raise DamagedError(f"it is missing, but {left[0]} is there")
+        self._file = SqliteFile(self._path, FORM, [(_OWN, self._owner.row())])
+        self._connection = self._file.connection
+        try:
+            with self._file.explained():
+                self._connection.text_factory = bytes  # text is damage here, and a checksum tells so
+                mark = read_mark(self._mark_path)
+                self._check_owner(mark)
+                with self._file.transaction():
+                    self._load(sets, mark.numbers if mark is not None else {})
+                    self._connection.execute(_OWN_ANEW, self._owner.row())
+                self._checkpoint("TRUNCATE")  # what was read is synced before anybody acts on it
+                _sync_folder(self._path.parent)
+                self._mark_file = MarkFile(self._mark_path)
+                self._write_mark()
+        except BaseException:
+            self._file.close()
+            raise
+
+    @property
+    def _mark_path(self) -> Path:
+        return Path(f"{self._path}-mark")
+
+    def _check_owner(self, mark: Mark | None) -> None:
+        execute = self._connection.execute
+        made = [sql.encode() for sql in FORM.tables]
+        if [sql for (sql,) in execute("SELECT sql FROM sqlite_master ORDER BY rowid")] != made:
+            raise DamagedError("damaged: its tables are not those that were made")
+        rows = execute("SELECT * FROM store").fetchall()
+        if len(rows) != 1 or not is_whole(rows[0]):
+            raise DamagedError("damaged: its owner does not match its checksum")
+        found, owner = _Owner(*msgpack.unpackb(rows[0][0])), self._owner
+        if (found.mesh, found.router) != (owner.mesh, owner.router):
+            expected = f"{owner.router} of {owner.mesh}"
+            raise UnusableError(f"it belongs to router {found.router} of mesh {found.mesh}, expected {expected}")
+        if mark is not None and mark.file != found.file:
+            raise DamagedError("an earlier one: another file was used since")
+        if found.sync == Sync.MEMORY.value and not found.is_closed and found.boot != owner.boot:
+            raise DamagedError("not on the disk: the machine has started again, and `sync: memory` was set")
+        self._owner = attrs.evolve(owner, file=found.file)
+
+    def _load(self, sets: Collection[str], marked: Mapping[str, int]) -> None:
+        """Read all parts. Those of `sets` that are not what was written begin anew; so do new sets."""
+        entries: dict[str, tuple[int, int]] = {}
+        for row in self._connection.execute("SELECT * FROM part"):
+            if is_whole(row):
+                part, *expected = read_part(*row[:2])
+                if part.file != self._owner.file:
+                    raise DamagedError("damaged: it has a row of another file")
+                self._parts[part.name] = part
+                entries[part.name] = expected[0], expected[1]
+        self._put_lost_aside()
+        places = (place for place in count() if place not in {part.place for part in self._parts.values()})
+        for name in sets:
+            if name not in self._parts:
+                self._begin(Part(self._owner.file, next(places), name, self._new_store(), marked.get(name, 0)))
+                continue
+            part = self._parts[name]
+            try:
+                if part.number < marked.get(name, 0):
+                    raise DamagedError(
+                        f"its last change there is {part.number}, expected {marked[name]} or a later one"
+                    )
+                self._read(part, *entries[name])
+            except DamagedError as error:
+                part.number = max(part.number, marked.get(name, 0))
+                self._renew(part, self._new_store(), error.reason)
+
+    def _put_lost_aside(self) -> None:
+        """Rows of sets whose own row is damaged or missing."""
+        known = {part.place for part in self._parts.values()}
+        for place in sorted({place for table in _ROWS for place in self._places(table)} - known):
+            kept = self._keep(place, f"place-{place}")
+            self._delete_all(place)
+            self.notes.append(f"{self._path}: the row of a replica set does not match its checksum. {kept}")
+
+    def _places(self, table: str) -> Iterator[int]:
+        """Of the sets that have rows in the table."""
+        key, shift = _ROWS[table], 0 if table == "part" else keys_of(1)[0].bit_length() - 1
+        last = -1
+        while row := self._connection.execute(
+            f"SELECT {key} FROM {table} WHERE {key} > ? ORDER BY {key} LIMIT 1", (((last + 1) << shift) - 1,)
+        ).fetchone():
+            last = row[0] >> shift
+            if last >= PLACES:
+                raise DamagedError(f"damaged: table {table} has a row of no set")
+            yield last
+
+    def _read(self, part: Part, entries: int, total: int) -> None:
+        """Raises DamagedError if the rows of this part are not what was written."""
+        execute = self._connection.execute
+        read: list[Entry] = []
+        rows = execute("SELECT * FROM entry WHERE key BETWEEN ? AND ? ORDER BY key", part.keys)
+        for index, row in enumerate(rows, part.snapshot.index + 1):
+            if not is_whole(row) or row[0] != part.key(index):
+                raise DamagedError(f"the row of entry {index} is missing, or does not match its checksum")
+            read.append(read_entry(row))
+            part.sums.append(row[-1])
+            part.total += row[-1]
+        if (len(read), part.total) != (entries, total):
+            raise DamagedError(f"there are {len(read)} entries, expected {entries}, or some are of another time")
+        state = tuple(self._read_state(part, part.state)) if part.state is not None else ()
+        if part.aside:  # nobody knows of these any more
+            self._drop(part, part.aside)
+            part.staged = 0
+            self._put(part)
+        self.contents[part.name] = SetContent(part.store, StoreContent(part.hard, part.snapshot, tuple(read)), state)
+
+    def _read_state(self, part: Part, state: StoredState) -> Iterator[bytes]:
+        total = 0
+        for number in range(state.count):
+            data, checksum = self._read_piece(part, state, number)
+            total += checksum
+            yield data
+        if total != state.total:
+            raise DamagedError("a piece of the state is of another time")
+
+    def _read_piece(self, part: Part, state: StoredState, number: int) -> tuple[bytes, int]:
+        """The piece, and the checksum of its row. Raises DamagedError."""
+        key = part.piece_key(state, number)
+        row = self._connection.execute("SELECT * FROM piece WHERE key = ?", (key,)).fetchone()
+        if row is None or not is_whole(row):
+            raise DamagedError(f"piece {number} of its state is missing, or does not match its checksum")
+        return row[1], row[2]
+
+    # parts
+
+    def _begin(self, part: Part) -> None:
+        """Have an empty part."""
+        self._parts[part.name] = part
+        self._put(part)
+        self.contents[part.name] = SetContent(part.store, StoreContent(), ())
+
+    def _renew(self, part: Part, store: bytes, why: str) -> None:
+        """Keep the rows of this part in a file of their own, and begin with an empty part."""
+        kept = self._keep(part.place, quote(part.name, safe=""))
+        self._delete_all(part.place)
+        self._begin(Part(part.file, part.place, part.name, store, part.number))
+        self.notes.append(f"{self._path}: replica set {part.name} begins anew here, because {why}. {kept}")
+
+    def _keep(self, place: int, name: str) -> str:
+        """Copy all rows of a set into a file of their own, as they are. Returns where they are."""
+        former = _free(Path(f"{self._path}.{name}"))
+        SqliteFile(former, FORM, self._copied(place)).close()
+        return f"Its former content is kept in {former}"
+
+    def _copied(self, place: int) -> Iterator[Statement]:
+        yield _OWN, self._owner.row()
+        for table, insert in (("part", _PART), ("entry", _ENTRY), ("piece", _PIECE)):
+            rows = self._connection.execute(*self._of(f"SELECT * FROM {table}", table, place))
+            yield from ((insert, row) for row in rows)
+
+    def _delete_all(self, place: int) -> None:
+        for table in _ROWS:
+            self._connection.execute(*self._of(f"DELETE FROM {table}", table, place))
+
+    @staticmethod
+    def _of(what: str, table: str, place: int) -> Statement:
+        """The statement for the rows of one set."""
+        keys = (place, place) if table == "part" else keys_of(place)
+        return f"{what} WHERE {_ROWS[table]} BETWEEN ? AND ?", keys
+
+    def _put(self, part: Part) -> None:
+        part.number += 1
+        self._connection.execute(_PART, part.row())
+
+    # changes
+
+    def write(self, changes: Sequence[StoreChange]) -> None:
+        """Keep all of this or nothing, in this order. Returns when it is on the disk.
+
+        Raises FullError before it writes, if the disk has no room; QueueStoreError if it fails: then this store writes
+        nothing any more."""
+        if not self._is_sound:
+            raise QueueStoreError(f"{self._path}: the store of replica sets has failed before, so it writes nothing")
+        size = sum(map(size_of, changes))
+        try:
+            check_room(self._path, size=2 * size)  # in the log, and in the file
+        except OSError as error:
+            raise FullError(f"{self._path}: replica sets cannot be stored: {error.strerror}") from None
+        self._is_sound = False
+        try:
+            with self._file.transaction():
+                changed = {change.set: self._parts[change.set] for change in changes}
+                for change in changes:
+                    self._do(self._parts[change.set], change)
+                for name in changed:
+                    self._put(self._parts[name])
+            self._write_mark()
+        except (sqlite3.Error, OSError, UnusableError) as error:
+            raise QueueStoreError(f"{self._path}: replica sets cannot be stored: {error}") from error
+        self._is_sound = True
+        self._unmerged += size + CHANGED * len(changed)
+
+    def _do(self, part: Part, change: StoreChange) -> None:
+        match change:
+            case Write():
+                self._persist(part, change)
+            case PutAside(index=index, pieces=pieces):
+                self._drop(part, [other for other in part.aside if other <= index])
+                part.aside[index] = StoredState(part.free_slot())
+                for piece in pieces:
+                    self._add_piece(part, index, piece)
+            case Renew(store=store, why=why):
+                self._put(part)
+                self._renew(part, store, why)
+
+    def _persist(self, part: Part, write: Write) -> None:
+        persist = write.persist
+        part.hard = persist.hard
+        for piece in persist.pieces:
+            self._stage(part, piece)
+        if persist.snapshot is not None:
+            index = persist.snapshot.index
+            former = part.state
+            self._delete("entry", part.keys[0], part.key(index))
+            part.compact(persist.snapshot)
+            if former is not None:
+                self._delete_state(part, former)
+            self._drop(part, [other for other in part.aside if other <= index])
+        if persist.first <= part.last:
+            self._delete("entry", part.key(persist.first), part.keys[1])
+        part.truncate(persist.first)
+        self._connection.executemany(_ENTRY, map(part.append, persist.entries))
+
+    def _stage(self, part: Part, piece: StagedPiece) -> None:
+        if not piece.place:
+            self._drop(part, [index for index in part.aside if index in (part.staged, piece.index)])
+            part.aside[piece.index] = StoredState(part.free_slot())
+            part.staged = piece.index
+        assert part.staged == piece.index and part.aside[piece.index].count == piece.place, "a piece is missing"
+        self._add_piece(part, piece.index, piece.data)
+
+    def _add_piece(self, part: Part, index: int, data: bytes) -> None:
+        state = part.aside[index]
+        row = summed(part.piece_key(state, state.count), data)
+        self._connection.execute(_PIECE, row)
+        part.aside[index] = StoredState(state.slot, state.count + 1, state.total + row[-1])
+
+    def _drop(self, part: Part, indices: Iterable[int]) -> None:
+        """States that were put aside for these indices."""
+        for index in [*indices]:
+            self._delete_state(part, part.aside.pop(index))
+            if part.staged == index:
+                part.staged = 0
+
+    def _delete_state(self, part: Part, state: StoredState) -> None:
+        self._delete("piece", part.piece_key(state, 0), part.piece_key(state, max(state.count - 1, 0)))
+
+    def _delete(self, table: str, first: int, last: int) -> None:
+        self._connection.execute(f"DELETE FROM {table} WHERE key BETWEEN ? AND ?", (first, last))
+
+    def _write_mark(self) -> None:
+        numbers = {name: part.number for name, part in self._parts.items()}
+        self._mark_file.write(Mark(self._owner.file, numbers))
+
+    def read(self, piece: ReadPiece) -> tuple[bytes, bool] | None:
+        """The piece, and whether it is the last. None if the snapshot is not at that index any more.
+
+        Raises QueueStoreError if the piece is damaged."""
+        part = self._parts[piece.set]
+        state = part.state
+        if part.snapshot.index != piece.index or state is None or piece.place >= state.count:
+            return None
+        with self._explained(), self._file.explained():
+            return self._read_piece(part, state, piece.place)[0], piece.place + 1 == state.count
+
+    # the log
+
+    @property
+    def is_to_be_merged(self) -> bool:
+        return self._unmerged >= MERGE
+
+    def merge(self) -> None:
+        """Merge the write-ahead log into the file, so that it is written from its beginning again, and give free pages
+        back. Raises QueueStoreError: then this store writes nothing any more."""
+        self._is_sound = False
+        try:
+            self._shrink()
+            self._checkpoint("PASSIVE")
+        except sqlite3.Error as error:
+            raise QueueStoreError(f"{self._path}: the log of the replica sets cannot be merged: {error}") from error
+        self._is_sound = True
+        self._unmerged = 0
+
+    def _shrink(self) -> None:
+        execute = self._connection.execute
+        [free], [pages] = execute("PRAGMA freelist_count").fetchone(), execute("PRAGMA page_count").fetchone()
+        if free > LOOSE + (pages - free):
+            self._connection.executescript(
+                f"PRAGMA incremental_vacuum({VACUUM})"
+            )  # `execute` would take one step of it
+
+    def _checkpoint(self, mode: str) -> None:
+        self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+
+    # the end
+
+    def close(self) -> None:
+        """In order, if nothing has failed. Raises QueueStoreError if that fails."""
+        try:
+            if self._is_sound:
+                self._is_sound = False
+                self._connection.execute("PRAGMA synchronous = FULL")
+                with self._file.transaction():
+                    self._connection.execute(_OWN_ANEW, attrs.evolve(self._owner, is_closed=True).row())
+                self._checkpoint("TRUNCATE")
+        except sqlite3.Error as error:
+            raise QueueStoreError(f"{self._path}: the store of replica sets cannot be closed: {error}") from error
+        finally:
+            self._mark_file.close()
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (UnusableError, OSError) as error:
+            why = _told(error)
+            raise QueueStoreError(f"{self._path}: the router cannot use this store of replica sets: {why}") from error
+
+    def _set_aside(self) -> str:
+        """Keep the file with its log and its mark under another name. Returns where. A log without its file is less
+        than a file without a name, so the file comes first."""
+        former = _free(self._path)
+        for suffix in SUFFIXES:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(f"{self._path}{suffix}", f"{former}{suffix}")
+        _sync_folder(self._path.parent)
+        return f"It is kept as {former}"
+
+
+def size_of(change: StoreChange) -> int:
+    """Bytes, about."""
+    match change:
+        case Write(persist=persist):
+            return sum(entry.size for entry in persist.entries) + sum(len(piece.data) for piece in persist.pieces)
+        case PutAside(pieces=pieces):
+            return sum(map(len, pieces))
+        case Renew():
+            return 0
+
+
+def _free(path: Path) -> Path:
+    """A name beside this one that no file has."""
+    names = (Path(f"{path}.former-{number}") for number in count(1))
+    return next(name for name in names if not any(os.path.exists(f"{name}{suffix}") for suffix in SUFFIXES))
+
+
+def _sync_folder(folder: Path) -> None:
+    """See to it that the names of new files are on the disk."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _told(error: UnusableError | OSError) -> str:
+    return error.reason if isinstance(error, UnusableError) else error.strerror or str(error)

@@ -1,0 +1,187 @@
+"""A store of replica sets without a disk, and changes for it at random, as replicas ask for them."""
+
+from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
+from random import Random
+from typing import Self
+
+import attrs
+
+from topic.queues.storing import PutAside, ReadPiece, Renew, SetContent, StoreChange, Write
+from topic.raft.configuration import Configuration, Replica
+from topic.raft.log import NOTHING, Entry, Snapshot
+from topic.raft.messages import Hard, Persist, StagedPiece, StoreContent
+
+MEMBERS = [Replica(router, router.encode() * 8) for router in "abcd"]
+
+
+@attrs.define
+class ModelPart:
+    store: bytes
+    hard: Hard = attrs.Factory(Hard)
+    snapshot: Snapshot = NOTHING
+    state: list[bytes] = attrs.Factory(list)
+    entries: list[Entry] = attrs.Factory(list)
+    aside: dict[int, list[bytes]] = attrs.Factory(dict)
+    """States of this replica, by index."""
+    staged: dict[int, list[bytes]] = attrs.Factory(dict)
+    """The one that a leader sends."""
+
+    @property
+    def last(self) -> int:
+        return self.snapshot.index + len(self.entries)
+
+    @property
+    def content(self) -> SetContent:
+        return SetContent(self.store, StoreContent(self.hard, self.snapshot, tuple(self.entries)), tuple(self.state))
+
+    def persist(self, persist: Persist) -> None:
+        self.hard = persist.hard
+        for piece in persist.pieces:
+            if not piece.place:
+                self.staged = {piece.index: []}
+            assert len(self.staged[piece.index]) == piece.place
+            self.staged[piece.index].append(piece.data)
+        if (snapshot := persist.snapshot) is not None:
+            del self.entries[: snapshot.index - self.snapshot.index]
+            self.snapshot, self.state = snapshot, (self.staged | self.aside)[snapshot.index]
+            self.aside, self.staged = (
+                {index: state for index, state in states.items() if index > snapshot.index}
+                for states in (self.aside, self.staged)
+            )
+        self.entries[persist.first - self.snapshot.index - 1 :] = persist.entries
+
+
+class ModelStore:
+    def __init__(self, sets: Collection[str], new_store: Callable[[], bytes]) -> None:
+        self.parts = {name: ModelPart(new_store()) for name in sets}
+
+    def write(self, changes: Sequence[StoreChange]) -> None:
+        for change in changes:
+            part = self.parts[change.set]
+            match change:
+                case Write(persist=persist):
+                    part.persist(persist)
+                case PutAside(index=index, pieces=pieces):
+                    part.aside = {index: list(pieces)}
+                    if index >= max(part.staged, default=0):
+                        part.staged = {}
+                case Renew(store=store):
+                    self.parts[change.set] = ModelPart(store)
+
+    def read(self, piece: ReadPiece) -> tuple[bytes, bool] | None:
+        part = self.parts[piece.set]
+        if part.snapshot.index != piece.index:
+            return None
+        return part.state[piece.place], piece.place + 1 == len(part.state)
+
+    def reopen(self) -> None:
+        """The process ends, and the next one knows of no states that were put aside."""
+        for part in self.parts.values():
+            part.aside, part.staged = {}, {}
+
+    @property
+    def contents(self) -> dict[str, SetContent]:
+        return {name: part.content for name, part in self.parts.items()}
+
+    def copy(self) -> Self:
+        return deepcopy(self)
+
+
+class Drawing:
+    """Changes at random that replicas may ask for."""
+
+    def __init__(self, seed: int | str, *, renews: bool = True) -> None:
+        self.random = Random(seed)
+        self._renews = renews
+        self._number = 0
+
+    def changes(self, model: ModelStore) -> list[StoreChange]:
+        """One transaction, which the model has afterwards."""
+        drawn: list[StoreChange] = []
+        most = self.random.choice((1, 1, 2, 5))
+        while len(drawn) < most:
+            some = self._some(self.random.choice([*model.parts]), model)
+            drawn += some
+            model.write(some)
+        return drawn
+
+    def piece(self, model: ModelStore) -> ReadPiece | None:
+        """One that a leader may want to send."""
+        found = [(name, part) for name, part in model.parts.items() if part.state]
+        if not found:
+            return None
+        name, part = self.random.choice(found)
+        index = part.snapshot.index - self.random.choice((0, 0, 1))
+        return ReadPiece(name, MEMBERS[1], index, self.random.randrange(len(part.state)))
+
+    def _some(self, name: str, model: ModelStore) -> list[StoreChange]:
+        part, random = model.parts[name], self.random
+        kinds = [self._append, self._append, self._append, self._truncate, self._elect, self._put_aside, self._stage]
+        if self._renews and random.random() < 0.05:
+            return [Renew(name, random.randbytes(8), "an operator wants it")]
+        return random.choice(kinds)(name, part)
+
+    def _write(
+        self,
+        name: str,
+        hard: Hard,
+        first: int,
+        entries: Sequence[Entry] = (),
+        pieces: Sequence[StagedPiece] = (),
+        snapshot: Snapshot | None = None,
+    ) -> Write:
+        self._number += 1
+        return Write(name, Persist(self._number, hard, tuple(pieces), snapshot, first, tuple(entries)))
+
+    def _entries(self, term: int, most: int) -> list[Entry]:
+        return [self._entry(term) for _ in range(self.random.randint(0, most))]
+
+    def _entry(self, term: int) -> Entry:
+        if self.random.random() < 0.1:
+            return Entry(term, b"", self._members())
+        return Entry(term, self.random.randbytes(self.random.choice((0, 10, 100, 1000, 5000))))
+
+    def _members(self) -> Configuration:
+        some = self.random.sample(MEMBERS, self.random.randint(1, 4))
+        return Configuration(tuple(some[:3]), tuple(some[3:]))
+
+    def _append(self, name: str, part: ModelPart) -> list[StoreChange]:
+        return [self._write(name, part.hard, part.last + 1, self._entries(part.hard.term, 5))]
+
+    def _truncate(self, name: str, part: ModelPart) -> list[StoreChange]:
+        first = self.random.randint(part.snapshot.index + 1, part.last + 1)
+        hard = attrs.evolve(part.hard, term=part.hard.term + 1, vote=None)
+        return [self._write(name, hard, first, self._entries(hard.term, 3))]
+
+    def _elect(self, name: str, part: ModelPart) -> list[StoreChange]:
+        vote = self.random.choice([None, *MEMBERS])
+        life = part.hard.life or self.random.randint(1, 1 << 62)
+        hard = Hard(life, b"mapping", self.random.random() < 0.8, part.hard.term + 1, vote)
+        return [self._write(name, hard, part.last + 1)]
+
+    def _put_aside(self, name: str, part: ModelPart) -> list[StoreChange]:
+        """A state is put aside, or becomes the snapshot."""
+        index = max(part.aside, default=0)
+        if part.snapshot.index < index <= part.last:
+            snapshot = Snapshot(index, part.hard.term, self._members())
+            return [self._write(name, part.hard, part.last + 1, self._entries(part.hard.term, 2), (), snapshot)]
+        if not part.entries:
+            return []
+        index = self.random.randint(part.snapshot.index + 1, part.last)
+        return [PutAside(name, index, tuple(self._piece() for _ in range(self.random.randint(1, 4))))]
+
+    def _stage(self, name: str, part: ModelPart) -> list[StoreChange]:
+        """A leader's snapshot begins, goes on or is complete. It is later than what is decided here."""
+        index = max(part.staged, default=0)
+        if index <= part.snapshot.index or self.random.random() < 0.2:
+            index = self.random.randint(max(part.aside, default=part.snapshot.index) + 1, part.last + 10)
+            return [self._write(name, part.hard, part.last + 1, (), [StagedPiece(index, 0, self._piece())])]
+        piece = StagedPiece(index, len(part.staged[index]), self._piece())
+        if self.random.random() < 0.5:
+            return [self._write(name, part.hard, part.last + 1, (), [piece])]
+        snapshot = Snapshot(index, part.hard.term, self._members())
+        return [self._write(name, part.hard, index + 1, (), [piece], snapshot)]
+
+    def _piece(self) -> bytes:
+        return self.random.randbytes(self.random.choice((1, 100, 9000)))

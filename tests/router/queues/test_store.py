@@ -1,0 +1,240 @@
+"""The store of replica sets has what was written: as a model has it, and after a kill at any time."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from router.queues.store import MERGE, QueueStore, QueueStoreError, Sync
+from tests.router.queues.model import Drawing, ModelStore
+from topic.queues.storing import PutAside, ReadPiece, Renew, Write
+from topic.raft.configuration import Configuration, Replica
+from topic.raft.log import Entry, Snapshot
+from topic.raft.messages import Hard, Persist, StagedPiece
+
+SETS = ("q0", "q1", "eu")
+ME = Replica("a", b"a")
+HARD = Hard(7, b"map", True, 3, ME)
+
+
+def identities(seed: str = "stores") -> Iterator[bytes]:
+    random = Random(seed)
+    while True:
+        yield random.randbytes(8)
+
+
+def opened(path: Path, sync: Sync = Sync.DISK, boot: str = "first", seed: str = "stores") -> QueueStore:
+    return QueueStore(path, "mesh", "a", SETS, sync, boot, identities(seed).__next__)
+
+
+def model_of(store: QueueStore) -> ModelStore:
+    """One that has the same stores, all empty."""
+    stores = iter([content.store for content in store.contents.values()])
+    return ModelStore([*store.contents], stores.__next__)
+
+
+def copied(path: Path, to: Path) -> Path:
+    """The files as they are, as a kill would leave them."""
+    to.mkdir(parents=True)
+    for file in path.parent.glob(f"{path.name}*"):
+        shutil.copyfile(file, to / file.name)
+    return to / path.name
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queues.db"
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("sync", Sync)
+def test_a_store_has_what_a_model_has(path: Path, sync: Sync, seed: int) -> None:
+    """Whether it was closed or killed in between."""
+    drawing = Drawing(seed)
+    store = opened(path, sync)
+    model = model_of(store)
+    for step in range(60):
+        store.write(drawing.changes(model))
+        piece = drawing.piece(model)
+        assert piece is None or store.read(piece) == model.read(piece)
+        if drawing.random.random() < 0.1:
+            store.merge()
+        if drawing.random.random() < 0.1:
+            if drawing.random.random() < 0.5:
+                path = copied(path, path.parent / str(step))
+            store.close()
+            store = opened(path, sync, seed=str(step))
+            model.reopen()
+            assert store.contents == model.contents and not store.notes
+    store.close()
+
+
+def test_a_kill_between_any_two_writes_loses_nothing(path: Path, tmp_path: Path) -> None:
+    """Nor does one between a write and its mark, or within a write: that write is not there then, or all of it is."""
+    drawing = Drawing("kills")
+    store = opened(path)
+    model = model_of(store)
+    for step in range(16):
+        before = model.copy()
+        if step % 10 == 9:
+            store.merge()
+        killed = copied(path, tmp_path / f"{step} before")
+        store.write(drawing.changes(model))
+        after = copied(path, tmp_path / f"{step} after")
+        unmarked = copied(path, tmp_path / f"{step} unmarked")
+        torn = copied(path, tmp_path / f"{step} torn")
+        for one in (unmarked, torn):
+            shutil.copyfile(f"{killed}-mark", f"{one}-mark")
+        tear(Path(f"{killed}-wal"), Path(f"{torn}-wal"), drawing.random)
+        for found, expected in ((killed, before), (torn, before), (unmarked, model), (after, model)):
+            with opened(found) as reopened:
+                assert reopened.contents == expected.contents, found
+                assert not reopened.notes
+    store.close()
+
+
+def tear(former: Path, log: Path, random: Random) -> None:
+    """Of what the last write has put into the log, in front of its last byte, only a part is there."""
+    old, new = former.read_bytes(), log.read_bytes()
+    changed = [place for place in range(len(new)) if new[place : place + 1] != old[place : place + 1]]
+    cut = random.randint(max(changed[0], 32), changed[-1])
+    log.write_bytes(new[:cut] + old[cut:])
+
+
+def appended(number: int, first: int, *data: bytes, hard: Hard = HARD) -> Write:
+    return Write("q0", Persist(number, hard, (), None, first, tuple(Entry(hard.term, one) for one in data)))
+
+
+def test_a_set_of_which_nothing_is_there_begins_with_an_identity_of_its_own(path: Path) -> None:
+    with opened(path) as store:
+        stores = [content.store for content in store.contents.values()]
+        assert len({*stores}) == 3 and not store.notes
+        assert [content.content.hard for content in store.contents.values()] == [Hard()] * 3
+    with opened(path, seed="others") as store:
+        assert [content.store for content in store.contents.values()] == stores
+
+
+def test_a_set_that_the_topology_has_no_more_is_there_when_it_comes_back(path: Path) -> None:
+    with opened(path) as store:
+        store.write([appended(1, 1, b"x")])
+        content = store.contents["q0"]
+    with QueueStore(path, "mesh", "a", ["eu"], Sync.DISK, "first", identities("others").__next__) as store:
+        assert [*store.contents] == ["eu"]
+    with opened(path) as store:
+        assert store.contents["q0"].store == content.store
+        assert store.contents["q0"].content.entries == (Entry(3, b"x"),)
+
+
+def test_a_state_of_this_replica_stays_while_a_leader_sends_its_own(path: Path) -> None:
+    """Both were on their way: the replica had put its state aside, and had not yet said that it is the snapshot."""
+    with opened(path) as store:
+        store.write([appended(1, 1, b"x", b"y")])
+        store.write([PutAside("q0", 1, (b"mine",))])
+        staged = Persist(2, HARD, (StagedPiece(9, 0, b"theirs"),), None, 3, ())
+        store.write([Write("q0", staged)])
+        compacted = Persist(3, HARD, (), Snapshot(1, 3, Configuration((ME,))), 3, ())
+        store.write([Write("q0", compacted)])
+        assert store.read(ReadPiece("q0", ME, 1, 0)) == (b"mine", True)
+        installed = Persist(4, HARD, (StagedPiece(9, 1, b"!"),), Snapshot(9, 3, Configuration((ME,))), 10, ())
+        store.write([Write("q0", installed)])
+        assert store.read(ReadPiece("q0", ME, 9, 0)) == (b"theirs", False)
+        assert store.read(ReadPiece("q0", ME, 9, 1)) == (b"!", True)
+        assert store.read(ReadPiece("q0", ME, 1, 0)) is None
+        assert store.read(ReadPiece("q0", ME, 9, 2)) is None
+
+
+def test_a_part_that_is_void_is_kept_in_a_file_of_its_own(path: Path) -> None:
+    with opened(path) as store:
+        store.write([appended(1, 1, b"x"), Renew("q0", b"other", "the state differs")])
+        store.write([appended(1, 1, b"z", hard=Hard())])
+        assert store.notes == [
+            f"{path}: replica set q0 begins anew here, because the state differs. "
+            f"Its former content is kept in {path}.q0.former-1"
+        ]
+    with opened(path) as store:
+        assert store.contents["q0"].store == b"other"
+        assert store.contents["q0"].content.entries == (Entry(0, b"z"),)
+    kept = Path(f"{path}.q0.former-1")
+    with QueueStore(kept, "mesh", "a", ["q0"], Sync.DISK, "first", identities("others").__next__) as store:
+        assert store.contents["q0"].content.entries == (Entry(3, b"x"),)
+
+
+def test_a_file_that_was_not_synced_is_void_when_the_machine_has_started_again(path: Path, tmp_path: Path) -> None:
+    with opened(path, Sync.MEMORY) as store:
+        store.write([appended(1, 1, b"x")])
+        killed = [copied(path, tmp_path / str(number)) for number in range(3)]
+    for sync, boot, place in ((Sync.MEMORY, "first", 0), (Sync.MEMORY, "second", 1), (Sync.DISK, "second", 2)):
+        with opened(killed[place], sync, boot, seed="others") as found:
+            is_same = found.contents["q0"].content.entries == (Entry(3, b"x"),)
+            assert is_same is (boot == "first") is not bool(found.notes)
+    with opened(path, Sync.MEMORY, "second") as store:  # it was closed in order
+        assert store.contents["q0"].content.entries == (Entry(3, b"x"),)
+        killed = [copied(path, tmp_path / "again")]
+    with opened(killed[0], Sync.MEMORY, "third", seed="others") as found:
+        assert "`sync: memory` was set" in found.notes[0] and not found.contents["q0"].content.entries
+
+
+def test_a_file_that_is_synced_outlives_the_machine(path: Path, tmp_path: Path) -> None:
+    with opened(path) as store:
+        store.write([appended(1, 1, b"x")])
+        killed = copied(path, tmp_path / "killed")
+    with opened(killed, Sync.MEMORY, "second") as store:
+        assert store.contents["q0"].content.entries == (Entry(3, b"x"),)
+
+
+def test_the_file_of_another_router_is_refused_and_left_as_it_was(path: Path) -> None:
+    opened(path).close()
+    before = path.read_bytes()
+    for mesh, router in (("mesh", "b"), ("other", "a")):
+        with pytest.raises(
+            QueueStoreError, match=f"{path}: .* belongs to router a of mesh mesh, expected {router} of {mesh}"
+        ):
+            QueueStore(path, mesh, router, SETS, Sync.DISK, "first", identities().__next__)
+    assert path.read_bytes() == before
+
+
+def test_a_file_has_one_holder(path: Path) -> None:
+    with opened(path), pytest.raises(QueueStoreError, match="locked: another running process uses it"):
+        opened(path)
+    opened(path).close()
+
+
+def test_a_log_without_its_file_is_set_aside(path: Path, tmp_path: Path) -> None:
+    with opened(path) as store:
+        store.write([appended(1, 1, b"x")])
+        killed = copied(path, tmp_path / "killed")
+    killed.unlink()
+    with opened(killed, seed="others") as found:
+        assert "it is missing" in found.notes[0] and not found.contents["q0"].content.entries
+        assert Path(f"{killed}.former-1-wal").exists()
+
+
+def compact(store: QueueStore, index: int) -> None:
+    """Let a snapshot stand for all entries, up to this one."""
+    snapshot = Snapshot(index, 3, Configuration((ME,)))
+    store.write([PutAside("q0", index, (b"state",))])
+    store.write([Write("q0", Persist(1, HARD, (), snapshot, index + 1, ()))])
+
+
+def test_the_files_do_not_grow_for_ever(path: Path) -> None:
+    """They have what a set needs and some free pages, however many entries went by."""
+    with opened(path) as store:
+        sizes = []
+        for last in range(400, 12_001, 400):
+            for first in range(last - 399, last, 100):
+                store.write([appended(1, first, *[bytes(1000)] * 100)])
+            compact(store, last)
+            store.merge()
+            sizes.append(sum(file.stat().st_size for file in path.parent.iterdir()))
+        assert max(sizes[2:]) < sizes[1] + 200_000
+        store.write([appended(1, 12_001, *[bytes(1000)] * 20_000)])
+        store.merge()
+        large = path.stat().st_size
+        compact(store, 32_000)
+        for _ in range(6):
+            store.merge()
+        assert path.stat().st_size < large / 2
+        store.write([appended(1, 32_001, b"x")])
+        assert Path(f"{path}-wal").stat().st_size <= 4 * MERGE
