@@ -1,13 +1,20 @@
 """The store of replica sets has what was written: as a model has it, and after a kill at any time."""
 
+import os
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from router.queues.store import MERGE, QueueStore, QueueStoreError, Sync
+from router.disk.room import SPARE
+from router.queues.boot import boot_id
+from router.queues.store import MERGE, FullError, QueueStore, QueueStoreError, Sync
+from tests.disk import full_disk
 from tests.router.queues.model import Drawing, ModelStore
 from topic.queues.storing import PutAside, ReadPiece, Renew, Write
 from topic.raft.configuration import Configuration, Replica
@@ -238,3 +245,96 @@ def test_the_files_do_not_grow_for_ever(path: Path) -> None:
         assert path.stat().st_size < large / 2
         store.write([appended(1, 32_001, b"x")])
         assert Path(f"{path}-wal").stat().st_size <= 4 * MERGE
+
+
+# a disk that fails
+
+
+class FailingConnection:
+    """SQLite's, whose fsync fails once: then the transaction is undone."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._has_failed = False
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        if statement == "COMMIT" and not self._has_failed:
+            self._has_failed = True
+            self._connection.execute("ROLLBACK")
+            raise sqlite3.OperationalError("disk I/O error")
+        return self._connection.execute(statement, *values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+def test_a_write_that_fails_is_never_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel may have dropped what it could not write, and say next time that it is there."""
+    store = opened(path)
+    store.write([appended(1, 1, b"x")])
+    failing = FailingConnection(store._connection)
+    for owner, name in ((store, "_connection"), (store._file, "connection")):
+        monkeypatch.setattr(owner, name, failing)
+    with pytest.raises(QueueStoreError, match=f"{path}: replica sets cannot be stored: disk I/O error"):
+        store.write([appended(2, 2, b"lost")])
+    for _ in range(2):
+        with pytest.raises(QueueStoreError, match="has failed before"):
+            store.write([appended(2, 2, b"lost")])
+    monkeypatch.undo()
+    store.close()
+    with opened(path) as store:
+        assert store.contents["q0"].content.entries == (Entry(3, b"x"),) and not store.notes
+
+
+def test_a_disk_that_fills_in_the_middle_of_a_write_ends_the_store(path: Path, tmp_path: Path) -> None:
+    """Nothing that was acknowledged is lost, and nothing else is acknowledged."""
+    store = opened(path)
+    store.write([appended(1, 1, b"x")])
+    with full_disk(), pytest.raises(QueueStoreError):
+        store.write([appended(2, 2, b"lost")])
+    with pytest.raises(QueueStoreError, match="has failed before"):
+        store.write([appended(2, 2, b"lost")])
+    killed = copied(path, tmp_path / "killed")
+    store.close()
+    for found in (killed, path):
+        with opened(found) as store:
+            assert store.contents["q0"].content.entries == (Entry(3, b"x"),) and not store.notes
+
+
+def test_a_log_that_cannot_be_merged_ends_the_store(path: Path) -> None:
+    store = opened(path)
+    store.write([appended(1, 1, b"x")])
+    with full_disk(), pytest.raises(QueueStoreError, match="cannot be merged"):
+        store.merge()
+    with pytest.raises(QueueStoreError, match="has failed before"):
+        store.write([appended(2, 2, b"lost")])
+    store.close()
+    with opened(path) as store:
+        assert store.contents["q0"].content.entries == (Entry(3, b"x"),) and not store.notes
+
+
+def test_a_full_disk_is_noticed_before_anything_is_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(path) as store:
+        log = Path(f"{path}-wal")
+        before = log.read_bytes()
+        with monkeypatch.context() as patched:
+            found = SimpleNamespace(f_blocks=1, f_bavail=SPARE + 1500, f_frsize=1)
+            patched.setattr(os, "statvfs", lambda path: found)
+            with pytest.raises(FullError, match=f"{path}: replica sets cannot be stored: No space left on device"):
+                store.write([appended(1, 1, bytes(1000))])
+            assert log.read_bytes() == before
+            store.write([appended(1, 1, b"small")])
+        store.write([appended(2, 2, bytes(1000))])
+
+
+def test_a_damaged_piece_is_not_sent(path: Path) -> None:
+    with opened(path) as store:
+        store.write([appended(1, 1, b"x")])
+        compact(store, 1)
+        store._connection.execute("UPDATE piece SET data = 'other'")
+        with pytest.raises(QueueStoreError, match="piece 0 of its state is missing, or does not match its checksum"):
+            store.read(ReadPiece("q0", ME, 1, 0))
+
+
+def test_a_machine_has_one_boot_id() -> None:
+    assert boot_id() == boot_id() != ""
