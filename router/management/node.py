@@ -89,7 +89,10 @@ class Caller:
         self.connection.wake()
 
     def answer(self, errand: Errand, message: bytes) -> None:
-        """The link may be gone by now, or its credit taken back: then nobody wants to know."""
+        """The link may be gone by now, or its credit taken back: then nobody wants to know. The connection may be gone
+        as well."""
+        if not self.links:
+            return
         errand.came_on.flow(1)
         source = self.source(errand.request)
         if source is not None and source.can_say:
@@ -127,6 +130,7 @@ class Callers:
         if not caller.links:
             self._callers.pop(caller.connection, None)
             self._waiting.pop(caller, None)
+            caller.errands.clear()
 
     def awaits_credit(self, connection: Host) -> bool:
         """It may have some now, for the answer to its next request."""

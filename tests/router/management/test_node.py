@@ -305,3 +305,18 @@ def test_a_connection_without_links_is_forgotten(nodes: ManagementNodes) -> None
     requests, _ = pair(nodes, Host())
     requests.context.gone(0.0, closed=False)
     assert nodes.callers._callers == {}
+
+
+async def test_a_client_that_goes_while_others_work_for_it_is_answered_no_more(
+    nodes: ManagementNodes, others: Others, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    nursery.start_soon(nodes.run)
+    host = Host()
+    requests, answers = pair(nodes, host, credit=2, router="b")
+    send(requests, *[request(answers.identity.address)] * 2)
+    await trio.sleep(1)
+    requests.context.gone(0.0, closed=False)
+    del host.links  # a connection that is released has none
+    others.let_go.set()
+    await trio.sleep(1)
+    assert (others.asked, answers.got) == (["b"], [])
