@@ -5,6 +5,7 @@ from linkstate.plan.names import in_ascii
 from linkstate.plan.plan import Plan, PlannedLink, PlannedRouter
 from router.mesh.config import Topology
 from router.mesh.quantities import Address
+from topic.delivery.kinds import NAMED
 from topic.queues.set_map import SetMap, SetPlan, hashed_plans
 from topic.settings import Settings
 
@@ -43,7 +44,8 @@ def sets_of(topology: Topology) -> SetMap:
     if queues is None:
         return SetMap(())
     named = [SetPlan(one.name, one.ring, one.prefix) for one in queues.named]
-    return SetMap([*named, *hashed_plans(topology.routers, queues.sets, queues.replicas)])
+    prefixes = [rule.prefix for rule in topology.addresses if NAMED[rule.kind].in_sets]
+    return SetMap([*named, *hashed_plans(topology.routers, queues.sets, queues.replicas)], prefixes)
 
 
 def _said(address: Address | None) -> str:

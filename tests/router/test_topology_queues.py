@@ -69,6 +69,8 @@ def test_the_sets_are_the_named_ones_then_the_hashed_ones(tmp_path: Path) -> Non
     }
     eu = sets.plan_of("queue/eu/orders")
     assert eu is not None and eu.name == "eu"
+    assert sets.plan_of("queue/us/orders") in (sets.plans["q0"], sets.plans["q1"])
+    assert sets.plan_of("topic/orders") is None, "no address of kind queue begins so"
 
 
 def test_a_mesh_of_fewer_routers_than_replicas_has_one_at_each(tmp_path: Path) -> None:

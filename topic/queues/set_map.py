@@ -29,21 +29,24 @@ class SetPlan:
 class SetMap:
     """All replica sets of a mesh."""
 
-    def __init__(self, plans: Sequence[SetPlan]) -> None:
-        """The named sets in the order in which their prefixes are tried, then the hashed ones."""
+    def __init__(self, plans: Sequence[SetPlan], prefixes: Sequence[str] = ("",)) -> None:
+        """The named sets in the order in which their prefixes are tried, then the hashed ones. `prefixes`: what the
+        names of queues begin with."""
         self.plans = {plan.name: plan for plan in plans}
         self._named = [plan for plan in plans if plan.prefix]
         self._hashed = [plan for plan in plans if not plan.prefix]
+        self.prefixes = tuple(prefixes if self._hashed else [plan.prefix for plan in self._named])
+        """What the names of queues begin with that a set has."""
         packed = msgpack.packb([[[plan.name, plan.prefix] for plan in some] for some in (self._named, self._hashed)])
         self.digest = hashlib.blake2b(packed, digest_size=DIGEST).digest()
 
     def plan_of(self, queue: str) -> SetPlan | None:
         """The set that has a queue of this name; None if no set may have it."""
+        if not queue.startswith(self.prefixes):
+            return None
         for plan in self._named:
             if queue.startswith(plan.prefix):
                 return plan
-        if not self._hashed:
-            return None
         number = int.from_bytes(hashlib.blake2b(queue.encode(), digest_size=8).digest())
         return self._hashed[number % len(self._hashed)]
 

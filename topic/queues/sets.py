@@ -164,7 +164,7 @@ class ReplicaSets:
         self.out.append(Answered(number, answer))
 
     def _no_set(self, queue: str) -> Refused:
-        prefixes = " or ".join(f'"{plan.prefix}"' for plan in self.set_map.plans.values())
+        prefixes = " or ".join(f'"{prefix}"' for prefix in self.set_map.prefixes)
         why = f'no set may have a queue "{queue}", expected a name that begins with {prefixes}'
         return Refused(RefusedFor.NO_SET, why)
 
