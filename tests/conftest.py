@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from tests import forks
+from tests import engine, forks
 
 ROOT = Path(__file__).parent
 AT_ONCE = "simulation", "topic", "linkstate", "golden"
@@ -34,6 +34,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 forks.install()
+engine.let_faults_through()
 
 settings.register_profile(
     "ci",

@@ -30,6 +30,7 @@ from router.amqp.format.errors import (
     SILENCE_OF_PROTON,
     AmqpError,
     LimitError,
+    fault_of,
 )
 from router.amqp.format.values import (
     HEARTBEAT,
@@ -97,6 +98,7 @@ class Connection(DrivenConnection):
         self._opening = idle_timeout if bounds.opening is None else bounds.opening
         self._first_tick: float | None = None
         self.error: AmqpError | None = None  # the peer's, which has ended it
+        self._released = False
         self._at_eof = False
         self._sasl: SaslLayer = sasl or (SaslServer() if server else SaslClient())
         self.settling: set[Handle] = set()  # the engine's: settled by us, not yet forgotten by proton
@@ -126,8 +128,9 @@ class Connection(DrivenConnection):
 
     @property
     def links(self) -> list[Link]:
-        """The links that no end has detached, in order of their attach; in `on_close` those that end with it."""
-        return self._sessions.attached
+        """The links that no end has detached, in order of their attach; in `on_close` those that end with it. None
+        once the connection is released: an owner that has waited may ask then."""
+        return self._sessions.attached if not self._released else []
 
     @property
     def mechanism(self) -> str:
@@ -147,8 +150,8 @@ class Connection(DrivenConnection):
                 self.user = self._sasl.user
             if data:
                 self._take(data)
-        except AmqpError as error:
-            self._fail(error)
+        except Exception as error:
+            self._fail(fault_of(error))
         self._dispatch()
 
     def _take(self, data: bytes) -> None:
@@ -282,8 +285,8 @@ class Connection(DrivenConnection):
                 self._restated.check()
                 if self._output.failure is not None and not self.closed:
                     raise self._output.failure
-        except AmqpError as error:
-            self._fail(error)
+        except Exception as error:
+            self._fail(fault_of(error))
         if self.error is not None:
             raise self.error
 
@@ -335,8 +338,9 @@ class Connection(DrivenConnection):
         self.handler.on_close(self, condition)
 
     def release(self) -> None:
-        """Free proton's memory. Nothing may be called after it; the shell's last act."""
+        """Free proton's memory. Only `links` may be asked after it; the shell's last act."""
         self._finish(None)
+        self._released = True
         self._sessions.release()
         self._engine.release()
         self.proofs.clear()

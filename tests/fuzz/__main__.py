@@ -3,13 +3,11 @@
 import argparse
 import logging
 import multiprocessing
-import resource
 import signal
 import sys
 import time
 from collections.abc import Callable
 from ctypes import c_longlong
-from pathlib import Path
 from random import Random
 from types import FrameType
 from typing import Any
@@ -19,6 +17,7 @@ from tests.fuzz.files import logs, yaml
 from tests.fuzz.odd.rounds import odd
 from tests.fuzz.odd.wrong import wrong
 from tests.fuzz.routers import routers
+from tests.heap import heap_bytes
 from tests.router.amqp.memory import watched
 
 KINDS: dict[str, Callable[[Random], None]] = {
@@ -51,11 +50,6 @@ def play(kind: str, seed: int, number: int) -> None:
         signal.signal(signal.SIGVTALRM, former)
 
 
-def resident() -> int:
-    """Bytes of this process that are in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
 def fuzz(kind: str, seed: int, seconds: float, first: int = 0, reached: Any = None) -> int:
     """Rounds until the time is over; returns how many. `reached`, if given, is told the round that is played."""
     until, number, warm = time.monotonic() + seconds, first, 0
@@ -65,8 +59,10 @@ def fuzz(kind: str, seed: int, seconds: float, first: int = 0, reached: Any = No
         play(kind, seed, number)
         number += 1
         if number - first == WARM:
-            warm = resident()
-    assert not warm or resident() - warm < GROWTH_BYTES, f"{(resident() - warm) >> 20} MiB more after {number} rounds"
+            warm = heap_bytes()
+    assert not warm or heap_bytes() - warm < GROWTH_BYTES, (
+        f"{(heap_bytes() - warm) >> 20} MiB more after {number} rounds"
+    )
     return number - first
 
 

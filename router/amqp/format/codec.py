@@ -73,9 +73,10 @@ def decode(data: bytes, at: int = 0, depth: int = 0) -> tuple[Any, int]:
 
 def _check_descriptor(data: bytes, at: int) -> None:
     """AMQP reserves all but symbols and numbers (1.0 1.5). Descriptors that are described are a tree: a step for each
-    byte."""
-    if data[at : at + 1] == b"\x00":
-        raise _damaged("the descriptor of a value is itself a described value, expected a symbol or a number")
+    byte. Lists, maps and arrays cannot be looked up."""
+    code = data[at : at + 1]
+    if code == b"\x00" or code == b"\x45" or code >= b"\xc0":
+        raise _damaged("the descriptor of a value is not a simple value, expected a symbol or a number")
 
 
 def _value(code: int, data: bytes, at: int, depth: int) -> tuple[Any, int]:

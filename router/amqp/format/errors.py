@@ -1,11 +1,17 @@
 """The one exception of the AMQP edge: the peer is at fault.
 
-A `AmqpError` ends the connection it came from, with its condition; it never ends the process. Anything else that
-escapes from the engine is a fault of ours. The names are AMQP's error conditions (AMQP 1.0 2.8.15 to 2.8.18).
+A `AmqpError` ends the connection it came from, with its condition; it never ends the process. Nor does a fault of the
+engine itself (`fault_of`). The names are AMQP's error conditions (AMQP 1.0 2.8.15 to 2.8.18).
 """
 
+import logging
+from sys import stdlib_module_names
+from traceback import walk_tb
 from typing import Final
 
+log = logging.getLogger("oncemesh.amqp")
+
+_ENGINE: Final = "router.amqp."
 FRAME_SIZE_TOO_SMALL: Final = "amqp:frame-size-too-small"
 FRAMING_ERROR: Final = "amqp:connection:framing-error"
 INTERNAL_ERROR: Final = "amqp:internal-error"
@@ -44,6 +50,20 @@ class AmqpError(PeerFaultError):
         super().__init__(f"{condition}: {description}" if description else condition)
         self.condition = condition
         self.description = description
+
+
+def fault_of(error: Exception) -> AmqpError:
+    """What ends a connection after an error in its input. An error of the engine itself is logged as one; other
+    connections go on. Raises the error again if an owner of the connection was at work: the owner's state may be half
+    changed."""
+    if isinstance(error, AmqpError):
+        return error
+    for frame, _ in walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__"))
+        if not module.startswith(_ENGINE) and module.partition(".")[0] not in stdlib_module_names:
+            raise error
+    log.error("the AMQP engine failed", exc_info=error)
+    return AmqpError(INTERNAL_ERROR, f"the AMQP engine failed: {type(error).__name__}: {error}")
 
 
 class LimitError(AmqpError):

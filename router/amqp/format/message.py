@@ -207,8 +207,8 @@ def _with_failures(message: bytes, failures: int) -> bytes:
     fields, end = _header(message)
     fields = padded(fields, _DELIVERY_COUNT + 1)
     count = simple(fields[_DELIVERY_COUNT]) or 0
-    if not isinstance(count, int):
-        raise AmqpError(DECODE_ERROR, "the delivery-count is not a number")
+    if not isinstance(count, int) or count < 0:
+        raise AmqpError(DECODE_ERROR, "the delivery-count is not a number from 0 on")
     fields[_DELIVERY_COUNT] = encode(uint(min(count + failures, 2**32 - 1)))
     return b"\x00\x53\x70" + join_list(fields) + message[end:]
 

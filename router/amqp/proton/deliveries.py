@@ -8,7 +8,7 @@ Never here: how a link comes and goes (`link`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from router.amqp.format.message import ENVELOPE
 from router.amqp.format.values import MODIFIED, NO_STATE, REJECTED, Handle, HeldBytes, OutcomeDetails
@@ -24,6 +24,9 @@ from router.amqp.proton.library import (
     write_map,
 )
 from router.amqp.proton.loops import LOOPS
+
+MOST_CREDIT: Final = 2**31 - 1
+"""Proton takes credit as a signed number."""
 
 
 class DeliveryHost(Protocol):
@@ -296,7 +299,8 @@ class LinkDeliveries:
         if not self.ended:
             self.took_back = self.took_back or credit < 0
             due = self._debt + credit
-            given = max(due, lib.pn_link_queued(self.pointer) - lib.pn_link_credit(self.pointer))
+            lacks = lib.pn_link_queued(self.pointer) - lib.pn_link_credit(self.pointer)
+            given = max(due, min(lacks, MOST_CREDIT))  # a peer may claim that it used more credit than there is
             self._debt = due - given
             lib.pn_link_flow(self.pointer, given)
             self.credit += given

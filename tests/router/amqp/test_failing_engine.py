@@ -1,5 +1,7 @@
 """Proton can go on no more, and does not say so: that ends the connection at once."""
 
+from collections.abc import Iterator
+
 import pytest
 import trio
 
@@ -8,8 +10,11 @@ from router.amqp.connection import Connection
 from router.amqp.format.errors import INTERNAL_ERROR, AmqpError
 from router.amqp.proton.library import lib
 from router.amqp.proton.link import Link
+from router.amqp.sasl.layer import SASL_HEADER
+from router.amqp.sasl.server import SaslServer
+from tests import engine
 from tests.hangs import HANGS_S
-from tests.router.amqp.frames import BEGIN, CLOSE, HEADER, OPEN, Raw, attach, frame
+from tests.router.amqp.frames import BEGIN, CLOSE, FLOW, HEADER, OPEN, TRANSFER, Raw, attach, frame, opening, transfer
 from tests.router.amqp.pair import Pair, Recorder
 from tests.router.amqp.server import server
 from tests.router.amqp.test_sessions import written
@@ -67,3 +72,69 @@ def test_a_coordinator_is_attached_to_without_a_failure() -> None:
     assert not pair.client.has_failed and pair.errors == []
     assert sorted(link.name for link in pair.there.attached) == ["plain", "transactions"]
     assert all(link.wire[0] for link in links)
+
+
+@pytest.fixture
+def as_in_production() -> Iterator[None]:
+    engine.end_connections()
+    yield
+    engine.let_faults_through()
+
+
+@pytest.mark.usefixtures("as_in_production")
+def test_a_fault_of_the_engine_ends_the_connection_and_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = Recorder()
+    connection = server(handler)
+
+    monkeypatch.setattr(connection._intake, "take", int)  # the input is no number
+    with pytest.raises(AmqpError, match="the AMQP engine failed: ValueError: invalid literal") as caught:
+        connection.receive(ONE_CHANNEL, 0.0)
+    assert caught.value.condition == INTERNAL_ERROR
+    assert handler.events[-1] == ("close", INTERNAL_ERROR)
+    assert "the AMQP engine failed" in caplog.text and "invalid literal" in caplog.text
+    connection.release()
+
+
+@pytest.mark.usefixtures("as_in_production")
+def test_a_fault_of_an_owner_is_not_hidden() -> None:
+    """Its state may be half changed."""
+
+    class Faulty(Recorder):
+        def on_attach(self, link: Link) -> None:
+            raise KeyError(link.name)
+
+    connection = server(Faulty())
+    with pytest.raises(KeyError, match="p"):
+        connection.receive(ONE_CHANNEL + attach("p", 0, receiver=False), 0.0)
+    connection.release()
+
+
+@pytest.mark.parametrize("descriptor", [b"\x45", b"\xc0\1\0", b"\xc1\1\0", b"\xe0\2\0\x40"])
+def test_a_sasl_frame_whose_descriptor_is_a_list_or_map_ends_its_connection(descriptor: bytes) -> None:
+    connection = server(Recorder(), sasl=SaslServer())
+    body = b"\0" + descriptor + b"\x45"
+    with pytest.raises(AmqpError, match="the descriptor of a value is not a simple value"):
+        connection.receive(SASL_HEADER + (8 + len(body)).to_bytes(4, "big") + b"\2\1\0\0" + body, 0.0)
+    connection.release()
+
+
+def test_a_sender_that_claims_to_have_used_more_credit_than_there_is_ends_its_link_at_worst() -> None:
+    connection = server()
+    connection.receive(opening() + attach("p", 0, receiver=False), 0.0)
+    for count in (2**31 - 1, 2**31 + 1):
+        connection.receive(frame(FLOW, 0, 100, 0, 100, 0, count, 0), 0.0)
+    connection.receive(transfer(0, 0, more=True), 0.0)
+    connection.receive(frame(TRANSFER, 0, payload=b"m"), 0.0)
+    assert not connection.closed
+    connection.release()
+
+
+def test_a_connection_that_was_released_has_no_links() -> None:
+    """An owner that waited for somebody else may ask then."""
+    connection = server()
+    connection.receive(opening() + attach("p", 0, receiver=False), 0.0)
+    assert len(connection.links) == 1
+    connection.release()
+    assert connection.links == []

@@ -107,6 +107,11 @@ def test_what_is_not_a_message_stays_as_it_is_or_gets_a_header(message: bytes, a
     modified(message, 0, annotations)
 
 
+def test_a_delivery_count_below_zero_stays_as_it_is() -> None:
+    message = b"\0\x53\x70\xc0\7\5\x40\x40\x40\x40\x54\xfb" + data_message(b"0")
+    assert modified(message, 1, b"") == message
+
+
 def test_a_message_of_descriptors_without_end_is_left_alone() -> None:
     hostile = bytes(5000)
     assert modified(hostile, 1, encoded({"a": 1})) == hostile

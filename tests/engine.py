@@ -1,0 +1,20 @@
+"""A fault of the AMQP engine ends its connection in production. In tests it is a failure."""
+
+from router.amqp import connection
+from router.amqp.format.errors import AmqpError, fault_of
+
+
+def _let_through(error: Exception) -> AmqpError:
+    if isinstance(error, AmqpError):
+        return error
+    raise error
+
+
+def let_faults_through() -> None:
+    """From now on such a fault leaves the connection."""
+    connection.fault_of = _let_through  # type: ignore[attr-defined]
+
+
+def end_connections() -> None:
+    """As in production."""
+    connection.fault_of = fault_of  # type: ignore[attr-defined]
