@@ -216,7 +216,7 @@ class SetWorld:
         configurations = self._configurations(name)
         parts = [(other, disk.store.parts[name]) for other, disk in self.disks.items()]
         if not any(part.hard.begun for _, part in parts):
-            return not any(part.hard.life for _, part in parts)  # an incomplete beginning is ended by an operator
+            return True  # an operator ends a beginning that cannot be completed
         left = {(other, part.store) for other, part in parts if other != router}
         return all(
             2 * sum((voter.router, voter.store) in left for voter in one.voters) > len(one.voters)
@@ -260,9 +260,19 @@ class SetWorld:
     def plan_last(self) -> None:
         """The faults are over."""
         self.heal()
+        self._schedule.after(LAST_S / 2, self._begin_anew)
         for router in self._world.routers.values():
             for name in self.map.plans:
                 self._schedule.after(LAST_S + self.dice.random(), self._ask_last, router, name)
+
+    def _begin_anew(self) -> None:
+        """An operator ends beginnings that cannot be completed: a store that they name is gone (13.2)."""
+        for name, plan in self.map.plans.items():
+            parts = {router: disk.store.parts[name] for router, disk in self.disks.items()}
+            if not any(part.hard.begun for part in parts.values()) and any(part.hard.life for part in parts.values()):
+                self._world.note("operator", f"begins set {name} anew at {plan.voters[0]}")
+                router = self._world.routers[plan.voters[0]]
+                router.handle(lambda router=router, name=name: router.node.sets.begin_anew(name))
 
     def _ask_something(self) -> None:
         """Each client has names of its own, which it deletes when it knows that they were declared; all share some."""

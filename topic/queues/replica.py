@@ -69,6 +69,8 @@ class SetReplica:
         """The last log index that the queues have."""
         self._states: dict[int, QueueList] = {}
         """By index: states that were compared, and may become the snapshot."""
+        self._agreed: list[int] = []
+        """Of these: a majority has the state, as this flush knows by now."""
         self._received: list[bytes] = []
         """The pieces of a leader's snapshot that were put aside."""
         self._writes: deque[Write] = deque()
@@ -125,6 +127,8 @@ class SetReplica:
         while actions := self.raft.flush(now):
             for action in actions:
                 self._do(action)
+            if self._agreed:
+                self._compact(max(self._agreed))  # behind the write of an earlier snapshot: the store keeps one state
             if self.raft.why_aside:
                 self._renew(contacts, now)
         if self.raft.leadership is None:
@@ -159,7 +163,7 @@ class SetReplica:
             self._reads.append(ReadPiece(name, action.to, action.index, action.place))
             self.out.append(self._reads[-1])
         elif isinstance(action, Agreed):
-            self._compact(action.index)
+            self._agreed.append(action.index)
         elif isinstance(action, Alarm):
             self.out.append(SetNote(f"set {name}: {action.why}"))
 
@@ -196,6 +200,7 @@ class SetReplica:
     def _compact(self, index: int) -> None:
         """Make a state the snapshot, if that costs no more than it saves: the state takes the place of as many entries
         as it has queues, at least."""
+        self._agreed.clear()
         state = self._states.get(index)
         since = index - self.raft.log.snapshot.index
         if state is not None and since > 0 and since >= len(state):

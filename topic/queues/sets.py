@@ -190,6 +190,20 @@ class ReplicaSets:
         for number, answer in self._requests[name].answer(router, answers, now):
             self._answer(number, answer)
 
+    # an operator's word
+
+    def begin_anew(self, name: str) -> bool:
+        """Begin a set although some stores have accepted a life that never came into effect (`Raft.begin_anew`).
+        Returns whether all routers of its ring were there to do it."""
+        self._touched[name] = None
+        return self._replicas[name].raft.begin_anew()
+
+    def recover(self, name: str, now: float) -> None:
+        """Have the store of this router be the set from now on (`Raft.recover`). Raises NotLeaderError if somebody
+        leads, or if this store has never been part of the set."""
+        self._touched[name] = None
+        self._replicas[name].raft.recover(now)
+
     # the store
 
     def stored(self, write: Write, now: float) -> None:

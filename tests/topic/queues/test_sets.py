@@ -407,8 +407,7 @@ def test_a_recovered_set_refuses_the_stores_of_its_former_life() -> None:
         cluster.crash(router)
     cluster.start("c")
     cluster.settle(seconds=3)
-    cluster.sets("c")._replicas["q0"].raft.recover(cluster.now)
-    cluster.sets("c")._touched["q0"] = None
+    cluster.sets("c").recover("q0", cluster.now)
     cluster.after("c")
     cluster.settle()
     for router in "ab":
@@ -541,3 +540,47 @@ def test_a_set_moves_to_other_voters_under_a_partition() -> None:
     cluster.settle()
     assert {view.voters for router in "bcd" for view in cluster.sets(router).overview()} == {("b", "c", "d")}
     assert cluster.answer("a", Declare("queue/x")) == made
+
+
+def test_an_operator_begins_a_set_of_which_a_store_was_lost_on_the_way() -> None:
+    """It was replaced before it had accepted the life that the others have."""
+    cluster = SetCluster("abc")
+    cluster.meet_all()
+    while not cluster.sets("a")._replicas["q0"].raft.hard.life:
+        assert cluster.step()
+    cluster.replace_disk("c")
+    for other in "ab":
+        cluster.lose(other, "c")
+    cluster.start("c")
+    cluster.meet_all()
+    number = cluster.ask("b", Declare("queue/x"))
+    cluster.settle()
+    answer = cluster.hosts["b"].answers[number]
+    assert isinstance(answer, Refused) and answer.reason is RefusedFor.NO_ANSWER
+    assert cluster.sets("a").begin_anew("q0")
+    cluster.after("a")
+    cluster.settle()
+    assert isinstance(cluster.answer("b", Declare("queue/x")), Done)
+
+
+def test_a_state_is_put_aside_behind_the_write_of_an_earlier_snapshot() -> None:
+    """The store keeps one state. A follower that is late learns in one flush that several are right."""
+    cluster = begun(compare_every=3)
+    leader = cluster.leader()
+    late = next(name for name in "abc" if name != leader)
+    channel, held = cluster.channels[leader, late], []
+    for number in range(12):
+        cluster.ask(leader, Declare(f"queue/{number % 2}"))
+        is_busy = True
+        while is_busy:
+            held += channel
+            channel.clear()
+            is_busy = cluster.step()
+    sets = cluster.sets(late)
+    for _, payload in held:
+        sets.receive(leader, payload, cluster.now)
+        if sets._replicas["q0"].applied < 6:
+            cluster.after(late)
+    cluster.after(late)
+    cluster.settle()
+    assert cluster.hosts[late].disk.parts["q0"].snapshot.index == 12
