@@ -39,6 +39,9 @@ class Asker(Protocol):
 
     def piece_read(self, piece: ReadPiece, found: Found) -> None: ...
 
+    def heard(self) -> None:
+        """All that one transaction has done was told."""
+
     def noted(self, text: str) -> None:
         """A line for the log of the router."""
 
@@ -70,6 +73,7 @@ class QueueWriter:
                     self._asker.stored(ask)
                 elif isinstance(ask, ReadPiece):
                     self._asker.piece_read(ask, next(found))
+            self._asker.heard()
             if self._store.is_to_be_merged:
                 await trio.to_thread.run_sync(self._store.merge)
 

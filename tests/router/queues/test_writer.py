@@ -65,6 +65,9 @@ class Heard:
     def piece_read(self, piece: ReadPiece, found: tuple[bytes, bool] | None) -> None:
         self._hear(found)
 
+    def heard(self) -> None:
+        """What was heard so far is one transaction's."""
+
     def noted(self, text: str) -> None:
         self._hear(text)
 
