@@ -68,8 +68,9 @@ class Intake:
             if note is None:
                 self._push(piece, start, end, at_once)
             else:
-                self.handle_events()
-                self._take_noted(piece, note)
+                self.handle_events()  # one may be the peer's close
+                if not self.over:
+                    self._take_noted(piece, note)
             if self.over:
                 break
 

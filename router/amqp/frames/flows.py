@@ -37,6 +37,7 @@ NEXT_INCOMING, WINDOW, NEXT_OUTGOING, HANDLE, DELIVERY_COUNT, LINK_CREDIT, DRAIN
 """Places in a flow: the session's numbers come before the handle."""
 UINTS: Final = 2**32
 HALF: Final = 2**31
+NOTHING: Final = b""
 BRIMMING: Final = HALF - 1, UINTS - 1
 """One more, and proton takes the number for a negative one, or for 0."""
 
@@ -149,8 +150,11 @@ class Flows:
 
     def lowered(self, frame: bytes, note: FlowFrame, written: bytes) -> bytes:
         """A flow that lowers something, as what is left of it. `written` ends with a flow of ours for its session:
-        there is nothing under way that is not written."""
-        *_, ours = (each for each in performative.frames_of(written) if performative.code_of(each) == FLOW)
+        there is nothing under way that is not written. Else our close is written, or the engine writes no more: then
+        nothing is left of the peer's flow (AMQP 1.0 2.4.6)."""
+        *_, ours = (NOTHING, *performative.frames_of(written))
+        if not ours or performative.code_of(ours) != FLOW:
+            return NOTHING
         fields = performative.padded(performative.parse(frame).fields, PROPERTIES + 1)
         sent = _checked(performative.parse(ours).fields[NEXT_OUTGOING])
         room = _take_off(fields, NEXT_INCOMING, WINDOW, sent)

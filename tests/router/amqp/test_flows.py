@@ -3,10 +3,10 @@
 import pytest
 
 from router.amqp.connection import Connection
-from router.amqp.format.errors import UNATTACHED_HANDLE
+from router.amqp.format.errors import RESOURCE_LIMIT, UNATTACHED_HANDLE
 from router.amqp.format.values import Handle
 from router.amqp.proton.link import Link
-from tests.router.amqp.frames import BEGIN, END, FLOW, HEADER, OPEN, TRANSFER, attach, frame
+from tests.router.amqp.frames import BEGIN, CLOSE, END, FLOW, HEADER, OPEN, TRANSFER, attach, frame
 from tests.router.amqp.pair import Recorder
 from tests.router.amqp.server import Answering, server
 from tests.router.amqp.test_sessions import written
@@ -188,6 +188,63 @@ def test_a_flow_on_a_handle_that_is_not_attached_ends_its_session() -> None:
     assert peer.handler.events[-1] == ("detach", "s", False, UNATTACHED_HANDLE)
     assert not peer.connection.closed
     peer.connection.release()
+
+
+LOWERING = [
+    pytest.param(flow(10), id="credit"),
+    pytest.param(flow(100, room=(0, 10)), id="room"),
+    pytest.param(frame(FLOW, 0, 10, 0, 1000), id="the session's room"),
+]
+
+
+@pytest.mark.parametrize("lowers", LOWERING)
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_flow_that_lowers_something_behind_our_close_is_discarded(lowers: bytes, is_written: bool) -> None:
+    peer = Subscriber()
+    peer.hears(flow(100))
+    peer.connection.data_to_send()
+    peer.connection.close(RESOURCE_LIMIT, "full")
+    said = peer.connection.data_to_send() if is_written else b""
+    peer.hears(lowers, lowers, flow(100, room=(0, 1)), frame(CLOSE))
+    assert len(written(said + peer.connection.data_to_send(), CLOSE)) == 1
+    assert peer.handler.events[-1] == ("close", None)
+    peer.connection.release()
+
+
+@pytest.mark.parametrize("lowers", LOWERING)
+def test_a_flow_that_lowers_something_behind_the_peers_close_is_discarded(lowers: bytes) -> None:
+    peer = Subscriber()
+    peer.hears(flow(100), frame(CLOSE), lowers)
+    assert len(written(peer.connection.data_to_send(), CLOSE)) == 1
+    assert peer.handler.events[-1] == ("close", None)
+    peer.connection.release()
+
+
+class Refusing(Patient):
+    def __init__(self, at: str) -> None:
+        super().__init__()
+        self._at = at
+
+    def on_open(self, connection: Connection) -> None:
+        if self._at == "open":
+            connection.refuse(RESOURCE_LIMIT, "full")
+        else:
+            super().on_open(connection)
+
+    def on_attach(self, link: Link) -> None:
+        link.connection.close(RESOURCE_LIMIT, "full")
+
+
+@pytest.mark.parametrize("lowers", LOWERING)
+@pytest.mark.parametrize("at", ["open", "attach"])
+def test_a_peer_that_is_not_let_in_may_have_lowered_its_credit_meanwhile(lowers: bytes, at: str) -> None:
+    connection = server(Refusing(at))
+    connection.receive(opened() + attach("s", 0, receiver=True) + flow(100) + lowers, 0.0)
+    ((_, error),) = written(connection.data_to_send()[8:], CLOSE)
+    assert error.value[0] == RESOURCE_LIMIT
+    connection.receive(lowers + frame(CLOSE), 0.0)
+    assert connection.closed and connection.data_to_send() == b""
+    connection.release()
 
 
 class Long(Answering):
