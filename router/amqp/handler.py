@@ -6,7 +6,8 @@ before any later event of another kind. Resumed transfers are gathered too, and 
 
 Nobody settles a handle but the owner: a delivery that the peer settled comes with `settled` true in `on_dispositions`,
 and the owner then calls `Link.settle`, which sends nothing but frees it. What the owner has settled, on its own
-account, is not reported any more.
+account, is not reported any more, unless a part of its message was not written yet: what the peer says of that means
+nothing.
 """
 
 from collections.abc import Mapping

@@ -138,14 +138,15 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
     def on_dispositions(self, dispositions: Dispositions) -> None:
         """Outcomes in runs of the same state, so that the order of redeliveries is that of the client's."""
         handles, states, settled = dispositions.handles, dispositions.states, dispositions.settled
-        if self.link.continued:  # what the core has yet to resume is looked at then; what is forgotten says nothing
-            known = [handle in self.records for handle in handles]
+        found = list(map(self.records.get, handles))
+        if None in found:  # settled; or what the core has yet to resume, which is looked at then
+            known = [record is not None for record in found]
             handles, states, settled = (list(compress(column, known)) for column in (handles, states, settled))
+        records = [record for record in found if record is not None]
         if (state := max(states, default=0)) > MODIFIED:
             why = NO_TRANSACTIONS if state == TRANSACTIONAL else f"the subscriber sent the unknown outcome {state:#x}"
             self.link.connection.expel(self.link, NOT_IMPLEMENTED, why)
             return
-        records = [self.records[handle] for handle in handles]
         gone = [record for record, is_settled in zip(records, settled, strict=True) if is_settled]
         details = self._modified(handles, records, states) if MODIFIED in states else {}
         if gone:
