@@ -87,6 +87,7 @@ class Sessions:
         self._ended.append(session)
         if session.channel is not None and self._channels.get(session.channel) is session:
             del self._channels[session.channel]
+            self._tap.settlements.end(session.channel)
 
     # -- links
 

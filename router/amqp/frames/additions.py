@@ -128,7 +128,8 @@ class Additions:
         self._wires[link.wire] = link
         if link.is_sender and link.answered and fields[5] != NULL:
             fields[5] = with_outcomes(fields[5])
-        if link.answered and not link.is_sender and link.remote_rcv_settle_mode == RCV_SECOND:
+        is_publisher = link.answered and not link.is_sender and not link.ended  # its channel may be another session's
+        if is_publisher and link.remote_rcv_settle_mode == RCV_SECOND:
             self._settlements.begin(link.remote_channel, link)
             self._walk.forget()
         if link.unsettled is not None:

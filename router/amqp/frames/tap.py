@@ -192,7 +192,6 @@ class Tap:
     def _look_at_begin(self, channel: bytes, fields: list[bytes]) -> Note:
         if self.flows.is_begun(channel):
             raise AmqpError(NOT_ALLOWED, f"the peer sent a begin on channel {int.from_bytes(channel)}, which is in use")
-        self.settlements.end(channel)  # an attach of the former session may be answered behind its end
         self.flows.begin(channel, number_of(fields, _WINDOW) or 0)
         handle_max = number_of(fields, _HANDLE_MAX)
         return BeginFrame(channel, UNLIMITED if handle_max is None else handle_max)
@@ -211,7 +210,6 @@ class Tap:
         self._places = {end: count for end, count in self._places.items() if end[0] != channel}
         self._let_gone = {end for end in self._let_gone if end[0] != channel}
         self.flows.end(channel)
-        self.settlements.end(channel)
 
     def _look_at_attach(self, frame: bytes, fields: list[bytes]) -> tuple[Note, bytes]:
         name, channel = check_name(fields[0], "a link name"), frame[6:8]

@@ -262,6 +262,33 @@ def test_a_publisher_whose_session_ends_before_its_attach_is_answered_has_nothin
     connection.release()
 
 
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_publisher_whose_session_ends_while_others_end_has_nothing_to_be_answered(breaks: bool) -> None:
+    """What our output waits for is the next begin, and it brings the attach of the former session's publisher."""
+
+    def begin(channel: int) -> bytes:
+        return frame(BEGIN, None, 0, 1000, 1000, channel=channel)
+
+    def on_one(data: bytes) -> bytes:
+        return data[:6] + b"\0\1" + data[8:]
+
+    connection = attached(RCV_SECOND)
+    connection.receive(begin(5) + begin(1), 0.0)
+    former = [fields[0] for fields in written(connection.data_to_send(), BEGIN)][-1]
+    publisher = on_one(attach("a", 0, receiver=False, modes=(None, RCV_SECOND)))
+    broken = on_one(transfer(7, 0)) if breaks else b""
+    ended = frame(END, channel=1) + frame(END, channel=5)
+    again = begin(1) + on_one(attach("b", 0, receiver=False, modes=(None, RCV_SECOND)))
+    connection.receive(publisher + broken + ended + again, 0.0)
+    (ours,) = [fields[0] for fields in written(connection.data_to_send(), BEGIN)]
+    connection.receive(on_one(transfer(0, 0)), 0.0)
+    connection.data_to_send()
+    connection.receive(on_one(settlement(0, 0)), 0.0)
+    answers = written(connection.data_to_send(), DISPOSITION)
+    assert [fields[0] for fields in answers] == [ours] != [former]
+    connection.release()
+
+
 @pytest.mark.parametrize(
     "data",
     [
