@@ -51,14 +51,16 @@ class RoutersNode:
     def attach(self, link: Link) -> None:
         if not link.is_sender:
             raise Refusal(NOT_ALLOWED, f"{ROUTERS} accepts no messages, expected a receiver")
-        if link.connection in self._ends:
+        former = self._ends.get(link.connection)
+        if former is not None and not former.link.ended:  # else it is stolen, and hears so behind this attach
             raise Refusal(RESOURCE_LIMIT, f"this connection has a link to {ROUTERS} already")
         end = link.context = self._ends[link.connection] = RoutersEnd(link, self, trio.current_time() + self._young)
         link.answer()
         end.on_credit()
 
     def leave(self, end: "RoutersEnd") -> None:
-        del self._ends[end.link.connection]
+        if self._ends.get(end.link.connection) is end:
+            del self._ends[end.link.connection]
 
     def message(self, first: str = "") -> bytes:
         """`first`: where its reader is asked to go."""

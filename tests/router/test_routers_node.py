@@ -57,6 +57,7 @@ class Client:
     def __init__(self, *lasts: bool | None, credit: int = 10) -> None:
         self.links = [self, *map(TopicLink, lasts)]
         self.connection = self
+        self.ended = False
         self.credit = credit
         self.context: Any = None
         self.lists: list[list[str]] = []
@@ -149,6 +150,20 @@ async def test_a_connection_has_one_link_here_and_another_when_that_is_gone(
         come(node, client)
     client.context.gone(0.0, closed=True)
     come(node, client)
+
+
+async def test_a_link_that_is_attached_again_under_its_name_gives_way(node: RoutersNode, mesh: Mesh) -> None:
+    """The node hears that it is stolen behind the attach of the one that steals it (AMQP 1.0 2.6.1)."""
+    former, again, third = (Client(True) for _ in range(3))
+    again.connection = third.connection = former
+    come(node, former)
+    former.ended = True
+    come(node, again)
+    former.context.gone(0.0, closed=False)
+    with pytest.raises(Refusal, match="already"):
+        come(node, third)
+    again.context.gone(0.0, closed=False)
+    come(node, third)
 
 
 async def test_as_many_are_asked_as_are_too_many_and_nobody_twice_soon(
