@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from topic.queues.operations import Answer, QueueId, QueueSettings
+from topic.queues.operations import Answer
 from topic.queues.storing import PutAside, ReadPiece, Renew, Write
 
 
@@ -69,13 +69,3 @@ class SetView:
     """Why the store here was set aside last; empty if it was not since the router started."""
     may_stop: tuple[str, ...]
     """Voters any one of which may be stopped, and the others are a majority in contact with this router."""
-
-
-@attrs.frozen(slots=True)
-class QueueView:
-    """A declared queue, as the replica of this router has it."""
-
-    name: str
-    id: QueueId
-    settings: QueueSettings
-    set: str

@@ -16,12 +16,13 @@ knows where its requests go.
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import count
+from itertools import chain, count
 from typing import Final
 
 from topic.errors import BreachError
-from topic.queues.actions import Answered, QueueView, SetAction, SetNote, SetView, Tell
+from topic.queues.actions import Answered, SetAction, SetNote, SetView, Tell
 from topic.queues.operations import Answer, Operation, Refused, RefusedFor, encode
+from topic.queues.queue_list import Queue
 from topic.queues.replica import SetReplica
 from topic.queues.requests import Requests
 from topic.queues.set_map import SetMap, SetPlan
@@ -339,11 +340,9 @@ class ReplicaSets:
             if configuration.is_majority([one for one in reached if one != voter])
         )
 
-    def queues(self) -> Iterator[QueueView]:
-        """The declared queues that the replicas of this router have."""
-        for name, replica in self._replicas.items():
-            for queue in replica.queues:
-                yield QueueView(queue.name, queue.id, queue.settings, name)
+    def queues(self) -> Iterator[Queue]:
+        """The declared queues that the replicas of this router have. There may be many: a pass over them makes none."""
+        return chain.from_iterable(replica.queues for replica in self._replicas.values())
 
     def check(self) -> None:
         """Assert what holds whenever no event is being handled."""
