@@ -33,6 +33,7 @@ from router.garbage import FreeMemory, return_large_blocks, tame
 from router.journal import FLUSH_S, JournalFile, has_segments
 from router.log_limit import limit_logs
 from router.management.node import Callers, management_of
+from router.management.queues import SetRequests
 from router.management.recent_events import RecentEvents
 from router.mesh.config import GO_ON, HTTP, MQTT, Topology
 from router.mesh.errors import RunError
@@ -130,8 +131,9 @@ class Process:
             self._from_clients,
             self._events,
         )
+        self._requests = SetRequests()
         self._status = StatusNode(partial(report, at), self)
-        self._management = management_of(at, self._events, self._turns.turn, callers)
+        self._management = management_of(at, self._events, self._requests, self._turns.turn, callers)
         self._timer = trio.CancelScope()
         self._admission = trio.CancelScope()
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 from router.entities import dispatch, routers
 from router.entities.deliveries import DELIVERY, WAIT
 from router.entities.links import LAPSED, ORPHAN, PUBLISHER, SUBSCRIBER, UNTOLD
+from router.entities.replicas import DECLARED_QUEUE, SET
 from router.entities.table import Entity
 
 ENTITIES: Final[tuple[Entity[Any], ...]] = (
@@ -20,6 +21,8 @@ ENTITIES: Final[tuple[Entity[Any], ...]] = (
     UNTOLD,
     DELIVERY,
     WAIT,
+    SET,
+    DECLARED_QUEUE,
     dispatch.ROUTER,
     dispatch.NODE,
     dispatch.LISTENER,

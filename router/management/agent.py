@@ -184,7 +184,15 @@ class Agent:
     async def _found(self, request: Request) -> tuple[Kind, Any]:
         """What is to be changed."""
         async with self._at_pace():
-            return await self._find(request)
+            return self._named(request) or await self._find(request)
+
+    def _named(self, request: Request) -> tuple[Kind, Any] | None:
+        """What a request with type, identity and name means, if others may know it that this router does not."""
+        identity, name = request.text(IDENTITY), request.text(NAME)
+        if request.text(TYPE) is None or identity is None or name is None:
+            return None
+        [kind] = self._kinds(request, TYPE)
+        return (kind, kind.may.named(identity, name)) if kind.may.named is not None else None
 
     async def _find(self, request: Request) -> tuple[Kind, Any]:
         """By identity, else by name."""

@@ -27,6 +27,8 @@ class Operations(Generic[T]):
     update: Callable[[T, Mapping[Any, Any]], Awaitable[T]] | None = None
     """By a request's body."""
     delete: Callable[[T], Awaitable[None]] | None = None
+    named: Callable[[str, str], T] | None = None
+    """From identity and name: an entity that this router need not know, to be changed."""
 
 
 READ_ONLY: Final = Operations[Any]()

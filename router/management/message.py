@@ -21,6 +21,7 @@ GOOD: Final = {OK: "OK", CREATED: "Created", NO_CONTENT: "No Content"}
 BAD_REQUEST: Final = 400
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
+CONFLICT: Final = 409
 NOT_IMPLEMENTED: Final = 501
 UNAVAILABLE: Final = 503
 TIMEOUT: Final = 504

@@ -39,6 +39,7 @@ from router.management.message import (
     error_message,
     read_request,
 )
+from router.management.queues import SetRequests
 from router.management.recent_events import RecentEvents
 from router.management.relay import Relay
 from router.management.types import types_at
@@ -308,7 +309,11 @@ class ForRouter:
 
 
 def management_of(
-    at: ObservedRouter, events: RecentEvents, turn: Callable[[], Awaitable[None]], callers: Callers
+    at: ObservedRouter,
+    events: RecentEvents,
+    requests: SetRequests,
+    turn: Callable[[], Awaitable[None]],
+    callers: Callers,
 ) -> ManagementNodes:
     """What is to be done next waits for its `turn`. Where clients have names, only who runs the mesh is an operator."""
 
@@ -316,7 +321,7 @@ def management_of(
         routers = [at.name, *at.linkstate.routes]
         return [f"amqp:/{topological(router, MANAGEMENT_ADDRESS)}" for router in routers]
 
-    kinds, told = tuple(types_at(at)), partial(report, at)
+    kinds, told = tuple(types_at(at, partial(requests.ask, at.node))), partial(report, at)
     agent = Agent(kinds, nodes, events, told, Looks(kinds, told, events), turn)
     security = at.topology.security
     is_closed = security.users is not None or security.closes_mesh

@@ -11,17 +11,20 @@ from router.entities.catalogue import ENTITIES
 from router.entities.dispatch import CONNECTION, Peer
 from router.entities.links import ORPHAN, PUBLISHER, SUBSCRIBER
 from router.entities.observed import ObservedRouter
+from router.entities.replicas import DECLARED_QUEUE
 from router.entities.routers import PLAN_ROUTER
 from router.events.kind import EventKind, event
 from router.management.entity import READ_ONLY, EntityType, Operations, done_at_once, type_of
 from router.management.forgetting import forget
 from router.management.plan_router import join, remove
+from router.management.queues import AskSets, QueueOperations
 from topic.directory.entry import Role
 
 log = logging.getLogger("oncemesh.management")
 
 
-def types_at(at: ObservedRouter) -> Iterator[EntityType[Any]]:
+def types_at(at: ObservedRouter, ask: AskSets) -> Iterator[EntityType[Any]]:
+    """`ask` has replica sets decide an operation."""
     may: dict[str, Operations[Any]] = {
         PUBLISHER.managed: Operations(
             delete=done_at_once(lambda stream: forget(at, (Role.PUBLISHER, stream.publisher)))
@@ -31,6 +34,7 @@ def types_at(at: ObservedRouter) -> Iterator[EntityType[Any]]:
         PLAN_ROUTER.managed: Operations(
             create=done_at_once(partial(join, at)), delete=done_at_once(partial(remove, at))
         ),
+        DECLARED_QUEUE.managed: QueueOperations(ask).all,
         CONNECTION.managed: Operations(delete=done_at_once(_close)),
     }
     return (type_of(one, at, may.get(one.managed, READ_ONLY)) for one in ENTITIES if one.managed)

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,17 +13,20 @@ import pytest
 from router.entities.catalogue import ENTITIES
 from router.entities.links import PUBLISHER, SUBSCRIBER
 from router.entities.observed import ObservedRouter
+from router.entities.replicas import DECLARED_QUEUE, SET
 from router.entities.report import status
 from router.entities.routers import NEIGHBOUR, PLAN_ROUTER, ROUTER
 from router.entities.table import Attribute, Entity, How, Metric, Type, Where
 from router.http.picture import Painter
 from router.management.types import types_at
+from tests.router.agreeing import AgreeingMesh, AgreeingRouter
 from tests.router.entities.page import MONITORING, PAGE, monitoring, page, shown
 from tests.router.http.looks import answer, look, neighbour, publisher
 from tests.router.observing import observed
 from tests.router.test_node import DURABLE, CountingStore, P, S, boot
 from topic.delivery.record import Record
 from topic.identity import link_name
+from topic.queues.operations import Answer, Declare, Operation, QueueSettings
 
 ROOT = Path(__file__).parents[3]
 ALL = [(entity, one) for entity in ENTITIES for one in entity.attributes]
@@ -56,6 +60,10 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObservedRouter:
         record.name(subscriber, 0)
         node.topic.records.enter([record])
     return observed(node, tmp_path, started=0.0, epoch=0.0)
+
+
+async def nobody(operation: Operation) -> Answer:
+    raise AssertionError("nothing is asked")
 
 
 def in_status(entity: Entity[Any]) -> set[str]:
@@ -117,16 +125,29 @@ def test_the_documents_are_as_the_table_has_them() -> None:
 
 async def test_values_are_of_the_types_that_are_said(at: ObservedRouter) -> None:
     at.survey.take(at.node)
-    seen = set()
-    for entity in ENTITIES:
-        for one in entity.found(at):
-            for attribute in entity.attributes:
-                value = attribute.read(at, one)
-                if isinstance(value, tuple | set):
-                    value = list(value)
-                assert value is None or isinstance(value, VALUES[attribute.type]), (entity.name, attribute.name, value)
-                seen.add(entity.name)
+    seen = {entity.name for entity in ENTITIES for one in entity.found(at) if is_as_said(entity, one, at)}
     assert seen >= {"router", "publisher", "subscriber", "delivery", "wait", "planRouter", "router.node", "listener"}
+
+
+def is_as_said(entity: Entity[Any], one: Any, at: ObservedRouter) -> bool:
+    """Whether an entity has attributes; each has a value of its type."""
+    for attribute in entity.attributes:
+        value = attribute.read(at, one)
+        if isinstance(value, tuple | set):
+            value = list(value)
+        assert value is None or isinstance(value, VALUES[attribute.type]), (entity.name, attribute.name, value)
+    return bool(entity.attributes)
+
+
+@pytest.mark.parametrize("router", ["a", "d"])
+async def test_values_of_sets_and_queues_are_of_the_types_that_are_said(router: str) -> None:
+    """Router a leads a set, and router d is none of it."""
+    mesh = AgreeingMesh()
+    for name in ("queue/eu/x", "queue/x"):
+        mesh.decide("a", Declare(name, QueueSettings(5, 6)))
+    at: Any = SimpleNamespace(node=SimpleNamespace(sets=AgreeingRouter(mesh, router)))
+    found = [entity.name for entity in (SET, DECLARED_QUEUE) for one in entity.found(at) if is_as_said(entity, one, at)]
+    assert found == ["replica set", "replica set", "queue"]
 
 
 async def test_status_is_of_the_table(at: ObservedRouter) -> None:
@@ -143,7 +164,7 @@ async def test_status_is_of_the_table(at: ObservedRouter) -> None:
 
 def test_management_is_of_the_table(at: ObservedRouter) -> None:
     known = {entity.managed: {one.managed_name for one in entity.shown(Where.MANAGEMENT)} for entity in ENTITIES}
-    assert {kind.name: {*kind.attributes} for kind in types_at(at)} == {
+    assert {kind.name: {*kind.attributes} for kind in types_at(at, nobody)} == {
         name: names for name, names in known.items() if name
     }
     assert all({"identity", "name"} <= names for name, names in known.items() if name)

@@ -1,0 +1,154 @@
+"""What may be done to declared queues (protocol 13): the leader of a queue's set decides it, whichever router is asked.
+
+An operation is answered when a majority of the set's disks has it, or with an error when that lasts too long. It may
+be asked for again: whoever declares a queue that is there already with the same settings has what was asked for.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol
+
+import attrs
+import trio
+
+from router.entities.replicas import SETTINGS
+from router.management.entity import IDENTITY, NAME, TYPE, Operations
+from router.management.message import (
+    BAD_REQUEST,
+    CONFLICT,
+    NOT_FOUND,
+    TIMEOUT,
+    UNAVAILABLE,
+    ManagementError,
+)
+from router.mesh.reading import expected
+from router.text.printable import printable
+from topic.queues.actions import Answered
+from topic.queues.operations import (
+    Answer,
+    Configure,
+    Declare,
+    Delete,
+    Done,
+    Operation,
+    QueueId,
+    QueueSettings,
+    RefusedFor,
+)
+from topic.queues.queue_list import Queue
+
+log = logging.getLogger("oncemesh.management")
+
+AskSets = Callable[[Operation], Awaitable[Answer]]
+"""Has the leader of a set decide an operation. Raises ValueError if no queue may have that name."""
+STATUS: Final = {
+    RefusedFor.DIFFERS: CONFLICT,
+    RefusedFor.TOO_MANY: CONFLICT,
+    RefusedFor.NOT_FOUND: NOT_FOUND,
+    RefusedFor.NO_SET: BAD_REQUEST,
+    RefusedFor.MALFORMED: BAD_REQUEST,
+    RefusedFor.BUSY: UNAVAILABLE,
+    RefusedFor.NO_ANSWER: TIMEOUT,
+}
+"""The status code of an answer, by why an operation is refused."""
+ASKED: Final = {one.managed_name: one.name for one in SETTINGS}
+"""Settings, by their names in a request."""
+BESIDE: Final = {IDENTITY, NAME, TYPE, "set"}
+"""Other attributes of a queue. A body may repeat them."""
+
+
+class AskedNode(Protocol):
+    """The node of the router."""
+
+    def ask(self, operation: Operation) -> int: ...
+
+    def pump(self) -> None: ...
+
+
+@attrs.define
+class _Awaited:
+    answer: Answer | None = None
+    come: trio.Event = attrs.field(factory=trio.Event)
+
+
+class SetRequests:
+    """Of one router. `answered` is given what the sets answer, with a pump of the node."""
+
+    def __init__(self) -> None:
+        self._awaited: dict[int, _Awaited] = {}
+
+    async def ask(self, node: AskedNode, operation: Operation) -> Answer:
+        """Have an operation decided. Returns within `RaftLimits.tried` seconds. Raises ValueError if no queue may have
+        that name, or the mesh has no queues."""
+        number = node.ask(operation)
+        awaited = self._awaited[number] = _Awaited()
+        try:
+            node.pump()
+            await awaited.come.wait()
+        finally:
+            del self._awaited[number]
+        assert awaited.answer is not None
+        return awaited.answer
+
+    def answered(self, answered: Answered) -> None:
+        """Nobody may wait for it any more."""
+        awaited = self._awaited.get(answered.number)
+        if awaited is not None:
+            awaited.answer = answered.answer
+            awaited.come.set()
+
+
+class QueueOperations:
+    """At one router."""
+
+    def __init__(self, ask: AskSets) -> None:
+        self._ask = ask
+
+    @property
+    def all(self) -> Operations[Queue]:
+        return Operations(self.declare, self.configure, self.delete, self.named)
+
+    async def declare(self, name: str, said: Mapping[Any, Any]) -> Queue:
+        settings = settings_in(said)
+        found = await self._decide(Declare(name, settings))
+        log.info("queue %s is declared, at the request of an operator", printable(name))
+        return Queue(name, found, settings)
+
+    async def configure(self, queue: Queue, said: Mapping[Any, Any]) -> Queue:
+        """The settings in the request take the place of all that the queue has."""
+        settings = settings_in(said)
+        await self._decide(Configure(queue.name, queue.id, settings))
+        log.info("queue %s has other settings, at the request of an operator", printable(queue.name))
+        return attrs.evolve(queue, settings=settings)
+
+    async def delete(self, queue: Queue) -> None:
+        await self._decide(Delete(queue.name, queue.id))
+        log.info("queue %s is deleted, at the request of an operator", printable(queue.name))
+
+    def named(self, identity: str, name: str) -> Queue:
+        """A queue that this router need not have a replica of. Its settings are not known here."""
+        try:
+            return Queue(name, QueueId.parse(identity), QueueSettings())
+        except ValueError as error:
+            raise ManagementError(BAD_REQUEST, str(error)) from None
+
+    async def _decide(self, operation: Operation) -> QueueId:
+        try:
+            answer = await self._ask(operation)
+        except ValueError as error:
+            raise ManagementError(BAD_REQUEST, str(error)) from None
+        if isinstance(answer, Done):
+            return answer.id
+        raise ManagementError(STATUS[answer.reason], answer.why)
+
+
+def settings_in(said: Mapping[Any, Any]) -> QueueSettings:
+    """The settings that the body of a request names; one that is null is not set. Raises ManagementError."""
+    for name in said:
+        if name not in ASKED and name not in BESIDE:
+            raise ManagementError(BAD_REQUEST, f"a queue has no setting {name!r}, {expected(str(name), ASKED)}")
+    given = {ASKED[name]: value for name, value in said.items() if name in ASKED and value is not None}
+    try:
+        return QueueSettings.of(given)
+    except ValueError as error:
+        raise ManagementError(BAD_REQUEST, str(error)) from None

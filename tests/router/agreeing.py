@@ -1,0 +1,148 @@
+"""Replica sets whose members agree at once: routers of a mesh with queues, as far as management looks at them.
+
+Each set has one list of queues, its leader's. The others have it, too, unless a test makes them fall behind.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+
+from failover.client.management import Management, RefusedError
+from router.amqp.format.codec import Raw, encode
+from router.amqp.format.message import sections_of
+from router.entities.replicas import DECLARED_QUEUE, SET
+from router.entities.routers import PLAN_ROUTER
+from router.management.agent import Agent
+from router.management.entity import EntityType, type_of
+from router.management.message import GOOD, Request
+from router.management.queues import QueueOperations
+from router.management.recent_events import RecentEvents
+from topic.queues.actions import SetView
+from topic.queues.operations import Answer, Operation, Refused, RefusedFor
+from topic.queues.operations import encode as encode_operation
+from topic.queues.queue_list import Queue, QueueList, entry
+from topic.queues.set_map import SetMap, SetPlan
+
+LIFE = 0x66A2F3C1B0001
+PATIENCE_S = 10
+EU = SetPlan("eu", ("a", "b", "c"), "queue/eu/")
+HASHED = SetPlan("q0", ("b", "c", "d"))
+
+
+async def at_once() -> None:
+    pass
+
+
+@attrs.define
+class Behind:
+    """What a router has of a set that has not heard of the latest."""
+
+    queues: QueueList
+    commit: int
+
+
+class AgreeingMesh:
+    """Routers a, b, c and d. Set `eu` has a, b and c, the other one b, c and d; the first of each leads."""
+
+    def __init__(self) -> None:
+        self.routers = list("abcd")
+        self.map = SetMap([EU, HASHED])
+        self.leaders: dict[str, str] = {plan.name: plan.voters[0] for plan in self.map.plans.values()}
+        """Without an entry nobody leads."""
+        self.lists = {name: QueueList() for name in self.map.plans}
+        self.indices = dict.fromkeys(self.lists, 1)
+        self.behind: dict[tuple[str, str], Behind] = {}
+        """By router and set."""
+        self.aside: dict[tuple[str, str], str] = {}
+        self.absent: set[str] = set()
+        """Routers that do not answer."""
+        self.changes: list[tuple[str, Operation]] = []
+        """Decided, with the router that was asked."""
+        self._agents = {router: self._agent(router) for router in self.routers}
+
+    def _agent(self, router: str) -> Agent:
+        at: Any = SimpleNamespace(node=SimpleNamespace(sets=AgreeingRouter(self, router)))
+
+        async def ask(operation: Operation) -> Answer:
+            return self.decide(router, operation)
+
+        planned: Mapping[str, Callable[[str], str]] = {"identity": str, "name": str}
+        kinds: list[EntityType[Any]] = [
+            EntityType[str](PLAN_ROUTER.managed, planned, lambda: self.routers),
+            type_of(SET, at),
+            type_of(DECLARED_QUEUE, at, QueueOperations(ask).all),
+        ]
+        return Agent(kinds, list, RecentEvents(router, 1), lambda: b"{}", lambda _: Raw(b""), at_once)
+
+    def decide(self, router: str, operation: Operation) -> Answer:
+        plan = self.map.plan_of(operation.name)
+        if plan is None or not operation.name.startswith("queue/"):
+            return Refused(RefusedFor.NO_SET, f'no replica set may have a queue "{operation.name}"')
+        if plan.name not in self.leaders:
+            return Refused(RefusedFor.NO_ANSWER, f"no router led set {plan.name}, for {PATIENCE_S} s")
+        self.indices[plan.name] += 1
+        answer = self.lists[plan.name].apply(self.indices[plan.name], entry(LIFE, encode_operation(operation)))
+        self.changes.append((router, operation))
+        return answer
+
+    async def answer(self, router: str, request: Request) -> bytes:
+        return await self._agents[router].answer(request)
+
+
+class AgreeingRouter:
+    """What one of these routers knows."""
+
+    def __init__(self, mesh: AgreeingMesh, name: str) -> None:
+        self._mesh = mesh
+        self._name = name
+
+    def overview(self) -> list[SetView]:
+        return [self._view(plan) for plan in self._mesh.map.plans.values()]
+
+    @property
+    def set_map(self) -> SetMap:
+        return self._mesh.map
+
+    def queues(self) -> Iterator[Queue]:
+        for plan in self._mesh.map.plans.values():
+            if self._name in plan.voters:
+                known = self._mesh.behind.get((self._name, plan.name))
+                yield from known.queues if known is not None else self._mesh.lists[plan.name]
+
+    def _view(self, plan: SetPlan) -> SetView:
+        mesh, place = self._mesh, (self._name, plan.name)
+        leader = mesh.leaders.get(plan.name, "")
+        role = "proxy" if self._name not in plan.voters else "leader" if self._name == leader else "follower"
+        known = mesh.behind.get(place)
+        commit = known.commit if known is not None else mesh.indices[plan.name]
+        others = [router for router in plan.voters if router != self._name]
+        lacks = {router: mesh.indices[plan.name] - behind.commit for (router, name), behind in mesh.behind.items()
+            if name == plan.name}  # fmt: skip
+        missing = [router for router in plan.voters if router in mesh.absent]
+        return SetView(
+            name=plan.name, prefix=plan.prefix, ring=plan.voters, life=LIFE, term=3, leader=leader, role=role,
+            voters=plan.voters if role != "proxy" else (), learners=(), commit=commit, applied=commit,
+            behind={router: lacks.get(router, 0) for router in others} if role == "leader" else {},
+            queues=len(known.queues if known is not None else mesh.lists[plan.name]), unstored=0, asked=0,
+            why_aside=mesh.aside.get(place, ""), may_stop=tuple(missing) if missing else plan.voters,
+        )  # fmt: skip
+
+
+class AskingMesh(Management):
+    """A client of `$management` of such a mesh, without connections."""
+
+    def __init__(self, mesh: AgreeingMesh, at: str = "a") -> None:
+        self._mesh = mesh
+        self._at = at
+
+    async def ask(self, operation: str, router: str | None = None, body: Any = None, **asked: Any) -> Any:
+        if router in self._mesh.absent:
+            raise RefusedError(503, f"router {self._at} is not in contact with router {router}")
+        encode({"body": body, **asked})  # as it would have to leave
+        request = Request("reply", None, {"operation": operation, **asked}, body or {})
+        told = dict(sections_of(await self._mesh.answer(router or self._at, request)))
+        if told[0x74]["statusCode"] not in GOOD:
+            raise RefusedError(told[0x74]["statusCode"], told[0x74]["statusDescription"])
+        return told[0x77]

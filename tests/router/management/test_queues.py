@@ -1,0 +1,130 @@
+"""Operations on declared queues: what a request says, who decides, and what is answered."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from failover.client.management import RefusedError
+from router.entities.replicas import DECLARED_QUEUE, SET, SETTINGS
+from router.management.message import ManagementError
+from router.management.queues import STATUS, QueueOperations, settings_in
+from tests.router.agreeing import LIFE, AgreeingMesh, AskingMesh
+from topic.queues.operations import (
+    Answer,
+    Configure,
+    Declare,
+    Delete,
+    Operation,
+    QueueId,
+    QueueSettings,
+    Refused,
+    RefusedFor,
+)
+
+
+async def refused(asking: AskingMesh, operation: str, body: Mapping[str, Any] | None = None, **asked: Any) -> str:
+    with pytest.raises(RefusedError) as error:
+        await asking.ask(operation, None, body, type=DECLARED_QUEUE.managed, **asked)
+    return str(error.value)
+
+
+async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted() -> None:
+    mesh = AgreeingMesh()
+    asking = AskingMesh(mesh)
+    assert (await asking.ask("GET-OPERATIONS"))[DECLARED_QUEUE.managed] == ["READ", "CREATE", "UPDATE", "DELETE"]
+    named = {"type": DECLARED_QUEUE.managed, "name": "queue/eu/x"}
+    made = await asking.ask("CREATE", None, {"limitMessages": 5, "limitBytes": None}, **named)
+    identity = f"{LIFE:x}-2"
+    about = {"type": DECLARED_QUEUE.managed, "identity": identity, "name": "queue/eu/x", "set": "eu"}
+    assert made == {**about, "limitMessages": 5, "limitBytes": None}
+    assert await asking.ask("READ", "b", **named) == made, "any replica has it"
+    changed = await asking.ask("UPDATE", None, {"limitBytes": 2**40}, **named)
+    assert changed == {**about, "limitMessages": None, "limitBytes": 2**40}, "what is left out is not set any more"
+    assert await asking.ask("READ", **named) == changed
+    assert await asking.ask("UPDATE", None, changed, **named) == changed, "a body may say all that it has read"
+    assert await asking.ask("DELETE", **named) == {}
+    assert [*map(type, dict(enumerate(one for _, one in mesh.changes)).values())] == [
+        Declare,
+        Configure,
+        Configure,
+        Delete,
+    ]
+    assert await refused(asking, "READ", name="queue/eu/x") == "404: no entity has the name 'queue/eu/x'"
+
+
+async def test_a_router_without_a_replica_changes_what_is_named_whole() -> None:
+    mesh = AgreeingMesh()
+    asking = AskingMesh(mesh, "d")
+    made = await asking.ask("CREATE", None, {"limitMessages": 5}, type=DECLARED_QUEUE.managed, name="queue/eu/x")
+    whole = {"name": "queue/eu/x", "identity": made["identity"]}
+    assert "no entity has the name" in await refused(asking, "DELETE", name="queue/eu/x")
+    changed = await asking.ask("UPDATE", None, {"limitMessages": 6}, type=DECLARED_QUEUE.managed, **whole)
+    assert changed == {**made, "limitMessages": 6}
+    await asking.ask("DELETE", type=DECLARED_QUEUE.managed, **whole)
+    assert await refused(asking, "DELETE", **whole) == '404: there is no queue "queue/eu/x"'
+    assert "is no id of a queue, expected one like" in await refused(asking, "DELETE", name="queue/x", identity="7")
+
+
+async def test_a_queue_that_was_declared_anew_is_not_deleted_for_another() -> None:
+    mesh = AgreeingMesh()
+    asking, named = AskingMesh(mesh), {"type": DECLARED_QUEUE.managed, "name": "queue/eu/x"}
+    first = await asking.ask("CREATE", **named)
+    await asking.ask("DELETE", **named)
+    await asking.ask("CREATE", **named)
+    told = await refused(asking, "DELETE", name="queue/eu/x", identity=first["identity"])
+    assert told.startswith("404: ") and "it was declared anew" in told and len(mesh.lists["eu"]) == 1
+
+
+async def test_what_is_not_decided_is_answered_with_the_reason() -> None:
+    mesh = AgreeingMesh()
+    asking = AskingMesh(mesh)
+    await asking.ask("CREATE", None, {"limitMessages": 5}, type=DECLARED_QUEUE.managed, name="queue/eu/x")
+    told = await refused(asking, "CREATE", name="queue/eu/x")
+    assert told == '409: queue "queue/eu/x" exists with limit_messages 5, expected no settings'
+    assert await refused(asking, "CREATE", name="topic/x") == '400: no replica set may have a queue "topic/x"'
+    assert "expected a text of 1 to 255 bytes" in await refused(asking, "CREATE", name="queue/" + "x" * 255)
+    del mesh.leaders["eu"]
+    for operation in ("CREATE", "UPDATE", "DELETE"):
+        assert await refused(asking, operation, name="queue/eu/x") == "504: no router led set eu, for 10 s"
+
+
+@pytest.mark.parametrize("reason", RefusedFor)
+async def test_each_reason_of_a_refusal_has_a_status(reason: RefusedFor) -> None:
+    async def ask(operation: Operation) -> Answer:
+        return Refused(reason, "because")
+
+    with pytest.raises(ManagementError, match="because") as error:
+        await QueueOperations(ask).declare("queue/x", {})
+    assert error.value.status == STATUS[reason] >= 400
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ({"limitMesages": 5}, "a queue has no setting 'limitMesages', expected .*; did you mean \"limitMessages\"?"),
+        ({"limit_messages": 5}, "a queue has no setting 'limit_messages', expected limitMessages or limitBytes"),
+        ({7: 5}, "a queue has no setting 7, expected limitMessages or limitBytes"),
+        ({"limitMessages": "5"}, "limit_messages of a queue is '5', expected a number from 1"),
+        ({"limitMessages": True}, "limit_messages of a queue is True, expected a number from 1"),
+        ({"limitBytes": 2**63}, "limit_bytes of a queue is 9223372036854775808, expected a number from 1"),
+    ],
+)
+def test_a_wrong_setting_is_told_with_what_was_expected(said: Mapping[Any, Any], what: str) -> None:
+    with pytest.raises(ManagementError, match=what) as error:
+        settings_in(said)
+    assert error.value.status == 400
+
+
+def test_the_table_has_each_setting_of_a_queue() -> None:
+    given = {one.name: 5 for one in SETTINGS}
+    assert QueueSettings(**given).values() == given
+    assert settings_in({one.managed_name: 5 for one in SETTINGS}) == QueueSettings(**given)
+    assert QueueId.parse(f"{LIFE:x}-2") == QueueId(LIFE, 2)
+
+
+async def test_a_set_is_an_entity_with_what_its_router_knows() -> None:
+    mesh = AgreeingMesh()
+    rows = {row["name"]: row for row in await AskingMesh(mesh).query(SET.managed, (), "d")}
+    assert (rows["eu"]["role"], rows["eu"]["leader"], rows["eu"]["voters"]) == ("proxy", "a", [])
+    assert (rows["q0"]["role"], rows["q0"]["leader"], rows["q0"]["life"]) == ("follower", "b", f"{LIFE:x}")
