@@ -10,6 +10,7 @@ from typing import Any, Final
 from router.entities.links import PUBLISHER, SUBSCRIBER
 from router.entities.rates import RouterLook, RouterRate, Row, neighbour_rates, router_rates
 from router.http.gathering import MeshLook
+from router.mesh.shown.sets import ShownSet, sets_in
 from router.mesh.shown.waits import LASTING_S, lasting
 
 MOST_CLIENTS: Final = 100
@@ -37,6 +38,7 @@ class Painter:
             "routers": routers,
             "links": list(_links(seen, sent)),
             "clients": [client for answer in seen.answers.values() for client in _clients(answer.status)],
+            "sets": list(_sets(seen)),
             "waits": sorted(_waits(seen), key=lambda wait: -float(wait["since_s"]))[:MOST_WAITS],
             "told": list(_told(seen)),
             "point": _point(seen.time, routers),
@@ -121,6 +123,17 @@ def _waits(seen: MeshLook) -> Iterator[Row]:
             yield _wait(name, f"{attaches['waiting']} attaches", routers, attaches["since_s"], 0)
 
 
+def _shown_sets(seen: MeshLook) -> list[ShownSet]:
+    return sets_in((name, row) for name, answer in seen.answers.items() for row in answer.status.get("sets", ()))
+
+
+def _sets(seen: MeshLook) -> Iterator[Row]:
+    """Replica sets, each as the router knows it that knows best."""
+    for one in _shown_sets(seen):
+        told = {key: one.best[key] for key in ("name", "prefix", "voters", "learners", "behind", "queues", "term")}
+        yield told | {"leader": one.leader, "unstored_bytes": one.best["unstored_bytes"], "needed": one.needed}
+
+
 def _wait(router: str, who: str, awaited: str, since_s: float, records: int) -> Row:
     return {"router": router, "who": who, "for": awaited, "since_s": since_s, "records": records}
 
@@ -141,6 +154,9 @@ def _told(seen: MeshLook) -> Iterator[Row]:
             yield _about(name, f"cannot write its delivery log: {disk['log']}")
         if disk["store"]:
             yield _about(name, f"refuses new durable links: {disk['store']}")
+        for row in status.get("sets", ()):
+            if row["why_aside"]:
+                yield _about(name, f"set its store of replica set {row['name']} aside: {row['why_aside']}")
 
 
 def _about(router: str, text: str) -> Row:

@@ -10,6 +10,7 @@ from rich.console import Console
 from router.cli.base import PIPE_WIDTH
 from router.mesh.config import AddressRule, Limits, LinkConfig, LogSettings, RouterConfig, Timing, Topology
 from router.mesh.quantities import Address
+from router.mesh.shown.sets import sets_in
 from router.mesh.shown.status_view import MOST_ROWS, as_json, render, routers_table
 from router.mesh.shown.waits import awaits, waits
 from router.mesh.status import RouterView, unfinished
@@ -321,3 +322,38 @@ def test_the_json_document_has_every_router_running_or_not(tmp_path: Path) -> No
         "log": "/run/b/router.log",
         "status": None,
     }
+
+
+def replica_set(name: str, role: str, leader: str | None, **more: Any) -> dict[str, Any]:
+    members = {"ring": [*"abc"], "voters": [*"abc"], "may_stop": [*"abc"], "learners": []}
+    counts = {"term": 2, "commit": 7, "behind": {}, "queues": 4, "unstored_bytes": 0, "why_aside": ""}
+    return {"name": name, "prefix": "", "life": "66a2", "leader": leader, "role": role, **members, **counts, **more}
+
+
+def test_replica_sets_are_shown_where_there_are_any() -> None:
+    whole = views(view("a", status("a", "bc")), view("b", status("b", "ac")), view("c", status("c", "ab")))
+    assert "Leader" not in shown(whole)
+    leads = replica_set("eu", "leader", "a", prefix="queue/eu/", behind={"b": 12, "c": 0}, may_stop=["c"])
+    follows = replica_set("eu", "follower", "a", commit=5, why_aside="a disk was replaced")
+    lost = replica_set("q0", "candidate", None)
+    text = shown(views(view("a", status("a", "bc", sets=[leads])), view("b", status("b", "ac", sets=[follows, lost]))))
+    assert row(text, "Set") == "Set Leader Voters Learners Prefix Queues Term Committed Unstored Behind Needs"
+    assert row(text, "eu") == "eu a a, b, c queue/eu/ 4 2 7 0 B b 12 a, b"
+    assert row(text, "q0") == "q0 none a, b, c 4 2 7 0 B"
+    assert "b set its store of replica set eu aside: a disk was replaced" in text
+
+
+@pytest.mark.parametrize(
+    ("rows", "by"),
+    [
+        ({"a": {"role": "leader", "term": 3}, "b": {"role": "follower", "term": 4}}, "b"),
+        ({"a": {"role": "follower", "commit": 9}, "b": {"role": "leader", "commit": 8}}, "b"),
+        ({"a": {"role": "follower", "commit": 9}, "b": {"role": "follower", "commit": 8}}, "a"),
+        ({"a": {"role": "leader", "life": "ff", "term": 9}, "b": {"role": "leader", "life": "100", "term": 1}}, "b"),
+        ({"a": {"role": "proxy", "life": None}, "b": {"role": "follower"}}, "b"),
+    ],
+    ids=["term", "leader", "commit", "life", "begun"],
+)
+def test_of_routers_that_differ_one_knows_best(rows: dict[str, dict[str, Any]], by: str) -> None:
+    [one] = sets_in((router, replica_set("q0", **{"leader": "a", "role": "", **more})) for router, more in rows.items())
+    assert one.by == by

@@ -14,7 +14,9 @@ from attrs import frozen
 from failover.cli.doctor.symptoms import Symptoms
 from router.mesh.planned import sets_of
 from router.mesh.quantities import format_duration, format_size
-from router.mesh.shown.status_view import disks
+from router.mesh.reading import either
+from router.mesh.shown.sets import shown_sets
+from router.mesh.shown.status_view import aside, disks
 from router.mesh.shown.waits import waits
 from router.mesh.status import contacts_of, unseen_by
 from router.mesh.topology import reachable
@@ -30,6 +32,8 @@ CLOCK_S: Final = 1.0
 """By which clocks may differ; a wrong one costs true times in logs and audit."""
 CLOCK_MOST_S: Final = 3600.0
 """Routers do not believe a clock that is further ahead (protocol 2)."""
+TWO: Final = 2
+"""A set of so few replicas always needs each of them."""
 
 
 class Level(StrEnum):
@@ -276,6 +280,21 @@ def troubles(seen: Symptoms) -> Found:
             )
 
 
+def replica_sets(seen: Symptoms) -> Found:
+    sets = shown_sets(seen.views.values())
+    for one in sets:
+        if one.leader is None:
+            voters = ", ".join(one.best["voters"] or one.best["ring"])
+            what = f"no router leads replica set {one.name}: its queues cannot change"
+            yield Level.FAIL, what, f"start its routers; a majority of these has to be in contact: {voters}"
+        elif one.needed and len(one.best["ring"]) > TWO:
+            what = f"if router {either(one.needed)} stops, replica set {one.name} has no majority"
+            others = ", ".join(name for name in one.best["ring"] if name not in one.needed)
+            yield Level.WARN, what, f"start the other routers of the set, or wait until they have caught up: {others}"
+    for what in aside(sets):
+        yield Level.WARN, f"router {what}", "the router's log has the file's new name; the leader sends a new copy"
+
+
 def _has_topology(seen: Symptoms) -> object:
     return seen.topology is not None
 
@@ -316,6 +335,12 @@ CHECKS: Final = (
     Check("contacts", "all running routers are in contact and have the same plan", _any_answers, contacts),
     Check("clocks", "the clocks of the routers agree with this host", lambda seen: seen.clocks, clocks),
     Check("waiting", "publishers do not wait long for any client", _any_answers, waiting),
+    Check(
+        "sets",
+        "each replica set has a leader, and keeps its majority if a router stops",
+        lambda seen: shown_sets(seen.views.values()),
+        replica_sets,
+    ),
     Check("troubles", "no full disk, no limit exceeded", _any_answers, troubles),
 )
 

@@ -25,6 +25,8 @@ function headline() {
   const down = picture.links.filter((link) => !link.up);
   if (away.length) return ["bad", `${away.map((router) => `router ${router.name} ${router.state}`).join(", ")}`];
   if (picture.told.length) return ["bad", plural(picture.told.length, "trouble")];
+  const lost = picture.sets.filter((set) => set.leader === null);
+  if (lost.length) return ["bad", `${plural(lost.length, "replica set")} without a leader`];
   if (down.length) return ["bad", `${plural(down.length, "link")} down`];
   if (picture.waits.length) return ["warn", `${plural(picture.waits.length, "wait")} over 1 s`];
   if (booting.length) return ["warn", `router ${booting.map((router) => router.name).join(", ")} booting`];
@@ -43,6 +45,7 @@ function draw() {
   charts.forEach((chart) => chart.draw(points));
   drawWaits();
   drawRouters();
+  drawSets();
   drawClients();
 }
 
@@ -75,6 +78,16 @@ function drawRouters() {
       count(router.connections), size(router.rss_bytes), duration(router.uptime_s)];
   });
   [...byId("routers").tBodies[0].rows].forEach((row) => row.classList.toggle("selected", row.cells[0].textContent === selected));
+}
+
+function drawSets() {
+  byId("sets-panel").hidden = picture.sets.length === 0;
+  const member = (set) => (name) => (set.behind[name] ? `${name} (${count(set.behind[name])} behind)` : name);
+  rows(byId("sets"), picture.sets, (set) => set.name, (set) => [
+    set.prefix ? `${set.name}, ${set.prefix}` : set.name,
+    badge(set.leader === null ? "bad" : set.needed.length ? "warn" : "ok", set.leader ?? "none"),
+    set.voters.map(member(set)).join(", "), set.learners.map(member(set)).join(", "), set.needed.join(", "),
+    count(set.queues), count(set.term), size(set.unstored_bytes)]);
 }
 
 function drawClients() {

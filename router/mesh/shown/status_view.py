@@ -17,6 +17,7 @@ from rich.text import Text
 from router.entities.catalogue import ENTITIES
 from router.entities.table import Entity
 from router.mesh.quantities import format_duration, format_size
+from router.mesh.shown.sets import ShownSet, shown_sets
 from router.mesh.shown.waits import counted, link_name, waits
 from router.mesh.status import RouterView, contacts_of, unseen_by
 from router.text.fitting import Fitting
@@ -68,7 +69,9 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
     for kind in ENTITIES:
         if kind.columns and (links := list(_links(views, kind))):
             parts += _clients(kind, links)
-    told = [*waits(views.values()), *untold(views.values()), *disks(views.values())]
+    if sets := shown_sets(views.values()):
+        parts.append(sets_table(sets))
+    told = [*waits(views.values()), *untold(views.values()), *disks(views.values()), *aside(sets)]
     if told:
         parts.append(Text("\n".join(map(printable, told)), style="yellow"))
     return Group(*(piece for part in parts for piece in (part, "")))
@@ -156,6 +159,39 @@ def _clients(kind: Entity[Any], links: list[tuple[str, dict[str, Any]]]) -> list
         return [fitting]
     more = f"and {counted(len(rest), f'more {kind.name}', 's')} (--json lists all)"
     return [fitting, Text(more, style="dim")]
+
+
+def sets_table(sets: Iterable[ShownSet]) -> Fitting:
+    table = _table("Set", "Leader", "Voters", "Learners", "Prefix")
+    for heading in ("Queues", "Term", "Committed", "Unstored"):
+        table.add_column(heading, justify="right")
+    table.add_column("Behind", overflow="fold")
+    table.add_column("Needs", overflow="fold")
+    for one in sets:
+        row = one.best
+        leader = Text(one.leader, style="green") if one.leader else Text("none", style="red")
+        members = [Text(", ".join(row[key])) for key in ("voters", "learners")]
+        counts = [str(row[key]) for key in ("queues", "term", "commit")]
+        behind = ", ".join(f"{router} {count}" for router, count in row["behind"].items() if count)
+        table.add_row(
+            Text(one.name, style="bold"),
+            leader,
+            *members,
+            row["prefix"],
+            *counts,
+            format_size(row["unstored_bytes"]),
+            behind,
+            Text(", ".join(one.needed), style="yellow"),
+        )
+    return Fitting(table, "Unstored", "Term", "Committed", "Prefix", "Learners", "Behind")
+
+
+def aside(sets: Iterable[ShownSet]) -> Iterator[str]:
+    """Stores that routers do not trust any more."""
+    for one in sets:
+        for router, row in one.rows.items():
+            if row["why_aside"]:
+                yield f"{router} set its store of replica set {one.name} aside: {row['why_aside']}"
 
 
 def untold(views: Iterable[RouterView]) -> list[str]:

@@ -40,12 +40,20 @@ def plan(folder: Path, text: str = TRIANGLE) -> Topology:
     return load(path)
 
 
+def replica_set(name: str, **told: Any) -> dict[str, Any]:
+    """As that router tells of it, which a leads."""
+    members = {"ring": [*"abc"], "voters": [*"abc"], "may_stop": [*"abc"], "why_aside": "", **told}
+    return {"name": "q0", "life": "66", "term": 1, "commit": 1, "leader": "a"} | members | {
+        "role": "leader" if name == members.get("leader", "a") else "follower"
+    }  # fmt: skip
+
+
 def view(name: str, pid: int | None = 1, **status: Any) -> RouterView:
     said: dict[str, Any] = {
         "router": name, "state": "ready", "waiting_for": [], "incarnation": int(NOW - 60) * 1000, "uptime_s": 60.0,
         "plan": PLAN, "routes": [{"router": r, "contact": True} for r in "abc" if r != name],
         "attaches": {"for": [], "waiting": 0, "since_s": 0.0}, "waits": [], "publishers": [], "lapsed": [],
-        "exceeded": {"links": 0}, "disk": {"log": "", "missing": 0, "store": ""},
+        "sets": [replica_set(name)], "exceeded": {"links": 0}, "disk": {"log": "", "missing": 0, "store": ""},
     }  # fmt: skip
     return RouterView(name, pid, "127.0.0.1:1", "log", said | status if status != {"status": None} else None)
 
@@ -74,6 +82,10 @@ def test_where_all_is_well_every_check_passes(well: Symptoms) -> None:
 
 
 WAITS = [{"for": "subscriber s/l on topic/x", "records": 3, "publishers": ["p/l on topic/x"], "since_s": 40.0}]
+LEADERLESS = replica_set("b", leader=None)
+NEEDED = replica_set("a", may_stop=["c"])
+ASIDE = replica_set("b", why_aside="rot")
+ALL = [{"router": router, "contact": True} for router in "abc"]
 ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("descriptors", {"host": attrs.evolve(HOST, descriptors=1024)}, Level.WARN, "1024 descriptors"),
     ("descriptors", {"host": attrs.evolve(HOST, descriptors=64)}, Level.FAIL, "64 descriptors"),
@@ -104,6 +116,9 @@ ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("clocks", {"clocks": {"a": clock(refused=2)}}, Level.FAIL, "a has rejected 2 times that were more than an hour"),
     ("clocks", {"clocks": {"a": clock(behind_s=7.0)}}, Level.WARN, "a clock in the mesh is, or was, 7.0s ahead of all"),
     ("waiting", {"views": views(a=view("a", waits=WAITS))}, Level.WARN, "a waits for subscriber s/l"),
+    ("sets", {"views": {"b": view("b", sets=[LEADERLESS], routes=ALL)}}, Level.FAIL, "no router leads replica set q0"),
+    ("sets", {"views": views(a=view("a", sets=[NEEDED]))}, Level.WARN, "if router a or b stops, replica set q0 has no"),
+    ("sets", {"views": views(b=view("b", sets=[ASIDE]))}, Level.WARN, "b set its store of replica set q0 aside: rot"),
     ("troubles", {"views": views(a=view("a", disk={"log": "full"}))}, Level.FAIL, "a cannot write its delivery log"),
     ("troubles", {"views": views(a=view("a", exceeded={"links": 7}))}, Level.WARN, "links 7 times"),
 ]  # fmt: skip

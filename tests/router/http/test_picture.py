@@ -100,3 +100,31 @@ def test_the_mean_time_is_what_is_under_way_by_its_rate() -> None:
         held = [publisher("p", unsettled=20)]
         means.append(painter.picture(look(time_s, a=answer("a", [], total, publishers=held)))["point"]["mean_s"])
     assert means == [None, pytest.approx(0.05), None]
+
+
+def replica_set(name: str, role: str, **more: Any) -> dict[str, Any]:
+    members = {"voters": ["a", "b", "c"], "may_stop": ["a", "b", "c"], "learners": []}
+    told = {
+        "name": name,
+        "prefix": "",
+        "life": "66a2",
+        "term": 2,
+        "leader": "a",
+        "role": role,
+        "commit": 7,
+        "behind": {},
+    }
+    return {**told, **members, "queues": 1, "unstored_bytes": 0, "why_aside": "", **more}
+
+
+def test_a_replica_set_is_told_once_as_the_router_knows_it_that_knows_best() -> None:
+    leads = replica_set("q0", "leader", behind={"b": 3, "c": 0}, may_stop=["c"])
+    follows = replica_set("q0", "follower", term=1, leader="b", why_aside="its disk is not to be trusted")
+    lost = replica_set("q1", "candidate", leader=None)
+    picture = Painter().picture(look(1.0, a=answer("a", [], sets=[leads]), b=answer("b", [], sets=[follows, lost])))
+    first, second = picture["sets"]
+    assert (first["leader"], first["behind"], first["needed"]) == ("a", {"b": 3, "c": 0}, ["a", "b"])
+    assert (second["name"], second["leader"], second["needed"]) == ("q1", None, [])
+    assert [one["text"] for one in picture["told"]] == [
+        "set its store of replica set q0 aside: its disk is not to be trusted"
+    ]
