@@ -78,6 +78,11 @@ for _name, _place, _help in (
         "failover.cli.watch.forget:forget",
         "End a link whose client is gone for good; publishers no longer wait for it.",
     ),
+    (
+        "queue",
+        "failover.cli.watch.queue:queue",
+        "Declare, configure, list and delete the replicated queues of a mesh.",
+    ),
     ("bench", "failover.cli.bench.command:bench", "Load a running mesh and measure its rate and latency."),
     ("chaos", "failover.cli.chaos:chaos", "Run a mesh under load, inject the faults of a script, then audit the run."),
     (

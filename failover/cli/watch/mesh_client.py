@@ -27,6 +27,16 @@ AWAY = (503, 504)
 """Statuses of routers that are not in contact, or do not answer."""
 
 
+url_option = click.option(
+    "--url",
+    "urls",
+    multiple=True,
+    callback=read_urls,
+    help="A router to connect to, which answers for the whole mesh: amqp://host:port, or amqps:// for TLS; may be"
+    " repeated.",
+)
+
+
 def read_duration(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
     try:
         return parse_duration(value) if value is not None else None
@@ -35,20 +45,19 @@ def read_duration(context: click.Context, param: click.Parameter, value: str | N
 
 
 def mesh_options(command: Command) -> Command:
-    """What tells where the mesh is, and who looks."""
+    """What tells where the mesh is, which routers are meant, and who looks."""
+    named = click.option("--router", "routers", multiple=True, help="Only this router; may be repeated.")
+    return _with((run_dir_option, named, url_option), command)
+
+
+def whole_mesh_options(command: Command) -> Command:
+    """What tells where the mesh is, and who asks, of commands that are for no router in particular."""
+    return _with((run_dir_option, url_option), command)
+
+
+def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
     command = login_options(command)
-    for option in (
-        run_dir_option,
-        click.option("--router", "routers", multiple=True, help="Only this router; may be repeated."),
-        click.option(
-            "--url",
-            "urls",
-            multiple=True,
-            callback=read_urls,
-            help="A router to connect to, which answers for the whole mesh: amqp://host:port, or amqps:// for TLS; may"
-            " be repeated.",
-        ),
-    ):
+    for option in options:
         command = option(command)
     return command
 

@@ -1,0 +1,110 @@
+"""The declared queues of a mesh and their replica sets, as `$management` of its routers tells them.
+
+Of each set the router that knows best is believed: its leader, or else the one in the latest term. A follower may not
+have heard yet of what was decided a moment ago.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from attrs import frozen
+
+from failover.cli.watch.mesh_client import of_each, planned
+from failover.client.management import Management, RefusedError
+from router.entities.replicas import DECLARED_QUEUE, SET, SETTINGS
+from router.entities.table import Entity, Where
+from router.mesh.errors import RunError
+from router.mesh.shown.sets import ShownSet, sets_in
+from router.text.printable import printable
+from topic.queues.operations import QueueSettings
+
+NOT_FOUND: Final = 404
+MOST_MEANT: Final = 3
+"""Names that are like a wrong one, in an error."""
+LIKE: Final = 0.8
+"""How like they are: names of queues begin with the same words."""
+
+Row = Mapping[str, Any]
+
+
+@frozen
+class KnownQueue:
+    """A queue, as a router has answered."""
+
+    name: str
+    id: str
+    set: ShownSet
+    settings: QueueSettings
+
+    @property
+    def leader(self) -> str | None:
+        return self.set.leader
+
+    def as_json(self) -> dict[str, Any]:
+        about = {"name": self.name, "id": self.id, "set": self.set.name, "leader": self.leader}
+        return about | {"settings": self.settings.values()}
+
+
+async def sets_of_mesh(management: Management) -> dict[str, ShownSet]:
+    """By name, of all routers that answer. Raises RunError if the mesh has no queues."""
+    answers = await of_each(await planned(management, ()), lambda router: management.query(SET.managed, (), router))
+    found = sets_in((router, _in_words(SET, row)) for router, rows in answers.items() for row in rows)
+    if not found:
+        raise RunError("this mesh has no replica sets, expected the part `queues` in its topology")
+    return {one.name: one for one in found}
+
+
+async def all_queues(management: Management, sets: Mapping[str, ShownSet]) -> list[KnownQueue]:
+    """Of all sets, by name."""
+
+    async def ask(router: str) -> Sequence[Row]:
+        return await management.query(DECLARED_QUEUE.managed, (), router)
+
+    answers = await of_each(sorted({one.by for one in sets.values()}), ask)
+    found = [queue for router, rows in answers.items() for row in rows for queue in _known(row, router, sets)]
+    return sorted(found, key=lambda queue: queue.name)
+
+
+async def queue_named(management: Management, name: str) -> KnownQueue:
+    """Raises RunError if no set has it."""
+    sets = await sets_of_mesh(management)
+
+    async def read(router: str) -> Row | None:
+        try:
+            row: Row = await management.ask("READ", router, type=DECLARED_QUEUE.managed, name=name)
+        except RefusedError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+        return row
+
+    answers = await of_each(sorted({one.by for one in sets.values()}), read)
+    found = [queue for router, row in answers.items() if row is not None for queue in _known(row, router, sets)]
+    if not found:
+        names = [queue.name for queue in await all_queues(management, sets)]
+        raise RunError(f"there is no queue {printable(name)}; {_hint(name, names)}")
+    return found[0]
+
+
+def _known(row: Row, router: str, sets: Mapping[str, ShownSet]) -> list[KnownQueue]:
+    """The queue of a row if this is the router to believe."""
+    of = sets.get(row["set"])
+    if of is None or of.by != router:
+        return []
+    settings = {one.name: value for one in SETTINGS if (value := row[one.managed_name]) is not None}
+    return [KnownQueue(row["name"], row["identity"], of, QueueSettings.of(settings))]
+
+
+def _hint(name: str, names: list[str]) -> str:
+    if not names:
+        return "no queue is declared: use oncemesh queue declare"
+    like = difflib.get_close_matches(name, names, MOST_MEANT, LIKE)
+    if like:
+        return f"did you mean {' or '.join(map(printable, like))}?"
+    return f"oncemesh queue list shows the {len(names)} that there are"
+
+
+def _in_words(entity: Entity[Any], row: Row) -> Row:
+    """A row of `$management`, by the names that `$status` has."""
+    return {one.name: row.get(one.managed_name) for one in entity.shown(Where.MANAGEMENT)}

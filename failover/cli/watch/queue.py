@@ -1,0 +1,290 @@
+"""`oncemesh queue`: the declared queues of a mesh, asked of `$management` of any router (protocol 13)."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from failover.cli.clients import read_text
+from failover.cli.watch.known_queues import (
+    NOT_FOUND,
+    KnownQueue,
+    all_queues,
+    queue_named,
+    sets_of_mesh,
+)
+from failover.cli.watch.mesh_client import Main, ask_mesh, whole_mesh_options
+from failover.client.management import Management, RefusedError
+from router.amqp.sasl.credentials import Credentials
+from router.cli.base import console
+from router.entities.replicas import DECLARED_QUEUE, SETTINGS
+from router.mesh.errors import RunError
+from router.mesh.quantities import format_size, parse_size
+from router.mesh.reading import whole
+from router.text.fitting import Fitting
+from router.text.printable import printable, printable_json
+from topic.queues.operations import QueueSettings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Ask = Callable[[Main], None]
+"""Runs what asks the mesh."""
+
+MOST: Final = 10**12 - 1
+"""Messages."""
+NONE: Final = "none"
+"""Given for a setting that is not to be set."""
+READERS: Final[Mapping[str, Callable[[str], int]]] = {"limit_messages": whole(1, MOST), "limit_bytes": parse_size}
+
+
+def read_setting(context: click.Context, param: click.Parameter, value: str | None) -> int | str | None:
+    """A value, `none`, or nothing if the option is left out."""
+    if value is None or value == NONE:
+        return value
+    name = str(param.name)
+    try:
+        read = READERS[name](value)
+        QueueSettings.of({name: read})
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, or {NONE} for no limit") from None
+    return read
+
+
+def setting_options(command: Command) -> Command:
+    """The command gets those that were given as `settings`, by name."""
+
+    @wraps(command)
+    def told(**given: Any) -> Any:
+        settings = {name: value for name in READERS if (value := given.pop(name)) is not None}
+        return command(settings=settings, **given)
+
+    for name, metavar, what in (
+        ("--limit-bytes", "SIZE", "How many bytes of messages the queue takes, such as 64MiB"),
+        ("--limit-messages", "NUMBER", "How many messages the queue takes, such as 10000"),
+    ):
+        option = click.option(name, metavar=metavar, callback=read_setting, help=f"{what}, or {NONE} for no limit.")
+        told = option(told)
+    return told  # type: ignore[return-value]
+
+
+def asking(command: Command) -> Command:
+    """With the options of where the mesh is; the command gets what asks it, as `ask`."""
+
+    @wraps(command)
+    def told(run_dir: Path | None, urls: tuple[str, ...], credentials: Credentials, **given: Any) -> Any:
+        return command(ask=lambda main: ask_mesh(partial(_plainly, main), run_dir, urls, credentials), **given)
+
+    return whole_mesh_options(told)  # type: ignore[return-value]
+
+
+async def _plainly(main: Main, management: Management) -> None:
+    try:
+        await main(management)
+    except RefusedError as error:
+        raise RunError(printable(error.description)) from None
+
+
+name_argument = click.argument("name", callback=read_text)
+json_option = click.option("--json", "machine", is_flag=True, help="Print one JSON document.")
+
+
+@click.group()
+def queue() -> None:
+    """Declare, configure, list and delete the replicated queues of a mesh.
+
+    A queue belongs to a replica set: routers of which a majority decides every change, and keeps it on disk. Each
+    command may ask any router of the mesh; that router asks the set's leader. If no majority of the set answers, a
+    change fails after 10 s; it may be done all the same, so look, or repeat the command: a repeated change does no
+    harm. In a mesh with users or certificates, only operators may change queues.
+
+    This version keeps the list of queues; it does not carry messages in them yet.
+
+    \b
+    Examples:
+      oncemesh queue declare queue/orders --limit-messages 10000
+      oncemesh queue list
+    """
+
+
+@queue.command()
+@name_argument
+@setting_options
+@json_option
+@asking
+def declare(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> None:
+    """Create a queue; no error if it exists with the same settings.
+
+    NAME is an address of kind queue, such as queue/orders. The topology says which addresses these are, and which
+    replica set has which queue. If a queue of this name has other settings, the command fails and changes nothing: use
+    `oncemesh queue configure`.
+
+    \b
+    Examples:
+      oncemesh queue declare queue/orders
+      oncemesh queue declare queue/orders --limit-messages 10000 --limit-bytes 64MiB --url amqp://10.0.0.7:5672
+    """
+
+    async def main(management: Management) -> None:
+        row = await _change(management, "CREATE", name, _body(settings))
+        _tell(row, "is declared", machine=machine)
+
+    ask(main)
+
+
+@queue.command()
+@name_argument
+@setting_options
+@json_option
+@asking
+def configure(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> None:
+    """Change settings of a queue; the others keep their values.
+
+    \b
+    Examples:
+      oncemesh queue configure queue/orders --limit-messages 50000
+      oncemesh queue configure queue/orders --limit-bytes none
+    """
+    if not settings:
+        raise click.UsageError("there is nothing to change, expected --limit-messages or --limit-bytes")
+
+    async def main(management: Management) -> None:
+        known = await queue_named(management, name)
+        body = _body({**known.settings.values(), **settings})
+        _tell(await _change(management, "UPDATE", name, body, identity=known.id), "is configured", machine=machine)
+
+    ask(main)
+
+
+@queue.command("list")
+@json_option
+@asking
+def show_all(machine: bool, ask: Ask) -> None:
+    """List all queues with their replica sets, leaders and settings.
+
+    \b
+    Examples:
+      oncemesh queue list
+      oncemesh queue list --json | jq -r '.[] | select(.leader == null) | .name'
+    """
+
+    async def main(management: Management) -> None:
+        queues = await all_queues(management, await sets_of_mesh(management))
+        if machine:
+            click.echo(printable_json([one.as_json() for one in queues]))
+        elif not queues:
+            click.echo("no queue is declared")
+        else:
+            console().print(_table(("Queue", "Set", "Leader", "Settings"), map(_cells, queues)))
+
+    ask(main)
+
+
+@queue.command()
+@name_argument
+@json_option
+@asking
+def show(name: str, machine: bool, ask: Ask) -> None:
+    """Show one queue and the replicas of its set.
+
+    The table has a row for each router that answers. `Behind` is how many entries of the log its disk lacks, as the
+    leader says. `May stop` says whether the set keeps its majority if this router stops now.
+
+    \b
+    Examples:
+      oncemesh queue show queue/orders
+      oncemesh queue show queue/orders --json | jq .replicas.a.applied
+    """
+
+    async def main(management: Management) -> None:
+        known = await queue_named(management, name)
+        if machine:
+            click.echo(printable_json(known.as_json() | {"replicas": known.set.rows}))
+            return
+        out = console()
+        leader = f"led by router {known.leader}" if known.leader else "without a leader"
+        out.print(Text(printable(f"{known.name}: {known.settings}"), style="bold"))
+        out.print(Text(printable(f"id {known.id}, in set {known.set.name}, {leader}")))
+        headings = ("Router", "Role", "Term", "Committed", "Applied", "Behind", "Unstored", "May stop")
+        out.print(_table(headings, _replicas(known)))
+        for router, row in known.set.rows.items():
+            if why := row["why_aside"]:
+                out.print(Text(printable(f"router {router} set its store aside: {why}"), style="yellow"))
+
+    ask(main)
+
+
+@queue.command()
+@name_argument
+@json_option
+@asking
+def delete(name: str, machine: bool, ask: Ask) -> None:
+    """Delete a queue.
+
+    A queue that is declared again under this name is another queue, with another id.
+
+    \b
+    Example: oncemesh queue delete queue/orders
+    """
+
+    async def main(management: Management) -> None:
+        known = await queue_named(management, name)
+        try:
+            await _change(management, "DELETE", name, None, identity=known.id)
+        except RefusedError as error:
+            if error.status != NOT_FOUND:  # it was there: an earlier answer was lost with a router
+                raise
+        click.echo(printable_json(known.as_json()) if machine else f"queue {printable(name)} is deleted")
+
+    ask(main)
+
+
+async def _change(management: Management, operation: str, name: str, body: Any, **named: str) -> Any:
+    return await management.ask(operation, None, body, type=DECLARED_QUEUE.managed, name=name, **named)
+
+
+def _body(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a request: those that are not to be set are null."""
+    return {one.managed_name: value for one in SETTINGS if (value := settings.get(one.name, NONE)) != NONE}
+
+
+def _tell(row: Mapping[str, Any], what: str, *, machine: bool) -> None:
+    settings = QueueSettings.of({one.name: row[one.managed_name] for one in SETTINGS if row[one.managed_name]})
+    if machine:
+        about = {"name": row["name"], "id": row["identity"], "set": row["set"], "settings": settings.values()}
+        click.echo(printable_json(about))
+    else:
+        click.echo(printable(f"queue {row['name']} {what} in set {row['set']}: {settings}"))
+
+
+def _cells(known: KnownQueue) -> list[str]:
+    return [known.name, known.set.name, known.leader or "none", str(known.settings)]
+
+
+def _replicas(known: KnownQueue) -> Iterable[list[str]]:
+    best = known.set.best
+    for router, row in known.set.rows.items():
+        behind = best["behind"].get(router)
+        may_stop = "yes" if router in best["may_stop"] or router not in best["voters"] else "no"
+        yield [
+            router,
+            row["role"],
+            str(row["term"]),
+            str(row["commit"]),
+            str(row["applied"]),
+            str(behind) if behind is not None else "",
+            format_size(row["unstored_bytes"]),
+            may_stop if known.leader else "",
+        ]
+
+
+def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Fitting:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold" if heading in ("Queue", "Settings") else "ellipsis")
+    for cells in rows:
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return Fitting(table, "Unstored", "Committed", "Term")

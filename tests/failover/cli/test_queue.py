@@ -1,0 +1,216 @@
+"""The commands `oncemesh queue`, with a mesh of which every router answers by its own management agent."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from failover.cli.clients import attached
+from failover.cli.watch import queue as commands
+from failover.cli.watch.mesh_client import Main
+from router.cli.main import main
+from router.entities.replicas import SETTINGS
+from tests.router.agreeing import AgreeingMesh, AskingMesh, Behind
+from topic.queues.operations import Configure, Declare, Delete, Done, QueueSettings
+from topic.queues.queue_list import QueueList
+from topic.queues.set_map import SetMap
+
+
+@pytest.fixture
+def mesh(monkeypatch: pytest.MonkeyPatch) -> AgreeingMesh:
+    """What the commands ask."""
+    agreeing = AgreeingMesh()
+
+    def ask_mesh(asking: Main, run_dir: Path | None, urls: Any, credentials: Any) -> None:
+        attached(asking, AskingMesh(agreeing))
+
+    monkeypatch.setattr(commands, "ask_mesh", ask_mesh)
+    return agreeing
+
+
+def queue(*words: str) -> Result:
+    return CliRunner().invoke(main, ["queue", *words])
+
+
+def done(*words: str) -> str:
+    result = queue(*words)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def failed(*words: str) -> str:
+    result = queue(*words)
+    assert result.exit_code == 1, result.output
+    assert result.output.startswith("Error: ") and result.output.count("\n") == 1
+    return result.output.removeprefix("Error: ").strip()
+
+
+def test_a_queue_lives_from_its_declaration_to_its_deletion(mesh: AgreeingMesh) -> None:
+    told = done("declare", "queue/eu/orders", "--limit-messages", "100", "--limit-bytes", "64MiB")
+    assert told == "queue queue/eu/orders is declared in set eu: limit_messages 100, limit_bytes 67108864\n"
+    assert done("declare", "queue/eu/orders", "--limit-bytes", "64MiB", "--limit-messages", "100") == told
+    told = done("configure", "queue/eu/orders", "--limit-messages", "5")
+    assert told == "queue queue/eu/orders is configured in set eu: limit_messages 5, limit_bytes 67108864\n"
+    told = done("configure", "queue/eu/orders", "--limit-messages", "none", "--limit-bytes", "none")
+    assert told == "queue queue/eu/orders is configured in set eu: no settings\n"
+    assert done("delete", "queue/eu/orders") == "queue queue/eu/orders is deleted\n"
+    assert done("list") == "no queue is declared\n"
+    kinds = [type(operation) for _, operation in mesh.changes]
+    assert kinds == [Declare, Declare, Configure, Configure, Delete]
+
+
+def test_any_router_changes_a_queue_of_which_it_has_no_replica(mesh: AgreeingMesh) -> None:
+    """Router a, which is asked, is none of the set of the hash."""
+    done("declare", "queue/orders")
+    done("configure", "queue/orders", "--limit-messages", "5")
+    done("delete", "queue/orders")
+    assert [router for router, _ in mesh.changes] == ["a", "a", "a"] and not [*mesh.lists["q0"]]
+
+
+def test_a_queue_that_differs_is_left_as_it_is(mesh: AgreeingMesh) -> None:
+    done("declare", "queue/x", "--limit-messages", "5")
+    told = failed("declare", "queue/x")
+    assert told == 'queue "queue/x" exists with limit_messages 5, expected no settings'
+    [known] = mesh.lists["q0"]
+    assert known.settings == QueueSettings(limit_messages=5)
+
+
+def test_the_list_has_each_queue_once_as_its_leader_knows_it(mesh: AgreeingMesh) -> None:
+    done("declare", "queue/eu/b", "--limit-messages", "5")
+    mesh.behind["b", "eu"] = Behind(QueueList([*mesh.lists["eu"]]), 2)
+    done("delete", "queue/eu/b")
+    done("declare", "queue/eu/c", "--limit-messages", "7")
+    done("declare", "queue/a")
+    lines = [line.split() for line in done("list").splitlines()]
+    assert lines == [
+        ["Queue", "Set", "Leader", "Settings"],
+        lines[1],
+        ["queue/a", "q0", "b", "no", "settings"],
+        ["queue/eu/c", "eu", "a", "limit_messages", "7"],
+    ]
+    rows = json.loads(done("list", "--json"))
+    assert [(row["name"], row["set"], row["leader"], row["settings"]) for row in rows] == [
+        ("queue/a", "q0", "b", {}), ("queue/eu/c", "eu", "a", {"limit_messages": 7}),
+    ]  # fmt: skip
+    assert failed("show", "queue/eu/b") == "there is no queue queue/eu/b; did you mean queue/eu/c?"
+
+
+def test_without_a_leader_the_router_that_has_most_is_believed(mesh: AgreeingMesh) -> None:
+    done("declare", "queue/eu/x")
+    mesh.behind["a", "eu"] = mesh.behind["c", "eu"] = Behind(QueueList(), 1)
+    del mesh.leaders["eu"]
+    [row] = json.loads(done("list", "--json"))
+    assert (row["name"], row["leader"]) == ("queue/eu/x", None)
+    assert "none" in done("list")
+
+
+def test_a_router_that_does_not_answer_is_left_out(mesh: AgreeingMesh) -> None:
+    done("declare", "queue/x")
+    mesh.absent.add("c")
+    shown = json.loads(done("show", "queue/x", "--json"))
+    assert [*shown["replicas"]] == ["a", "b", "d"] and shown["leader"] == "b"
+    assert shown["replicas"]["b"]["may_stop"] == ["c"]
+    table = {line.split()[0]: line.split() for line in done("show", "queue/x").splitlines()[2:]}
+    assert table["b"][1:] == ["leader", "3", "2", "2", "0", "B", "no"]
+
+
+def test_show_has_the_replicas_of_the_set(mesh: AgreeingMesh) -> None:
+    mesh.behind["c", "eu"] = Behind(QueueList(), 1)
+    mesh.aside["c", "eu"] = "its disk has lost entries"
+    done("declare", "queue/eu/x", "--limit-messages", "5")
+    first, second, _, _, *rows = done("show", "queue/eu/x").splitlines()
+    assert first == "queue/eu/x: limit_messages 5"
+    assert second == f"id {next(iter(mesh.lists['eu'])).id}, in set eu, led by router a"
+    assert [row.split() for row in rows[:4]] == [
+        ["a", "leader", "3", "2", "2", "0", "B", "yes"],
+        ["b", "follower", "3", "2", "2", "0", "0", "B", "yes"],
+        ["c", "follower", "3", "1", "1", "1", "0", "B", "yes"],
+        ["d", "proxy", "3", "2", "2", "0", "B", "yes"],
+    ]
+    assert rows[4] == "router c set its store aside: its disk has lost entries"
+
+
+def test_programs_read_what_changes_print(mesh: AgreeingMesh) -> None:
+    declared = json.loads(done("declare", "queue/x", "--limit-bytes", "1KiB", "--json"))
+    assert declared == {"name": "queue/x", "id": declared["id"], "set": "q0", "settings": {"limit_bytes": 1024}}
+    configured = json.loads(done("configure", "queue/x", "--limit-bytes", "none", "--json"))
+    assert configured == {**declared, "settings": {}}
+    assert json.loads(done("delete", "queue/x", "--json"))["id"] == declared["id"]
+
+
+def test_an_unknown_queue_is_told_with_those_that_it_may_be(mesh: AgreeingMesh) -> None:
+    hint = "no queue is declared: use oncemesh queue declare"
+    assert failed("delete", "queue/x") == f"there is no queue queue/x; {hint}"
+    for name in ("queue/orders", "queue/eu/orders", "queue/bills"):
+        done("declare", name)
+    told = failed("configure", "queue/oders", "--limit-messages", "1")
+    assert told == "there is no queue queue/oders; did you mean queue/orders or queue/eu/orders?"
+    assert failed("show", "zzz") == "there is no queue zzz; oncemesh queue list shows the 3 that there are"
+
+
+def test_without_a_majority_the_error_says_how_long_it_was_tried(mesh: AgreeingMesh) -> None:
+    done("declare", "queue/eu/x")
+    del mesh.leaders["eu"]
+    for words in (
+        ("declare", "queue/eu/y"),
+        ("configure", "queue/eu/x", "--limit-messages", "1"),
+        ("delete", "queue/eu/x"),
+    ):
+        assert failed(*words) == "no router led set eu, for 10 s"
+    assert failed("declare", "topic/x") == 'no replica set may have a queue "topic/x"'
+
+
+def test_a_queue_that_was_deleted_by_a_first_request_is_deleted(
+    mesh: AgreeingMesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer was lost with the router that was asked, and the client asks another one."""
+    done("declare", "queue/x")
+    decide = AgreeingMesh.decide
+
+    def twice(self: AgreeingMesh, router: str, operation: Any) -> Any:
+        assert isinstance(decide(self, router, operation), Done)
+        return decide(self, router, operation)
+
+    monkeypatch.setattr(AgreeingMesh, "decide", twice)
+    assert done("delete", "queue/x") == "queue queue/x is deleted\n"
+
+
+def test_a_mesh_without_queues_says_so(mesh: AgreeingMesh) -> None:
+    mesh.map = SetMap([])
+    assert failed("list") == "this mesh has no replica sets, expected the part `queues` in its topology"
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("--limit-messages", "0"), "expected a whole number from 1 to"),
+        (("--limit-messages", "many"), 'many", expected a whole number from 1 to 999999999999, or none for no limit'),
+        (("--limit-bytes", "64MB"), "such as 100B, 64KiB or 16MiB, or none for no limit"),
+        (("--limit-bytes", "0"), "limit_bytes of a queue is 0, expected a number from 1"),
+        (("--limit-message", "5"), "--limit-messages"),
+        ((), "there is nothing to change, expected --limit-messages or --limit-bytes"),
+    ],
+)
+def test_a_wrong_setting_is_told_with_what_was_expected(words: tuple[str, ...], what: str, mesh: AgreeingMesh) -> None:
+    result = queue("configure", "queue/x", *words)
+    assert result.exit_code == 2 and what in result.output
+    assert mesh.changes == []
+
+
+def test_each_setting_of_a_queue_has_an_option() -> None:
+    options = {param.name for param in commands.declare.params}
+    assert {one.name for one in SETTINGS} == {*commands.READERS} <= options
+
+
+@pytest.mark.parametrize("name", commands.queue.commands)
+def test_each_command_has_help_with_examples_that_can_be_typed(name: str) -> None:
+    text = CliRunner().invoke(main, ["queue", name, "--help"]).output
+    [examples] = re.findall(r"Examples?:\s+(.*?)\n\n", text, re.DOTALL)
+    for line in examples.splitlines():
+        oncemesh, group, command, *words = shlex.split(line.partition(" | ")[0])
+        assert (oncemesh, group, command) == ("oncemesh", "queue", name)
+        commands.queue.commands[name].make_context(name, words)
