@@ -561,26 +561,3 @@ def test_an_operator_begins_a_set_of_which_a_store_was_lost_on_the_way() -> None
     cluster.after("a")
     cluster.settle()
     assert isinstance(cluster.answer("b", Declare("queue/x")), Done)
-
-
-def test_a_state_is_put_aside_behind_the_write_of_an_earlier_snapshot() -> None:
-    """The store keeps one state. A follower that is late learns in one flush that several are right."""
-    cluster = begun(compare_every=3)
-    leader = cluster.leader()
-    late = next(name for name in "abc" if name != leader)
-    channel, held = cluster.channels[leader, late], []
-    for number in range(12):
-        cluster.ask(leader, Declare(f"queue/{number % 2}"))
-        is_busy = True
-        while is_busy:
-            held += channel
-            channel.clear()
-            is_busy = cluster.step()
-    sets = cluster.sets(late)
-    for _, payload in held:
-        sets.receive(leader, payload, cluster.now)
-        if sets._replicas["q0"].applied < 6:
-            cluster.after(late)
-    cluster.after(late)
-    cluster.settle()
-    assert cluster.hosts[late].disk.parts["q0"].snapshot.index == 12
