@@ -8,8 +8,10 @@ import logging
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -60,6 +62,10 @@ from topic.node import Node, boot
 from topic.properties import DEAD, ROUTERS, SERVER_LIST
 from topic.restatement import restate
 
+if TYPE_CHECKING:
+    from router.queues.replicas import RouterReplicas
+    from router.queues.store import QueueStore
+
 log = logging.getLogger("oncemesh")
 
 INTER_FRAME = 256 * 1024
@@ -73,8 +79,15 @@ class Process:
     """One router of a topology, with the state that its earlier lives left."""
 
     def __init__(
-        self, topology: Topology, name: str, directory: Path, store: StateStore, starts: Start = Start.AGAIN
+        self,
+        topology: Topology,
+        name: str,
+        directory: Path,
+        store: StateStore,
+        starts: Start = Start.AGAIN,
+        queue_store: "QueueStore | None" = None,
     ) -> None:
+        """`queue_store`: None if the mesh has no queues."""
         self.topology = topology
         self.name = name
         self._store = store
@@ -98,7 +111,10 @@ class Process:
             dead=timing.dead,
             max_payload=settings.largest,
         )
-        self.node = Node(mesh, topic, store, shell)
+        self._requests = SetRequests()
+        self._replicas = self._replicas_of(queue_store) if queue_store is not None else None
+        port = self._replicas.port(topology, topic, mesh.plan.members) if self._replicas is not None else None
+        self.node = Node(mesh, topic, store, shell, port)
         self._guard = Guard(self._doors, limits)
         callers = Callers()
         topics = Topics(self.node, topology.addresses, limits.max_message, timing.terminus, self._guard, callers)
@@ -131,7 +147,6 @@ class Process:
             self._from_clients,
             self._events,
         )
-        self._requests = SetRequests()
         self._status = StatusNode(partial(report, at), self)
         self._management = management_of(at, self._events, self._requests, self._turns.turn, callers)
         self._timer = trio.CancelScope()
@@ -159,6 +174,8 @@ class Process:
             )
             for task in tasks:
                 nursery.start_soon(task)
+            if self._replicas is not None:
+                nursery.start_soon(self._replicas.run)
             for_clients = {amqp: self._serve_client} | ({others[MQTT]: self._mqtt()} if MQTT in others else {})
             nursery.start_soon(self._admit_clients, for_clients, nursery)
             nursery.start_soon(self._from_neighbours.serve, inter, self._accept_neighbour, nursery)
@@ -192,6 +209,12 @@ class Process:
 
         await WebListener(self._observed, self._management, self._doors, self._turns.turn).run(http)
 
+    def _replicas_of(self, store: "QueueStore") -> "RouterReplicas":
+        """Loaded only where the mesh has queues."""
+        from router.queues.replicas import RouterReplicas
+
+        return RouterReplicas(self, store, self._requests)
+
     def view(self, report: bytes, user: str) -> bytes:
         """What of a report a user is shown."""
         return report if self._guard.sees_all(user) else only_of(user, report)
@@ -222,6 +245,11 @@ class Process:
             with self._outbound:
                 self.node.handle_timer()
                 self.node.pump()
+
+    def step(self) -> None:
+        """Carry out what has come of an event (`router.queues.replicas.ReplicasOwner`)."""
+        with self._outbound:
+            self.node.pump()
 
     async def _write_journal(self) -> None:
         while True:
@@ -391,9 +419,21 @@ async def run_router(
     directory.mkdir(parents=True, exist_ok=True)
     if starts is Start.JOIN:
         set_aside(directory / "state.db")
-    with StateStore(directory / "state.db", topology.mesh, name) as store:
+    with (
+        StateStore(directory / "state.db", topology.mesh, name) as store,
+        _queue_store(topology, name, directory) as queue_store,
+    ):
         if not store.found and starts is not Start.JOIN and has_segments(directory / "log"):
             log.warning("router %s ran before, but its state.db is missing: its durable links are forgotten", name)
         if starts is not Start.MESH and planned(topology).merge(store.plan).is_out(name, time.time_ns() // 1_000_000):
             raise RunError(f"router {name} was removed from mesh {topology.mesh}; to add it again, use oncemesh apply")
-        await Process(topology, name, directory, store, starts).run(listeners)
+        await Process(topology, name, directory, store, starts, queue_store).run(listeners)
+
+
+def _queue_store(topology: Topology, name: str, directory: Path) -> "AbstractContextManager[QueueStore | None]":
+    """None if the mesh has no queues: then its code is not even loaded."""
+    if topology.queues is None:
+        return nullcontext()
+    from router.queues.replicas import open_store
+
+    return open_store(topology, name, directory)

@@ -1,0 +1,120 @@
+"""The replica sets of a router process: what they start with, where their changes go, and who hears of their answers
+(protocol 13).
+
+    Node ── keep ─▶ QueueWriter ─▶ QueueStore          in a thread
+         ◀─ stored, piece_read ──╯
+    Node ── answered ─▶ SetRequests ─▶ tasks that wait
+"""
+
+import logging
+import random
+import secrets
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import trio
+
+from router.management.queues import SetRequests
+from router.mesh.config import Topology
+from router.mesh.errors import RunError
+from router.mesh.planned import sets_of
+from router.queues.boot import boot_id
+from router.queues.store import QueueStore, Sync
+from router.queues.writer import Found, QueueWriter
+from topic.core import Topic
+from topic.node import Node, SetPort
+from topic.queues.actions import Answered
+from topic.queues.sets import ReplicaSets
+from topic.queues.storing import ReadPiece, StoreChange, Write
+from topic.raft.limits import RaftLimits
+
+log = logging.getLogger("oncemesh")
+
+STORE: Final = "queues.db"
+"""The store's file, in the folder of its router."""
+STORE_BYTES: Final = 16
+"""Of the identity of a store."""
+
+
+class ReplicasOwner(Protocol):
+    """The process, as seen from here. It is whole before anything is to be done."""
+
+    @property
+    def node(self) -> Node: ...
+
+    def step(self) -> None:
+        """Pump the node, and write what comes of that."""
+
+
+class RouterReplicas:
+    """What the node and the writer of the store have to do with each other. The log is told what is wrong."""
+
+    def __init__(self, owner: ReplicasOwner, store: QueueStore, requests: SetRequests) -> None:
+        self._owner = owner
+        self._store = store
+        self._requests = requests
+        self._writer = QueueWriter(store, self)
+
+    def port(self, topology: Topology, topic: Topic, routers: Collection[str]) -> SetPort:
+        """For a node: the sets as the store has them. `routers`: all of the mesh. Raises RunError if the topology does
+        not fit the store."""
+        try:
+            sets = ReplicaSets(
+                topic.directory.router,
+                sets_of(topology),
+                sorted(routers),
+                self._store.contents,
+                RaftLimits(dead=topology.timing.dead),
+                random.random,
+                topic.outlet.clock.stamp,
+                _new_store,
+                trio.current_time(),
+            )
+        except ValueError as error:
+            raise RunError(f"router {topic.directory.router} cannot start its replica sets: {error}") from None
+        return SetPort(sets, self)
+
+    async def run(self) -> None:
+        """Raises QueueStoreError if the store fails: the process has to end."""
+        self._warn()
+        await self._writer.run()
+
+    def _warn(self) -> None:
+        """Of what the store has set aside."""
+        while self._store.notes:
+            log.warning("%s", self._store.notes.pop(0))
+
+    # what the node asks (`topic.node.SetShell`)
+
+    def keep(self, changes: Sequence[StoreChange | ReadPiece]) -> None:
+        self._writer.ask(changes)
+
+    def answered(self, answered: Answered) -> None:
+        self._requests.answered(answered)
+
+    # what the writer tells (`router.queues.writer.Asker`)
+
+    def stored(self, write: Write) -> None:
+        self._owner.node.stored(write)
+
+    def piece_read(self, piece: ReadPiece, found: Found) -> None:
+        self._owner.node.piece_read(piece, found)
+
+    def noted(self, text: str) -> None:
+        log.warning("%s", text)
+
+    def heard(self) -> None:
+        self._warn()
+        self._owner.step()
+
+
+def open_store(topology: Topology, router: str, folder: Path) -> QueueStore:
+    """The router's store of replica sets. Raises QueueStoreError."""
+    assert topology.queues is not None
+    sets, sync = sets_of(topology).plans, Sync(topology.queues.sync)
+    return QueueStore(folder / STORE, topology.mesh, router, sets, sync, boot_id(), _new_store)
+
+
+def _new_store() -> bytes:
+    return secrets.token_bytes(STORE_BYTES)

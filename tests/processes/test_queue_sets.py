@@ -1,0 +1,44 @@
+"""Replica sets of real routers: what was answered is there, whoever is killed (protocol 13).
+
+a ── b ── c, and a ── c; each has a replica of each of the eight sets, and leads some
+"""
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bench.declares import check, declare, names_of_set, one_kill, one_run
+from tests.processes.mesh import RunningMesh, running
+
+
+@pytest.fixture
+def mesh(tmp_path: Path) -> Iterator[RunningMesh]:
+    with running("queues", tmp_path) as found:
+        yield found
+
+
+async def test_what_was_answered_is_there_once_though_a_leader_a_follower_and_all_were_killed(
+    mesh: RunningMesh,
+) -> None:
+    figures = await one_run(mesh, 200, rate=50.0, down_s=0.2)
+    assert figures["answered"] == 200, "clients ask again at other routers"
+
+
+async def test_another_router_answers_when_the_leader_was_killed(mesh: RunningMesh) -> None:
+    name = next(names_of_set(mesh))
+    assert (await one_kill(mesh, name))["took_ms"] > 0
+    told = await declare(mesh, [name], rate=1.0)
+    await check(mesh, told)
+    assert list(told.ids) == [name]
+
+
+async def test_a_router_whose_store_cannot_be_written_ends_and_the_others_go_on(mesh: RunningMesh) -> None:
+    size = 16 * mesh.directory.log_path("b").stat().st_size  # its log has room for the last words
+    resource.prlimit(mesh.pid("b"), resource.RLIMIT_FSIZE, (size, size))
+    told = await declare(mesh, [f"queue/{number}" for number in range(size // 4096)], rate=1000.0)
+    assert await mesh.ending("b") == "exit status 1"
+    assert "queues.db: replica sets cannot be stored: " in mesh.log("b").splitlines()[-1]
+    await mesh.start("b")
+    await check(mesh, told)
