@@ -137,7 +137,7 @@ class QueueStore:
         self.notes: list[str] = []
         """What was set aside, for the log."""
         self.contents: dict[str, SetContent] = {}
-        """What the store had of each set when it was opened."""
+        """What the store had of each set when it was opened. It costs memory: empty it when the replicas have begun."""
         self._path = path
         self._new_store = new_store
         self._owner = _Owner(mesh, router, b"", boot_id, sync.value, is_closed=False)
@@ -218,6 +218,8 @@ class QueueStore:
         places = (place for place in count() if place not in {part.place for part in self._parts.values()})
         for name in sets:
             if name not in self._parts:
+                if name in marked:
+                    self.notes.append(f"{self._path}: replica set {name} begins anew here, because its row is lost")
                 self._begin(Part(self._owner.file, next(places), name, self._new_store(), marked.get(name, 0)))
                 continue
             part = self._parts[name]

@@ -48,7 +48,10 @@ class Example:
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Example:
-    folder = tmp_path_factory.mktemp("example")
+    return written(tmp_path_factory.mktemp("example"))
+
+
+def written(folder: Path) -> Example:
     path = folder / "queues.db"
     drawing = Drawing("example", renews=False)
     other = folder / "other.db"
@@ -389,6 +392,22 @@ def test_a_bad_row_of_one_set_leaves_the_others_as_they_are(example: Example, tm
     with closing(sqlite3.connect(kept)) as connection:
         [count] = connection.execute("SELECT count(*) FROM entry").fetchone()
         assert count == len(example.contents[name].content.entries)
+
+
+def test_rows_of_another_time_are_noticed_though_each_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "queues.db"
+    with opened(path) as store:
+        store.write([appended(1, 1, b"one", b"two")])
+        store.merge()
+        earlier = path.read_bytes()
+        store.write([appended(2, 1, b"ONE", b"TWO")])
+        contents = store.contents
+    start = (pages_of(path)["entry"] - 1) * PAGE
+    data = path.read_bytes()
+    path.write_bytes(data[:start] + earlier[start : start + PAGE] + data[start + PAGE :])
+    with opened(path, seed="anew") as store:
+        assert store.contents["q0"].store != contents["q0"].store and "of another time" in store.notes[0]
+        assert {name: store.contents[name] for name in ("q1", "eu")} == {name: contents[name] for name in ("q1", "eu")}
 
 
 @pytest.mark.parametrize("way", ["cut", "zeroed", "missing"])
