@@ -109,6 +109,21 @@ def offers_beyond_its_room_kept(_: Method) -> Method:
     return broken
 
 
+@mutant(
+    LocalSubscriber,
+    "may_have",
+    by="1",
+    scenario=balanced.test_who_has_it_by_its_map_is_given_it_though_its_room_is_used,
+)
+def map_of_the_chosen_one_not_looked_at(_: Method) -> Method:
+    """12.4: who has a delivery by its map is given it, also if it has no room left."""
+
+    def broken(subscriber: LocalSubscriber, records: list[Record]) -> bool:
+        return subscriber.incomplete
+
+    return broken
+
+
 @mutant(Consumers, "announce", by="5", **RESUMING | SHARED)
 def told_of_room_once(original: Method) -> Method:
     """12.2: a home that has used up what it was told of is told again."""

@@ -90,6 +90,26 @@ def test_of_offers_beyond_its_room_one_gets_the_first_and_another_the_rest() -> 
     assert other.delivered == [b"5"]
 
 
+def test_who_has_it_by_its_map_is_given_it_though_its_room_is_used() -> None:
+    """Its router knew the delivery, as it had refused it for another."""
+    bench = work("a", "b", "c")
+    full, one, two = reader_at(bench, "c", credit=1), pen_at(bench, "a", name="one"), pen_at(bench, "b", name="two")
+    one.send(b"1")
+    two.send(b"2")
+    assert full.delivered == [b"1"]
+    bench.hold("b", "c")
+    reader = reader_at(bench, "c", "reader", unsettled={key_of(two, b"2"): 0}, credit=0)
+    bench.let_go()
+    bench.hold("b", "c")
+    reader.grant(1)
+    one.send(b"3")
+    bench.let_go()
+    other = reader_at(bench, "b", "other")
+    assert reader.delivered == [b"3"] and not other.delivered
+    reader.grant(1)
+    assert reader.resumed == [(b"2", 0, False)]
+
+
 @pytest.mark.parametrize("router", ["a", "b"])
 def test_what_its_link_has_no_room_for_waits_at_home(router: str) -> None:
     bench = work("a", "b")

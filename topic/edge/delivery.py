@@ -109,8 +109,9 @@ class EdgeDelivery:
             self.offer(subscriber, stream, [record])
 
     def take_offers(self, stream: Stream, records: list[Record], chosen: list[LocalSubscriber]) -> list[Record]:
-        """Give records that name nobody here to the one subscriber that home has chosen, as many as it has room for, or
-        none if its attach is over: `AddressKind.offered`, for many. Returns the others."""
+        """Give records that nobody here has, nor may have by its map, to the one subscriber that home has chosen: as
+        many as it has room for, or none if its attach is over (`AddressKind.offered`, for many). Returns the
+        others."""
         choose(records, UNASSIGNED)
         taken: list[Record] = []
         for subscriber in chosen:

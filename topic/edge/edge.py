@@ -254,7 +254,7 @@ class Edge:
         """Take records that home offers to the one subscriber that it has chosen (12), with their consecutive places.
         All of them are here already, or none is. Returns whether one finds no room."""
         here = [stream.records.get(n, record) for n, record in run]
-        if not self._go_together(stream, here):
+        if not self._go_together(stream, here, chosen):
             taken = [self._backlog(stream, n, moved, record, chosen, stream.kind.offered) for n, record in run]
             return any(record is not None and record.chosen == UNASSIGNED for record in taken)
         if here[0].n < 0:
@@ -266,10 +266,12 @@ class Edge:
         self.delivery.finished(refused)
         return bool(refused)
 
-    def _go_together(self, stream: Stream, records: list[Record]) -> bool:
+    def _go_together(self, stream: Stream, records: list[Record], chosen: list[LocalSubscriber]) -> bool:
         """Enter the records if they are new. False if they do not go on as one: a subscriber here has had one, or has
-        left without it, or one has to wait."""
+        left without it, or the one that is chosen may have it by its map, or one has to wait."""
         if stream.kind.is_for_all or stream.unconfirmed or stream.withheld_at_edge:
+            return False
+        if any(subscriber.may_have(records) for subscriber in chosen):
             return False
         if records[0].n < 0:
             return self.records.enter(records)

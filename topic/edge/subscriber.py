@@ -283,7 +283,11 @@ class LocalSubscriber:
         known = record.locals.get(self)
         if known in (QUEUED, SENT, WITHHELD, DeliveryOutcome.ACCEPTED):
             return True
-        return known in (None, AWAITING_HOME) and (self.incomplete or record.key in self.claims)
+        return known in (None, AWAITING_HOME) and self.may_have([record])
+
+    def may_have(self, records: list[Record]) -> bool:
+        """Whether its client may have one of these records by its map, whatever they say of it."""
+        return self.incomplete or (bool(self.claims) and any(record.key in self.claims for record in records))
 
     def named(self, records: Iterable[Record]) -> None:
         """These are what the client's map names here. What else that says is settled, whatever comes for these keys

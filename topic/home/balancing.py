@@ -169,19 +169,20 @@ class Balancing:
         if not self.directory.is_mine(entry):
             self._forward(stream, records, entry)
             return
-        chosen = [self._edge.subscribers[entry.name]]
-        for is_new, run in groupby(records, key=lambda record: not record.locals):
-            if is_new:
-                self._edge.delivery.take_offers(stream, list(run), chosen)
+        chosen = self._edge.subscribers[entry.name]
+        for is_known, run in groupby(records, key=lambda record: bool(record.locals)):
+            theirs = list(run)
+            if is_known or chosen.may_have(theirs):
+                self._offer_again(stream, theirs, chosen)
             else:
-                self._offer_again(stream, list(run), chosen)
+                self._edge.delivery.take_offers(stream, theirs, [chosen])
         self._home.evaluate(stream, records)
 
-    def _offer_again(self, stream: HomeStream, records: list[Record], chosen: list[LocalSubscriber]) -> None:
-        """Offer records that name subscribers here to the chosen one: it, or another one, has had them before."""
+    def _offer_again(self, stream: HomeStream, records: list[Record], chosen: LocalSubscriber) -> None:
+        """Offer records that a subscriber here has had before, or may have by its map, to the chosen one."""
         for record in records:
-            whom = stream.kind.offered(record, chosen)
-            if not whom and record.chosen == chosen[0].name:  # it has answered before
+            whom = stream.kind.offered(record, [chosen])
+            if not whom and record.chosen == chosen.name:  # it has answered before
                 record.sum_up(verdict(record))
             self._give(record, whom)
 
