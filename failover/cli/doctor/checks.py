@@ -282,17 +282,25 @@ def troubles(seen: Symptoms) -> Found:
 
 def replica_sets(seen: Symptoms) -> Found:
     sets = shown_sets(seen.views.values())
+    leaderless: dict[tuple[str, ...], list[str]] = {}
+    needy: dict[tuple[str, ...], list[str]] = {}
     for one in sets:
         if one.leader is None:
-            voters = ", ".join(one.best["voters"] or one.best["ring"])
-            what = f"no router leads replica set {one.name}: its queues cannot change"
-            yield Level.FAIL, what, f"start its routers; a majority of these has to be in contact: {voters}"
+            leaderless.setdefault(tuple(sorted(one.best["voters"] or one.best["ring"])), []).append(one.name)
         elif one.needed and len(one.best["ring"]) > TWO:
-            what = f"if router {either(one.needed)} stops, replica set {one.name} has no majority"
-            others = ", ".join(name for name in one.best["ring"] if name not in one.needed)
-            yield Level.WARN, what, f"start the other routers of the set, or wait until they have caught up: {others}"
+            needy.setdefault(tuple(sorted(one.needed)), []).append(one.name)
+    for voters, names in leaderless.items():
+        todo = f"start these; a majority of them has to be in contact: {', '.join(voters)}"
+        yield Level.FAIL, f"no router leads {_replica_sets(names)}: no queue of these can change", todo
+    for needed, names in needy.items():
+        todo = "start the other routers of these, or wait until their replicas have caught up"
+        yield Level.WARN, f"if router {either(needed)} stops, no majority is left of {_replica_sets(names)}", todo
     for what in aside(sets):
         yield Level.WARN, f"router {what}", "the router's log has the file's new name; the leader sends a new copy"
+
+
+def _replica_sets(names: list[str]) -> str:
+    return f"replica set{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
 def _has_topology(seen: Symptoms) -> object:

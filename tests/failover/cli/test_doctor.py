@@ -117,7 +117,7 @@ ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("clocks", {"clocks": {"a": clock(behind_s=7.0)}}, Level.WARN, "a clock in the mesh is, or was, 7.0s ahead of all"),
     ("waiting", {"views": views(a=view("a", waits=WAITS))}, Level.WARN, "a waits for subscriber s/l"),
     ("sets", {"views": {"b": view("b", sets=[LEADERLESS], routes=ALL)}}, Level.FAIL, "no router leads replica set q0"),
-    ("sets", {"views": views(a=view("a", sets=[NEEDED]))}, Level.WARN, "if router a or b stops, replica set q0 has no"),
+    ("sets", {"views": views(a=view("a", sets=[NEEDED]))}, Level.WARN, "if router a or b stops, no majority is left"),
     ("sets", {"views": views(b=view("b", sets=[ASIDE]))}, Level.WARN, "b set its store of replica set q0 aside: rot"),
     ("troubles", {"views": views(a=view("a", disk={"log": "full"}))}, Level.FAIL, "a cannot write its delivery log"),
     ("troubles", {"views": views(a=view("a", exceeded={"links": 7}))}, Level.WARN, "links 7 times"),
@@ -275,3 +275,14 @@ def test_of_a_mesh_over_several_hosts_what_is_others_is_not_looked_for_here(tmp_
 def test_what_to_do_about_a_file_of_security_fits_what_is_wrong_with_it(why: str, todo: str, well: Symptoms) -> None:
     [found] = [one for one in examine(attrs.evolve(well, security=why)) if one.level is not Level.PASS]
     assert found.what == why and todo in found.todo and ("certs init" in found.todo) == ("denied" not in why)
+
+
+def test_replica_sets_with_the_same_fault_are_named_together(well: Symptoms) -> None:
+    rows = [
+        {**replica_set("a", voters=[*order], may_stop=["c"]), "name": name}
+        for name, order in (("x", "abc"), ("y", "bca"))
+    ]
+    [found] = [
+        one for one in examine(attrs.evolve(well, views={"a": view("a", sets=rows, routes=ALL)})) if one.check == "sets"
+    ]
+    assert found.what == "if router a or b stops, no majority is left of replica sets x, y"
