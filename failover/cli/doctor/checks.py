@@ -189,6 +189,16 @@ def disk(seen: Symptoms) -> Found:
         yield level, what, "free some space, or keep fewer delivery logs: `log: {keep, size}` in the topology"
 
 
+def stores(seen: Symptoms) -> Found:
+    for router, fault in seen.stores.items():
+        if fault.is_refused:
+            todo = "move the files queues.db* of this router away: it gets its replicas from the other routers then"
+            yield Level.FAIL, f"router {router} cannot start with its replica sets: {fault.why}", todo
+        else:
+            todo = "start the other routers of its replica sets, too: it gets its replicas from them"
+            yield Level.WARN, f"router {router} loses replicas when it starts: {fault.why}", todo
+
+
 def crashes(seen: Symptoms) -> Found:
     for router, line in seen.ended.items():
         yield (
@@ -338,6 +348,12 @@ CHECKS: Final = (
     Check("security", "certificates, secret and users are consistent", _has_topology, security_files),
     Check("certificates", "certificates are valid for at least a month", lambda seen: seen.certificates, certificates),
     Check("disk", "the run directory is writable and has free space", lambda seen: seen.disk is not None, disk),
+    Check(
+        "stores",
+        "routers that do not run can read their replica sets",
+        lambda seen: _has_queues(seen) and seen.disk is not None,
+        stores,
+    ),
     Check("crashes", "no router has crashed", _has_views, crashes),
     Check("running", "all routers run, answer and are ready", _has_views, running),
     Check("contacts", "all running routers are in contact and have the same plan", _any_answers, contacts),

@@ -7,7 +7,8 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryFile
+from shutil import copy
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import psutil
@@ -52,6 +53,15 @@ class Disk:
 
 
 @frozen
+class StoreFault:
+    """What is wrong with a router's store of replica sets."""
+
+    why: str
+    is_refused: bool
+    """The router does not start with it. Else it sets the store aside, in part or as a whole."""
+
+
+@frozen
 class Clock:
     """A router's."""
 
@@ -93,6 +103,8 @@ class Symptoms:
     views: Mapping[str, RouterView] = Factory(dict)
     clocks: Mapping[str, "Clock"] = Factory(dict)
     """Of routers that answer, wherever they run."""
+    stores: Mapping[str, StoreFault] = Factory(dict)
+    """Router -> what is wrong with its store of replica sets, of routers of this host that do not run."""
     ended: Mapping[str, str] = Factory(dict)
     """Router -> the last line of a traceback in its log."""
 
@@ -155,6 +167,33 @@ def taken(topology: Topology, routers: Collection[str]) -> dict[str, str]:
     return found
 
 
+def stores(topology: Topology, directory: RunDirectory, routers: Iterable[str]) -> dict[str, StoreFault]:
+    """What is wrong with the stores of replica sets of these routers. It opens copies, because a start changes a
+    store."""
+    if topology.queues is None:
+        return {}
+    from router.queues.replicas import STORE, open_store
+    from router.queues.store import SUFFIXES, QueueStoreError
+
+    found = {}
+    for router in routers:
+        folder = directory.path / router
+        files = [file for suffix in SUFFIXES if (file := folder / f"{STORE}{suffix}").exists()]
+        with TemporaryDirectory() as place:
+            try:
+                for file in files:
+                    copy(file, place)
+                with open_store(topology, router, Path(place)) as store:
+                    whys, is_refused = store.notes, False
+            except OSError as error:
+                whys, is_refused = [f"{error.filename}: {error.strerror}"], True
+            except QueueStoreError as error:
+                whys, is_refused = [str(error)], True
+            if whys:
+                found[router] = StoreFault("; ".join(whys).replace(place, str(folder)), is_refused)
+    return found
+
+
 def ended(directory: RunDirectory, routers: Iterable[str]) -> dict[str, str]:
     found = {}
     for router in routers:
@@ -192,5 +231,6 @@ def symptoms(
         disk(directory.path) if directory is not None else None,
         views,
         clocks,
+        stores(topology, directory, idle) if topology is not None and directory is not None else {},
         ended(directory, views) if directory is not None else {},
     )

@@ -10,12 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from failover.cli.doctor.checks import CHECKS, Level, examine
-from failover.cli.doctor.symptoms import Clock, Disk, Machine, Symptoms, ended, security, taken
+from failover.cli.doctor.symptoms import Clock, Disk, Machine, StoreFault, Symptoms, ended, security, stores, taken
 from router.cli.main import main
 from router.mesh.config import Topology
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
 from router.mesh.status import RouterView
 from router.mesh.topology import load
+from router.queues.replicas import STORE, open_store
 from router.security.certs import issue_all
 from router.security.validity import Validity, validity_of
 
@@ -102,6 +103,8 @@ ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("disk", {"disk": Disk(1 << 30)}, Level.WARN, "1.0 GiB are free"),
     ("disk", {"disk": Disk(1 << 20)}, Level.FAIL, "1.0 MiB are free"),
     ("disk", {"disk": Disk(0, "Permission denied")}, Level.FAIL, "Permission denied"),
+    ("stores", {"stores": {"b": StoreFault("queues.db: locked", True)}}, Level.FAIL, "router b cannot start with"),
+    ("stores", {"stores": {"b": StoreFault("set q0", False)}}, Level.WARN, "router b loses replicas when it starts"),
     ("crashes", {"ended": {"b": "AssertionError"}}, Level.WARN, "router b crashed: AssertionError"),
     ("running", {"views": views(b=view("b", None, status=None))}, Level.WARN, "router b does not run"),
     ("running", {"views": views(b=view("b", status=None))}, Level.FAIL, "does not answer"),
@@ -181,6 +184,21 @@ def test_a_listener_that_is_taken_is_seen(tmp_path: Path) -> None:
         topology = plan(tmp_path, f"mesh: one\nrouters: {{a: {{amqp: 127.0.0.1:{port}}}}}\n")
         assert "Address already in use" in taken(topology, ["a"])["amqp of router a"]
         assert taken(topology, []) == {}
+
+
+def test_stores_of_replica_sets_are_looked_at_and_not_changed(tmp_path: Path) -> None:
+    topology, directory = plan(tmp_path, TRIANGLE + QUEUES), RunDirectory(tmp_path)
+    for router in "abc":
+        (tmp_path / router).mkdir()
+        with open_store(topology, "a" if router == "b" else router, tmp_path / router):
+            pass
+    (tmp_path / "c" / STORE).write_bytes(b"no database")
+    before = {path: path.read_bytes() for path in tmp_path.glob("*/*")}
+    found = stores(topology, directory, "abc")
+    assert {path: path.read_bytes() for path in tmp_path.glob("*/*")} == before
+    assert {router: fault.is_refused for router, fault in found.items()} == {"b": True, "c": False}
+    assert found["b"].why.startswith(f"{tmp_path}/b/{STORE}: ") and "it belongs to router a" in found["b"].why
+    assert "the former file is set aside" in found["c"].why
 
 
 def test_certificates_are_read_and_met(tmp_path: Path) -> None:
