@@ -37,6 +37,8 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("presettled", 77110174),  # a home that never had it says that its publisher's map omits it
         ("close", 77110365),  # the attach that began another life was never answered
         ("tags", 77110427),  # settled under another life, whose epoch is lower
+        ("tags", 9713045),  # settled by the map of an attach, whose home had no record of it
+        ("tags", 9713275),  # the same, and the attach ended before the tag was used again
         ("first", 77110328),  # a home settles by itself what it answers on a link that is settled first
         ("end", 8726064),  # word of a subscriber was lost on a contact that was about to be lost
         ("close", 9714150),  # routers apart, whose clocks differ by a minute: nobody knows which was first

@@ -120,19 +120,34 @@ def _starts(rows: Iterable[DeliveryEntry]) -> list[DeliveryEntry]:
     settled. Received in another epoch without that, it is the same use, resumed at its next home; and in an older
     one, by a former home that had been paused and reads late what it was sent then."""
     told = sorted((row for row in rows if row.role == "router"), key=lambda row: (row.hlc, row.source, row.place))
+    omitting = _omitting(told)
     starts: list[DeliveryEntry] = []
     known: set[tuple[int, int]] = set()
     latest, ended = 0, True
     for row in told:
         epoch = row.epoch_hlc or 0
         if row.event == Event.RECEIVED and row.n >= 0 and epoch >= latest and (epoch, row.n) not in known:
-            if ended or epoch == latest:
+            if ended or epoch == latest or any(latest < under <= epoch for under in omitting):
                 starts.append(row)
             known.add((epoch, row.n))
             latest, ended = epoch, False
         elif row.event in (Event.SETTLED, Event.ABANDONED) and row.peer is None and epoch >= latest:
             ended = True
     return starts
+
+
+def _omitting(told: Iterable[DeliveryEntry]) -> set[int]:
+    """The epochs whose home said that the delivery is settled, though nothing was settled there: the publisher had done
+    it before, and what it transfers there is another use. A home that has no record says so only to the routers that
+    ask, and they may read it after that transfer."""
+    omitting, settling = set[int](), set[int]()
+    for row in told:
+        epoch = row.epoch_hlc or 0
+        if row.event == Event.RESOLVED and epoch not in settling:
+            omitting.add(epoch)
+        elif row.event in (Event.SETTLED, Event.ABANDONED) and row.peer is None:
+            settling.add(epoch)
+    return omitting
 
 
 class _Clocks:

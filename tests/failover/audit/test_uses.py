@@ -114,6 +114,31 @@ def test_a_delivery_resumed_at_another_home_is_the_same_life() -> None:
     assert uses_of(rows, whole=False) == ([1, 1], True)
 
 
+@pytest.mark.parametrize("under", [7, 8], ids=["attach before", "attach"])
+@pytest.mark.parametrize("at", [3, 5], ids=["before its transfer", "after its transfer"])
+def test_what_comes_again_after_its_next_home_called_it_settled_is_another_life(under: int, at: int) -> None:
+    rows = [
+        row("a", Event.RECEIVED, 1, n=7),
+        row("b", Event.RECEIVED, 2, n=7, peer="a"),
+        row("b", Event.RESOLVED, at, epoch=under, peer="c"),
+        row("b", Event.SETTLED, at, epoch=under, peer="c"),
+        row("c", Event.RECEIVED, 4, n=0, epoch=8),
+        row("c", Event.SETTLED, 7, epoch=8),
+    ]
+    assert uses_of(rows, whole=False) == ([1, 1, 1, 1, 2, 2], True)
+
+
+def test_what_its_next_home_calls_settled_after_it_was_settled_there_is_the_same_life() -> None:
+    rows = [
+        row("a", Event.RECEIVED, 1, n=7),
+        row("b", Event.RECEIVED, 2, n=7, peer="a"),
+        row("c", Event.RECEIVED, 4, n=0, epoch=8),
+        row("c", Event.SETTLED, 5, epoch=8),
+        row("b", Event.RESOLVED, 6, epoch=8, peer="c"),
+    ]
+    assert uses_of(rows, whole=False) == ([1, 1, 1, 1, 1], True)
+
+
 def test_what_a_former_home_reads_late_and_gives_up_late_begins_no_life() -> None:
     rows = [
         row("b", Event.RECEIVED, 1, epoch=7, n=0),
