@@ -73,6 +73,7 @@ class RouterReplicas:
             )
         except ValueError as error:
             raise RunError(f"router {topic.directory.router} cannot start its replica sets: {error}") from None
+        self._store.contents.clear()  # the replicas have it
         return SetPort(sets, self)
 
     async def run(self) -> None:
