@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import trio
 
-from router.mesh.shown.waits import away
+from router.mesh.shown.waits import whom
 from router.mesh.status import FetchStatus, status_at
 from router.text.printable import printable
 
@@ -60,6 +60,5 @@ def awaited(publisher: str, statuses: Iterable[Mapping[str, Any]]) -> list[str]:
                 silent[name] = None
                 continue
             resolved.add(status["router"])
-            gone = away(role, name, status)
-            names[f"{'publisher' if role == 'publisher' else 'subscriber'} {name}{gone}"] = None
+            names[whom(wait["for"], status)] = None
     return [*names, *(f"router {name}" for name in silent if name not in resolved)]

@@ -83,6 +83,9 @@ class Survey:
             self.sent.update(subscriber for subscriber, state in record.locals.items() if state == SENT)
             for name in _awaited(node, record):
                 waits[name].append(record)
+        for stream in node.topic.home.streams.values():
+            for name in _full(node, stream):
+                waits[name] += [record for record in stream.withheld if record.state is State.IN_DOUBT]
         self.records = {name: states[name] for name in (PLACEHOLDER, UNCONFIRMED, *STATES.values())}
         self.waits = list(self._waiting(node, waits))
         self._look_at_holds(node)
@@ -122,9 +125,14 @@ def _held_for(node: Node, stream: HomeStream) -> list[str]:
     itself = f"publisher {stream.identity}, to settle"
     records = [record for record in stream.records.values() if record.state is not State.SETTLED]
     awaited = {name for record in records for name in _awaited(node, record)}
-    full = node.topic.home.publishing.awaited_routers(stream)
-    awaited |= {f"router {name}, to receive messages that are under way" for name in full}
+    awaited.update(_full(node, stream))
     return sorted(awaited | {itself} if any(r.state is State.ACCEPTED for r in records) else awaited)
+
+
+def _full(node: Node, stream: HomeStream) -> Iterator[str]:
+    """The routers that the withheld deliveries of the publisher wait for (protocol 5, Budgets)."""
+    names = node.topic.home.publishing.awaited_routers(stream)
+    return (f"router {name}, to receive messages that are under way" for name in names)
 
 
 def _awaited(node: Node, record: Record) -> Iterator[str]:
@@ -135,6 +143,8 @@ def _awaited(node: Node, record: Record) -> Iterator[str]:
         return
     yield from (f"subscriber {s.identity}" for s, state in record.locals.items() if state <= SENT)
     yield from (f"router {name}" for name in sorted(record.awaited))
+    if isinstance(record.stream, HomeStream) and record in record.stream.unassigned:
+        yield f"any subscriber of {record.stream.address} with credit"
     directory = node.topic.directory
     yield from (f"orphan {_name(directory.subscriber(name))}" for name in sorted(record.orphans))
 

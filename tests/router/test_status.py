@@ -236,6 +236,17 @@ def test_who_is_away_is_said_to_be() -> None:
     ]
 
 
+def test_any_subscriber_with_credit_is_awaited_and_a_router_to_receive() -> None:
+    held = {"publishers": ["p/publish on work/q"], "since_s": 9.0}
+    for_any = {"for": "any subscriber of work/q with credit", "records": 1} | held
+    for_b = {"for": "router b, to receive messages that are under way", "records": 2} | held
+    assert list(waits([view("a", status("a", waits=[for_any, for_b])), view("b", status("b"))])) == [
+        "a waits for any subscriber of work/q with credit: 1 delivery of p/publish on work/q, for 9.0s or more",
+        "a waits for router b, to receive messages that are under way: 2 deliveries of p/publish on work/q, for 9.0s "
+        "or more",
+    ]
+
+
 def test_whom_a_mesh_under_load_awaits_for_a_moment_is_not_named() -> None:
     waits = [{"for": "router c", "publishers": ["x/p on topic/z"], "records": 4, "since_s": 0.9}]
     mesh = views(view("a", status("a", waits=waits, attaches={"waiting": 1, "for": ["b"], "since_s": 0.9})))

@@ -271,7 +271,8 @@ def waiting(seen: Symptoms) -> Found:
         yield (
             Level.WARN,
             wait,
-            "start the client again or wait for its timeout; if it is gone for good, use oncemesh forget",
+            "start the client again, or any subscriber of the address, or wait for the client's timeout; if it is gone "
+            "for good, use oncemesh forget",
         )
 
 

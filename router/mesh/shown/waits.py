@@ -100,15 +100,20 @@ def _held(status: Status, found: list[Wait]) -> Iterator[str]:
 
 
 def _said(wait: Wait, status: Status) -> str:
-    role, _, name = wait.awaited.partition(" ")
     held = wait.publishers[0] if len(wait.publishers) == 1 else counted(len(wait.publishers), "publisher")
     deliveries = "delivery" if wait.records == 1 else "deliveries"
-    who = f"subscriber {name}" if role == "orphan" else wait.awaited
     since = format_duration(wait.since_s)
-    return f"{who}{away(role, name, status)}: {wait.records} {deliveries} of {held}, for {since} or more"
+    return f"{whom(wait.awaited, status)}: {wait.records} {deliveries} of {held}, for {since} or more"
 
 
-def away(role: str, name: str, status: Status) -> str:
+def whom(awaited: str, status: Status) -> str:
+    """The one that is `awaited`, as a wait in the status names it, for people: an orphan as the subscriber that it is,
+    and whether it is away."""
+    role, _, name = awaited.partition(" ")
+    return f"{f'subscriber {name}' if role == 'orphan' else awaited}{_away(role, name, status)}"
+
+
+def _away(role: str, name: str, status: Status) -> str:
     """What to add to the name of a link that is away, with how long it is waited for. A router of another version may
     not say that."""
     links = (

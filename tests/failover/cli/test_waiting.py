@@ -29,6 +29,11 @@ def test_who_has_no_connection_is_away() -> None:
     assert awaited(P, [status("a", "orphan of old")]) == ["subscriber of old, which is away"]
 
 
+def test_any_subscriber_with_credit_is_named_as_that() -> None:
+    wait = "any subscriber of work/q with credit"
+    assert awaited(P, [status("a", wait), status("b")]) == [wait]
+
+
 def test_who_waits_for_another_publisher_is_not_named() -> None:
     assert awaited("another", [status("a", f"subscriber {S}")]) == []
 
