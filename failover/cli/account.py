@@ -8,8 +8,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from failover.client import Handle
+from failover.client.outcome import Outcome
 from router.mesh.errors import RunError
+from router.text.printable import printable
 
+MOST_REASONS: Final = 5
+"""Different reasons of rejections that are told."""
+OTHER_REASONS: Final = "other reasons"
+NO_REASON: Final = "no reason given"
 WIDE: Final = 60
 """Columns. A narrower terminal, such as a phone's, has room for words and numbers only."""
 
@@ -23,6 +29,8 @@ class Account:
         self.count = count  # how many there are to be, if that is known
         self.begun = 0
         self.outcomes: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
+        """The number of rejections for each reason: condition and description of the error."""
         self.open: dict[Handle, None] = {}  # without an outcome
         self.alone = 0  # accepted by nobody
         self.error: RunError | None = None  # of what was to be sent next
@@ -49,6 +57,13 @@ class Account:
         del self.open[delivery]
         assert delivery.result is not None
         self.outcomes[delivery.result] += 1
+        if delivery.result is Outcome.REJECTED:
+            self._reject(delivery)
+
+    def _reject(self, delivery: Handle) -> None:
+        said = delivery.detail
+        reason = ": ".join(part for part in (said.condition, said.description) if part) or NO_REASON
+        self.rejected[reason if reason in self.rejected or len(self.rejected) < MOST_REASONS else OTHER_REASONS] += 1
 
     @property
     def kept(self) -> int:
@@ -62,6 +77,7 @@ class Account:
             "address": self._address,
             "begun": self.begun,
             "outcomes": dict(self.outcomes),
+            "rejected": dict(self.rejected),
             "sent_but_not_answered": sent,
             "accepted_by_nobody": self.alone,
             "kept": self.kept,
@@ -69,7 +85,8 @@ class Account:
         }
 
     def tally(self) -> str:
-        """In words. What was sent may have been delivered, what was not cannot; if it is kept, it will be."""
+        """In words. What was sent may have been delivered, what was not cannot; if it is kept, it will be. Each
+        reason of rejections has a line of its own."""
         for delivery in [delivery for delivery in self.open if delivery.told]:
             self.end(delivery)
         sent = sum(delivery.transferred for delivery in self.open)
@@ -81,7 +98,8 @@ class Account:
         parts += [f"{unsent} never sent"] if unsent else []
         if accepted := self.outcomes["accepted"]:
             parts.insert(len(parts) if self.alone else 0, f"{accepted} accepted{self._by_nobody(accepted)}")
-        return ", ".join(parts) or ("nothing sent" if self.interrupted or self.error else "nothing to publish")
+        whole = ", ".join(parts) or ("nothing sent" if self.interrupted or self.error else "nothing to publish")
+        return "\n".join([whole, *(f"{number} rejected: {printable(why)}" for why, number in self.rejected.items())])
 
     def _by_nobody(self, accepted: int) -> str:
         if not self.alone:

@@ -26,7 +26,7 @@ PATIENCE_S = HANGS_S
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMesh]:
-    with running("triangle", tmp_path_factory.mktemp("triangle"), terminus="5s") as mesh:  # a subscriber is killed
+    with running("work", tmp_path_factory.mktemp("work"), terminus="5s") as mesh:  # a subscriber is killed
         yield mesh
 
 
@@ -80,6 +80,22 @@ async def test_who_waits_for_an_outcome_is_told_for_whom(mesh: RunningMesh) -> N
         await delivery.accept()
         _, told = await trio.to_thread.run_sync(publishing.communicate)
     assert (publishing.returncode, told) == (0, b"1 accepted\n")
+
+
+def test_who_waits_for_any_subscriber_of_a_balanced_address_is_told(mesh: RunningMesh) -> None:
+    publishing = begin(mesh.directory, "publish", "work/s", "--body", "b")
+    said(publishing, b"waiting for any subscriber of work/s with credit\n")
+    assert oncemesh(mesh.directory, "subscribe", "work/s", "--count", "1").stdout == b"b\n"
+    _, told = publishing.communicate(timeout=PATIENCE_S)
+    assert (publishing.returncode, told) == (0, b"1 accepted\n")
+
+
+def test_why_messages_are_rejected_is_told(mesh: RunningMesh) -> None:
+    result = oncemesh(mesh.directory, "publish", "work/z", "--count", "2", "--ttl", "1ms", "--json")
+    why = "amqp:precondition-failed: the message's time to live ended before any subscriber got it"
+    told = json.loads(result.stdout)
+    assert (result.returncode, told["outcomes"], told["rejected"]) == (1, {"rejected": 2}, {why: 2})
+    assert result.stderr.decode().splitlines()[-2:] == ["2 rejected", f"2 rejected: {why}"]
 
 
 async def test_ctrl_c_tells_what_was_sent_from_what_never_was(mesh: RunningMesh) -> None:
