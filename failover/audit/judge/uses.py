@@ -64,7 +64,7 @@ def tell_apart(facts: Facts, whole: Collection[str], disordered: Collection[str]
         publisher = keys[group][:NAME_LENGTH].decode()
         found, certain = uses_of(list(entries_at(facts.rows, at)), whole=publisher in whole)
         if max(found) > 1:
-            certain &= publisher not in disordered
+            certain &= publisher in whole or publisher not in disordered
             number[group], sure[group] = 1, certain
             later = [(group, use, certain) for use in range(2, max(found) + 1)]
             first = len(keys) + len(more)
