@@ -224,9 +224,9 @@ def _channel_header(fields: Any) -> Any:
     if not _has_shape(fields, _CHANNEL_SHAPE) or not GREET <= fields[0] <= PART:
         raise PeerError("the neighbour sent a malformed channel frame")
     if not all(_has_shape(target, _TARGET_SHAPE) for target in fields[4]):
-        raise PeerError("a channel frame has a malformed target")
+        raise PeerError("a channel frame has a malformed destination")
     if len({target[0] for target in fields[4]}) < len(fields[4]):
-        raise PeerError("a channel frame names a target twice")
+        raise PeerError("a channel frame names a destination twice")
     return fields
 
 

@@ -146,7 +146,7 @@ class JournalFile:
         self._missed_before = self.missing
         self._tell({"entries": missing})
         self.save()
-        log.warning("writing the delivery log again; %d entries are missing", missing)
+        log.warning("the delivery log can be written again; %d entries are missing", missing)
 
     def _tell(self, detail: dict[str, object]) -> None:
         self.block.append(Event.GAP, time_us=time.time_ns() // 1000, hlc=0, detail=json.dumps(detail))

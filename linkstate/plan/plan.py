@@ -200,7 +200,7 @@ def _router(row: Any) -> tuple[str, PlannedRouter]:
             since >= 0 < clock and _are_whole(since, clock) and _are_names(name, by) and _lead_somewhere(inter, amqp)
         ):
             return name, PlannedRouter(since, Standing(standing), (clock, by), inter, amqp)
-    raise ValueError("malformed entry of a router in the plan")
+    raise ValueError("the plan of the mesh has a malformed entry for a router")
 
 
 def _link(row: Any) -> tuple[Pair, PlannedLink]:
@@ -209,7 +209,7 @@ def _link(row: Any) -> tuple[Pair, PlannedLink]:
             a < b and clock > 0 <= cost <= MOST_COST
         ) and (_are_whole(clock, cost) and _are_names(a, b, by) and _lead_somewhere(address)):
             return (a, b), PlannedLink((clock, by), cost, address)
-    raise ValueError("malformed entry of a link in the plan")
+    raise ValueError("the plan of the mesh has a malformed entry for a link")
 
 
 def _are_whole(*numbers: int) -> bool:

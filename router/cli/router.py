@@ -44,7 +44,12 @@ from router.text.printable import printable
     help="Join a running mesh: accept clients only when the mesh has taken this router into its plan.",
 )
 @click.option("--whole", is_flag=True, hidden=True, help="Form a new mesh with all other routers of TOPOLOGY.")
-@click.option("--clock-offset", type=float, hidden=True, help="Seconds to add to the clock of this host, for tests.")
+@click.option(
+    "--clock-offset",
+    type=float,
+    hidden=True,
+    help="For tests: behave as if the clock of this host were so many seconds ahead.",
+)
 def router(
     name: str,
     topology: Path,

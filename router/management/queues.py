@@ -118,7 +118,7 @@ class QueueOperations:
         """The settings in the request take the place of all that the queue has."""
         settings = settings_in(said)
         await self._decide(Configure(queue.name, queue.id, settings))
-        log.info("queue %s has other settings, at the request of an operator", printable(queue.name))
+        log.info("an operator changed the settings of queue %s", printable(queue.name))
         return attrs.evolve(queue, settings=settings)
 
     async def delete(self, queue: Queue) -> None:

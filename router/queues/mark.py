@@ -55,7 +55,7 @@ class MarkFile:
         """Raises OSError."""
         data = mark.pack()
         if os.pwrite(self._file, data, 0) < len(data):
-            raise OSError("the mark of the store was written in part only")
+            raise OSError("only a part of the file was written")
 
     def close(self) -> None:
         os.close(self._file)

@@ -117,7 +117,7 @@ class Doors:
                     self._load()
                     log.info("certificates, secret, users and rules were read again")
                 except FileError as error:
-                    log.error("keeping the old certificates, secret, users and rules: %s", error)
+                    log.error("keeping the old certificates, secret, users and rules, because of: %s", error)
 
     async def _secured(self, stream: trio.SocketStream, context: ssl.SSLContext) -> TlsStream:
         with trio.move_on_after(self._patience):

@@ -138,7 +138,7 @@ class Users:
             try:
                 self._read()
             except UsersError as error:
-                log.error("keeping the old users: %s", error)
+                log.error("the users cannot be read, keeping the old ones: %s", error)
         return self._file.verifiers.get(user)
 
     @property

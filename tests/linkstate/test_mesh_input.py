@@ -185,7 +185,7 @@ def test_a_hello_of_a_router_that_was_started_in_the_future_is_the_peers_error(m
 def test_a_plan_with_an_address_that_is_none_is_refused_before_it_is_kept_or_told(mesh: Mesh) -> None:
     """Who dials it, or tells clients of it, would end at each start."""
     told = encode_header([PLAN, 0, [[["c", 0, 0, [1, "b"], "nowhere", ""]], []]])
-    with pytest.raises(PeerError, match="malformed entry of a router in the plan"):
+    with pytest.raises(PeerError, match="the plan of the mesh has a malformed entry for a router"):
         mesh.receive_linkstate("b", told, 0.1)
     assert mesh.out == [] and not mesh.plan.digest
 

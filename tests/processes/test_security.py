@@ -253,7 +253,7 @@ async def test_certificates_are_read_anew_on_sighup(certified: Secured, clients:
     mesh.signal("b", signal.SIGHUP)
 
     async def is_told() -> bool:
-        return f"keeping the old certificates, secret, users and rules: {certificate}" in mesh.log("b")
+        return f"keeping the old certificates, secret, users and rules, because of: {certificate}" in mesh.log("b")
 
     await eventually(is_told)
     await serial()

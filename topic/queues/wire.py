@@ -66,7 +66,7 @@ def decode(payload: bytes) -> tuple[str, Message]:
     """The name of a set, and a message about it. Raises BreachError."""
     kind = payload[0] if payload else len(_READ)
     if kind >= len(_READ):
-        raise BreachError(f"a message about sets begins with {reprlib.repr(payload)}, expected a kind")
+        raise BreachError(f"a message about sets begins with {reprlib.repr(payload)}, expected a known type of message")
     return _READ[kind](payload[1:])
 
 

@@ -305,7 +305,7 @@ class Raft:
         if self.leader is not None:
             raise NotLeaderError(f"router {self.leader.router} leads this set: recovery is refused", self.leader)
         if not self.hard.begun:
-            raise NotLeaderError("this store has never been part of the set", None)
+            raise NotLeaderError("the store of this router has never been part of the set", None)
         self._enter(self.hard.term + 1, None)
         self.hard = attrs.evolve(self.hard, life=self._new_life())
         self.log.append([Entry(self.hard.term, configuration=Configuration((self.me,)))])

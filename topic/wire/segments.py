@@ -197,7 +197,7 @@ def _check(segment: Any) -> None:
         and segment[1] == Role.PUBLISHER
         and segment[4] == Decision.LAPSED
     ):
-        raise BreachError("a segment says that a publisher has lapsed, expected a subscriber")
+        raise BreachError("a batch tells that a publisher has lapsed, but only subscribers lapse")
     if segment[0] == Segment.FORWARD and len(segment[6]) != len(segment[7]) * KEY_LENGTH:
         raise BreachError(f"a segment has {len(segment[6])} bytes of keys for {len(segment[7])} deliveries")
 

@@ -215,11 +215,11 @@ def _why(case: Case, subscriber: str, home: str, missed: Missed) -> str:
     if not router:
         return "was attached; the log of the router that accepted may lack its end"
     if any(home in lost.homes and lost.at <= missed.first for lost in case.state_losses):
-        return f"{router} did not know: no router had its state store"
+        return f"router {router} did not know: no router had its state store"
     apart = _apart(case.partings.get((home, subscriber), ()), missed)
     if apart is None or not apart.known:
         forgetful = ": it had started without its state store" if home in case.forgetful else ""
-        return f"{router} did not know{forgetful}"
+        return f"router {router} did not know{forgetful}"
     if apart.ending is not None:
         return f"{router} considered ended" + (f": {apart.ending}" if apart.ending else "")
     timeout_s = case.clients.subscribers[subscriber].timeout_s

@@ -160,7 +160,7 @@ def test_who_attached_where_its_publishers_router_was_not_in_contact_is_named(ju
     never_joined(run, FAR, "a")
     run.leave_out(FAR, ONE, 0, 1, 2, 3, audience=False)
     report = judged(run)
-    assert report.sentence.endswith(f"4 deliveries were accepted without {FAR.identity}, which a did not know")
+    assert report.sentence.endswith(f"4 deliveries were accepted without {FAR.identity}, which router a did not know")
 
 
 def test_who_heard_that_another_had_ended_its_link_is_named_with_the_reason(judged: Judged) -> None:
@@ -198,7 +198,7 @@ def test_who_is_unknown_to_a_router_that_began_without_its_store_is_named(judged
         if row["event"] is Event.AUDIENCE:
             row["detail"] = json.dumps([name for name in json.loads(row["detail"]) if name != FAR.name])
     report = judged(run)
-    why = "a did not know: it had started without its state store"
+    why = "router a did not know: it had started without its state store"
     forgot = f"2 deliveries were accepted without {FAR.identity}, which {why}"
     assert forgot in report.exceptions, (report.exceptions, report.findings)
 

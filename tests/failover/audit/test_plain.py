@@ -81,7 +81,7 @@ def test_who_has_left_its_router_has_gone_for_who_does_not_know_where_it_went(ju
 def test_a_new_home_that_has_not_joined_it_need_not_know_it(judged: Judged) -> None:
     report = judged(plain(taken_over("c")))
     assert report.verdict is Verdict.QUALIFIED, (report.violations, report.doubts)
-    assert f"1 delivery was accepted without {FAR.identity}, which a did not know" in report.sentence
+    assert f"1 delivery was accepted without {FAR.identity}, which router a did not know" in report.sentence
 
 
 def test_a_new_home_that_lists_it_owes_it(judged: Judged) -> None:

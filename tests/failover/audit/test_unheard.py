@@ -42,7 +42,7 @@ def _contact(peer: str, incarnation: int) -> Row:
 def test_who_was_unheard_of_is_left_out_by_name(judged: Judged) -> None:
     report = judged(taken_over())
     assert report.verdict is Verdict.QUALIFIED, (report.violations, report.doubts)
-    assert report.sentence.endswith(f"1 delivery was accepted without {FAR.identity}, which a did not know")
+    assert report.sentence.endswith(f"1 delivery was accepted without {FAR.identity}, which router a did not know")
 
 
 @pytest.mark.parametrize("told_by", ["c", "b"])

@@ -82,7 +82,7 @@ def test_a_router_knows_of_changes_and_does_not_fall_for_damage(
     for damage in (lambda: path.write_text("damaged"), lambda: path.write_text(""), path.unlink):
         damage()
         assert users.find("bob") == ALICE
-    assert caplog.text.count("keeping the old users") == 3
+    assert caplog.text.count("keeping the old ones") == 3
     write_users(path, UserFile({}, KEY))
     assert users.find("bob") is None
     assert f"{path} has no users: no client can log in with a password" in caplog.text
