@@ -166,7 +166,7 @@ class Endpoints:
         if link.remote_unsettled is None and not link.remote_incomplete_unsettled:
             link.former = former
         elif former is not None:
-            self._sessions.give_up(former)
+            former.forget()
         self._owner.on_attach(link)
         for other in stolen:  # behind the attach: the terminus has moved, and is not gone in between
             self._owner.on_detach(other, False, ErrorCondition(STOLEN, STOLEN_HERE))

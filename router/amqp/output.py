@@ -93,7 +93,7 @@ class Output:
         if self._host.settling:
             self._restated.settled(len(self._host.settling))
             self._host.settling.clear()
-        self._sessions.free(self._engine.pull)
+        self._sessions.free()
 
     def _check(self, data: bytes) -> None:
         """Whatever was begun or attached is written at once, or never."""

@@ -1,14 +1,12 @@
 """The sessions and links of one connection: what belongs to what, and when proton's memory of it may be freed.
 
-A link that its peer has detached and not closed, and its owner has kept, stays for what continues it: until its peer
-attaches it with a map, or its session ends. Any other is freed once both ends have detached it. Freeing makes proton
-settle what is unsettled on it, on the wire too: to a peer that has not closed the link, that would be a lie. Whatever
-happens to a session costs what is in it, not what the connection has.
+Freeing a link makes proton settle what is unsettled on it, on the wire too. So a link that was detached with unsettled
+deliveries, but not closed by the peer, stays until its session ends, or what continues it. Whatever happens to a
+session costs what is in it, not what the connection has.
 
 Never here: what is said to the peer, or to the owner.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from router.amqp.format.errors import INVALID_FIELD, AmqpError, LimitError
@@ -104,15 +102,10 @@ class Sessions:
         self._left[link.place] = link
         self.of(link.session).left[link.place] = None
         if len(self._left) > self._bounds.links:
-            self.give_up(self._left.pop(next(iter(self._left))))
+            self._left.pop(next(iter(self._left))).forget()
 
     def take_left(self, place: Place) -> Link | None:
         return self._left.pop(place, None)
-
-    def give_up(self, left: Link) -> None:
-        """Nothing continues it."""
-        left.forget()
-        self.part(left)
 
     def pointers(self, link: Link) -> list[Any]:
         """Its own, and those of the links that it continues, as far as they are not freed."""
@@ -137,16 +130,11 @@ class Sessions:
         """All that was said of them."""
         self._unread_sessions = self._unread_links = 0
 
-    def free(self, drop_output: Callable[[], object]) -> None:
-        """What has ended, now that proton has said so. It counts until that is on its way (`written`). `drop_output`
-        takes from proton what it has to write, all of which is of what was freed here, and has nobody read it."""
-        parted, self._parted = self._parted, []
-        settles = [self._free_link(link) for link in parted if not link.closed_by_peer]
-        if any(settles):
-            drop_output()
-        for link in parted:
-            if link.closed_by_peer:
-                self._free_link(link)
+    def free(self) -> None:
+        """What has ended, now that proton has said so. It counts until that is on its way (`written`)."""
+        for link in self._parted:
+            self._free_link(link)
+        self._parted.clear()
         for session in self._ended:
             self._free_session(session)
         self._ended.clear()
@@ -162,22 +150,16 @@ class Sessions:
         self._sessions.clear()
         self._left.clear()
 
-    def _free_link(self, link: Link) -> bool:
-        """As far as it may be. Whether proton has settled something by that."""
-        is_kept = not link.detached or self._left.get(link.place) is link
-        settles = False
+    def _free_link(self, link: Link) -> None:
         for pointer in self.pointers(link):
             over = link.detached or pointer != link.pointer
-            unsettled = lib.pn_link_unsettled(pointer)
-            if over and not (is_kept and unsettled):
+            if over and (link.closed_by_peer or lib.pn_link_unsettled(pointer) == 0):
                 del self.links[pointer]
                 self._unread_links += 1
                 lib.pn_link_free(pointer)
-                settles = settles or unsettled > 0
         if link.detached and not self.pointers(link):  # what it continues may have deliveries yet
             self._sessions[link.session].links.pop(link, None)
             self._forget(link)
-        return settles
 
     def _forget(self, link: Link) -> None:
         self._tap.additions.forget(link)

@@ -61,8 +61,8 @@ class Keeping(Recorder):
 class Server:
     """Hears frames by hand."""
 
-    def __init__(self, handler: Keeping | None = None) -> None:
-        self.handler = handler or Keeping()
+    def __init__(self) -> None:
+        self.handler = Keeping()
         self.connection = Connection(self.handler, container="server", server=True)
         self.hear(opening())
 
@@ -212,41 +212,6 @@ def test_to_leave_and_come_back_leaves_nothing_behind() -> None:
     server.hear(frame(DETACH, 0, True))
     assert server.connection.links == []
     server.connection.release()
-
-
-class Forgetting(Keeping):
-    def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
-        super().on_detach(link, closed, condition)
-        link.context = None
-
-
-@pytest.mark.parametrize(("handler", "again_with"), [(Keeping, {}), (Forgetting, {}), (Forgetting, None)])
-@pytest.mark.parametrize("receiver", [False, True])
-def test_what_is_attached_again_and_does_not_continue_leaves_nothing_behind(
-    handler: type[Keeping], again_with: dict[bytes, Any] | None, receiver: bool
-) -> None:
-    """Its deliveries stay unsettled for its peer: a map answers for them."""
-    server = Server(handler())
-    server.hear(attach("a", 0, receiver=receiver))
-    count = Bounds().links + 10
-    for number in range(count):
-        if receiver:
-            server.hear(of_link(number))
-            server.link.send(b"%d" % number, b"m")
-            assert TRANSFER in codes(server.hear())
-        else:
-            server.hear(transfer(0, number, b"%d" % number))
-        said = server.hear(suspended(0), attach("a", 0, receiver=receiver, unsettled=again_with))
-        assert DISPOSITION not in codes(said + server.hear())
-    assert server.handler.formers == [None] * (count + 1)
-    assert len(server.connection.links) == 1 and not server.connection.closed
-    server.hear(frame(END))
-    server.connection.release()
-
-
-def of_link(sent: int) -> bytes:
-    """Credit for a link that is attached anew on a session on which so much was sent."""
-    return frame(FLOW, sent, 1000, 0, 1000, 0, 0, 5)
 
 
 @pytest.mark.parametrize("receiver", [False, True])
