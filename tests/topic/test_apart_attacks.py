@@ -293,7 +293,7 @@ def test_that_a_publisher_has_lapsed_is_nonsense_that_ends_the_contact_not_the_r
     entry = bench.cores["b"].directory.publisher(pen.stream.publisher)
     assert entry is not None
     bench.tick("b").outlet.batches.expired(["a"], entry, Decision.LAPSED)
-    with pytest.raises(BreachError, match="a segment says that a publisher has lapsed"):
+    with pytest.raises(BreachError, match="a batch tells that a publisher has lapsed"):
         bench.flow()
 
 
