@@ -13,7 +13,7 @@ from router.mesh.errors import RunError
 from router.text.printable import printable
 
 MOST_REASONS: Final = 5
-"""Different reasons of rejections that are told."""
+"""Different reasons of rejections that the summary lists."""
 OTHER_REASONS: Final = "other reasons"
 NO_REASON: Final = "no reason given"
 WIDE: Final = 60
@@ -85,8 +85,8 @@ class Account:
         }
 
     def tally(self) -> str:
-        """In words. What was sent may have been delivered, what was not cannot; if it is kept, it will be. Each
-        reason of rejections has a line of its own."""
+        """The summary in words; each reason of rejections has a line of its own. A message that was sent may have been
+        delivered. A message that was not sent is delivered later if it is kept."""
         for delivery in [delivery for delivery in self.open if delivery.told]:
             self.end(delivery)
         sent = sum(delivery.transferred for delivery in self.open)

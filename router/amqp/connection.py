@@ -338,7 +338,7 @@ class Connection(DrivenConnection):
         self.handler.on_close(self, condition)
 
     def release(self) -> None:
-        """Free proton's memory. Only `links` may be asked after it; the shell's last act."""
+        """Free proton's memory: the shell's last act. Only `links` may be read afterwards."""
         self._finish(None)
         self._released = True
         self._sessions.release()

@@ -1,7 +1,7 @@
-"""What may be done to declared queues (protocol 13): the leader of a queue's set decides it, whichever router is asked.
+"""Operations of `$management` on declared queues (protocol 13). The leader of the queue's set decides each operation.
 
-An operation is answered when a majority of the set's disks has it, or with an error when that lasts too long. It may
-be asked for again: whoever declares a queue that is there already with the same settings has what was asked for.
+A router answers an operation when a majority of the set's disks has it, or with an error when this takes too long. A
+client may repeat a declare: if the queue exists with the same settings, the declare succeeds.
 """
 
 import logging

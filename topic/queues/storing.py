@@ -1,4 +1,4 @@
-"""What the replicas of a router give to its store, and what they find there when the router starts (protocol 13.7).
+"""What the replicas of a router give to its store, and what they find there when the router starts (protocol 13.5).
 
 The shell gives the changes of a pump to the store at once, in order. The store writes them in one transaction, and the
 shell then says so: `ReplicaSets.stored` for each `Write`. A read comes behind all changes that were given before it.

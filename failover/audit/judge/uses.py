@@ -51,8 +51,8 @@ class Uses:
 
 
 def tell_apart(facts: Facts, whole: Collection[str], disordered: Collection[str] = ()) -> Uses:
-    """`whole` are the publishers with whole logs, `disordered` those of which hybrid clocks tell no
-    order."""
+    """`whole` are the publishers with whole logs. The routers' hybrid clocks do not order the entries about the
+    publishers in `disordered`."""
     of, keys = by_key(facts.rows.key)
     number, sure = np.zeros(len(keys), np.int64), np.ones(len(keys), np.bool_)
     more: list[tuple[int, int, bool]] = []
@@ -137,9 +137,9 @@ def _starts(rows: Iterable[DeliveryEntry]) -> list[DeliveryEntry]:
 
 
 def _omitting(told: Iterable[DeliveryEntry]) -> set[int]:
-    """The epochs whose home said that the delivery is settled, though nothing was settled there: the publisher had done
-    it before, and what it transfers there is another use. A home that has no record says so only to the routers that
-    ask, and they may read it after that transfer."""
+    """The epochs whose home answered that the delivery is settled, although nothing was settled in that epoch. The
+    publisher had settled the delivery earlier, so its transfer in that epoch is another use. A home without a record
+    answers only the routers that ask, and these may read the answer after the transfer."""
     omitting, settling = set[int](), set[int]()
     for row in told:
         epoch = row.epoch_hlc or 0

@@ -113,7 +113,7 @@ class Case:
 
     @cached_property
     def disordered(self) -> frozenset[str]:
-        """Publishers of which hybrid clocks do not tell in which order routers spoke of them."""
+        """Publishers for which the hybrid clocks do not order the entries of different routers."""
         publishers = self.clients.publishers.values()
         return frozenset(client.name for client in publishers if client.far or client.is_disordered)
 

@@ -54,7 +54,7 @@ class Disk:
 
 @frozen
 class StoreFault:
-    """What is wrong with a router's store of replica sets."""
+    """A fault of a router's store of replica sets."""
 
     why: str
     is_refused: bool
@@ -168,8 +168,7 @@ def taken(topology: Topology, routers: Collection[str]) -> dict[str, str]:
 
 
 def stores(topology: Topology, directory: RunDirectory, routers: Iterable[str]) -> dict[str, StoreFault]:
-    """What is wrong with the stores of replica sets of these routers. It opens copies, because a start changes a
-    store."""
+    """Faults of the stores of replica sets, by router. The function opens copies, because opening changes a store."""
     if topology.queues is None:
         return {}
     from router.queues.replicas import STORE, open_store

@@ -1,7 +1,7 @@
 """The declared queues of a mesh and their replica sets, as `$management` of its routers tells them.
 
-Of each set the router that knows best is believed: its leader, or else the one in the latest term. A follower may not
-have heard yet of what was decided a moment ago.
+For each set, the commands believe its leader, or else the router in the latest term. A follower may not know the last
+decisions yet.
 """
 
 import difflib
@@ -47,7 +47,7 @@ class KnownQueue:
 
 
 async def sets_of_mesh(management: Management) -> dict[str, ShownSet]:
-    """By name, of all routers that answer. Raises RunError if the mesh has no queues."""
+    """The replica sets by name, as all routers that answer know them. Raises RunError if the mesh has no queues."""
     answers = await of_each(await planned(management, ()), lambda router: management.query(SET.managed, (), router))
     found = sets_in((router, _in_words(SET, row)) for router, rows in answers.items() for row in rows)
     if not found:
@@ -56,7 +56,7 @@ async def sets_of_mesh(management: Management) -> dict[str, ShownSet]:
 
 
 async def all_queues(management: Management, sets: Mapping[str, ShownSet]) -> list[KnownQueue]:
-    """Of all sets, by name."""
+    """The queues of all sets, sorted by name."""
 
     async def ask(router: str) -> Sequence[Row]:
         return await management.query(DECLARED_QUEUE.managed, (), router)

@@ -45,13 +45,13 @@ def read_duration(context: click.Context, param: click.Parameter, value: str | N
 
 
 def mesh_options(command: Command) -> Command:
-    """What tells where the mesh is, which routers are meant, and who looks."""
+    """Add the options for the place of the mesh, for the routers to ask, and for the credentials."""
     named = click.option("--router", "routers", multiple=True, help="Only this router; may be repeated.")
     return _with((run_dir_option, named, url_option), command)
 
 
 def whole_mesh_options(command: Command) -> Command:
-    """What tells where the mesh is, and who asks, of commands that are for no router in particular."""
+    """Add the options for the place of the mesh and for the credentials. The command asks no router in particular."""
     return _with((run_dir_option, url_option), command)
 
 

@@ -1,7 +1,7 @@
 """The one exception of the AMQP edge: the peer is at fault.
 
 A `AmqpError` ends the connection it came from, with its condition; it never ends the process. Nor does a fault of the
-engine itself (`fault_of`). The names are AMQP's error conditions (AMQP 1.0 2.8.15 to 2.8.18).
+engine while it reads input (`fault_of`). The names are AMQP's error conditions (AMQP 1.0 2.8.15 to 2.8.18).
 """
 
 import logging
@@ -53,9 +53,8 @@ class AmqpError(PeerFaultError):
 
 
 def fault_of(error: Exception) -> AmqpError:
-    """What ends a connection after an error in its input. An error of the engine itself is logged as one; other
-    connections go on. Raises the error again if an owner of the connection was at work: the owner's state may be half
-    changed."""
+    """The AMQP error that ends a connection whose input raised `error`. An error of the engine itself is logged with its
+    traceback. Raises `error` again if the traceback has code of an owner: the owner's state may be half changed."""
     if isinstance(error, AmqpError):
         return error
     for frame, _ in walk_tb(error.__traceback__):
