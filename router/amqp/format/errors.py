@@ -53,8 +53,8 @@ class AmqpError(PeerFaultError):
 
 
 def fault_of(error: Exception) -> AmqpError:
-    """The AMQP error that ends a connection whose input raised `error`. An error of the engine itself is logged with its
-    traceback. Raises `error` again if the traceback has code of an owner: the owner's state may be half changed."""
+    """The AMQP error that ends a connection whose input raised `error`. An error of the engine itself is logged with
+    its traceback. Raises `error` again if the traceback has code of an owner: the owner's state may be half changed."""
     if isinstance(error, AmqpError):
         return error
     for frame, _ in walk_tb(error.__traceback__):
