@@ -158,6 +158,7 @@ class ClientEdge(Handler):
                 link.connection.close(RESOURCE_LIMIT, full)
                 return
             (node or self._topics).attach(link)
+            link.forget_map()
         except Refusal as refusal:
             self._guard.refuses(link, address_of(link), refusal)
             link.refuse(refusal.condition, str(refusal))

@@ -3,6 +3,7 @@
 guests - a ~~~ b        good publisher at a, good subscriber at b
 """
 
+import sys
 from collections.abc import Callable, Iterator
 
 import attrs
@@ -135,6 +136,18 @@ def test_a_message_that_goes_on_without_end_is_given_back_when_it_is_aborted(mes
     assert held(mesh) == len(LARGE)
     stranger.guest.leave()
     assert held(mesh) == 0
+
+
+@pytest.mark.parametrize("receiver", [False, True])
+def test_of_an_answered_attach_no_map_is_held(mesh: FuzzMesh, receiver: bool) -> None:
+    guest = mesh.guest("a")
+    unsettled = {b"%d" % number: None for number in range(200)}
+    guest.say(opening() + attach("x", 0, receiver=receiver, unsettled=unsettled))
+    (link,) = guest.connection.links
+    assert link.answered and link.remote_unsettled is None
+    if receiver:
+        assert sys.getsizeof(link.context.named) < 200
+    guest.leave()
 
 
 def test_connections_of_a_user_share_what_it_may_have(mesh: FuzzMesh) -> None:

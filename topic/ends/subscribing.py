@@ -94,8 +94,7 @@ class SubscribingEnd(LinkEnd):
     def _drop_what_is_over(self, ours: dict[bytes, int]) -> None:
         """What our map leaves out of that of the attach is settled (protocol 6.8)."""
         over = [key for key in self.named if key not in ours]
-        for key in over:
-            del self.named[key]
+        self.named = {key: state for key, state in self.named.items() if key in ours}  # deleting would free no memory
         self.forget(over)
 
     def begin(self, action: AnswerSubscriber) -> None:

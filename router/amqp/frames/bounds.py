@@ -7,6 +7,7 @@ Pure. Never here: what the fields mean.
 """
 
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 from router.amqp.format.codec import Described, decode, encode, skip
@@ -34,6 +35,8 @@ MOST_TOLD: Final = 64
 MOST_VALUES: Final = {OPEN: 4096, BEGIN: 1024, ATTACH: 1024}
 """By performative, without an unsettled map, which has a limit of its own and is not proton's. An open names the
 routers that a client may go to (`router.plan.alternates`), with nine values each."""
+MOST_BYTES: Final = {BEGIN: 4096, ATTACH: 16 * 1024}
+"""The same in bytes. A connection may have many sessions and links, but it opens once, with one frame."""
 
 _DETAILS: Final = {
     DISPOSITION: place(DISPOSITION, "state"),
@@ -49,11 +52,14 @@ _ARRAYS: Final = (0xE0, 0xF0)
 
 def bounded(code: int, fields: list[bytes]) -> list[bytes]:
     """The fields of a performative, of its error what is not large; the same list if all of it may stay. Raises
-    AmqpError at any other state that is large, at too many values, and at arrays whose elements take no bytes."""
+    AmqpError at any other state that is large, at too many values or bytes, and at arrays whose elements take no
+    bytes."""
     if code not in (FLOW, TRANSFER):
         _check_arrays(fields)
     if code in MOST_VALUES:
         counted = [field for at, field in enumerate(fields) if (code, at) != UNSETTLED]
+        if sum(map(len, counted)) > MOST_BYTES.get(code, inf):
+            raise AmqpError(RESOURCE_LIMIT, f"{name_of(code)} has more than {MOST_BYTES[code]} bytes")
         if _are_more(counted, MOST_VALUES[code]):
             raise AmqpError(RESOURCE_LIMIT, f"{name_of(code)} has more than {MOST_VALUES[code]} values")
     at = _DETAILS.get(code, len(fields))

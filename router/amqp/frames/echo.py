@@ -24,6 +24,7 @@ from router.amqp.format import performative
 from router.amqp.format.codec import Symbol, decode, encode, uint
 from router.amqp.format.notes import FlowFrame, Wire
 from router.amqp.format.performative import FLOW, NULL, TRUE
+from router.amqp.frames.bounds import LARGE
 from router.amqp.frames.flows import DELIVERY_COUNT, ECHO, HANDLE, LINK_CREDIT
 from router.amqp.frames.tap import Tap
 from router.amqp.proton.engine import Engine
@@ -75,7 +76,7 @@ class Echoes:
     def take(self, link: Link, flow: FlowFrame, changed: bool) -> bool:
         """A flow of the peer's on a link; whether it is the answer that we waited for."""
         asked = self._tap.asked
-        if link.is_sender and flow.properties != NULL:
+        if link.is_sender and flow.properties != NULL and len(flow.properties) <= LARGE:
             link.told = flow.properties
         if flow.echo:  # it is no answer then
             (self._asked or self.answer)(link)

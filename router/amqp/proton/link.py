@@ -317,6 +317,10 @@ class Link(LinkDeliveries):
         self.remote_max_message_size = lib.pn_link_remote_max_message_size(pointer)
         self.remote_properties = read_map(lib.pn_link_remote_properties(pointer))
 
+    def forget_map(self) -> None:
+        """The owner has read the peer's map: it is the largest part of the attach, and nothing asks for it again."""
+        self.remote_unsettled = None
+
     def remote_condition(self) -> ErrorCondition | None:
         """The engine's: the error of the peer's detach."""
         return read_condition(lib.pn_link_remote_condition(self.pointer))
@@ -332,7 +336,8 @@ class Link(LinkDeliveries):
 
     @property
     def remote_state_properties(self) -> Mapping[str, Any]:
-        """Sending: what the peer's flows have said of the link; empty if nothing, or nothing that AMQP allows."""
+        """Sending: what the peer's flows have said of the link, in 1,024 bytes at most; empty if nothing, or nothing
+        that AMQP allows."""
         try:
             told = decode(self.told)[0]
         except AmqpError:

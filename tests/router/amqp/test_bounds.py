@@ -13,7 +13,7 @@ from router.amqp.format.errors import DECODE_ERROR, FRAMING_ERROR, RESOURCE_LIMI
 from router.amqp.format.message import merged
 from router.amqp.format.values import Bounds
 from router.amqp.frames import walk
-from router.amqp.frames.bounds import MOST_VALUES
+from router.amqp.frames.bounds import MOST_BYTES, MOST_VALUES
 from router.amqp.proton.engine import LEAST_STEP_S, Engine
 from router.amqp.proton.link import Link
 from router.amqp.proton.restated import AT_FIRST
@@ -160,6 +160,27 @@ def test_a_connection_a_session_or_a_link_is_told_no_more_values_than_there_is_r
             else:
                 assert refused is None
             connection.release()
+
+
+@pytest.mark.parametrize("code", MOST_BYTES)
+@pytest.mark.parametrize(("more", "refused"), [(-200, None), (1, RESOURCE_LIMIT)])
+def test_a_session_or_a_link_is_told_no_more_bytes_than_there_is_room_for(
+    code: int, more: int, refused: str | None
+) -> None:
+    """With an unsettled map, which has a limit of its own."""
+    told = {Symbol("x"): (MOST_BYTES[code] + more) * "x"}
+    hostile = {
+        BEGIN: frame(BEGIN, None, 0, 1000, 1000, None, None, None, told, channel=1),
+        ATTACH: attach("a", 0, receiver=False, unsettled={bytes(30): None}, properties=told),
+    }[code]
+    connection = server()
+    if refused is None:
+        connection.receive(opening() + hostile, 0.0)
+    else:
+        with pytest.raises(AmqpError, match=f"more than {MOST_BYTES[code]} bytes") as raised:
+            connection.receive(opening() + hostile, 0.0)
+        assert raised.value.condition == refused
+    connection.release()
 
 
 @pytest.mark.parametrize("place", range(5, 10))

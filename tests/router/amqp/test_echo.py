@@ -3,7 +3,9 @@
 import pytest
 
 from router.amqp.batches import Transfers
+from router.amqp.format.performative import NULL
 from router.amqp.format.values import ACCEPTED
+from router.amqp.frames.bounds import LARGE
 from router.amqp.proton.link import Link
 from tests.router.amqp.frames import ATTACH, FLOW, SOURCE, TARGET, Described, frame, opening
 from tests.router.amqp.pair import Pair
@@ -172,6 +174,15 @@ def test_an_answer_tells_what_the_owner_has_to_say_of_the_link() -> None:
     assert pair.here.echoes == [ours], "nothing was asked"
     assert ours.remote_state_properties == {"oncemesh:alone": 2**40}
     assert ours.credit == theirs.credit == 7 and pair.errors == []
+
+
+def test_what_is_told_in_many_bytes_is_not_kept() -> None:
+    pair = Pair()
+    ours, theirs = linked(pair, "sender")
+    pair.there.states[theirs] = {"x" * LARGE: 3}
+    ours.echo()
+    pair.pump()
+    assert pair.here.echoes == [ours] and ours.told == NULL
 
 
 @pytest.mark.parametrize("told", [b"\x40", b"\xa1\x02hi", b"\xd1\x00\x00\x00\xff", b"\xc1\x04\x02\xa3\x01x"])
