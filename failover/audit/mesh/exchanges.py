@@ -40,7 +40,7 @@ def disagreements(rows: Rows) -> list[Disagreement]:
     of, keys = by_key(rows.key)
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     groups = Groups(of, len(keys))
-    for told in (_of_publishers(facts, groups), _of_subscribers(facts, of), _of_routers(facts, groups)):
+    for told in (_of_publishers(facts, groups), _of_subscribers(facts, of), *_of_routers(facts, groups)):
         for pair, apart_us in _apart(facts, told):
             found[pair].append(apart_us)
     return [Disagreement(*pair, max(us, key=abs)) for pair, us in sorted(found.items()) if len(us) >= LEAST]
@@ -70,8 +70,9 @@ def _of_subscribers(facts: Facts, of: Ints) -> _Exchanges:
     )
 
 
-def _of_routers(facts: Facts, groups: Groups) -> _Exchanges:
-    """A home, and another router that had an acceptance by one of its subscribers before the home accepted."""
+def _of_routers(facts: Facts, groups: Groups) -> Iterator[_Exchanges]:
+    """A router that had an acceptance by one of its subscribers before the home accepted: with that home, and with the
+    publisher, as the home's own clock may be wrong, too."""
     rows, number = facts.rows, len(facts.rows.logs)
     pairs, pair = np.unique(groups.of * number + rows.log, return_inverse=True)
     here, of = Groups(pair.astype(np.int64), len(pairs)), pairs // max(number, 1)
@@ -81,7 +82,10 @@ def _of_routers(facts: Facts, groups: Groups) -> _Exchanges:
     came = here.first(facts.by_router & ~facts.at_home & facts.tells(Event.RECEIVED), *own)
     answered = here.first(facts.by_router & facts.tells(Event.OUTCOME) & facts.accepted & (rows.detail == NONE), *own)
     same = (taken(rows.epoch, asked) == taken(rows.epoch, came)) & (taken(rows.hlc, answered) < taken(rows.hlc, heard))
-    return _Exchanges(asked, np.where(same, came, NONE), answered, heard)
+    came = np.where(same, came, NONE)
+    yield _Exchanges(asked, came, answered, heard)
+    publishers = _of_publishers(facts, groups)
+    yield _Exchanges(publishers.asked[of], came, answered, publishers.heard[of])
 
 
 def _apart(facts: Facts, told: _Exchanges) -> Iterator[tuple[tuple[str, str], int]]:

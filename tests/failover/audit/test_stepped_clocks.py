@@ -114,6 +114,22 @@ def test_a_host_whose_clock_is_set_disagrees_with_others_and_accuses_nobody(
     assert disagreeing in report.clocks or (ms < 0 and "was set back" in report.clocks[0]), report.clocks
 
 
+def test_an_edge_and_a_home_whose_clocks_were_both_set_accuse_nobody(judged: Judged) -> None:
+    """The edge's clock was set before mid attached there, so mid's clock is put right by a wrong one. Between edge and
+    home only the home's clock is blamed: the publisher's clock shows that the edge's is wrong, too."""
+    run = Run(messages=40)
+    twos = [[run.key(TWO, tag)] for tag in range(40)]
+    run.remove(lambda row: row.get("keys") in twos)
+    run.hosts = {log: "south" if log in ("c", "clients/one") else log for log in run.logs}
+    met = max(row["hlc"] for row in run.logs["b"] if row["event"] is Event.CONTACT)
+    for row in run.logs["b"]:
+        row["time_us"] += 42_000_000 if row["hlc"] > met else 0
+    move(run, "a", 17_000, 0.5)
+    report = judged(run)
+    assert report.violations == {}, report.findings
+    assert any("b and south disagree by" in clock for clock in report.clocks), report.clocks
+
+
 @pytest.mark.parametrize("ms", [500, -20])
 def test_clocks_of_one_host_that_disagree_are_told_with_the_host(judged: Judged, ms: int) -> None:
     run = Run(messages=40)
