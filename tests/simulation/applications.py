@@ -103,7 +103,7 @@ class Applications:
 
     def _check_on_link(self, reader: Reader, message: Message, label: str, *, counted: bool) -> None:
         # the edge gave up what its lost home remembers, and gives to who is still known there
-        known = reader.resumes or message.plain or len({link.router.name for link in reader.links}) > 1
+        known = reader.resumes or message.plain or len({link.router.name for link in reader.recent}) > 1
         cut_off = message.home in reader.cut_off and known
         if message.text in reader.on_link and not cut_off:
             self._judge.check(reader.on_link[message.text], f"1 exactly once: {label} again on one link")

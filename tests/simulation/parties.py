@@ -97,6 +97,9 @@ class Reader:
     """Of the last link whose client was told that it had ended without its doing."""
     told_at: float = -math.inf
     links: "list[SubscriberLink]" = attrs.Factory(list)
+    """All that it ever opened."""
+    recent: "list[SubscriberLink]" = attrs.Factory(list)
+    """Those without the links that had ended `plain.RECENT` before some router lost another one."""
     had: set[bytes] = attrs.Factory(set)
     """Given to the application and not given back by it."""
     may_repeat: set[bytes] = attrs.Factory(set)

@@ -128,7 +128,7 @@ class PlainSubscribers:
             return True
         entry = home.topic.directory.subscriber(newest.subscriber.name)
         is_older = name in self._judge.inexact and (entry is None or entry.epoch != newest.epoch)
-        return is_older or any(_has_missed(home, link) for link in reader.links)
+        return is_older or any(_has_missed(home, link) for link in reader.recent)
 
     def _has_been_outdone(self, home: "Router", link: "SubscriberLink") -> bool:
         """Whether home, which had joined this link, takes it for older than one that has ended: one that came late,
@@ -206,21 +206,21 @@ class PlainSubscribers:
         now = self._judge.schedule.now
         self._apart.setdefault((home.name, home.incarnation, router), now)
         for name, reader in self._judge.readers.items():
-            reader.links = [link for link in reader.links if not link.ended or now - link.ended_at < RECENT]
-            if any(link.router.name == router for link in reader.links):
+            reader.recent = [link for link in reader.recent if not link.ended or now - link.ended_at < RECENT]
+            if any(link.router.name == router for link in reader.recent):
                 reader.cut_off.add(home.name)
                 newest = _newest(reader)
                 incarnation = home.name, home.incarnation
                 is_known = newest is not None and newest.router.name == router and incarnation in newest.joined_by
                 if not reader.resumes and not is_known:
                     self._judge.void(name, lambda at: at == home.name)
-            elif any(link.router is home for link in reader.links):
+            elif any(link.router is home for link in reader.recent):
                 reader.cut_off.add(router)
 
 
 def _newest(reader: Reader) -> "SubscriberLink | None":
     """The last of its links whose attach has reached its router."""
-    return max((link for link in reader.links if link.attached), key=lambda link: link.number, default=None)
+    return max((link for link in reader.recent if link.attached), key=lambda link: link.number, default=None)
 
 
 def _has_missed(home: "Router", link: "SubscriberLink") -> bool:

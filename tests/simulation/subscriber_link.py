@@ -28,7 +28,9 @@ class SubscriberLink(Link):
         self.sends_settled = sends_settled
         self.wants = client.wants
         self.no_local = client.no_local
-        router.judge.readers[client.name].links.append(self)
+        reader = router.judge.readers[client.name]
+        reader.links.append(self)
+        reader.recent.append(self)
         self.answered_at = 0.0
         self.joined_by: set[tuple[str, int]] = set()
         """Incarnations of homes, once they have it and its attach is answered."""

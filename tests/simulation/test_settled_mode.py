@@ -7,6 +7,7 @@ import pytest
 
 from tests.simulation.judge import Judge
 from tests.simulation.parties import Message, Reader, Violation
+from tests.simulation.plain import RECENT
 from topic.identity import Epoch
 
 TEXT, KEY = b"p0.1.1", b"key"
@@ -14,7 +15,8 @@ FIRST, SAME, RESTARTED, ELSEWHERE = Epoch(1, "a", 1), Epoch(2, "a", 1), Epoch(2,
 
 
 def link(epoch: Epoch, *, closed: bool = False) -> Any:
-    return SimpleNamespace(epoch=epoch, router=SimpleNamespace(name=epoch.router), closed=closed)
+    router = SimpleNamespace(name=epoch.router, incarnation=epoch.incarnation)
+    return SimpleNamespace(epoch=epoch, router=router, closed=closed, ended=False, ended_at=0.0)
 
 
 def judge_of(*links: Any, resumes: bool = True) -> Judge:
@@ -28,9 +30,11 @@ def judge_of(*links: Any, resumes: bool = True) -> Judge:
     reader = judge.readers["s0"] = Reader("topic/0", False, resumes, False, True)
     judge.lives.generations["p0", 1] = b"life"
     judge.lives.given("p0", b"life", FIRST)
-    reader.links = [link(FIRST)]
+    first = link(FIRST)
+    reader.links, reader.recent = [first], [first]
     judge.applications.seen("s0", "a", TEXT, KEY, 0, False)
     reader.links += links
+    reader.recent += links
     reader.on_link.clear()
     return judge
 
@@ -44,6 +48,15 @@ def test_it_is_given_nothing_twice_where_it_has_stayed() -> None:
 @pytest.mark.parametrize("again", [link(RESTARTED), link(ELSEWHERE), link(SAME, closed=True)])
 def test_it_may_be_where_nobody_knows_what_it_was_given(again: Any) -> None:
     judge_of(again).applications.seen("s0", again.router.name, TEXT, KEY, 0, False)
+
+
+def test_it_may_be_where_it_came_long_ago_and_routers_have_lost_each_other_since() -> None:
+    again = link(ELSEWHERE)
+    judge = judge_of(again)
+    judge.readers["s0"].links[0].ended = True
+    judge.schedule.now = 2 * RECENT
+    judge.plain.lost(again.router, "c")
+    judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
 
 
 def test_it_may_be_where_its_terminus_ends_with_its_connection() -> None:
