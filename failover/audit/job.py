@@ -43,13 +43,14 @@ def run(
 
 
 def _run_with_tables(run_dirs: Sequence[str], master: str | None, folder: str, progress: Progress) -> Report:
-    """Nothing is read where the folder is somebody else's."""
+    """Nothing is read where the folder is somebody else's; if it is one of this machine, Spark does not even start."""
     local_dirs(run_dirs)
     from failover.audit.read.spark import spark_logs  # its import alone takes as long as a short run's audit
     from failover.audit.tables import TablesFolder, write_tables
 
+    ours = TablesFolder(folder)
     with spark_logs(run_dirs, master, progress, tagged=True) as logs:
-        ours = TablesFolder(logs.spark, folder)
+        ours.open(logs.spark)
         report = judge_logs(logs, run_dirs, find_chaos(run_dirs, logs.text))
         write_tables(logs, ours)
         return report

@@ -16,29 +16,43 @@ MARK = "_ONCEMESH_TABLES"
 
 
 class TablesFolder:
-    """Raises `AuditError` if the folder has files that are no tables of ours, or cannot be looked at."""
+    """Two steps raise `AuditError` if the folder has files that are no tables of ours, or cannot be looked at: a folder
+    of this machine is checked at construction, without Spark, and one that only Hadoop reads in `open`."""
 
-    def __init__(self, spark: SparkSession, folder: str) -> None:
+    def __init__(self, folder: str) -> None:
         """`folder`: what has no scheme is a path of this machine, as run directories are."""
         self.folder = folder
-        self._uri = folder.rstrip("/") if "://" in folder else f"file:{Path(folder).absolute()}"
+        self._is_local = "://" not in folder
+        self._uri = f"file:{Path(folder).absolute()}" if self._is_local else folder.rstrip("/")
+        if self._is_local:
+            try:
+                self._check(_names(Path(folder)))
+            except OSError as error:
+                raise AuditError(f"{folder}: {error.strerror}") from None
+
+    def open(self, spark: SparkSession) -> None:
+        """Call it before `write`."""
         java: Any = spark
         self._path = java._jvm.org.apache.hadoop.fs.Path
         with self._told():
             self._files = self._path(self._uri).getFileSystem(java._jsc.hadoopConfiguration())
-            if not self._is_ours():
-                raise AuditError(
-                    f"{folder}: not empty, and not the tables of an earlier audit; expected a new or empty folder"
-                )
+            if not self._is_local:
+                self._check(self._names())
 
-    def _is_ours(self) -> bool:
+    def _check(self, names: set[str] | None) -> None:
+        if names is None or (names and MARK not in names):
+            raise AuditError(
+                f"{self.folder}: not empty, and not the tables of an earlier audit; expected a new or empty folder"
+            )
+
+    def _names(self) -> set[str] | None:
+        """The names of the files in a folder that Hadoop reads; None if it is itself a file."""
         path = self._path(self._uri)
         if not self._files.exists(path):
-            return True
+            return set()
         if not self._files.getFileStatus(path).isDirectory():
-            return False
-        names = {status.getPath().getName() for status in self._files.listStatus(path)}
-        return not names or MARK in names
+            return None
+        return {status.getPath().getName() for status in self._files.listStatus(path)}
 
     def write(self, name: str, table: DataFrame) -> None:
         """One table, in place of the one of that name that an earlier audit wrote."""
@@ -53,3 +67,12 @@ class TablesFolder:
         except (Py4JJavaError, PySparkException) as error:
             words = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
             raise AuditError(f"{self.folder}: {words.splitlines()[0]}") from None
+
+
+def _names(folder: Path) -> set[str]:
+    """The names of the files in a folder of this machine, none if it does not exist. Raises `OSError` if it is itself a
+    file, or cannot be read."""
+    try:
+        return {path.name for path in folder.iterdir()}
+    except FileNotFoundError:
+        return set()

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from failover import audit as auditing
 from failover.audit import Verdict
+from failover.audit.read import spark
 from failover.audit.read.files import beside
 from failover.audit.report.report import Report
 from failover.cli.audit import show_progress, tell_progress
@@ -48,6 +49,19 @@ def test_who_follows_and_reads_no_more_is_told_nothing(tmp_path: Path, form: lis
         audit.stdout.readline()
         audit.stdout.close()
         assert (audit.stderr.read(), audit.wait()) == (b"", 2)
+
+
+def test_a_folder_of_somebody_else_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    run_dir = str(Run(messages=1).write(tmp_path / "run"))
+    (tmp_path / "file").touch()
+    for folder, said in (
+        (run_dir, "not empty, and not the tables of an earlier audit; expected a new or empty folder"),
+        (str(tmp_path / "file"), "Not a directory"),
+        (str(tmp_path / ("x" * 300)), "File name too long"),
+    ):
+        with patch.object(spark, "spark_session", side_effect=AssertionError("Spark has started")):
+            result = CliRunner().invoke(main, ["audit", run_dir, "--tables", folder])
+        assert (result.exit_code, result.stderr) == (2, f"Error: {folder}: {said}\n")
 
 
 def test_an_interrupted_audit_is_not_a_violation() -> None:
@@ -248,6 +262,7 @@ def test_a_short_run_is_judged_without_loading_spark(tmp_path: Path) -> None:
     script = f"""
 import sys
 from router.cli.main import main
+from failover.audit.read import spark
 from failover.audit.read.files import beside
 from failover.cli.audit import show_progress, tell_progress
 code = main(["audit", {directory!r}], standalone_mode=False)

@@ -200,8 +200,8 @@ def test_a_folder_of_somebody_else_is_not_written_to(spark: SparkSession, tmp_pa
     (tmp_path / "file").touch()
     taken = "not empty, and not the tables of an earlier audit; expected a new or empty folder"
     for folder, said in (
-        (str(directory), taken),
-        (str(tmp_path / "file"), taken),
+        (f"file://{directory}", taken),
+        (f"file://{tmp_path / 'file'}", taken),
         ("nowhere://x/y", 'org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "nowhere"'),
     ):
         with pytest.raises(audit.AuditError) as caught:
