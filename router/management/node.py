@@ -79,6 +79,11 @@ class Caller:
         return dynamic_source(self.connection, request.reply_to)
 
     @property
+    def links_attached(self) -> int:
+        """Without a link that the peer has just attached again: its end hears of this after the new link's attach."""
+        return sum(not link.ended for link in self.links)
+
+    @property
     def is_writing(self) -> bool:
         """Whether its last answer has not left yet."""
         last = self._last
@@ -121,7 +126,7 @@ class Callers:
     def enter(self, link: Link) -> Caller:
         """Raises Refusal."""
         caller = self._callers.setdefault(link.connection, Caller(link.connection))
-        if len(caller.links) >= MOST_LINKS:
+        if len(caller.links) >= MOST_LINKS and caller.links_attached >= MOST_LINKS:
             raise Refusal(RESOURCE_LIMIT, f"this connection has {MOST_LINKS} links to management already")
         caller.links[link] = None
         return caller

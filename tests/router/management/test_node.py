@@ -301,6 +301,17 @@ def test_a_connection_has_so_many_links_here(nodes: ManagementNodes) -> None:
         attached(nodes, "$management", Asking(host))
 
 
+def test_a_link_that_is_attached_again_counts_once(nodes: ManagementNodes) -> None:
+    """The end of the stolen link hears of it after the attach of the new one."""
+    host = Host()
+    [*_, stolen] = [attached(nodes, "$management", Asking(host)) for _ in range(MOST_LINKS)]
+    stolen.ended = True
+    attached(nodes, "$management", Asking(host))
+    stolen.context.gone(0.0, closed=True)
+    with pytest.raises(Refusal, match="has 1000 links to management already"):
+        attached(nodes, "$management", Asking(host))
+
+
 def test_a_connection_without_links_is_forgotten(nodes: ManagementNodes) -> None:
     requests, _ = pair(nodes, Host())
     requests.context.gone(0.0, closed=False)
