@@ -96,9 +96,7 @@ class Caller:
 
     def answer(self, errand: Errand, message: bytes) -> None:
         """The link may be gone by now, or its credit taken back: then nobody wants to know. The connection may be gone
-        as well."""
-        if not self.links:
-            return
+        as well: then it has no links."""
         errand.came_on.flow(1)
         source = self.source(errand.request)
         if source is not None and source.can_say:

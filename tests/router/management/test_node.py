@@ -327,7 +327,21 @@ async def test_a_client_that_goes_while_others_work_for_it_is_answered_no_more(
     send(requests, *[request(answers.identity.address)] * 2)
     await trio.sleep(1)
     requests.context.gone(0.0, closed=False)
-    del host.links  # a connection that is released has none
+    host.links = []  # a connection that is released has none
     others.let_go.set()
     await trio.sleep(1)
     assert (others.asked, answers.got) == (["b"], [])
+
+
+async def test_a_client_that_has_closed_its_link_for_requests_gets_the_answer_under_way(
+    nodes: ManagementNodes, others: Others, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    nursery.start_soon(nodes.run)
+    requests, answers = pair(nodes, Host(), router="b")
+    send(requests, request(answers.identity.address))
+    await trio.sleep(1)
+    requests.ended = True
+    requests.context.gone(0.0, closed=True)
+    others.let_go.set()
+    await trio.sleep(1)
+    assert [status_of(answer) for answer in answers.got] == [504]
