@@ -215,7 +215,7 @@ FRAMES = {
     "a detach of no link": bad(UNATTACHED, opening() + frame(DETACH, 7, True)),
     "an end of no session": bad(NOT_ALLOWED, HEADER + frame(OPEN, "x") + frame(END, channel=5)),
     "an array without end": bad(
-        DECODE,
+        LIMIT,
         opening()
         + attach("link", 0, receiver=True, properties={Symbol("x"): Raw(b"\xf0\0\0\0\x05\x7f\xff\xff\xff\x45")}),
     ),

@@ -9,9 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from router.amqp.format.errors import DECODE_ERROR, AmqpError
+from router.amqp.format.errors import DECODE_ERROR, RESOURCE_LIMIT, AmqpError
 
 MAX_DEPTH: Final = 32
+MOST_EMPTY: Final = 4096
+"""Elements without bytes that the arrays of one value may have beyond as many as these arrays have bytes. AMQP allows
+an array of any number of nulls in ten bytes."""
 
 _U8 = struct.Struct(">B")
 _U32 = struct.Struct(">I")
@@ -56,8 +59,28 @@ def _damaged(what: str) -> AmqpError:
     return AmqpError(DECODE_ERROR, what)
 
 
-def decode(data: bytes, at: int = 0, depth: int = 0) -> tuple[Any, int]:
-    """The value at an offset, and the offset behind it. Raises AmqpError on anything damaged."""
+class _Room:
+    """What is left of `MOST_EMPTY` for the rest of a value."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = MOST_EMPTY
+
+    def take(self, count: int) -> None:
+        self._left -= max(0, count)
+        if self._left < 0:
+            what = f"the arrays of an AMQP value have more than {MOST_EMPTY} elements that take no bytes"
+            raise AmqpError(RESOURCE_LIMIT, what)
+
+
+def decode(data: bytes, at: int = 0) -> tuple[Any, int]:
+    """The value at an offset, and the offset behind it. Raises AmqpError on anything damaged, and on a value that has
+    no room in memory (`MOST_EMPTY`)."""
+    return _decode(data, at, 0, _Room())
+
+
+def _decode(data: bytes, at: int, depth: int, room: _Room) -> tuple[Any, int]:
     if depth > MAX_DEPTH:
         raise _damaged("an AMQP value is nested too deeply")
     if at >= len(data):
@@ -65,10 +88,10 @@ def decode(data: bytes, at: int = 0, depth: int = 0) -> tuple[Any, int]:
     code = data[at]
     if code == 0x00:
         _check_descriptor(data, at + 1)
-        descriptor, at = decode(data, at + 1, depth + 1)
-        value, at = decode(data, at, depth + 1)
+        descriptor, at = _decode(data, at + 1, depth + 1, room)
+        value, at = _decode(data, at, depth + 1, room)
         return Described(descriptor, value), at
-    return _value(code, data, at + 1, depth)
+    return _value(code, data, at + 1, depth, room)
 
 
 def _check_descriptor(data: bytes, at: int) -> None:
@@ -79,7 +102,7 @@ def _check_descriptor(data: bytes, at: int) -> None:
         raise _damaged("the descriptor of a value is not a simple value, expected a symbol or a number")
 
 
-def _value(code: int, data: bytes, at: int, depth: int) -> tuple[Any, int]:
+def _value(code: int, data: bytes, at: int, depth: int, room: _Room) -> tuple[Any, int]:
     """The value behind its constructor."""
     if code in _EMPTY:
         return _EMPTY[code], at
@@ -89,7 +112,7 @@ def _value(code: int, data: bytes, at: int, depth: int) -> tuple[Any, int]:
     size_form = _U8 if (code >> 4) in (0xA, 0xC, 0xE) else _U32
     prefix, at = _take(data, at, size_form.size)
     body, end = _take(data, at, size_form.unpack(prefix)[0])
-    return _variable(code, body, size_form, depth), end
+    return _variable(code, body, size_form, depth, room), end
 
 
 def _take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
@@ -118,7 +141,7 @@ def _char(number: int) -> str:
     return chr(number)
 
 
-def _variable(code: int, body: bytes, size_form: struct.Struct, depth: int) -> Any:
+def _variable(code: int, body: bytes, size_form: struct.Struct, depth: int, room: _Room) -> Any:
     match code:
         case 0xA0 | 0xB0:
             return body
@@ -129,44 +152,52 @@ def _variable(code: int, body: bytes, size_form: struct.Struct, depth: int) -> A
                 raise _damaged("a string is not UTF-8, or a symbol is not ASCII") from None
             return text if code & 0x0F == 1 else Symbol(text)
         case 0xC0 | 0xD0:
-            return _elements(body, size_form, depth)
+            return _elements(body, size_form, depth, room)
         case 0xC1 | 0xD1:
-            return _pairs(_elements(body, size_form, depth))
+            return _pairs(_elements(body, size_form, depth, room))
         case 0xE0 | 0xF0:
-            return _array(body, size_form, depth)
+            return _array(body, size_form, depth, room)
     raise _damaged(f"the type constructor {code:#x} is unknown")
 
 
 def _count(body: bytes, form: struct.Struct) -> tuple[int, int]:
     prefix, at = _take(body, 0, form.size)
-    count = form.unpack(prefix)[0]
+    return form.unpack(prefix)[0], at
+
+
+def _check_count(count: int, body: bytes) -> None:
+    """Of elements with bytes."""
     if count > len(body):
-        raise _damaged("a list claims more elements than it has bytes")
-    return count, at
+        raise _damaged("a list or an array claims more elements than it has bytes")
 
 
-def _array(body: bytes, count_form: struct.Struct, depth: int) -> list[Any]:
+def _array(body: bytes, count_form: struct.Struct, depth: int, room: _Room) -> list[Any]:
     """Its elements share one constructor; what describes them is left out."""
     count, at = _count(body, count_form)
     if body[at : at + 1] == b"\x00":
-        _, at = decode(body, at + 1, depth + 1)
+        _, at = _decode(body, at + 1, depth + 1, room)
     constructor, at = _take(body, at, 1)
     if depth >= MAX_DEPTH:
         raise _damaged("an AMQP value is nested too deeply")
+    if constructor[0] in _EMPTY:
+        room.take(count - len(body))
+    else:
+        _check_count(count, body)
     elements = []
     for _ in range(count):
-        element, at = _value(constructor[0], body, at, depth + 1)
+        element, at = _value(constructor[0], body, at, depth + 1, room)
         elements.append(element)
     if at != len(body):
         raise _damaged("the size of an array does not match its elements")
     return elements
 
 
-def _elements(body: bytes, count_form: struct.Struct, depth: int) -> list[Any]:
+def _elements(body: bytes, count_form: struct.Struct, depth: int, room: _Room) -> list[Any]:
     count, at = _count(body, count_form)
+    _check_count(count, body)
     elements = []
     for _ in range(count):
-        element, at = decode(body, at, depth + 1)
+        element, at = _decode(body, at, depth + 1, room)
         elements.append(element)
     if at != len(body):
         raise _damaged("the size of a list does not match its elements")

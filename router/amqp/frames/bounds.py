@@ -8,7 +8,7 @@ Pure. Never here: what the fields mean.
 
 from collections.abc import Sequence
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from router.amqp.format.codec import Described, decode, encode, skip
 from router.amqp.format.errors import RESOURCE_LIMIT, AmqpError
@@ -52,37 +52,37 @@ _ARRAYS: Final = (0xE0, 0xF0)
 
 def bounded(code: int, fields: list[bytes]) -> list[bytes]:
     """The fields of a performative, of its error what is not large; the same list if all of it may stay. Raises
-    AmqpError at any other state that is large, at too many values or bytes, and at arrays whose elements take no
-    bytes."""
-    if code not in (FLOW, TRANSFER):
-        _check_arrays(fields)
+    AmqpError at any other state that is large, and at too many values or bytes."""
+    arrays = code not in (FLOW, TRANSFER) and _check_arrays(fields)
     if code in MOST_VALUES:
         counted = [field for at, field in enumerate(fields) if (code, at) != UNSETTLED]
         if sum(map(len, counted)) > MOST_BYTES.get(code, inf):
             raise AmqpError(RESOURCE_LIMIT, f"{name_of(code)} has more than {MOST_BYTES[code]} bytes")
-        if _are_more(counted, MOST_VALUES[code]):
+        if _are_more(counted, MOST_VALUES[code], arrays=arrays):
             raise AmqpError(RESOURCE_LIMIT, f"{name_of(code)} has more than {MOST_VALUES[code]} values")
     at = _DETAILS.get(code, len(fields))
-    if at >= len(fields) or not _is_large(fields[at]):
+    if at >= len(fields) or not _is_large(fields[at], arrays=arrays):
         return fields
     detail = (_bounded_state if code == DISPOSITION else _bounded_error)(fields[at])
     return [*fields[:at], detail, *fields[at + 1 :]]
 
 
-def _check_arrays(fields: list[bytes]) -> None:
-    """Elements of an array may take no bytes, and proton makes room for all that it counts."""
-    for field in fields:
-        if b"\xe0" in field or b"\xf0" in field:
-            decode(field)
+def _check_arrays(fields: list[bytes]) -> bool:
+    """Whether there may be arrays. Raises AmqpError at one with too many elements without bytes: proton makes room for
+    all that it counts."""
+    suspects = [field for field in fields if b"\xe0" in field or b"\xf0" in field]
+    for field in suspects:
+        decode(field)
+    return bool(suspects)
 
 
-def _is_large(detail: bytes) -> bool:
-    return len(detail) > LARGE or _are_more([detail], MOST_TOLD)
+def _is_large(detail: bytes, *, arrays: bool) -> bool:
+    return len(detail) > LARGE or _are_more([detail], MOST_TOLD, arrays=arrays)
 
 
-def _are_more(fields: Sequence[bytes], most: int) -> bool:
-    """Than so many values, however they lie in each other."""
-    if sum(map(len, fields)) <= most:
+def _are_more(fields: Sequence[bytes], most: int, *, arrays: bool) -> bool:
+    """Than so many values, however they lie in each other. Without `arrays` each value takes a byte."""
+    if not arrays and sum(map(len, fields)) <= most:
         return False
     for field in fields:
         at = 0
@@ -93,9 +93,23 @@ def _are_more(fields: Sequence[bytes], most: int) -> bool:
 
 
 def _values_of(data: bytes, at: int) -> int:
-    """Of an array: its elements, or as many as it has bytes, if there are values in these."""
+    """Of an array: its elements; if there are values in these, at least as many as it has bytes."""
     elements, end = decode(data, at)
-    return end - at if elements and isinstance(elements[0], (list, dict, Described)) else len(elements)
+    if elements and isinstance(elements[0], (list, dict, Described)):
+        return max(end - at, sum(map(_values_in, elements)))
+    return len(elements)
+
+
+def _values_in(value: Any) -> int:
+    """It and those in it."""
+    match value:
+        case list():
+            return 1 + sum(map(_values_in, value))
+        case dict():
+            return 1 + sum(_values_in(part) for item in value.items() for part in item)
+        case Described():
+            return _values_in(value.descriptor) + _values_in(value.value)
+    return 1
 
 
 def _bounded_state(state: bytes) -> bytes:
@@ -112,7 +126,7 @@ def _bounded_error(error: bytes) -> bytes:
         return NULL
     _, at = decode(error, 1)
     elements, _ = split_list(error, at, 3)
-    info = [NULL if _is_large(element) else element for element in elements[2:]]
+    info = [NULL if _is_large(element, arrays=_check_arrays([element])) else element for element in elements[2:]]
     return _ERROR + join_list([*map(_cut, elements[:2]), *info])
 
 

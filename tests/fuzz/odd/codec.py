@@ -131,7 +131,7 @@ class Encoder:
         return self._array(_ARRAYS[code], value)
 
     def _array(self, width: int, array: Array) -> bytes | None:
-        codes = [code for code in _CODES[array.type] if code not in _EMPTY]
+        codes = list(_CODES[array.type])
         if self._rng is not None:
             self._rng.shuffle(codes)
         for code in codes:

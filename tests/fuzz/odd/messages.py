@@ -49,7 +49,12 @@ def value(rng: Random, deep: int = 2, *, nests: bool = True) -> Any:
             return {f"k{i}": value(rng, deep - 1, nests=nests) for i in range(rng.randrange(4))}
         case "array":
             return rng.choice(
-                (Array("symbol", ("a", "b")), Array("uint", (0, 2**32 - 1)), Array("binary", (b"", b"x")))
+                (
+                    Array("symbol", ("a", "b")),
+                    Array("uint", (0, 2**32 - 1)),
+                    Array("binary", (b"", b"x")),
+                    Array("null", 300 * (None,)),
+                )
             )
         case _:
             inner = value(rng, deep - 1, nests=nests)

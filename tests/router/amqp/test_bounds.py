@@ -9,7 +9,7 @@ import pytest
 
 from router.amqp.batches import Dispositions
 from router.amqp.connection import Connection
-from router.amqp.format.errors import DECODE_ERROR, FRAMING_ERROR, RESOURCE_LIMIT, AmqpError
+from router.amqp.format.errors import FRAMING_ERROR, RESOURCE_LIMIT, AmqpError
 from router.amqp.format.message import merged
 from router.amqp.format.values import Bounds
 from router.amqp.frames import walk
@@ -44,6 +44,7 @@ from tests.router.amqp.frames import (
 from tests.router.amqp.server import Answering, condition_of, server
 
 NULLS_WITHOUT_END = Raw(b"\xf0\x00\x00\x00\x05\x7f\xff\xff\xff\x40")
+SEVENTY_NULLS = Raw(b"\xf0\x00\x00\x00\x05\x00\x00\x00\x46\x40")
 
 
 def error(info: Any, description: str = "why") -> Described:
@@ -122,8 +123,28 @@ def test_proton_never_makes_more_events_at_once_than_there_is_room_for(monkeypat
         frame(DISPOSITION, True, 0, 99, False, Described(0x25, error({Symbol("x"): NULLS_WITHOUT_END}))),
     ],
 )  # fmt: skip
-def test_an_array_has_no_more_elements_than_bytes(hostile: bytes) -> None:
-    assert condition_of(server(), opening(), hostile) == DECODE_ERROR
+def test_an_array_of_elements_without_bytes_has_no_end_but_ours(hostile: bytes) -> None:
+    assert condition_of(server(), opening(), hostile) == RESOURCE_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("sent", "refused"),
+    [
+        (frame(DETACH, 0, False, error({Symbol("x"): SEVENTY_NULLS})), None),
+        (frame(DISPOSITION, True, 0, None, False, Described(0x25, error({Symbol("x"): SEVENTY_NULLS}))), None),
+        (frame(DISPOSITION, True, 0, None, False, Described(0x27, None, None, SEVENTY_NULLS)), RESOURCE_LIMIT),
+    ],
+)
+def test_each_element_without_bytes_counts_in_an_error_and_a_state(sent: bytes, refused: str | None) -> None:
+    """The info of an error may be left out."""
+    connection = server()
+    connection.receive(opening() + attach("a", 0, receiver=False), 0.0)
+    if refused is None:
+        connection.receive(sent, 0.0)
+    else:
+        with pytest.raises(AmqpError, match=refused):
+            connection.receive(sent, 0.0)
+    connection.release()
 
 
 def array(constructor: bytes, *elements: bytes) -> Raw:
@@ -138,6 +159,8 @@ def array(constructor: bytes, *elements: bytes) -> Raw:
         lambda count: [count * [None]],
         lambda count: Raw(b"\xd1" + encode(count * [None])[1:]),
         lambda count: array(b"\x56", *count * [b"\x01"]),
+        lambda count: [array(b"\x40", *count // 2 * [b""]), array(b"\x45", *(count + 1) // 2 * [b""])],
+        lambda count: array(b"\xf0", *count // 11 * [array(b"\x43", *10 * [b""]).encoded[1:]]),
         lambda count: array(b"\xe0", *count // 8 * [b"\x07\x05\x56\x01\x01\x01\x01\x01"]),
     ],
 )

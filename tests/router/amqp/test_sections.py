@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import UNDESCRIBED, Array, Data, Message, symbol, timestamp, ulong
 
-from router.amqp.format.codec import Described, Symbol, Timestamp
+from router.amqp.format.codec import MOST_EMPTY, Described, Symbol, Timestamp
 from router.amqp.format.errors import AmqpError
 from router.amqp.format.sections import read_message, write_message
 
@@ -89,6 +89,26 @@ def test_types_that_we_do_not_write_are_read() -> None:
     assert found["value"] == {**body, "symbols": ["a", "b"], "ints": [1, -2]}
     assert isinstance(found["value"]["time"], Timestamp)
     assert isinstance(found["value"]["symbols"][0], Symbol)
+
+
+@pytest.mark.parametrize(
+    ("constructor", "element"), [(0x40, None), (0x41, True), (0x42, False), (0x43, 0), (0x44, 0), (0x45, [])]
+)
+def test_elements_of_an_array_may_take_no_bytes(constructor: int, element: Any) -> None:
+    def array(count: int) -> bytes:
+        return b"\xf0\0\0\0\5" + count.to_bytes(4, "big") + bytes([constructor])
+
+    def in_list(*arrays: bytes) -> bytes:
+        body = len(arrays).to_bytes(4, "big") + b"".join(arrays)
+        return b"\x00\x53\x77\xd0" + len(body).to_bytes(4, "big") + body
+
+    assert read_message(b"\x00\x53\x77\xe0\2\xff" + bytes([constructor])) == {"value": 255 * [element]}
+    assert read_message(in_list(array(1000), array(1000))) == {"value": 2 * [1000 * [element]]}
+    few = array(5)  # no more than they have bytes
+    assert read_message(in_list(array(MOST_EMPTY), *2 * MOST_EMPTY * [few]))
+    for bomb in ([array(2**32 - 1)], [array(MOST_EMPTY + 6)], 5 * [array(1000)]):
+        with pytest.raises(AmqpError, match="have more than 4096 elements that take no bytes"):
+            read_message(in_list(*bomb))
 
 
 def test_a_body_may_be_sections_of_data_or_sequences_or_nothing() -> None:
