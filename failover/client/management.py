@@ -1,7 +1,8 @@
 """A client of `$management` (docs/management.md): asks one router, and by way of it all others.
 
-Requests are sent one at a time to each router; an answer is known by its correlation-id. When its router is lost it
-goes on at another one, as all clients here do, and asks again. So it asks for nothing that must be done once only.
+Requests are sent one at a time to each router; an answer is known by its correlation-id. When its router is lost, or
+answers nothing for `ANSWER_S`, it goes on at another one, as all clients here do, and asks again. So it asks for
+nothing that must be done once only.
 """
 
 import json
@@ -14,6 +15,7 @@ import trio
 
 from failover.client.endpoint import Endpoint
 from failover.client.errors import ClientError
+from failover.client.events import Listener
 from router.amqp.batches import Transfers
 from router.amqp.connection import Connection
 from router.amqp.format.sections import read_message, write_message
@@ -23,6 +25,10 @@ from router.amqp.sasl.credentials import NOBODY, Credentials
 
 NODE: Final = "$management"
 CREDIT: Final = 16
+"""Answers under way. A router lets as many requests of a connection wait."""
+ANSWER_S: Final = 30.0
+"""For a router that lives to answer one of our requests. It asks other routers for us one after the other, and waits up
+to 10 s for each of them."""
 GOOD: Final = range(200, 300)
 
 
@@ -37,14 +43,31 @@ class RefusedError(ClientError):
 
 
 class Management(Endpoint):
-    """Used as an async context manager. `timeout`: seconds for which it looks for a router after a loss."""
+    """Used as an async context manager. `timeout`: seconds for which it looks for a router after a loss. `events` is
+    told of losses."""
 
     role = "subscriber"
 
-    def __init__(self, urls: Sequence[str], credentials: Credentials = NOBODY, *, timeout: int = 0) -> None:
-        container = f"management-{secrets.token_hex(4)}"
-        super().__init__(urls, NODE, container=container, link="answers", timeout=timeout, credentials=credentials)
+    def __init__(
+        self,
+        urls: Sequence[str],
+        credentials: Credentials = NOBODY,
+        *,
+        timeout: int = 0,
+        events: Listener | None = None,
+    ) -> None:
+        super().__init__(
+            urls,
+            NODE,
+            container=f"management-{secrets.token_hex(4)}",
+            link="answers",
+            timeout=timeout,
+            credentials=credentials,
+            events=events,
+        )
         self._numbers = count(1)
+        self._under_way = trio.CapacityLimiter(CREDIT)
+        self._answered = 0.0  # when the last answer came
         self._turns: dict[str, trio.Lock] = {}
         self._senders: dict[str, Link] = {}
         self._refused: dict[str, ClientError] = {}
@@ -54,7 +77,7 @@ class Management(Endpoint):
         """The body of the answer of that router, or of the one that this client is connected to. Raises RefusedError,
         or ClientError if there is none."""
         address = f"_topo/0/{router}/{NODE}" if router is not None else NODE
-        async with self._turns.setdefault(address, trio.Lock()):
+        async with self._turns.setdefault(address, trio.Lock()), self._under_way:
             while True:
                 while self._link is None:
                     await self._change()
@@ -65,18 +88,19 @@ class Management(Endpoint):
     async def _answer(self, link: Link, address: str, asked: Mapping[str, Any], body: Any) -> dict[str, Any] | None:
         """None if the connection is lost before it comes."""
         sender, number, source = self._sender(address), next(self._numbers), link.remote_source
+        since = trio.current_time()
         sections = {
             "properties": {"reply-to": source.address if source is not None else "", "correlation-id": number},
             "application-properties": asked,
             "value": body,
         }
         while sender.credit < 1:
-            if not await self._may_come(link, address):
+            if not await self._may_come(link, address, since):
                 return None
         sender.send(number.to_bytes(8, "big"), write_message(sections), settled=True)
         sender.connection.wake()
         while number not in self._answers:
-            if not await self._may_come(link, address):
+            if not await self._may_come(link, address, since):
                 return None
         return self._answers.pop(number)
 
@@ -112,15 +136,23 @@ class Management(Endpoint):
     def _sender(self, address: str) -> Link:
         if address not in self._senders:
             assert self._connection is not None
+            self._refused.pop(address, None)  # of a former link, while nobody asked
             self._senders[address] = self._connection.sender(f"requests {address}", address)
             self._connection.wake()
         return self._senders[address]
 
-    async def _may_come(self, link: Link, address: str) -> bool:
-        """Wait for something to change. False if no answer comes on this link any more."""
+    async def _may_come(self, link: Link, address: str, since: float) -> bool:
+        """Wait for something to change. False if no answer comes on this link any more. The router has to answer some
+        request within `ANSWER_S`; ours has waited `since` then."""
         if (refused := self._refused.pop(address, None)) is not None:
             raise refused
-        await self._change()
+        with trio.move_on_at(max(since, self._answered) + ANSWER_S) as patience:
+            await self._change()
+        if patience.cancelled_caught and self._link is link:
+            where = self._routers.current.url
+            self._lose(
+                ClientError(None, f"the router at {where} answered no request for {ANSWER_S:g} s"), elsewhere=True
+            )
         return self._link is link
 
     # -- handler
@@ -150,6 +182,10 @@ class Management(Endpoint):
         self._news.unpark_all()
 
     def on_transfers(self, link: Link, transfers: Transfers) -> None:
+        if link is not self._link:
+            super().on_transfers(link, transfers)
+            return
+        self._answered = trio.current_time()
         for message in transfers.messages:
             sections = read_message(message)
             self._answers[sections.get("properties", {}).get("correlation-id")] = sections

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 import click
 import trio
 
-from failover.cli.clients import attached, find_target, read_urls
+from failover.cli.clients import attached, find_target, read_urls, teller
 from failover.client.errors import ClientError
 from failover.client.management import Management, RefusedError
 from router.amqp.format.errors import NOT_FOUND
 from router.amqp.sasl.credentials import Credentials
 from router.cli.access.login import login_options
-from router.cli.base import run_dir_option, until_signal
+from router.cli.base import console, run_dir_option, until_signal
 from router.mesh.errors import RunError
 from router.mesh.quantities import parse_duration
 from router.mesh.reading import expected
@@ -63,12 +63,12 @@ def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> 
 
 
 def ask_mesh(main: Main, run_dir: Path | None, urls: Sequence[str], credentials: Credentials) -> None:
-    """Runs what asks, over the loss of its router, until it ends, or until Ctrl-C."""
+    """Runs what asks, over the loss of its router, until it ends, or until Ctrl-C. Tells of each loss on stderr."""
     target = find_target(run_dir, urls, None, "look", credentials=credentials)
 
     async def asking() -> None:
-
-        management = Management(target.urls, target.credentials, timeout=PATIENCE_S)
+        tell = teller(console(stderr=True), click.get_current_context().command_path, first=False)
+        management = Management(target.urls, target.credentials, timeout=PATIENCE_S, events=tell)
         async with until_signal(), management:
             await main(management)
 
