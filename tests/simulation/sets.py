@@ -1,8 +1,10 @@
 """Replica sets in a simulated mesh: their disks, what breaks them, clients that declare queues, and a judge of it all.
 
 A disk does what it is given in order and beside its router, quickly or not. When the router dies, the disk has any of
-what was under way up to some point; a disk may be replaced by an empty one. Clients ask at any router. `watch` checks
-what holds after each step of a router, `unrest` what has to be true in the end (protocol 13).
+what was under way up to some point. Before a router starts, its disk may be replaced by an empty one, or the part of
+one set be found damaged: then the store begins that part anew. A full disk is one that hangs; one that fails ends its
+router. Clients ask at any router. `watch` checks what holds after each step of a router, `unrest` what has to be true
+in the end (protocol 13).
 """
 
 from collections import deque
@@ -34,7 +36,7 @@ from topic.queues.queue_list import QueueList
 from topic.queues.replica import SetReplica
 from topic.queues.set_map import SetMap, SetPlan, hashed_plans
 from topic.queues.sets import ReplicaSets
-from topic.queues.storing import ReadPiece, StoreChange, Write
+from topic.queues.storing import ReadPiece, Renew, StoreChange, Write
 from topic.raft.configuration import Configuration
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry
@@ -121,6 +123,10 @@ class SetDisk:
     def replace(self) -> None:
         self.store = self._world.new_disk()
 
+    def damage(self, name: str) -> None:
+        """The store finds that its part of a set is damaged, and begins it anew."""
+        self.store.write([Renew(name, self._world.new_store(), "it is damaged")])
+
 
 @attrs.define
 class _Request:
@@ -139,6 +145,7 @@ class SetWorld:
 
     def __init__(self, world: "World") -> None:
         self.dice = Random(f"sets {world.seed}")
+        self._rot = Random(f"rot {world.seed}")
         self.knobs = world.knobs
         self._world = world
         self._schedule = world.schedule
@@ -203,13 +210,22 @@ class SetWorld:
     # what goes wrong with disks
 
     def starts(self, router: "Router") -> None:
-        """A router is about to start: its disk may have been replaced in between."""
-        if self.dice.random() < self.knobs.disk_loss:
-            endangered = [name for name in self.map.plans if not self._can_spare(name, router.name)]
-            if not endangered or self.dice.random() < 0.1:
-                self.is_lost.update(endangered)
-                self._world.note(router.name, f"its disk is replaced; sets that may be lost: {endangered}")
-                self.disks[router.name].replace()
+        """A router is about to start: its disk may have been replaced in between, or damaged."""
+        if self.dice.random() < self.knobs.disk_loss and self._may_lose(router, list(self.map.plans)):
+            self.disks[router.name].replace()
+        if self._rot.random() < self.knobs.disk_loss:
+            name = self._rot.choice(list(self.map.plans))
+            if self._may_lose(router, [name]):
+                self.disks[router.name].damage(name)
+
+    def _may_lose(self, router: "Router", names: Sequence[str]) -> bool:
+        """Whether the disk of a router may lose these sets: seldom so many that one of them is lost for ever."""
+        endangered = [name for name in names if not self._can_spare(name, router.name)]
+        if endangered and self.dice.random() >= 0.1:
+            return False
+        self.is_lost.update(endangered)
+        self._world.note(router.name, f"its disk loses {names}; sets that may be lost: {endangered}")
+        return True
 
     def _can_spare(self, name: str, router: str) -> bool:
         """Whether the set has a majority without the disk of this router, by all configurations that may count."""
@@ -239,7 +255,7 @@ class SetWorld:
     def hang(self) -> None:
         """A disk hangs. Some hang for longer than a contact would last."""
         disk = self.disks[self.dice.choice(list(self.disks))]
-        disk.hangs_until = self._schedule.now + self.dice.choice((0.5, 3.0, 10.0))
+        disk.hangs_until = self._schedule.now + self.dice.choice((0.5, 3.0, 30.0))
         self._world.note("world", f"the disk of {disk._router.name} hangs until {disk.hangs_until:.1f}")
 
     def slow_down(self) -> None:
