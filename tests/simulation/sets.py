@@ -212,10 +212,12 @@ class SetWorld:
     def starts(self, router: "Router") -> None:
         """A router is about to start: its disk may have been replaced in between, or damaged."""
         if self.dice.random() < self.knobs.disk_loss and self._may_lose(router, list(self.map.plans)):
+            self._world.note(router.name, "its disk is replaced")
             self.disks[router.name].replace()
         if self._rot.random() < self.knobs.disk_loss:
             name = self._rot.choice(list(self.map.plans))
             if self._may_lose(router, [name]):
+                self._world.note(router.name, f"its disk has damaged rows of {name}")
                 self.disks[router.name].damage(name)
 
     def _may_lose(self, router: "Router", names: Sequence[str]) -> bool:
@@ -223,8 +225,9 @@ class SetWorld:
         endangered = [name for name in names if not self._can_spare(name, router.name)]
         if endangered and self.dice.random() >= 0.1:
             return False
-        self.is_lost.update(endangered)
-        self._world.note(router.name, f"its disk loses {names}; sets that may be lost: {endangered}")
+        if endangered:
+            self.is_lost.update(endangered)
+            self._world.note(router.name, f"so much is lost that sets may be lost: {endangered}")
         return True
 
     def _can_spare(self, name: str, router: str) -> bool:

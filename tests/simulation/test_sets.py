@@ -26,7 +26,7 @@ def test_a_mesh_with_sets_is_worth_its_name() -> None:
     worlds = [run(seed, trace=True, odd=("sets",)) for seed in range(FIRST)]
     lines = [what for world in worlds for _, _, what in world.trace]
     for happens in (
-        "disk is replaced", "hangs until", "is slow", "is killed",
+        "disk is replaced", "has damaged rows", "hangs until", "is slow", "is killed",
         "Vote(", "Piece(", "Resigned(", "Lacking(",
     ):  # fmt: skip
         assert any(happens in line for line in lines), f"no run has: {happens}"
