@@ -11,7 +11,16 @@ from typing import Any, Final, Protocol
 
 from router.amqp.endpoints import Endpoints
 from router.amqp.format.errors import INVALID_FIELD, NO_TRANSACTIONS, NOT_IMPLEMENTED
-from router.amqp.format.notes import AttachFrame, BeginFrame, FlowFrame, Note, SessionError, TransferFrame, UnnamedFrame
+from router.amqp.format.notes import (
+    AttachFrame,
+    BeginFrame,
+    FlowFrame,
+    LaterDisposition,
+    Note,
+    SessionError,
+    TransferFrame,
+    UnnamedFrame,
+)
 from router.amqp.format.performative import NULL
 from router.amqp.format.values import ErrorCondition
 from router.amqp.frames.echo import Echoes
@@ -87,6 +96,8 @@ class Intake:
         if isinstance(note, FlowFrame | SessionError):
             self._inbox.hand_over()
             self.handle_events()  # what the handler did makes events too, but the flow's must be the next
+        elif isinstance(note, LaterDisposition):
+            self._inbox.hand_over()  # with the states that proton is about to change
         elif note is not None and self._endpoints.is_behind(note):
             self._inbox.hand_over()
             self._take_output([])

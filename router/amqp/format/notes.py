@@ -59,6 +59,10 @@ class TransferFrame(NamedTuple):
     transactional: bool
 
 
+class LaterDisposition(NamedTuple):
+    """A receiver's, which does not settle, behind one of the same input that does. Both may name a delivery."""
+
+
 class UnnamedFrame(NamedTuple):
     """A transfer without its delivery-id or its delivery-tag: one that goes on with a delivery may be (AMQP 1.0
     2.7.5)."""
@@ -77,5 +81,7 @@ class SessionError(NamedTuple):
     what: str
 
 
-Note: TypeAlias = BeginFrame | EndFrame | AttachFrame | FlowFrame | TransferFrame | UnnamedFrame | SessionError
+Note: TypeAlias = (
+    BeginFrame | EndFrame | AttachFrame | FlowFrame | TransferFrame | UnnamedFrame | LaterDisposition | SessionError
+)
 Piece: TypeAlias = tuple[bytes, int, int, Note | None]  # bytes, from where to where: plain, as on every hot path

@@ -30,6 +30,7 @@ from router.amqp.format.notes import (
     AttachFrame,
     BeginFrame,
     EndFrame,
+    LaterDisposition,
     Note,
     Piece,
     SessionError,
@@ -75,6 +76,7 @@ UNLIMITED: Final = 2**32 - 1
 RESERVE: Final = 8  # what `resume` and `aborted` may add to a transfer
 
 _NAMES: Final = {DELIVERY_ID: "delivery-id", DELIVERY_TAG: "delivery-tag"}
+_SETTLED: Final = place(DISPOSITION, "settled")
 _WINDOW, _HANDLE_MAX = (place(BEGIN, field) for field in ("incoming-window", "handle-max"))
 
 
@@ -176,6 +178,8 @@ class Tap:
             return None, NOTHING
         if code == ATTACH:
             return self._look_at_attach(frame, fields)
+        if code == DISPOSITION:
+            return self._look_at_disposition(frame, fields)
         return self._look_at[code](self, channel, fields), frame
 
     def _look_at_open(self, frame: bytes, fields: list[bytes]) -> bytes:
@@ -283,13 +287,20 @@ class Tap:
     def _look_at_close(self, channel: bytes, fields: list[bytes]) -> None:
         """It is the connection's."""
 
-    def _look_at_disposition(self, channel: bytes, fields: list[bytes]) -> None:
-        self.settlements.take(channel, fields)
+    def _look_at_disposition(self, frame: bytes, fields: list[bytes]) -> tuple[Note | None, bytes]:
+        """Proton takes the last disposition of a delivery for the peer's word, also if one before it has settled the
+        delivery. A receiver's that does not settle therefore waits until the settlements before it were read. A
+        sender's that does not settle is dropped: nobody reads its state."""
+        settles = len(fields) > _SETTLED and fields[_SETTLED] in TRUES
+        if fields[0] not in TRUES:
+            self.settlements.take(frame[6:8], fields)
+            return None, frame if settles else NOTHING
+        is_later, self._walk.settles = self._walk.settles and not settles, settles
+        return LaterDisposition() if is_later else None, frame
 
     _look_at: ClassVar[Mapping[int, Callable[["Tap", bytes, list[bytes]], Note | None]]] = {
         BEGIN: _look_at_begin,
         TRANSFER: _look_at_transfer,
-        DISPOSITION: _look_at_disposition,
         DETACH: _look_at_detach,
         END: _look_at_end,
         CLOSE: _look_at_close,

@@ -1,9 +1,9 @@
 """Over the incoming frames that need no look: the hot half of the tap.
 
 Most frames are like the one before, but for their size and what they carry, so comparing is cheaper than decoding. What
-is compared decides whether a look is needed: the kind of frame, and of a transfer that its handle is attached, that it
-has a delivery-id and a delivery-tag, its message-format is 0 and its state null. Nothing else is read, but for the
-delivery-ids of settlements that are to be answered.
+is compared decides whether a look is needed: the kind of frame, of a disposition whether it settles, and of a transfer
+that its handle is attached, that it has a delivery-id and a delivery-tag, its message-format is 0 and its state null.
+Nothing else is read, but for the delivery-ids of settlements that are to be answered.
 
 Never here: what the others mean (`tap`).
 """
@@ -22,16 +22,14 @@ from router.amqp.frames.forms import MESSAGE_FORMAT, RESUME, STATE
 
 HEAD: Final = 14  # bytes of a frame to the field count of a short list
 _FIELDS: Final = {0xC0: (13, HEAD), 0xD0: (16, 20)}  # by a list's constructor: where its field count is, and the first
+_UNTRUE: Final = b"\x40\x42"  # a boolean that is null or false
 _BINARY, _ZERO = 0xA0, b"\x43"  # a tag's constructor, a uint that is 0
 _UINTS: Final = {NULL[0]: 1, _ZERO[0]: 1, 0x52: 2, 0x70: 5}  # the widths of a uint's forms
 
-# A frame's size, and what has to be as in the one before: of a disposition to its role, of a transfer as far as needed.
-_begin: Final = struct.Struct(">I11s").unpack_from
 _LEAST: Final = 15
+# A transfer's size, and what has to be as in the one before.
 _begins: Final = [struct.Struct(f">I{length}s").unpack_from for length in range(32)]
 _is_transfer: Final = re.compile(rb"\x02\0..\0\x53\x14[\xc0\xd0]", re.DOTALL).match
-_is_disposition: Final = re.compile(rb"\x02\0..\0\x53\x15[\xc0\xd0]", re.DOTALL).match
-_is_receivers: Final = re.compile(rb"\x02\0..\0\x53\x15\xc0..\x41", re.DOTALL).match
 # A sender's, in the form that most are of: first follows, then last or null, then `settled`.
 _is_settlement: Final = re.compile(rb"\x02\0..\0\x53\x15\xc0.[\x04-\x06]\x42\x70", re.DOTALL).match
 _settlement: Final = struct.Struct(">I12xIBB").unpack_from
@@ -39,19 +37,29 @@ _of_more: Final = struct.Struct(">21xIB").unpack_from
 _SETTLEMENT, _MORE = 22, 26
 _PLAIN: Final = 35  # bytes of a disposition that needs no look: the shortest whose state has an array of many takes 36
 _ID = 16  # where its first delivery-id is
+# To the form of its first delivery-id: behind the size, for a short list and for a long one. Its role is before that.
+_LIST8, _SHORT, _LONG = 0xC0, 16, 22
+_is_disposition: Final = re.compile(
+    rb"\x02\0..\0\x53\x15(?:\xc0.|\xd0....\0\0\0)[\x04-\x06][\x41\x42][\x43\x52\x70]\Z", re.DOTALL
+).match
 
 
 Row: TypeAlias = Callable[[bytes, int], re.Match[bytes] | None]
+
+
+def _any(count: int) -> bytes:
+    """The pattern of so many bytes; of a few, the one that is found faster."""
+    return b"." * count if count < 9 else b".{%d}" % count
 
 
 def _alike(begin: bytes, size: int, places: tuple[tuple[int, int], ...]) -> Row:
     """Finds a row of frames of that size that begin so, and have these bytes at these places."""
     parts, at = [re.escape(begin)], len(begin)
     for place, byte in places:
-        parts.append(b".{%d}%b" % (place - at, re.escape(bytes((byte,)))))
+        parts.append(_any(place - at) + re.escape(bytes((byte,))))
         at = place + 1
     # Not `++`: before Python 3.11.5 that ends within the frame that is not alike (python/cpython#106052).
-    return re.compile(b"(?:%b.{%d})+" % (b"".join(parts), size - at), re.DOTALL).match
+    return re.compile(b"(?:%b%b)+" % (b"".join(parts), _any(size - at)), re.DOTALL).match
 
 
 MOST_ROWS: Final = 256
@@ -77,7 +85,31 @@ class _Shape(NamedTuple):
     rest: bytes  # the message-format; up to the state, if there are so many fields
 
 
-NOTHING: Final = _Shape(_begin, b"", 0, 0, 0, 0, b"")
+class _Outcome(NamedTuple):
+    """What a disposition has in common with the one before."""
+
+    head: bytes  # with the size, to the form of the first delivery-id
+    head_end: int
+    size: int
+    last_at: int  # the form of the last delivery-id: where, and which
+    last: int
+    settled_at: int
+    is_receivers: bool
+
+
+@lru_cache(maxsize=256)
+def _outcome_of(head: bytes, last: int) -> _Outcome | None:
+    if not _is_disposition(head, 4) or last not in _UINTS:
+        return None
+    size, last_at = int.from_bytes(head[:4], "big"), len(head) - 1 + _UINTS[head[-1]]
+    settled_at = last_at + _UINTS[last]
+    if not settled_at < size <= _PLAIN:
+        return None
+    return _Outcome(head, len(head), size, last_at, last, settled_at, head[-2] == TRUE[0])
+
+
+NO_TRANSFER: Final = _Shape(_begins[11], b"", 0, 0, 0, 0, b"")
+NO_OUTCOME: Final = _Outcome(b"", 1, 0, 0, 0, 0, False)
 
 
 class Walk:
@@ -91,13 +123,16 @@ class Walk:
         self.ended: set[bytes] = set()  # channels of sessions that we have ended, and the peer has not
         self.fields = 255  # transfers of more fields need a look
         self.max_frame = max_frame
+        self.settles = False
+        """A receiver's disposition of this input settles, and its events may not be read yet: one that does not settle
+        needs a look."""
         self._new = 0  # patterns that may still be made of this input
         self._told = told
         self.forget()
 
     def forget(self) -> None:
         """The frames before: what is attached, or noted, is another now."""
-        self._shape_before, self._disposition = NOTHING, b""
+        self._shape_before, self._outcome_before = NO_TRANSFER, NO_OUTCOME
         self._settlement, self._noted = b"", list[int]()
 
     def expect_resumed(self) -> None:
@@ -114,6 +149,7 @@ class Walk:
     def begin(self) -> None:
         """Of an input."""
         self._new = MOST_NEW
+        self.settles = False
 
     def _row(self, begin: bytes, size: int, *places: tuple[int, int]) -> Row | None:
         row = _rows.get((begin, size, places))
@@ -127,7 +163,8 @@ class Walk:
     def past(self, data: bytes, at: int) -> int:
         """From a frame to the first one that needs a look, or is cut off in its begin."""
         begin, head, tag_at, tag, rest_at, rest_end, rest = shape = self._shape_before
-        disposition, settlement, told = self._disposition, self._settlement, self._noted
+        outcome, outcome_end, outcome_size, last_at, last_form, settled_at, receives = whole = self._outcome_before
+        settlement, told, settles = self._settlement, self._noted, self.settles
         former = 0  # the size of the frame before
         max_frame, end = self.max_frame, len(data)
         last = end - _LEAST
@@ -161,15 +198,21 @@ class Walk:
                         at = self._past_settlements(data, after, size, told)
                         continue
             else:
-                size, known = _begin(data, at)
-                if known != disposition and self._is_plain(known):
-                    disposition = known
-                elif known != disposition:
-                    there, begun = self._told(known[2:4]), data[at + 4 : at + 16]
-                    if there is None or begun == settlement or not _is_settlement(begun):
-                        break
-                    settlement, told = begun, there
-                    continue
+                if data[at : at + outcome_end] != outcome or at + outcome_size > end or data[at + last_at] != last_form:
+                    of_this = self._outcome(data, at)
+                    if of_this is None:
+                        there, begun = self._told(data[at + 6 : at + 8]), data[at + 4 : at + 16]
+                        if there is None or begun == settlement or not _is_settlement(begun):
+                            break
+                        settlement, told = begun, there
+                        continue
+                    outcome, outcome_end, outcome_size, last_at, last_form, settled_at, receives = whole = of_this
+                settled = data[at + settled_at]
+                if settled == TRUE[0]:
+                    settles = settles or receives
+                elif settles or not receives or settled not in _UNTRUE:
+                    break
+                size, known = outcome_size, outcome
             if not HEAD <= size <= max_frame or (size > _PLAIN and code == DISPOSITION):
                 break
             at += size
@@ -178,15 +221,15 @@ class Walk:
                 continue
             here = at - size  # two of one size: there may be more
             row = None
-            if code == DISPOSITION and known == disposition:
-                row = self._row(data[here : here + _LEAST], size)
+            if code == DISPOSITION and known == outcome:
+                row = self._row(outcome, size, (last_at, last_form), (settled_at, settled))
             elif code == TRANSFER and rest_end <= size:
                 row = self._row(data[here : here + 4 + len(head)], size, (tag_at, tag), *enumerate(rest, rest_at))
             alike = row(data, at) if row is not None else None
             at = at if alike is None else alike.end()
             former = 0
-        self._shape_before, self._disposition = shape, disposition
-        self._settlement, self._noted = settlement, told
+        self._shape_before, self._outcome_before = shape, whole
+        self._settlement, self._noted, self.settles = settlement, told, settles
         return at
 
     def _past_settlements(self, data: bytes, at: int, size: int, told: list[int]) -> int:
@@ -203,12 +246,14 @@ class Walk:
         told[-1] += follow
         return at + follow * size
 
-    def _is_plain(self, begin: bytes) -> bool:
-        """Of a disposition: whether it needs no look."""
-        if begin[2:4] in self.ended:
-            return False
-        is_told = self._told(begin[2:4]) is not None
-        return (_is_receivers if is_told else _is_disposition)(begin) is not None
+    def _outcome(self, data: bytes, at: int) -> _Outcome | None:
+        """Of a disposition that needs no look if it settles; None if it does, is cut off, or of unusual forms."""
+        head = data[at : at + (_SHORT if data[at + 11] == _LIST8 else _LONG)]
+        last_at = at + len(head) - 1 + _UINTS.get(head[-1], 0)
+        found = _outcome_of(head, data[last_at]) if last_at < len(data) else None
+        if found is None or at + found.size > len(data) or (channel := head[6:8]) in self.ended:
+            return None
+        return found if found.is_receivers or self._told(channel) is None else None
 
     def _shape(self, data: bytes, at: int) -> _Shape | None:
         """Of a transfer that needs no look; None if it does, is cut off, or of unusual forms."""

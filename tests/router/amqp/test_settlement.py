@@ -5,18 +5,54 @@ from itertools import pairwise
 
 import pytest
 
+from router.amqp.batches import Dispositions
+from router.amqp.format import performative
+from router.amqp.format.codec import uint
+from router.amqp.format.performative import NULL, TRUE
 from router.amqp.format.values import (
     ACCEPTED,
     MODIFIED,
     NO_STATE,
+    RCV_FIRST,
     RCV_SECOND,
+    RECEIVED,
     REJECTED,
     RELEASED,
     SND_SETTLED,
 )
+from router.amqp.proton.link import Link
 from tests.heap import heap_bytes
-from tests.router.amqp.frames import ATTACH, BEGIN, END, FLOW, Described, frame, opening
+from tests.router.amqp.frames import (
+    ATTACH,
+    BEGIN,
+    DISPOSITION,
+    END,
+    FLOW,
+    TRANSFER,
+    Described,
+    attach,
+    encode,
+    frame,
+    opening,
+    settlement,
+    transfer,
+)
 from tests.router.amqp.pair import Pair, Recorder
+from tests.router.amqp.server import server
+
+
+class Owner(Recorder):
+    """Has done with what the peer has settled."""
+
+    def on_attach(self, link: Link) -> None:
+        super().on_attach(link)
+        link.answer()
+        if not link.is_sender:
+            link.flow(10)
+
+    def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
+        super().on_dispositions(link, dispositions)
+        link.settle_many([handle for handle, _, settled in dispositions if settled])
 
 
 def test_mode_second_takes_three_steps() -> None:
@@ -70,6 +106,71 @@ def test_a_transfer_and_its_settlement_in_one_input_is_a_settled_transfer() -> N
     sender.settle(handle)
     pair.server.receive(data + pair.client.data_to_send(), 0.0)
     assert (pair.there.deliveries, pair.there.presettled, pair.there.outcomes) == ([None], [True], [])
+
+
+SETTLES = settlement(0, 0)
+PRESETTLED = frame(TRANSFER, 0, 0, b"t", 0, True, payload=b"m")
+
+
+@pytest.mark.parametrize("mode", [RCV_FIRST, RCV_SECOND])
+@pytest.mark.parametrize(
+    "later", [frame(DISPOSITION, False, 0), frame(DISPOSITION, False, 0, 0, False, Described(RECEIVED, 0, 0))]
+)
+@pytest.mark.parametrize(
+    ("before", "amid"), [(b"", PRESETTLED), (b"", transfer(0, 0) + SETTLES), (transfer(0, 0), SETTLES)]
+)
+def test_what_a_sender_says_of_a_delivery_that_it_has_settled_changes_nothing(
+    before: bytes, amid: bytes, later: bytes, mode: int
+) -> None:
+    handler = Owner()
+    connection = server(handler)
+    connection.receive(opening() + attach("p", 0, receiver=False, modes=(None, mode)), 0.0)
+    connection.data_to_send()
+    connection.receive(before, 0.0)
+    connection.receive(amid + later, 0.0)
+    connection.receive(later, 0.0)
+    told = [row[1:] for row in handler.outcomes]
+    assert (handler.presettled, told) == (([False], [(NO_STATE, True)]) if before else ([True], []))
+    connection.release()
+
+
+def told_by_receiver(first: int, last: int | None, settled: bool, state: int, *, short: bool) -> bytes:
+    if not short:
+        return frame(DISPOSITION, True, first, last, settled, Described(state) if state else None)
+    fields = [TRUE, uint(first).encoded, NULL if last is None else uint(last).encoded, encode(settled)]
+    return performative.build(b"\0\0", DISPOSITION, [*fields, encode(Described(state)) if state else NULL])
+
+
+@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize("base", [1, 300])
+@pytest.mark.parametrize("state", [NO_STATE, RELEASED, REJECTED])
+@pytest.mark.parametrize("cut", [0, 13, 22, 25, -1])
+def test_what_a_receiver_has_settled_is_not_told_otherwise_by_a_later_range(
+    state: int, base: int, cut: int, *, short: bool
+) -> None:
+    """What the range names besides is told as ever."""
+    handler = Owner()
+    connection = server(handler)
+    connection.receive(opening() + attach("s", 0, receiver=True), 0.0)
+    connection.receive(frame(FLOW, 0, 1000, 0, 1000, 0, 0, base + 5), 0.0)
+    (link,) = handler.attached
+    link.settle_many(link.send_many([b""] * base, [b"m"] * base, settled=False))
+    connection.data_to_send()
+    handles = link.send_many([b"%d" % n for n in range(5)], [b"m"] * 5, settled=False)
+    connection.data_to_send()
+
+    settling = [told_by_receiver(base + n, None, True, state, short=short) for n in (0, 1)]
+    later = told_by_receiver(base, base + 2, False, ACCEPTED, short=short)
+    last = told_by_receiver(base + 4, base + 4, True, ACCEPTED, short=short)
+    data = b"".join((*settling, later, last))
+    connection.receive(data[:cut], 0.0)
+    connection.receive(data[cut:], 0.0)
+    assert handler.outcomes == [
+        *((handle, state, True) for handle in handles[:2]),
+        (handles[2], ACCEPTED, False),
+        (handles[4], ACCEPTED, True),
+    ]
+    connection.release()
 
 
 def test_outcomes_that_came_together_are_told_once() -> None:

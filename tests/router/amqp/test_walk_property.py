@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.amqp.format import performative
 from router.amqp.format.performative import DISPOSITION, FLOW, TRANSFER, build
 from router.amqp.frames.walk import Walk
 
@@ -28,22 +29,29 @@ def transfers(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def dispositions(draw: st.DrawFn) -> bytes:
-    last = draw(st.sampled_from([b"\x40", b"\x40", word(draw(IDS))]))
+    first = draw(st.sampled_from([word(draw(IDS)), word(draw(IDS)), b"\x52\x05", b"\x43"]))
+    last = draw(st.sampled_from([b"\x40", b"\x40", word(draw(IDS)), b"\x52\x09"]))
     settled = draw(st.sampled_from([b"\x41", b"\x41", b"\x41", b"\x42"]))
     role = draw(st.sampled_from([b"\x41", b"\x42", b"\x42"]))
-    return build(b"\0\0", DISPOSITION, [role, word(draw(IDS)), last, settled])
+    return build(b"\0\0", DISPOSITION, [role, first, last, settled])
 
 
 FLOWS = st.just(build(b"\0\0", FLOW, [b"\x40"]))
 FRAMES = st.lists(transfers() | dispositions() | FLOWS, max_size=12)
 
 
-def walked(data: bytes, *, notes: bool) -> tuple[int, list[int]]:
-    """How far it comes, and the delivery-ids that it notes as settled."""
+def is_settlement_of_receiver(frame: bytes) -> bool:
+    role, _, _, settled = performative.parse(frame).fields[:4] if frame[10] == DISPOSITION else [b""] * 4
+    return role == settled == b"\x41"
+
+
+def walked(data: bytes, *, notes: bool, settles: bool = False) -> tuple[int, list[int]]:
+    """How far it comes, and the delivery-ids that it notes as settled. `settles`: so does what came before."""
     told: list[int] = []
     walk = Walk(65536, lambda channel: told if notes else None)
     walk.attached[b"\0\0", 0] = b"\0\0", "link", True
     walk.begin()
+    walk.settles = settles
     stop = walk.past(data, 0)
     ranges = zip(told[::2], told[1::2], strict=True)
     return stop, [
@@ -54,12 +62,13 @@ def walked(data: bytes, *, notes: bool) -> tuple[int, list[int]]:
 @given(FRAMES, st.integers(1, 4), st.booleans())
 def test_frames_in_a_row_are_passed_as_each_would_be(frames: list[bytes], times: int, notes: bool) -> None:
     row = [frame for frame in frames for _ in range(times)]
-    passed, told = 0, []
+    passed, told, settles = 0, [], False
     for frame in row:
-        stop, settled = walked(frame, notes=notes)
+        stop, settled = walked(frame, notes=notes, settles=settles)
         if stop < len(frame):
             break
         passed += stop
+        settles = settles or is_settlement_of_receiver(frame)
         told += settled
     stop, settled = walked(b"".join(row), notes=notes)
     assert stop == passed
