@@ -17,7 +17,7 @@ def plain_subscribers_lapse_with_the_contact(_: Method) -> Method:
     """8 Lost router: homes wait for plain subscribers of a router that may still be there."""
 
     def broken(grace: Grace, router: str, incarnation: int, now: float) -> None:
-        grace.directory.give_up(router, grace.outlet.time_us)
+        grace.directory.give_up((router, incarnation), grace.outlet.time_us)
 
     return broken
 

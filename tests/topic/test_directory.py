@@ -125,7 +125,7 @@ def test_a_lost_router_takes_plain_publishers_along_and_its_plain_subscribers_la
     here.apply_delta("c", 1, 3, [entry("y", "c", 3)])
     [change] = here.lost("b")
     assert here.audience(ADDRESS).counted_on == ("b",), "the router may come back with its plain subscriber"
-    here.give_up("b", since_us=7)
+    here.give_up(("b", 1), since_us=7)
     assert (change.entry.role, change.new, where(here)) == (Role.PUBLISHER, None, {"x": "b", "y": "c"})
     assert list(here.lapsed.values()) == [7] and here.audience(ADDRESS).routers == ("c",)
 

@@ -93,9 +93,9 @@ def test_the_log_says_that_nobody_waits_for_a_process_that_is_gone() -> None:
     assert _told(bench) == [(Event.LOST, {})]
 
 
-def _told(bench: Bench) -> list[tuple[Event, object]]:
-    blocks, _ = read_blocks(bench.take_log("a"))
-    entries = [entry for block in blocks for entry in block.entries()]
+def _told(bench: Bench, router: str = "a", *peers: str) -> list[tuple[Event, object]]:
+    blocks, _ = read_blocks(bench.take_log(router))
+    entries = [entry for block in blocks for entry in block.entries() if not peers or entry.peer in peers]
     lost = [entry for entry in entries if entry.event in (Event.LOST, Event.GIVEN_UP)]
     return [(entry.event, json.loads(entry.detail or "{}")) for entry in lost]
 
@@ -317,3 +317,29 @@ def test_two_that_attach_elsewhere_at_once_are_both_given_there_what_has_waited(
     bench.meet("a", "b")
     bench.flow()
     assert [reader.delivered for reader in readers] == [[b"1"], [b"1"]]
+
+
+def test_a_router_that_has_begun_anew_out_of_contact_is_waited_for_in_its_present_life_alone() -> None:
+    """Router d hears from a that its subscriber has attached at c, which has been started anew."""
+    bench = meshed("a", "c", "d")
+    bench.subscriber("c", "former")
+    bench.subscriber("d")
+    pen = bench.publisher("d")
+    bench.part("c", "d")
+    pen.send(b"1")
+    bench.kill("c")
+    bench.boot("c", incarnation=2)
+    bench.part("a", "d")
+    bench.meet("a", "c")
+    bench.flow()
+    reader = bench.subscriber("c")
+    bench.meet("a", "d")
+    bench.flow()
+    assert _told(bench, "d", "c") == [(Event.LOST, {"grace": GRACE_S}), (Event.GIVEN_UP, {"incarnation": 1})]
+    pen.send(b"2")
+    bench.time(GRACE_S - 1)
+    assert not pen.outcomes
+    bench.meet("c", "d")
+    bench.flow()
+    reader.accept(b"1", b"2")
+    assert pen.outcomes == dict.fromkeys((b"1", b"2"), ACCEPTED)

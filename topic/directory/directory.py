@@ -239,11 +239,13 @@ class Directory:
         self._prune()
         return self._end(self._plain(router, Role.PUBLISHER))
 
-    def give_up(self, router: str, since_us: int) -> None:
+    def give_up(self, owner: Owner, since_us: int) -> None:
         """Nobody waits for the plain subscribers of a router out of contact any more: they lapse (8, Apart), as of that
-        time of the wall clock."""
+        time of the wall clock. Those of a later incarnation do not."""
+        router, incarnation = owner
         for entry in self._plain(router, Role.SUBSCRIBER):
-            self.lapse(entry, since_us)
+            if entry.owner[1] <= incarnation:
+                self.lapse(entry, since_us)
 
     def _plain(self, router: str, role: Role) -> list[LinkEntry]:
         return [e for e in self._entries.at(router) if e.role is role and e.live and not e.lasts]

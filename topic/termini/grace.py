@@ -3,7 +3,8 @@
 A plain subscriber has no timeout: it ends with its router. Whether the router has ended cannot be seen from here. So
 for `grace` seconds homes count on the router itself. The wait ends at once if the router is known to have ended: its
 process refuses a connection of a neighbour, and the neighbour tells. It ends, too, when the router comes back in
-another incarnation, and when the plan does not list it any more.
+another incarnation, when a contact tells of a plain subscriber at a later one, and when the plan does not list the
+router any more.
 """
 
 import json
@@ -55,12 +56,14 @@ class Grace:
 
     def wait_for(self, entry: LinkEntry) -> None:
         """A contact told of a plain subscriber at a router out of contact, perhaps at one never met. The wait for that
-        router begins with this word, unless it has begun already."""
+        router begins with this word, unless it has begun already. A wait for its former incarnation is over."""
         router, incarnation = entry.owner
         absence = self._absent.get(router)
+        if absence is not None and absence.incarnation < incarnation:
+            self.ended((router, absence.incarnation))
         if not self._grace or self._ended.get(router, 0) >= incarnation:
             self.directory.lapse(entry, self.outlet.time_us)
-        elif absence is None or absence.incarnation < incarnation:
+        elif router not in self._absent:
             self._absent[router] = _Absence(incarnation, self.outlet.time_us, None)
             self._audiences.count_on(router)
 
@@ -70,7 +73,7 @@ class Grace:
         self.outlet.trace(Event.LOST, peer=router, detail=json.dumps({"grace": self._grace}) if waits else None)
         if not waits:
             self._absent.pop(router, None)
-            self.directory.give_up(router, self.outlet.time_us)
+            self.directory.give_up((router, incarnation), self.outlet.time_us)
         else:
             self._absent.setdefault(router, _Absence(incarnation, self.outlet.time_us, now + self._grace))
 
@@ -134,7 +137,8 @@ class Grace:
             self._give_up(router, "has ended")
 
     def _give_up(self, router: str, why: str) -> None:
-        self.directory.give_up(router, self._wait_no_more(router).since_us)
+        absence = self._wait_no_more(router)
+        self.directory.give_up((router, absence.incarnation), absence.since_us)
         count = self._audiences.give_up(router)
         if count:
             text = f"router {router} {why}: {count} deliveries no longer wait for its subscribers without a timeout"
