@@ -41,6 +41,8 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("tags", 9713045),  # settled by the map of an attach, whose home had no record of it
         ("tags", 9713275),  # the same, and the attach ended before the tag was used again
         ("first", 77110328),  # a home settles by itself what it answers on a link that is settled first
+        ("end", 9717222),  # word of a subscriber was under way as its publisher's new home accepted
+        ("stores", 9718496),  # the same; one router found an old store, the others none
         ("end", 8726064),  # word of a subscriber was lost on a contact that was about to be lost
         ("close", 9714150),  # routers apart, whose clocks differ by a minute: nobody knows which was first
         ("first", 9716008),  # the same; the former home settled by itself

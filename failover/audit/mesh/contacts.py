@@ -275,9 +275,9 @@ def neighbours(rows: Iterable[ControlRow], logs: Iterable[Log]) -> Neighbours:
     return found
 
 
-def earliest(said: Heard, neighbours: Neighbours, later: Heard | None = None) -> Heard:
+def earliest(said: Heard, neighbours: Neighbours, later: Heard | None = None, takes: int = 0) -> Heard:
     """When each router can have heard, be it by others; those in `later` after that. What one sends has a lower hybrid
-    clock than its receipt."""
+    clock than its receipt, and is on its way for as long as it `takes`."""
     heard: Heard = {}
     waiting = sorted((at, name) for name, at in said.items())
     while waiting:
@@ -285,7 +285,7 @@ def earliest(said: Heard, neighbours: Neighbours, later: Heard | None = None) ->
         if name not in heard:
             heard[name] = at
             for since, peer in _told(at, neighbours.get(name, ()), later or {}):
-                heappush(waiting, (since, peer))
+                heappush(waiting, (since + takes, peer))
     return heard
 
 

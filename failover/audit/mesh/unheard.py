@@ -19,8 +19,9 @@ from failover.audit.mesh.contacts import Heard, Neighbours, earliest, neighbours
 from failover.audit.read.inventory import ControlRow, Log
 from topic.journal import Event
 
-DEAF_MS: Final = 3_000
-"""Before a contact is lost, messages may have been lost on it for so long: for `timing.dead`, 1 s by default."""
+DEAF: Final = 3_000 << COUNTER_BITS
+"""How long a message between two routers in contact is under way at most, by hybrid clock: three times `timing.dead`,
+which is 1 s by default. What was under way when a contact was lost may be lost."""
 KNOWING = (Event.ATTACHED, Event.JOINED, Event.KEPT)
 
 
@@ -36,11 +37,11 @@ class Acquaintance:
 
     def spans(self, subscriber: Client, home: str) -> list[Span]:
         """When that incarnation of a router must have heard of the subscriber, and not that it had gone; hybrid clocks.
-        Word that a router sent just before it lost the contact may not have arrived."""
+        Word that a router sent just before it lost the contact may not have arrived, nor what it has just sent."""
         found = []
         for life, told in self._told.get(subscriber.name, {}).items():
             ends = (at for ended, at, where in subscriber.closings if where in ("", home) and ended >= life)
-            if (since := earliest(told, self._listening).get(home)) is not None:
+            if (since := earliest(told, self._listening, takes=DEAF).get(home)) is not None:
                 found.append((since, min(ends, default=FOREVER)))
         return found
 
@@ -71,6 +72,6 @@ def acquaintance(
 
 def _before_it_is_deaf(spans: Iterable[tuple[str, Span]]) -> Iterator[tuple[str, Span]]:
     for peer, (since, till) in spans:
-        heard = till if till == FOREVER else till - (DEAF_MS << COUNTER_BITS)
+        heard = till if till == FOREVER else till - DEAF
         if heard > since:
             yield peer, (since, heard)

@@ -10,17 +10,23 @@ from tests.failover.audit.runs import FAR, NEAR, ONE, START_MS, Row, Run
 from topic.identity import Epoch
 from topic.journal import Event
 
+LATER_MS = 3_001
+"""By then what is said on a contact has arrived."""
 
-def taken_over(*contacts: str) -> Run:
+
+def taken_over(*contacts: str, later_ms: int = LATER_MS) -> Run:
     """Router a has been started anew as it has the last delivery of publisher one, which far has not processed. With
-    these routers it comes into contact before it accepts that."""
+    these routers it comes into contact, and so much later it accepts that."""
     run = Run()
     key = run.key(ONE, 3)
     rows = [run.find("a", event, key) for event in (Event.ACCEPTED, Event.SETTLED, Event.FORGOTTEN)]
+    began = {name: rows[0][name] - 1 for name in ("time_us", "hlc")}
+    for row in (row for log in run.logs.values() for row in log if row["hlc"] > began["hlc"]):
+        row["time_us"] += later_ms * 1000
+        row["hlc"] += later_ms << 16
     run.leave_out(FAR, ONE, 3)
     received = run.find("a", Event.RECEIVED, key)
     run.drop("a", *rows, run.find("a", Event.CLOSED, subscriber=NEAR.name))
-    began = {name: rows[0][name] - 1 for name in ("time_us", "hlc")}
     run.logs["a"][-1] |= began
     epoch = {"epoch": str(Epoch(began["hlc"], "a", START_MS + 1))}
     met: list[Row] = [_contact(peer, START_MS) | began for peer in contacts]
@@ -43,6 +49,10 @@ def test_who_was_unheard_of_is_left_out_by_name(judged: Judged) -> None:
     report = judged(taken_over())
     assert report.verdict is Verdict.QUALIFIED, (report.violations, report.doubts)
     assert report.sentence.endswith(f"1 delivery was accepted without {FAR.identity}, which router a did not know")
+
+
+def test_who_has_just_come_into_contact_need_not_have_heard_of_a_subscriber(judged: Judged) -> None:
+    assert judged(taken_over("c", later_ms=0)).verdict is Verdict.QUALIFIED
 
 
 @pytest.mark.parametrize("told_by", ["c", "b"])
