@@ -108,7 +108,6 @@ class Process:
             store,
             shell,
             hello=timing.hello,
-            dead=timing.dead,
             max_payload=settings.largest,
         )
         self._requests = SetRequests()

@@ -78,7 +78,7 @@ class Topic:
             self.outlet, self.directory, self.changes, remember=settings.terminus, forget=settings.forget
         )
         self.peers = Peers(self.home, self.attaches, self.expiry, self.grace, self.changes, self.boot, self.generations)
-        self.outlet.trace(Event.BOOT)
+        self.outlet.trace(Event.BOOT, detail=json.dumps({"dead": settings.dead}))
         self.boot.check(now)
 
     # the shell's side

@@ -79,14 +79,16 @@ Entries
                  detail: they are not
     GIVEN_UP     the plain subscribers of router `peer` are waited for no more, until they are JOINED anew; detail =
                  JSON {"incarnation": int}
-    BOOT         first entry of every log, written to disk at once; also a client's
+    BOOT         first entry of every log, written to disk at once; also a client's. A router's: detail = JSON {"dead":
+                 `timing.dead` in seconds}
     KEPT         what the state store had when the router started: (no link) detail = JSON {"found": whether there was
                  one}; then each subscriber that it waits for (address, epoch)
     STOPPED      last entry of every log that ends in a clean shutdown, also a client's. A log without one
                  may lack its end, if its machine lost power
     CONTINUED    first entry of a segment, where a router keeps only its latest: detail = JSON {"first": [incarnation,
-                 number]} of the first that it keeps, or null if none was deleted. What holds of links and routers then
-                 is told anew behind it: CONTACT and ATTACHED, "again": true in their details; JOINED, GATED, SUSPENDED
+                 number] of the first that it keeps, or null if none was deleted; "dead": as in BOOT}. What holds of
+                 links and routers then is told anew behind it: CONTACT and ATTACHED, "again": true in their details;
+                 JOINED, GATED, SUSPENDED
     GAP          any writer's: the log could not be written, and entries are missing from here on, detail = JSON {"why":
                  text}; and where it is written again, detail = JSON {"entries": how many are missing}. The second
                  may never come

@@ -416,7 +416,6 @@ def boot(
     shell: NodeShell,
     *,
     hello: float,
-    dead: float,
     max_payload: int,
     budget: int = BUDGET,
 ) -> tuple[Mesh, Topic]:
@@ -426,5 +425,5 @@ def boot(
     clock = HybridClock(store.reserved)
     clock.advance(shell.wall_us() // 1000)
     plan = file.merge(store.plan)
-    mesh = Mesh(name, incarnation, plan, clock, hello=hello, dead=dead, max_payload=max_payload, budget=budget)
+    mesh = Mesh(name, incarnation, plan, clock, hello=hello, dead=settings.dead, max_payload=max_payload, budget=budget)
     return mesh, Topic(name, incarnation, plan.members, clock, journal, settings, shell.now(), store.remembered)

@@ -11,7 +11,7 @@ from topic.journal import Event
 def restate(topic: Topic, first: tuple[int, int] | None) -> None:
     """`first`: incarnation and number of the first segment that is kept; None if none was deleted."""
     trace, directory = topic.outlet.trace, topic.directory
-    trace(Event.CONTINUED, detail=json.dumps({"first": first}))
+    trace(Event.CONTINUED, detail=json.dumps({"first": first, "dead": topic.settings.dead}))
     for router, incarnation in sorted(directory.contacts.items()):
         trace(Event.CONTACT, peer=router, detail=json.dumps({"incarnation": incarnation, "again": True}))
     for entry in directory.entries():

@@ -35,6 +35,9 @@ class Settings:
     """The longest timeout that a terminus is granted: nobody comes back later than that."""
     forget: float = 86_400.0
     """How long what is kept for a link is kept while routers are missing that may know better (8, Expiry)."""
+    dead: float = 1.0
+    """A neighbour that was silent for longer is lost (3.1). `topic.node.boot` hands this to the link state; the topic
+    core only logs it."""
     grace: float = 5.0
     """How long homes wait for plain subscribers of a router out of contact (8, Lost router)."""
     settle_delay: float = 0.025

@@ -32,6 +32,7 @@ def settings_of(topology: Topology) -> Settings:
         limits.max_message,
         limits.redeliveries,
         *waits,
+        dead=timing.dead,
         grace=timing.grace,
         largest=limits.max_message + BESIDES,
         kinds=topology.kinds,

@@ -62,7 +62,7 @@ class Station(Deaf):
         block, store = Block(name, "router", 1), MemoryStore()
         incarnation = self.wall_us() // 1000
         self.mesh, topic = boot(
-            name, incarnation, network.plan, block, Settings(), store, self, hello=0.2, dead=1.0, max_payload=1 << 24
+            name, incarnation, network.plan, block, Settings(), store, self, hello=0.2, max_payload=1 << 24
         )
         self.node = Node(self.mesh, topic, store, self)
         self.node.pump()

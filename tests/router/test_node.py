@@ -79,9 +79,7 @@ def boot(store: CountingStore, routers: str = "a", wall_s: int = 1_700_000_000) 
     ends.store = store
     plan = file(routers, *(f"a{router}" for router in routers if router != "a"))
     block = Block("a", "router", 1)
-    cores = boot_cores(
-        "a", store.begin(1), plan, block, Settings(), store, ends, hello=0.2, dead=1.0, max_payload=1 << 20
-    )
+    cores = boot_cores("a", store.begin(1), plan, block, Settings(), store, ends, hello=0.2, max_payload=1 << 20)
     return Node(*cores, store, ends), ends
 
 

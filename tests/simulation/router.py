@@ -174,11 +174,12 @@ class Router:
             *waits,
             piece=knobs.piece,
             kinds=((PREFIX, "balanced"),),
+            dead=knobs.dead,
             grace=knobs.grace,
         )
         self.mesh, self.topic = boot(
             self.name, self.incarnation, self.file, self._log(), settings, self.store, shell,
-            hello=knobs.dead / 4, dead=knobs.dead, max_payload=1 << 20, budget=knobs.budget,
+            hello=knobs.dead / 4, max_payload=1 << 20, budget=knobs.budget,
         )  # fmt: skip
         return Watched(self, shell, self.sets.port(self) if self.sets is not None else None)
 

@@ -71,7 +71,7 @@ def test_what_is_told_anew_is_what_the_log_said_before() -> None:
     told = _log(bench)
     restate(bench.tick("a"), (1, 2))
     first, *again = _log(bench)
-    assert (first.event, first.detail) == (Event.CONTINUED, '{"first": [1, 2]}')
+    assert (first.event, first.detail) == (Event.CONTINUED, '{"first": [1, 2], "dead": 1.0}')
     assert known(again) == known(told)
     found = known(again)
     assert len(found.contacts) == 1 and len(found.joined) == 3 and len(found.attached) == 3

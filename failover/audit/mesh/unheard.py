@@ -19,10 +19,16 @@ from failover.audit.mesh.contacts import Heard, Neighbours, earliest, neighbours
 from failover.audit.read.inventory import ControlRow, Log
 from topic.journal import Event
 
-DEAF: Final = 3_000 << COUNTER_BITS
-"""How long a message between two routers in contact is under way at most, by hybrid clock: three times `timing.dead`,
-which is 1 s by default. What was under way when a contact was lost may be lost."""
+DEADS: Final = 3
+"""A message between two routers in contact is under way for at most so many times `timing.dead`. What was under way
+when the contact was lost may be lost: the next router on the path is silent for `timing.dead` before it is given up,
+and several routers on the path may be silent one after another."""
+DEAD_S: Final = 1.0
+"""`timing.dead`, if no log tells it."""
+LONGEST_S: Final = 86_400.0
+"""No router that works waits for longer."""
 KNOWING = (Event.ATTACHED, Event.JOINED, Event.KEPT)
+BEGINNING = (Event.BOOT, Event.CONTINUED)
 
 
 @attrs.frozen
@@ -34,6 +40,8 @@ class Acquaintance:
     _neighbours: Neighbours
     _listening: Neighbours
     """The same without the ends of contacts that were lost."""
+    _takes: int
+    """How long a message is under way at most, by hybrid clock."""
 
     def spans(self, subscriber: Client, home: str) -> list[Span]:
         """When that incarnation of a router must have heard of the subscriber, and not that it had gone; hybrid clocks.
@@ -41,7 +49,7 @@ class Acquaintance:
         found = []
         for life, told in self._told.get(subscriber.name, {}).items():
             ends = (at for ended, at, where in subscriber.closings if where in ("", home) and ended >= life)
-            if (since := earliest(told, self._listening, takes=DEAF).get(home)) is not None:
+            if (since := earliest(told, self._listening, takes=self._takes).get(home)) is not None:
                 found.append((since, min(ends, default=FOREVER)))
         return found
 
@@ -66,12 +74,19 @@ def acquaintance(
             heard = told.setdefault(row.subscriber, {}).setdefault(life_of(row), {})
             heard[row.log_name] = min(row.hlc, heard.get(row.log_name, row.hlc))
     around = neighbours([row for row in rows if row.role == "router"], logs)
-    listening = {name: list(_before_it_is_deaf(spans)) for name, spans in around.items()}
-    return Acquaintance(told, around, listening)
+    takes = int(DEADS * _dead_s(rows) * 1000) << COUNTER_BITS
+    listening = {name: list(_before_it_is_deaf(spans, takes)) for name, spans in around.items()}
+    return Acquaintance(told, around, listening, takes)
 
 
-def _before_it_is_deaf(spans: Iterable[tuple[str, Span]]) -> Iterator[tuple[str, Span]]:
+def _dead_s(rows: Iterable[ControlRow]) -> float:
+    """The longest that any router says: all of a mesh should have the same."""
+    said = (row.details.get("dead") for row in rows if row.role == "router" and row.event in BEGINNING)
+    return max((dead for dead in said if isinstance(dead, int | float) and 0 < dead <= LONGEST_S), default=DEAD_S)
+
+
+def _before_it_is_deaf(spans: Iterable[tuple[str, Span]], takes: int) -> Iterator[tuple[str, Span]]:
     for peer, (since, till) in spans:
-        heard = till if till == FOREVER else till - DEAF
+        heard = till if till == FOREVER else till - takes
         if heard > since:
             yield peer, (since, heard)

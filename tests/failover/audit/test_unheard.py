@@ -55,6 +55,15 @@ def test_who_has_just_come_into_contact_need_not_have_heard_of_a_subscriber(judg
     assert judged(taken_over("c", later_ms=0)).verdict is Verdict.QUALIFIED
 
 
+@pytest.mark.parametrize(("dead", "later_ms", "lost"), [(5.0, LATER_MS, {}), (0.5, 1_501, {"lost": 1})])
+def test_how_long_word_is_under_way_depends_on_the_timing_that_routers_log(
+    judged: Judged, dead: float, later_ms: int, lost: dict[str, int]
+) -> None:
+    run = taken_over("c", later_ms=later_ms)
+    run.logs["c"][0]["detail"] = json.dumps({"dead": dead})
+    assert judged(run).violations == lost
+
+
 @pytest.mark.parametrize("told_by", ["c", "b"])
 def test_who_can_have_heard_of_a_subscriber_has_lost_what_it_accepts_without_it(judged: Judged, told_by: str) -> None:
     assert judged(taken_over(told_by)).violations == {"lost": 1}
