@@ -36,7 +36,8 @@ SET: Final = Entity[SetView](
         Attribute("name", Type.TEXT, "the name of the set", lambda at, one: one.name),
         Attribute("prefix", Type.TEXT, "what the names of its queues begin with; empty for a hashed set, to which a "
             "hash of their names leads", lambda at, one: one.prefix),
-        Attribute("ring", Type.TEXTS, "the routers that are to be voters, by the topology", lambda at, one: one.ring),
+        Attribute("ring", Type.TEXTS, "the routers that are to be voters; empty at a proxy of a set that has begun",
+            lambda at, one: one.ring),
         Attribute("life", Type.TEXT, "the life of the set, in hexadecimal digits; null if the set has not begun",
             lambda at, one: f"{one.life:x}" if one.life else None),
         Attribute("term", Type.NUMBER, "the present term", lambda at, one: one.term),

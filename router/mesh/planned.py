@@ -46,7 +46,8 @@ def sets_of(topology: Topology) -> SetMap:
         return SetMap(())
     named = [SetPlan(one.name, one.ring, one.prefix) for one in queues.named]
     prefixes = [rule.prefix for rule in topology.addresses if NAMED[rule.kind].in_sets]
-    return SetMap([*named, *hashed_plans(topology.routers, queues.sets, queues.replicas)], prefixes)
+    hashed = hashed_plans(sorted(topology.routers), queues.sets, queues.replicas)
+    return SetMap([*named, *hashed], prefixes, queues.replicas)
 
 
 def _said(address: Address | None) -> str:

@@ -157,8 +157,10 @@ def read_entry(row: Row) -> Entry:
 
 
 def _packed(configuration: Configuration) -> list[Any]:
-    return [[[one.router, one.store] for one in some] for some in (configuration.voters, configuration.learners)]
+    members = (configuration.voters, configuration.learners)
+    return [*([[one.router, one.store] for one in some] for some in members), list(configuration.ring)]
 
 
 def _configuration(packed: list[Any]) -> Configuration:
-    return Configuration(*(tuple(Replica(*one) for one in some) for some in packed))
+    voters, learners, ring = packed
+    return Configuration(tuple(Replica(*one) for one in voters), tuple(Replica(*one) for one in learners), tuple(ring))

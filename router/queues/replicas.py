@@ -62,7 +62,7 @@ class RouterReplicas:
         try:
             sets = ReplicaSets(
                 topic.directory.router,
-                sets_of(topology),
+                sets_of(topology).among(routers),
                 sorted(routers),
                 self._store.contents,
                 RaftLimits(dead=topology.timing.dead),

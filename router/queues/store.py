@@ -66,7 +66,7 @@ _ROWS: Final = {"part": "place", "entry": "key", "piece": "key"}
 FORM: Final = FileForm(
     name="a store of replica sets",
     application=0x6F6E6371,  # "oncq"
-    version=1,
+    version=2,
     tables=(
         "CREATE TABLE store (packed BLOB, sum INTEGER)",
         "CREATE TABLE part (place INTEGER PRIMARY KEY, packed BLOB, sum INTEGER)",

@@ -180,11 +180,12 @@ class SetWorld:
 
     def _draw_map(self, routers: tuple[str, ...]) -> SetMap:
         dice = self.dice
-        plans = hashed_plans(routers, self.knobs.sets, dice.choice((1, 2, 3, 3, 3, 5)))
+        replicas = dice.choice((1, 2, 3, 3, 3, 5))
+        plans = hashed_plans(routers, self.knobs.sets, replicas)
         if dice.random() < 0.3:
             voters = tuple(dice.sample(routers, min(3, len(routers))))
             plans.insert(0, SetPlan("eu", voters, "queue/eu/"))
-        return SetMap(plans)
+        return SetMap(plans, replicas=replicas)
 
     def new_disk(self) -> MemorySets:
         return MemorySets(self.new_store.parts(self.map.plans))

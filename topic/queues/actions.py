@@ -42,7 +42,8 @@ class SetView:
     prefix: str
     """Of the names of its queues; empty for a hashed set."""
     ring: tuple[str, ...]
-    """The routers that are to be voters, by the topology."""
+    """The routers that are to be voters: by this router's log; by the plan if the set has not begun. Empty at a proxy
+    of a set that has begun."""
     life: int
     """0: the set has not begun, as far as this router knows."""
     term: int

@@ -89,6 +89,14 @@ class SetReplica:
 
     # events
 
+    def follow(self, plan: SetPlan) -> bool:
+        """The plan of the set may have changed. Returns whether it has."""
+        if plan == self.plan:
+            return False
+        self.plan = plan
+        self.raft.follow_ring(plan.voters)
+        return True
+
     def receive(self, envelope: Envelope, now: float) -> None:
         """Raises BreachError."""
         if isinstance(envelope.body, Piece):

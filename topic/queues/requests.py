@@ -12,7 +12,6 @@ from typing import Final
 import attrs
 
 from topic.queues.operations import Answer, Refused, RefusedFor
-from topic.queues.set_map import SetPlan
 from topic.queues.wire import Leads
 
 BATCH: Final = 64 * 1024
@@ -39,9 +38,9 @@ class _Leader:
 class Requests:
     """The requests of this router to one set."""
 
-    def __init__(self, plan: SetPlan, tried: float) -> None:
-        """`tried`: seconds until a request is given up."""
-        self._plan = plan
+    def __init__(self, name: str, tried: float) -> None:
+        """`name`: of the set. `tried`: seconds until a request is given up."""
+        self._set = name
         self._tried = tried
         self._open: dict[int, _Request] = {}
         """By number, in the order in which they were made."""
@@ -128,8 +127,8 @@ class Requests:
         return [(number, Refused(RefusedFor.NO_ANSWER, self._why())) for number in over]
 
     def _why(self) -> str:
-        who, busy = f"set {self._plan.name} (routers {', '.join(self._plan.voters)})", self._why_busy
-        return f"no majority of {who} answered for {self._tried:g} s" + (f": {busy}" if busy else "")
+        busy = f": {self._why_busy}" if self._why_busy else ""
+        return f"no majority of set {self._set} answered for {self._tried:g} s{busy}"
 
     @property
     def deadline(self) -> float:

@@ -2,6 +2,7 @@
 
 A queue belongs to the first named set whose prefix its name has, else to the hashed set of its name. The map from names
 to sets is fixed for the life of a mesh: a set keeps the map's digest, and takes part with no router that has another.
+A set begins with the routers of its plan. Later its own log says who is to be a voter, whatever routers come and go.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ DIGEST: Final = 16
 
 @attrs.frozen(slots=True)
 class SetPlan:
-    """One replica set, by the topology."""
+    """One replica set, as it is to begin."""
 
     name: str
     voters: tuple[str, ...]
@@ -29,9 +30,10 @@ class SetPlan:
 class SetMap:
     """All replica sets of a mesh."""
 
-    def __init__(self, plans: Sequence[SetPlan], prefixes: Sequence[str] = ("",)) -> None:
+    def __init__(self, plans: Sequence[SetPlan], prefixes: Sequence[str] = ("",), replicas: int = 3) -> None:
         """The named sets in the order in which their prefixes are tried, then the hashed ones. `prefixes`: what the
-        names of queues begin with."""
+        names of queues begin with. `replicas`: how many routers a hashed set has if there are so many."""
+        self._replicas = replicas
         self.plans = {plan.name: plan for plan in plans}
         self._named = [plan for plan in plans if plan.prefix]
         self._hashed = [plan for plan in plans if not plan.prefix]
@@ -39,6 +41,12 @@ class SetMap:
         """What the names of queues begin with that a set has."""
         packed = msgpack.packb([[[plan.name, plan.prefix] for plan in some] for some in (self._named, self._hashed)])
         self.digest = hashlib.blake2b(packed, digest_size=DIGEST).digest()
+
+    def among(self, routers: Iterable[str]) -> "SetMap":
+        """The same map for a mesh of these routers. All routers of a mesh know these by its plan, so hashed sets have
+        the same voters everywhere, also where a topology file is old."""
+        hashed = hashed_plans(sorted(routers), len(self._hashed), self._replicas)
+        return SetMap([*self._named, *hashed], self.prefixes, self._replicas)
 
     def plan_of(self, queue: str) -> SetPlan | None:
         """The set that has a queue of this name; None if no set may have it."""

@@ -15,7 +15,7 @@ knows where its requests go.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import Final
 
@@ -72,7 +72,7 @@ class ReplicaSets:
         self._strangers: set[str] = set()
         """Routers in contact that have told of a set which this one does not know."""
         self._numbers = count()
-        self._requests = {name: Requests(plan, limits.tried) for name, plan in set_map.plans.items()}
+        self._requests = {name: Requests(name, limits.tried) for name in set_map.plans}
         self._leads: dict[str, tuple[int, int]] = {}
         """By set: the life and the term in which all were told that this router leads."""
         self._replicas = {
@@ -91,8 +91,12 @@ class ReplicaSets:
             raise ValueError(f"set {plan.name}: {error}") from None
 
     def follow(self, routers: Collection[str]) -> None:
-        """These routers are the mesh from now on."""
+        """These routers are the mesh from now on. Hashed sets that have not begun are to begin with them."""
         self._routers[:] = routers
+        self.set_map = self.set_map.among(routers)
+        for name, plan in self.set_map.plans.items():
+            if self._replicas[name].follow(plan):
+                self._touched[name] = None
 
     # contacts
 
@@ -192,6 +196,19 @@ class ReplicaSets:
             self._answer(number, answer)
 
     # an operator's word
+
+    def choose(self, name: str, ring: Sequence[str], now: float) -> None:
+        """These routers are to be the voters of a set that this router leads. Its leader goes there step by step: a
+        router that is new gets all that is decided before it votes. Raises NotLeaderError; BusyError while an earlier
+        change is under way; ValueError if these cannot be voters."""
+        raft = self._replicas[name].raft
+        if strange := [router for router in ring if router not in self._routers]:
+            raise ValueError(f'there is no router "{strange[0]}", expected some of {", ".join(self._routers)}')
+        if not ring or len(set(ring)) < len(ring):
+            raise ValueError(f"the voters are {', '.join(ring) or 'none'}, expected one router or more, each once")
+        if raft.leadership is None or raft.log.configuration.ring != tuple(ring):
+            raft.choose(ring, now)
+            self._touched[name] = None
 
     def begin_anew(self, name: str) -> bool:
         """Begin a set although some stores have accepted a life that never came into effect (`Raft.begin_anew`).
@@ -314,7 +331,7 @@ class ReplicaSets:
         return SetView(
             name=name,
             prefix=plan.prefix,
-            ring=plan.voters,
+            ring=configuration.ring or (() if requests.led_in[0] else plan.voters),
             life=max(raft.hard.life, requests.led_in[0]),
             term=max(raft.hard.term, requests.led_in[1]),
             leader=requests.leader,

@@ -1,4 +1,4 @@
-"""Which stores of a set have a vote, and which are brought up to date (protocol 13.1)."""
+"""Which stores of a set have a vote, which get the log, and which routers are to be voters (protocol 13.1)."""
 
 from collections.abc import Collection, Mapping
 
@@ -15,10 +15,12 @@ class Replica:
 
 @attrs.frozen(slots=True)
 class Configuration:
-    """The members of a set, in the order of its ring."""
+    """The members of a set, and the routers that are to be its voters."""
 
     voters: tuple[Replica, ...]
     learners: tuple[Replica, ...] = ()
+    ring: tuple[str, ...] = ()
+    """The leader changes the members step by step until the routers of the ring, and no others, are voters."""
 
     @property
     def members(self) -> tuple[Replica, ...]:
@@ -37,14 +39,15 @@ class Configuration:
         return attrs.evolve(self, learners=(*self.learners, member))
 
     def promoting(self, learner: Replica) -> "Configuration":
-        return Configuration((*self.voters, learner), tuple(m for m in self.learners if m != learner))
+        learners = tuple(member for member in self.learners if member != learner)
+        return Configuration((*self.voters, learner), learners, self.ring)
 
     def without(self, member: Replica) -> "Configuration":
         """Raises ValueError if no voter is left."""
         voters = tuple(voter for voter in self.voters if voter != member)
         if not voters:
             raise ValueError(f"router {member.router} is the only voter")
-        return Configuration(voters, tuple(learner for learner in self.learners if learner != member))
+        return Configuration(voters, tuple(learner for learner in self.learners if learner != member), self.ring)
 
     def differs_by_one(self, other: "Configuration") -> bool:
         """Whether at most one vote changes: then any two majorities of both have a voter in common (Raft, 4.1)."""

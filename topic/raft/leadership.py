@@ -208,7 +208,7 @@ class Leadership:
             known = self._stores.get(member.router)
             if known is not None and known.member != member:
                 return present.without(member)
-        ring, routers = self._stores.ring, {member.router for member in present.members}
+        ring, routers = present.ring, {member.router for member in present.members}
         for router in ring:
             known = self._stores.get(router)
             if router not in routers and known is not None and known.life in (0, self._life):

@@ -91,7 +91,7 @@ class Raft:
         new_life: Callable[[], int],
         now: float,
     ) -> None:
-        """`routers` are all of the mesh, `ring` those that are to be voters. `content` is what the store has; the shell
+        """`routers` are all of the mesh; the set begins with `ring`. `content` is what the store has; the shell
         has the state at its snapshot. `draw` returns a random number from 0 to 1, `new_life` a hybrid clock that is
         above all that this router knows. Raises ValueError if the set began with another map of names."""
         if content.hard.life and content.hard.mapping != mapping:
@@ -246,7 +246,7 @@ class Raft:
         self._outbox.append(SetAside(why))
 
     def follow_ring(self, ring: Sequence[str]) -> None:
-        """The topology names other voters now. The leader goes towards them, or the set begins with them."""
+        """The set is to begin with other voters. When it has begun, the ring stands in its log (`choose`)."""
         self.stores.ring = tuple(ring)
         if not self.hard.begun:
             self._greet()
@@ -308,7 +308,8 @@ class Raft:
             raise NotLeaderError("the store of this router has never been part of the set", None)
         self._enter(self.hard.term + 1, None)
         self.hard = attrs.evolve(self.hard, life=self._new_life())
-        self.log.append([Entry(self.hard.term, configuration=Configuration((self.me,)))])
+        alone = Configuration((self.me,), ring=self.log.configuration.ring)
+        self.log.append([Entry(self.hard.term, configuration=alone)])
         self._stand(now)
 
     # elections (13.3)
@@ -339,7 +340,7 @@ class Raft:
 
     def _first_wait(self) -> float:
         """How long a voter waits before it first stands: less if it is earlier in the ring, so that one comes first."""
-        ring = self.stores.ring
+        ring = self.log.configuration.ring or self.stores.ring
         place = ring.index(self.me.router) if self.me.router in ring else len(ring)
         return self._limits.place * (place + self._draw() / 2)
 
@@ -492,6 +493,12 @@ class Raft:
         Raises NotLeaderError; BusyError while an earlier change, or this leader's first entry, is not decided, or if a
         majority of the voters would not be in contact; ValueError if more than one vote would change."""
         return self._leading().configure(configuration, now)
+
+    def choose(self, ring: Sequence[str], now: float) -> int:
+        """An operator's word: these routers are to be the voters. Returns the index of the change.
+
+        Raises NotLeaderError; BusyError as `configure` does."""
+        return self.configure(attrs.evolve(self.log.configuration, ring=tuple(ring)), now)
 
     def hand_over(self, member: Replica, now: float) -> None:
         """Have this voter lead: propose nothing until it has all that is here, and has won an election.

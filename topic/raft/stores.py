@@ -28,8 +28,8 @@ class KnownStores:
     """The routers in contact that take part in one set, by name."""
 
     def __init__(self, me: Replica, routers: Collection[str], ring: Sequence[str], mapping: bytes) -> None:
-        """`routers`: all of the mesh. `ring`: those that are to be voters, by the topology. The first of them begins
-        the set."""
+        """`routers`: all of the mesh. `ring`: those that are to be voters when the set begins. The first of them begins
+        it."""
         self._me = me
         self._routers = routers
         self.ring = tuple(ring)
@@ -84,12 +84,13 @@ class KnownStores:
         of the ring are enough, and lives that are not in effect do not count."""
         if self._me.router not in self.ring or (not anew and self.ring[0] != self._me.router):
             return None
-        found = [self.get(router) for router in (self.ring if anew else self._routers) if router != self._me.router]
+        needed = {*self.ring} if anew else {*self.ring, *self._routers}
+        found = [self.get(router) for router in needed - {self._me.router}]
         others = [known for known in found if known is not None and known.ring == self.ring]
         if len(others) < len(found) or any(known.begun or (known.life and not anew) for known in others):
             return None
         stores = {known.member.router: known.member for known in others} | {self._me.router: self._me}
-        return Configuration(tuple(stores[router] for router in self.ring))
+        return Configuration(tuple(stores[router] for router in self.ring), ring=self.ring)
 
     def is_in_effect(self, hard: Hard, configuration: Configuration) -> bool:
         """Whether all voters have accepted the life in `hard`, which this store has on its disk."""

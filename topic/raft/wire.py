@@ -1,7 +1,7 @@
 """Messages between replicas as bytes (protocol 13): one msgpack array, [set, life, sender, receiver, kind, fields…].
 
-A member is [router, store]; an entry is [term, data] or [term, data, voters, learners]. `decode` refuses bytes that no
-replica writes: it raises BreachError, and names the field.
+A member is [router, store]; an entry is [term, data] or [term, data, voters, learners, ring]. `decode` refuses bytes
+that no replica writes: it raises BreachError, and names the field.
 """
 
 import reprlib
@@ -56,7 +56,7 @@ def _packed(value: Any) -> Any:
     if isinstance(value, Replica):
         return [value.router, value.store]
     if isinstance(value, Configuration):
-        return [[_packed(one) for one in members] for members in (value.voters, value.learners)]
+        return [_packed(part) for part in (value.voters, value.learners, value.ring)]
     if isinstance(value, Entry):
         configuration = _packed(value.configuration) if value.configuration is not None else []
         return [value.term, value.data, *configuration]
@@ -140,13 +140,20 @@ def _members(value: Any, name: str) -> tuple[Replica, ...]:
     return members
 
 
+def _ring(value: Any, name: str) -> tuple[str, ...]:
+    routers = _texts(value, name)
+    if len(set(routers)) < len(routers):
+        raise _wrong(name, "it names a router twice")
+    return routers
+
+
 def _configuration(value: Any, name: str) -> Configuration:
-    voters, learners = _list(value, name, 2)
-    return Configuration(_members(voters, name), _members(learners, name))
+    voters, learners, ring = _list(value, name, 3)
+    return Configuration(_members(voters, name), _members(learners, name), _ring(ring, name))
 
 
 def _entry(value: Any, name: str) -> Entry:
-    term, data, *members = _list(value, name, 2, 4)
+    term, data, *members = _list(value, name, 2, 5)
     return Entry(_count(term, name), _bytes(data, name), _configuration(members, name) if members else None)
 
 

@@ -45,8 +45,11 @@ class SetCluster:
         limits: RaftLimits | None = None,
         compare_every: int = 1000,
         draw: Callable[[], float] = lambda: 0.5,
+        names: str = "",
     ) -> None:
+        """`names`: of the routers that start; all if it is empty. They take themselves for the whole mesh."""
         self.now = 0.0
+        self.routers = tuple(names or routers)
         self.map = SetMap(plans)
         self.limits = limits or RaftLimits()
         self._compare_every = compare_every
@@ -60,7 +63,7 @@ class SetCluster:
         """By set, life and index."""
         self.digests: dict[tuple[str, int, int], bytes] = {}
         """Of the states at these."""
-        for name in routers:
+        for name in self.routers:
             self.start(name)
 
     def new_life(self) -> int:
@@ -79,7 +82,7 @@ class SetCluster:
         host.sets = ReplicaSets(
             router,
             plans or self.map,
-            tuple(self.hosts),
+            self.routers,
             host.disk.contents,
             self.limits,
             self._draw,

@@ -6,6 +6,7 @@ arrives in order while the contact lasts, and is lost with it. `check` holds aft
 the list of entries that it has applied, and perhaps rot, so a snapshot shows which entries it stands for.
 """
 
+import contextlib
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from itertools import combinations, count
 import attrs
 
 from topic.raft.configuration import Replica
+from topic.raft.errors import BusyError
 from topic.raft.limits import RaftLimits
 from topic.raft.log import NOTHING, Entry
 from topic.raft.messages import (
@@ -310,13 +312,15 @@ class Cluster:
         self.do(router, lambda raft: raft.hand_over(Replica(to, self.replicas[to].disk.store), self.now))
 
     def set_ring(self, ring: Sequence[str]) -> None:
-        """An operator wants these voters: all routers read it, those that do not run as they start."""
+        """An operator wants these voters: of a set that has begun the leaders are told, if they take it; else all
+        routers read it, those that do not run as they start."""
         self.ring = tuple(ring)
         for router in self.replicas:
-            replica = self.changing(router)
-            if replica.raft is not None:
-                replica.raft.follow_ring(self.ring)
-                self._after(replica)
+            if self.replicas[router].raft is not None:
+                self.do(router, lambda raft: raft.follow_ring(self.ring))
+        for router in self.leaders():
+            with contextlib.suppress(BusyError):
+                self.do(router, lambda raft: raft.choose(self.ring, self.now))
 
     def leaders(self) -> list[str]:
         return [
@@ -539,8 +543,7 @@ def _text(envelope: Envelope) -> str:
 
 
 def _entry(entry: Entry) -> str:
-    if entry.configuration is not None:
-        voters = "".join(member.router for member in entry.configuration.voters)
-        learners = "".join(member.router for member in entry.configuration.learners)
-        return f"{entry.term}:voters={voters}" + (f"+{learners}" if learners else "")
+    if (members := entry.configuration) is not None:
+        voters, learners = ("".join(member.router for member in some) for some in (members.voters, members.learners))
+        return f"{entry.term}:voters={voters}" + (f"+{learners}" if learners else "") + f"/{''.join(members.ring)}"
     return f"{entry.term}:{entry.data.decode() or 'begin'}"

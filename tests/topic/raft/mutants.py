@@ -441,8 +441,8 @@ MUTANTS = [
     M(
         KnownStores,
         "first_voters",
-        "self.ring if anew else self._routers",
-        "self.ring",
+        "{*self.ring, *self._routers}",
+        "{*self.ring}",
         "all routers are in contact when a set begins",
         "test_a_set_does_not_begin_while_a_router_may_have_it",
     ),
@@ -469,6 +469,23 @@ MUTANTS = [
         "pass",
         "routers are told of other voters",
         "test_two_files_do_not_begin_a_set_twice",
+    ),
+    # members
+    M(
+        Leadership,
+        "_next_configuration",
+        "present.ring",
+        "self._stores.ring",
+        "no file changes the voters of a set that has begun",
+        "test_another_file_changes_no_voters_of_a_set_that_has_begun",
+    ),
+    M(
+        Raft,
+        "recover",
+        ", ring=self.log.configuration.ring",
+        "",
+        "who is to be a voter outlives a recovery",
+        "test_a_set_that_was_recovered_gets_the_voters_that_it_is_to_have",
     ),
     # elections
     M(

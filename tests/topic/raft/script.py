@@ -13,7 +13,7 @@ python -m tests.topic.raft.script        # writes all traces anew
 | `finish a` | the oldest write of a's disk is done |
 | `compact a` | the state of a is its snapshot, and the entries go |
 | `hand a b` | a, which leads, hands over to b |
-| `ring a b d` | an operator wants these voters |
+| `ring a b d` | an operator wants these voters; they stand behind the members in an entry |
 | `recover a` | an operator goes on with a's store alone |
 | `rest`, `rest but a` | everything arrives, disks write, time passes until nothing is left to do; a's disk hangs |
 """
