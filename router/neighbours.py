@@ -45,9 +45,9 @@ JOINED_BYTES = CHUNK
 not wait for the chunk behind it, nor the measure of a line (`linkstate.channel.Budget`) count two chunks as one."""
 MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
-VERSION = 13
-"""Of all that routers say to each other (`linkstate.frames`, `topic.wire`): raised with every change of that. The first
-said nothing of itself."""
+VERSION = 14
+"""Of all that routers say to each other (`linkstate.frames`, `topic.wire`, `topic.raft.wire`, `topic.queues.wire`):
+raised with every change of that. The first said nothing of itself."""
 REMOVED = "oncemesh:removed"
 """Why a router is refused that the mesh has removed while that was out of reach."""
 RETRY_FIRST_S = 0.02
