@@ -104,6 +104,8 @@ DECLARED_QUEUE: Final = Entity[Queue](
             lambda at, one: str(one.id), Where.MANAGEMENT),
         Attribute("name", Type.TEXT, "its address", lambda at, one: one.name, Where.MANAGEMENT),
         Attribute("set", Type.TEXT, "the replica set that has it", _set_of, Where.MANAGEMENT),
+        Attribute("version", Type.TEXT, "the version of its settings; each change makes another one",
+            lambda at, one: str(one.version), Where.MANAGEMENT),
         *SETTINGS,
     ),
     managed=f"{OURS}queue",

@@ -43,6 +43,7 @@ AskSets = Callable[[Operation], Awaitable[Answer]]
 """Has the leader of a set decide an operation. Raises ValueError if no queue may have that name."""
 STATUS: Final = {
     RefusedFor.DIFFERS: CONFLICT,
+    RefusedFor.CHANGED: CONFLICT,
     RefusedFor.TOO_MANY: CONFLICT,
     RefusedFor.NOT_FOUND: NOT_FOUND,
     RefusedFor.NO_SET: BAD_REQUEST,
@@ -53,8 +54,11 @@ STATUS: Final = {
 """The status code of an answer, by why an operation is refused."""
 ASKED: Final = {one.managed_name: one.name for one in SETTINGS}
 """Settings, by their names in a request."""
-BESIDE: Final = {IDENTITY, NAME, TYPE, "set"}
+VERSION: Final = "version"
+BESIDE: Final = {IDENTITY, NAME, TYPE, "set", VERSION}
 """Other attributes of a queue. A body may repeat them."""
+UNKNOWN: Final = QueueId(0, 0)
+"""The version of the settings of a queue of which this router has no replica."""
 
 
 class AskedNode(Protocol):
@@ -112,14 +116,27 @@ class QueueOperations:
         settings = settings_in(said)
         found = await self._decide(Declare(name, settings))
         log.info("queue %s is declared, at the request of an operator", printable(name))
-        return Queue(name, found, settings)
+        return Queue(name, found.id, found.version, settings)
 
     async def configure(self, queue: Queue, said: Mapping[Any, Any]) -> Queue:
-        """The settings in the request take the place of all that the queue has."""
-        settings = settings_in(said)
-        await self._decide(Configure(queue.name, queue.id, settings))
+        """The settings in the request take the place of all that the queue has, if they are still of the version that
+        the request names."""
+        settings, former = settings_in(said), self._former(queue, said)
+        found = await self._decide(Configure(queue.name, queue.id, former, settings))
         log.info("an operator changed the settings of queue %s", printable(queue.name))
-        return attrs.evolve(queue, settings=settings)
+        return attrs.evolve(queue, version=found.version, settings=settings)
+
+    @staticmethod
+    def _former(queue: Queue, said: Mapping[Any, Any]) -> QueueId:
+        """The version that a request wants to replace: the one that this router knows, unless the request names it."""
+        version = said.get(VERSION)
+        if version is None and queue.version != UNKNOWN:
+            return queue.version
+        try:
+            return QueueId.parse(str(version))
+        except ValueError:
+            what = f"version is {version!r}, expected that of the settings that are to be replaced, as READ tells it"
+            raise ManagementError(BAD_REQUEST, what) from None
 
     async def delete(self, queue: Queue) -> None:
         await self._decide(Delete(queue.name, queue.id))
@@ -128,17 +145,17 @@ class QueueOperations:
     def named(self, identity: str, name: str) -> Queue:
         """A queue that this router need not have a replica of. Its settings are not known here."""
         try:
-            return Queue(name, QueueId.parse(identity), QueueSettings())
+            return Queue(name, QueueId.parse(identity), UNKNOWN, QueueSettings())
         except ValueError as error:
             raise ManagementError(BAD_REQUEST, str(error)) from None
 
-    async def _decide(self, operation: Operation) -> QueueId:
+    async def _decide(self, operation: Operation) -> Done:
         try:
             answer = await self._ask(operation)
         except ValueError as error:
             raise ManagementError(BAD_REQUEST, str(error)) from None
         if isinstance(answer, Done):
-            return answer.id
+            return answer
         raise ManagementError(STATUS[answer.reason], answer.why)
 
 

@@ -302,7 +302,7 @@ class SetWorld:
 
     def _draw_operation(self) -> Operation:
         dice, prefix = self.dice, self.dice.choice(("queue/", "queue/eu/"))
-        declared = [(one.operation.name, one.answer.id) for one in self.requests if isinstance(one.answer, Done)]
+        declared = [(one.operation.name, one.answer) for one in self.requests if isinstance(one.answer, Done)]
         kind = dice.choice(("own", "own", "own", "shared", "delete", "configure"))
         settings = QueueSettings(limit_messages=dice.choice((None, 1)))
         if kind == "own" or not declared:
@@ -310,8 +310,8 @@ class SetWorld:
             return Declare(f"{prefix}own/{self._names}", settings)
         if kind == "shared":
             return Declare(f"{prefix}{dice.randrange(SHARED)}", settings)
-        name, id_ = dice.choice(declared)
-        return Delete(name, id_) if kind == "delete" else Configure(name, id_, settings)
+        name, done = dice.choice(declared)
+        return Delete(name, done.id) if kind == "delete" else Configure(name, done.id, done.version, settings)
 
     def _ask_last(self, router: "Router", name: str) -> None:
         """One more queue, of this set."""
@@ -338,7 +338,7 @@ class SetWorld:
         if isinstance(answer, Done):
             self._done.append((request, answer.id))
         else:
-            expected = {RefusedFor.NO_ANSWER, RefusedFor.DIFFERS, RefusedFor.NOT_FOUND}
+            expected = {RefusedFor.NO_ANSWER, RefusedFor.DIFFERS, RefusedFor.CHANGED, RefusedFor.NOT_FOUND}
             self._check(answer.reason in expected, f"13 answers: {request.operation} is refused: {answer}")
 
     def _check_done(self, request: _Request, id_: QueueId) -> None:

@@ -33,4 +33,4 @@ def test_a_mesh_with_sets_is_worth_its_name() -> None:
     answers = [one.answer for world in worlds if world.sets for one in world.sets.requests]
     assert sum(isinstance(answer, Done) for answer in answers) > 300
     reasons = {answer.reason for answer in answers if answer is not None and not isinstance(answer, Done)}
-    assert reasons == {RefusedFor.DIFFERS, RefusedFor.NOT_FOUND, RefusedFor.NO_ANSWER}
+    assert reasons == {RefusedFor.DIFFERS, RefusedFor.CHANGED, RefusedFor.NOT_FOUND, RefusedFor.NO_ANSWER}

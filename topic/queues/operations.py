@@ -3,13 +3,15 @@
 | operation | does | answers |
 | --- | --- | --- |
 | `Declare(name, settings)` | creates the queue | the id, also of a queue that has the same settings already |
-| `Configure(name, id, settings)` | gives the queue other settings | the id |
+| `Configure(name, id, former, settings)` | gives the queue other settings, in place of the former version | the id |
 | `Delete(name, id)` | deletes the queue | the id |
 
-An operation may be decided twice, because a router asks again if the answer is lost with a leader. `Declare` answers
-the same the second time, and `Configure` and `Delete` name the queue that they mean by its id.
+An operation may be decided twice, because a router asks again if the answer is lost with a leader. In between others
+may have changed the queue, and the second decision must not undo that. So `Configure` and `Delete` name what they mean
+by its id, and `Configure` also names the version of the settings that it replaces. `Declare` names nothing: when it is
+answered, the queue is there, also if somebody has deleted it since the first decision.
 
-An operation is one msgpack array, [kind, name, …]; an answer is [life, index] or [reason, why].
+An operation is one msgpack array, [kind, name, …]; an answer is [life, index, life, index] or [reason, why].
 """
 
 import enum
@@ -30,12 +32,13 @@ MOST: Final = 2**63 - 1
 
 @attrs.frozen(order=True, slots=True)
 class QueueId:
-    """Names one queue for ever: a queue that is declared again after its deletion has another id."""
+    """Names one queue for ever, by the entry that declared it: a queue that is declared again after its deletion has
+    another id. A version of the settings of a queue is named in the same way, by the entry that set them."""
 
     life: int
-    """The life of the set in which the queue was declared."""
+    """The life of the set in which that was decided."""
     index: int
-    """The log index of its `Declare`."""
+    """The log index of the entry."""
 
     def __str__(self) -> str:
         return f"{self.life:x}-{self.index}"
@@ -93,6 +96,8 @@ class Configure:
 
     name: str
     id: QueueId
+    former: QueueId
+    """The version that is to be replaced. If the queue has another one, nothing changes."""
     settings: QueueSettings
 
 
@@ -112,6 +117,8 @@ class Done:
     """The queue of this id is as the operation wants it."""
 
     id: QueueId
+    version: QueueId
+    """Of its settings."""
 
 
 class RefusedFor(enum.Enum):
@@ -119,6 +126,8 @@ class RefusedFor(enum.Enum):
 
     DIFFERS = "differs"
     """A queue of this name has other settings."""
+    CHANGED = "changed"
+    """The settings were changed since the version that the operation names."""
     NOT_FOUND = "not found"
     """There is no queue of this name and id."""
     TOO_MANY = "too many"
@@ -196,7 +205,7 @@ def unpack(data: bytes, what: str) -> list[Any]:
 
 def encode_answer(answer: Answer) -> bytes:
     if isinstance(answer, Done):
-        return bytes(msgpack.packb(attrs.astuple(answer.id)))
+        return bytes(msgpack.packb(attrs.astuple(answer.id) + attrs.astuple(answer.version)))
     return bytes(msgpack.packb((answer.reason.value, _cut(answer.why))))
 
 
@@ -208,7 +217,7 @@ def decode_answer(data: bytes) -> Answer:
     """Raises ValueError for bytes that `encode_answer` does not write."""
     parts = unpack(data, "an answer about queues")
     if parts and isinstance(parts[0], int):
-        return Done(_id(parts))
+        return Done(_id(parts[:2]), _id(parts[2:]))
     if len(parts) != 2 or not all(isinstance(part, str) for part in parts) or len(parts[1].encode()) > MOST_WHY:
         raise ValueError(f"an answer about queues is {reprlib.repr(parts)}, expected an id, or a reason and its text")
     return Refused(RefusedFor(parts[0]), parts[1])

@@ -48,6 +48,8 @@ class Queue:
 
     name: str
     id: QueueId
+    version: QueueId
+    """Of the settings."""
     settings: QueueSettings
 
     @property
@@ -104,34 +106,43 @@ class QueueList:
             return Refused(RefusedFor.MALFORMED, f"an operation on queues is of life {life}, expected {MOST} at most")
         if isinstance(operation, Declare):
             return self._declare(operation, QueueId(life, index))
-        return self._change(operation)
+        return self._change(operation, QueueId(life, index))
 
     def _declare(self, operation: Declare, fresh: QueueId) -> Answer:
         known = self._queues.get(operation.name)
         if known is None and len(self._queues) >= MOST_QUEUES:
             return Refused(RefusedFor.TOO_MANY, f"this set has {MOST_QUEUES} queues, which is the most")
         if known is None:
-            self._put(Queue(operation.name, fresh, operation.settings))
-            return Done(fresh)
+            self._put(Queue(operation.name, fresh, fresh, operation.settings))
+            return Done(fresh, fresh)
         if known.settings == operation.settings:
-            return Done(known.id)
+            return Done(known.id, known.version)
         return Refused(
             RefusedFor.DIFFERS, f'queue "{known.name}" exists with {known.settings}, expected {operation.settings}'
         )
 
-    def _change(self, operation: Configure | Delete) -> Answer:
+    def _change(self, operation: Configure | Delete, fresh: QueueId) -> Answer:
         known = self._queues.get(operation.name)
         if known is None:
             return Refused(RefusedFor.NOT_FOUND, f'there is no queue "{operation.name}"')
         if known.id != operation.id:
             why = f'queue "{known.name}" has the id {known.id}, expected {operation.id}: it was declared anew'
             return Refused(RefusedFor.NOT_FOUND, why)
+        if isinstance(operation, Configure):
+            return self._configure(known, operation, fresh)
         self._sum -= known.digest
-        if isinstance(operation, Delete):
-            del self._queues[known.name]
-        else:
-            self._put(attrs.evolve(known, settings=operation.settings))
-        return Done(known.id)
+        del self._queues[known.name]
+        return Done(known.id, known.version)
+
+    def _configure(self, known: Queue, operation: Configure, fresh: QueueId) -> Answer:
+        if known.settings == operation.settings:
+            return Done(known.id, known.version)
+        if known.version != operation.former:
+            what = f"has {known.settings} (version {known.version})"
+            return Refused(RefusedFor.CHANGED, f'queue "{known.name}" was changed meanwhile: it {what}')
+        self._sum -= known.digest
+        self._put(attrs.evolve(known, settings=operation.settings, version=fresh))
+        return Done(known.id, fresh)
 
     def _put(self, queue: Queue) -> None:
         self._queues[queue.name] = queue

@@ -35,6 +35,8 @@ class KnownQueue:
     name: str
     id: str
     set: ShownSet
+    version: str
+    """Of the settings."""
     settings: QueueSettings
 
     @property
@@ -93,7 +95,7 @@ def _known(row: Row, router: str, sets: Mapping[str, ShownSet]) -> list[KnownQue
     if of is None or of.by != router:
         return []
     settings = {one.name: value for one in SETTINGS if (value := row[one.managed_name]) is not None}
-    return [KnownQueue(row["name"], row["identity"], of, QueueSettings.of(settings))]
+    return [KnownQueue(row["name"], row["identity"], of, row["version"], QueueSettings.of(settings))]
 
 
 def _hint(name: str, names: list[str]) -> str:

@@ -143,6 +143,8 @@ def declare(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> Non
 def configure(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> None:
     """Change settings of a queue; the others keep their values.
 
+    If somebody else changes the settings at the same time, the command may fail: look, and repeat it.
+
     \b
     Examples:
       oncemesh queue configure queue/orders --limit-messages 50000
@@ -153,7 +155,7 @@ def configure(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> N
 
     async def main(management: Management) -> None:
         known = await queue_named(management, name)
-        body = _body({**known.settings.values(), **settings})
+        body = _body({**known.settings.values(), **settings}) | {"version": known.version}
         _tell(await _change(management, "UPDATE", name, body, identity=known.id), "is configured", machine=machine)
 
     ask(main)

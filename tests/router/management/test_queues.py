@@ -37,9 +37,10 @@ async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted
     made = await asking.ask("CREATE", None, {"limitMessages": 5, "limitBytes": None}, **named)
     identity = f"{LIFE:x}-2"
     about = {"type": DECLARED_QUEUE.managed, "identity": identity, "name": "queue/eu/x", "set": "eu"}
-    assert made == {**about, "limitMessages": 5, "limitBytes": None}
+    assert made == {**about, "version": identity, "limitMessages": 5, "limitBytes": None}
     assert await asking.ask("READ", "b", **named) == made, "any replica has it"
     changed = await asking.ask("UPDATE", None, {"limitBytes": 2**40}, **named)
+    about["version"] = f"{LIFE:x}-3"
     assert changed == {**about, "limitMessages": None, "limitBytes": 2**40}, "what is left out is not set any more"
     assert await asking.ask("READ", **named) == changed
     assert await asking.ask("UPDATE", None, changed, **named) == changed, "a body may say all that it has read"
@@ -59,8 +60,15 @@ async def test_a_router_without_a_replica_changes_what_is_named_whole() -> None:
     made = await asking.ask("CREATE", None, {"limitMessages": 5}, type=DECLARED_QUEUE.managed, name="queue/eu/x")
     whole = {"name": "queue/eu/x", "identity": made["identity"]}
     assert "no entity has the name" in await refused(asking, "DELETE", name="queue/eu/x")
-    changed = await asking.ask("UPDATE", None, {"limitMessages": 6}, type=DECLARED_QUEUE.managed, **whole)
-    assert changed == {**made, "limitMessages": 6}
+    told = await refused(asking, "UPDATE", {"limitMessages": 6}, **whole)
+    assert told.startswith("400: version is None, expected that of the settings that are to be replaced")
+    body = {"limitMessages": 6, "version": made["version"]}
+    changed = await asking.ask("UPDATE", None, body, type=DECLARED_QUEUE.managed, **whole)
+    assert changed == {**made, "limitMessages": 6, "version": f"{LIFE:x}-3"}
+    told = await refused(asking, "UPDATE", {"limitMessages": 7, "version": made["version"]}, **whole)
+    assert told == (
+        f'409: queue "queue/eu/x" was changed meanwhile: it has limit_messages 6 (version {changed["version"]})'
+    )
     await asking.ask("DELETE", type=DECLARED_QUEUE.managed, **whole)
     assert await refused(asking, "DELETE", **whole) == '404: there is no queue "queue/eu/x"'
     assert "is no id of a queue, expected one like" in await refused(asking, "DELETE", name="queue/x", identity="7")

@@ -11,6 +11,10 @@ from topic.queues.actions import Answered
 from topic.queues.operations import Answer, Declare, Done, Operation, QueueId, Refused, RefusedFor
 
 
+def done(index: int) -> Done:
+    return Done(QueueId(1, index), QueueId(1, index))
+
+
 class Node:
     """Answers with a pump what is there to be answered then."""
 
@@ -54,16 +58,16 @@ async def test_answers_that_come_in_another_order_reach_the_tasks_that_asked(
             nursery.start_soon(ask, name)
         await trio.sleep(1)
         for number in (3, 1, 2):
-            node.requests.answered(Answered(number, Done(QueueId(1, number))))
-    assert told == {one.name: Done(QueueId(1, number)) for number, one in enumerate(node.asked, 1)}
+            node.requests.answered(Answered(number, done(number)))
+    assert told == {one.name: done(number) for number, one in enumerate(node.asked, 1)}
 
 
 async def test_an_answer_for_a_task_that_has_gone_is_nobodys(node: Node, autojump_clock: MockClock) -> None:
     with trio.move_on_after(1):
         await node.requests.ask(node, Declare("a"))
-    node.requests.answered(Answered(1, Done(QueueId(1, 1))))
-    node.answers.append(Answered(2, Done(QueueId(1, 2))))
-    assert await node.requests.ask(node, Declare("b")) == Done(QueueId(1, 2))
+    node.requests.answered(Answered(1, done(1)))
+    node.answers.append(Answered(2, done(2)))
+    assert await node.requests.ask(node, Declare("b")) == done(2)
 
 
 async def test_what_cannot_be_asked_is_refused_at_once(node: Node) -> None:

@@ -46,9 +46,14 @@ def reason(answer: Answer) -> RefusedFor:
     return answer.reason
 
 
+def done(index: int, version: int = 0, life: int = LIFE) -> Done:
+    """Of the queue that was declared at this index; its settings are of the other one, if one is given."""
+    return Done(QueueId(life, index), QueueId(life, version or index))
+
+
 def test_a_declared_queue_has_the_life_and_the_index_for_a_name() -> None:
     queues = QueueList()
-    assert apply(queues, 7, Declare("queue/a", LIMITED)) == Done(QueueId(LIFE, 7))
+    assert apply(queues, 7, Declare("queue/a", LIMITED)) == done(7)
     found = queues.get("queue/a")
     assert found is not None and (found.id, found.settings) == (QueueId(LIFE, 7), LIMITED)
 
@@ -73,10 +78,33 @@ def test_a_declare_with_other_settings_names_the_difference() -> None:
 def test_a_queue_is_configured_and_deleted_by_its_id() -> None:
     queues, id_ = QueueList(), QueueId(LIFE, 7)
     apply(queues, 7, Declare("queue/a"))
-    assert apply(queues, 8, Configure("queue/a", id_, LIMITED)) == Done(id_)
+    assert apply(queues, 8, Configure("queue/a", id_, id_, LIMITED)) == done(7, 8)
     assert [queue.settings for queue in queues] == [LIMITED]
-    assert apply(queues, 9, Delete("queue/a", id_)) == Done(id_)
+    assert apply(queues, 9, Delete("queue/a", id_)) == done(7, 8)
     assert len(queues) == 0 and queues.digest == QueueList().digest
+
+
+def test_a_change_of_settings_that_is_decided_twice_does_not_undo_another_one() -> None:
+    """Its answer was lost with a leader. Another client changes the settings before it is asked again."""
+    queues, id_ = QueueList(), QueueId(LIFE, 7)
+    apply(queues, 7, Declare("queue/a"))
+    change, other = Configure("queue/a", id_, id_, LIMITED), QueueSettings(limit_bytes=5)
+    assert apply(queues, 8, change) == done(7, 8)
+    assert apply(queues, 9, change) == done(7, 8), "it is as it was asked for"
+    assert apply(queues, 10, Configure("queue/a", id_, QueueId(LIFE, 8), other)) == done(7, 10)
+    why = f'queue "queue/a" was changed meanwhile: it has limit_bytes 5 (version {QueueId(LIFE, 10)})'
+    assert apply(queues, 11, change) == Refused(RefusedFor.CHANGED, why)
+    assert [queue.settings for queue in queues] == [other]
+
+
+def test_a_change_back_to_former_settings_is_another_version() -> None:
+    queues, id_ = QueueList(), QueueId(LIFE, 7)
+    apply(queues, 7, Declare("queue/a"))
+    change = Configure("queue/a", id_, id_, LIMITED)
+    apply(queues, 8, change)
+    apply(queues, 9, Configure("queue/a", id_, QueueId(LIFE, 8), QueueSettings()))
+    assert reason(apply(queues, 10, change)) is RefusedFor.CHANGED
+    assert [queue.settings for queue in queues] == [QueueSettings()]
 
 
 def test_a_queue_that_is_gone_is_not_found() -> None:
@@ -84,7 +112,7 @@ def test_a_queue_that_is_gone_is_not_found() -> None:
     apply(queues, 7, Declare("queue/a"))
     apply(queues, 8, Delete("queue/a", id_))
     assert reason(apply(queues, 9, Delete("queue/a", id_))) is RefusedFor.NOT_FOUND
-    assert reason(apply(queues, 10, Configure("queue/a", id_, LIMITED))) is RefusedFor.NOT_FOUND
+    assert reason(apply(queues, 10, Configure("queue/a", id_, id_, LIMITED))) is RefusedFor.NOT_FOUND
 
 
 @pytest.mark.parametrize("life", [LIFE, LIFE + 1])
@@ -94,7 +122,7 @@ def test_an_operation_on_a_deleted_queue_does_not_touch_the_next_one_of_its_name
     apply(queues, 7, Declare("queue/a"))
     apply(queues, 8, Delete("queue/a", former))
     later = 9 if life == LIFE else 7
-    assert apply(queues, later, Declare("queue/a"), life) == Done(QueueId(life, later))
+    assert apply(queues, later, Declare("queue/a"), life) == done(later, life=life)
     assert reason(apply(queues, 10, Delete("queue/a", former))) is RefusedFor.NOT_FOUND
     assert len(queues) == 1
 
@@ -105,7 +133,7 @@ def test_the_number_of_queues_of_a_set_is_bounded(monkeypatch: pytest.MonkeyPatc
     apply(queues, 1, Declare("queue/a"))
     apply(queues, 2, Declare("queue/b"))
     assert reason(apply(queues, 3, Declare("queue/c"))) is RefusedFor.TOO_MANY
-    assert apply(queues, 4, Declare("queue/b")) == Done(QueueId(LIFE, 2))
+    assert apply(queues, 4, Declare("queue/b")) == done(2)
 
 
 # traps 13 and 14: no input ends a replica, and no two replicas differ by it
@@ -122,13 +150,14 @@ def test_any_bytes_are_answered_and_change_nothing(log: list[bytes]) -> None:
 
 
 operations = st.builds(
-    lambda kind, name, id_, limit: {
+    lambda kind, name, id_, former, limit: {
         0: Declare(name, QueueSettings(limit)),
-        1: Configure(name, id_, QueueSettings(limit)),
+        1: Configure(name, id_, former, QueueSettings(limit)),
         2: Delete(name, id_),
     }[kind],
     st.integers(0, 2),
     st.sampled_from("abc"),
+    st.builds(QueueId, st.just(LIFE), st.integers(1, 9)),
     st.builds(QueueId, st.just(LIFE), st.integers(1, 9)),
     st.sampled_from((None, 1, 2)),
 )
@@ -155,7 +184,7 @@ queues = QueueList()
 for index in range(1, 500):
     name, id = f"queue/{index * 7 % 50}", QueueId(100, index - 20)
     settings = QueueSettings(index % 3 or None, index % 4 or None)
-    kinds = Declare(name, settings), Declare(name, settings), Configure(name, id, settings), Delete(name, id)
+    kinds = Declare(name, settings), Declare(name, settings), Configure(name, id, id, settings), Delete(name, id)
     queues.apply(index, entry(100, encode(kinds[index % 4])))
 print(queues.digest.hex(), [str(queue.id) for queue in queues], b"".join(queues.pieces()).hex())
 """
@@ -195,7 +224,14 @@ def test_pieces_are_bounded() -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    [b"", b"\xc1", b"\x00", msgpack.packb([1]), msgpack.packb([["a", [1, 2]]]), msgpack.packb(2 * [["a", [1, 2], {}]])],
+    [
+        b"",
+        b"\xc1",
+        b"\x00",
+        msgpack.packb([1]),
+        msgpack.packb([["a", [1, 2]]]),
+        msgpack.packb(2 * [["a", [1, 2], [1, 2], {}]]),
+    ],
 )
 def test_what_is_no_state_is_refused(piece: bytes) -> None:
     with pytest.raises(ValueError, match=r"state of a set|Queue is"):
@@ -238,7 +274,9 @@ def test_a_name_that_is_too_long_is_not_written() -> None:
         encode(Declare("a" * 256))
 
 
-@pytest.mark.parametrize("answer", [Done(QueueId(2**63 - 1, 0)), Refused(RefusedFor.NO_ANSWER, "nobody")])
+@pytest.mark.parametrize(
+    "answer", [Done(QueueId(2**63 - 1, 0), QueueId(1, 2)), Refused(RefusedFor.NO_ANSWER, "nobody")]
+)
 def test_an_answer_is_read_as_it_was_written(answer: Answer) -> None:
     assert decode_answer(encode_answer(answer)) == answer
 

@@ -18,7 +18,7 @@ MESSAGES: list[Message] = [
     Envelope(100, Replica("a", b"store"), Replica("b", b""), Vote(2, 5, 1)),
     Leads(100, 3, True),
     Requested(((0, encode_operation(Declare("queue/x"))), (7, b""))),
-    Answers(((0, Done(QueueId(100, 5))), (7, Refused(RefusedFor.BUSY, "try again later")))),
+    Answers(((0, Done(QueueId(100, 5), QueueId(101, 9))), (7, Refused(RefusedFor.BUSY, "try again later")))),
 ]
 
 
