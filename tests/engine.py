@@ -1,7 +1,8 @@
 """A fault of the AMQP engine ends its connection in production. In tests it is a failure."""
 
 from router.amqp import connection
-from router.amqp.format.errors import AmqpError, fault_of
+from router.amqp.connection import fault_of
+from router.amqp.format.errors import AmqpError
 
 
 def _let_through(error: Exception) -> AmqpError:
@@ -12,9 +13,9 @@ def _let_through(error: Exception) -> AmqpError:
 
 def let_faults_through() -> None:
     """From now on such a fault leaves the connection."""
-    connection.fault_of = _let_through  # type: ignore[attr-defined]
+    connection.fault_of = _let_through
 
 
 def end_connections() -> None:
     """As in production."""
-    connection.fault_of = fault_of  # type: ignore[attr-defined]
+    connection.fault_of = fault_of

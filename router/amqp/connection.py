@@ -14,23 +14,29 @@ The contract between a connection and the shell that drives it (`router/amqp/tra
 Proton dispatches all frames of an input before we see the first event, so a delivery may have moved on several steps
 by then: `inbox` reads its state once all events are known, and reports each delivery once.
 
+A fault of the engine, as it reads or writes, ends its connection and never the process (`fault_of`). A fault of an
+owner goes up.
+
 Never here: a clock, a socket, a decision about deliveries.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from math import inf
+from sys import stdlib_module_names
+from traceback import walk_tb
 from typing import Any, Final, Protocol, Unpack
 
 from router.amqp.driven import DrivenConnection
 from router.amqp.endpoints import Endpoints, LinkOwner
 from router.amqp.format.errors import (
     FRAMING_ERROR,
+    INTERNAL_ERROR,
     NOT_ALLOWED,
     OF_PROTON,
     SILENCE_OF_PROTON,
     AmqpError,
     LimitError,
-    fault_of,
 )
 from router.amqp.format.values import (
     HEARTBEAT,
@@ -59,6 +65,10 @@ from router.amqp.sasl.client import SaslClient
 from router.amqp.sasl.layer import SaslLayer
 from router.amqp.sasl.server import SaslServer
 from router.amqp.sessions import Sessions
+
+log = logging.getLogger("oncemesh.amqp")
+
+_ENGINE: Final = "router.amqp."
 
 
 class Owner(LinkOwner, Recipient, LinkStates, Protocol):
@@ -190,10 +200,17 @@ class Connection(DrivenConnection):
         return self._sasl.done and self._engine.has_output
 
     def data_to_send(self) -> bytes:
-        data = self._output.take() if self._sasl.done else b""
+        data = self._take_output() if self._sasl.done else b""
         if self._sasl.out:
             data, self._sasl.out = self._sasl.out + data, b""
         return data
+
+    def _take_output(self) -> bytes:
+        try:
+            return self._output.take()
+        except Exception as error:
+            self._output.failure = fault_of(error)
+            return self._output.take()  # our close, if the connection is over
 
     @property
     def has_failed(self) -> bool:
@@ -350,6 +367,19 @@ class Connection(DrivenConnection):
         error: BaseException | None = self.error
         while error is not None:  # its frames would keep what was read last until the collector comes
             error.__traceback__, error = None, error.__context__
+
+
+def fault_of(error: Exception) -> AmqpError:
+    """The AMQP error that ends a connection whose engine raised `error`. An error of the engine itself is logged with
+    its traceback. Raises `error` again if the traceback has code of an owner: the owner's state may be half changed."""
+    if isinstance(error, AmqpError):
+        return error
+    for frame, _ in walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__"))
+        if not module.startswith(_ENGINE) and module.partition(".")[0] not in stdlib_module_names:
+            raise error
+    log.error("the AMQP engine failed", exc_info=error)
+    return AmqpError(INTERNAL_ERROR, f"the AMQP engine failed: {type(error).__name__}: {error}")
 
 
 _EVENTS: Final[Mapping[int, Callable[[Connection, Any], None]]] = {

@@ -55,25 +55,37 @@ class Output:
         self._has_spoken = False  # something was written
         self._farewell = b""
         self._is_last = False  # so was a close
+        self._has_gap = False  # the engine has failed: some of what it had to say may be lost
         self.failure: AmqpError | None = None
-        """Proton has stopped writing, without a word. It is the peer's connection that ends by that."""
+        """Proton has stopped writing, without a word, or the engine has failed as it wrote. It is the peer's connection
+        that ends by that."""
 
     def take(self) -> bytes:
-        """All that is to be written by now."""
+        """All that is to be written by now; if that has failed once, nothing but the close."""
         if self._is_last:
             return b""
-        self._pull()
-        data, self._taken = b"".join((*self._taken, self._echoes.flows())), []
-        self._free()
-        self._sessions.written()
+        data = self._take_all() if not self._has_gap else b""
         self._has_spoken = self._has_spoken or bool(data)
         ends = self._host.closing or self._host.closed
         return self._closed(data) if ends and self._has_spoken else data
 
+    def _take_all(self) -> bytes:
+        self._has_gap = True  # unless nothing fails
+        self._pull()
+        data, self._taken = b"".join((*self._taken, self._echoes.flows())), []
+        self._free()
+        self._sessions.written()
+        self._has_gap = False
+        return data
+
     def flush(self, asked: Sequence[Any] = ()) -> bytes:
         """Take from proton what is to be written, with a flow of each of these sessions at its end."""
+        if self._has_gap:
+            return b""
+        self._has_gap = True  # unless nothing fails
         data = self._pull(asked)
         self._free()
+        self._has_gap = False
         return data
 
     def _pull(self, asked: Sequence[Any] = ()) -> bytes:

@@ -1,17 +1,11 @@
 """The one exception of the AMQP edge: the peer is at fault.
 
-A `AmqpError` ends the connection it came from, with its condition; it never ends the process. Nor does a fault of the
-engine while it reads input (`fault_of`). The names are AMQP's error conditions (AMQP 1.0 2.8.15 to 2.8.18).
+A `AmqpError` ends the connection it came from, with its condition; it never ends the process. The names are AMQP's
+error conditions (AMQP 1.0 2.8.15 to 2.8.18).
 """
 
-import logging
-from sys import stdlib_module_names
-from traceback import walk_tb
 from typing import Final
 
-log = logging.getLogger("oncemesh.amqp")
-
-_ENGINE: Final = "router.amqp."
 FRAME_SIZE_TOO_SMALL: Final = "amqp:frame-size-too-small"
 FRAMING_ERROR: Final = "amqp:connection:framing-error"
 INTERNAL_ERROR: Final = "amqp:internal-error"
@@ -50,19 +44,6 @@ class AmqpError(PeerFaultError):
         super().__init__(f"{condition}: {description}" if description else condition)
         self.condition = condition
         self.description = description
-
-
-def fault_of(error: Exception) -> AmqpError:
-    """The AMQP error that ends a connection whose input raised `error`. An error of the engine itself is logged with
-    its traceback. Raises `error` again if the traceback has code of an owner: the owner's state may be half changed."""
-    if isinstance(error, AmqpError):
-        return error
-    for frame, _ in walk_tb(error.__traceback__):
-        module = str(frame.f_globals.get("__name__"))
-        if not module.startswith(_ENGINE) and module.partition(".")[0] not in stdlib_module_names:
-            raise error
-    log.error("the AMQP engine failed", exc_info=error)
-    return AmqpError(INTERNAL_ERROR, f"the AMQP engine failed: {type(error).__name__}: {error}")
 
 
 class LimitError(AmqpError):

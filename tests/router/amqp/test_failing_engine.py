@@ -1,6 +1,8 @@
 """Proton can go on no more, and does not say so: that ends the connection at once."""
 
 from collections.abc import Iterator
+from operator import attrgetter
+from unittest.mock import Mock
 
 import pytest
 import trio
@@ -17,7 +19,7 @@ from tests.hangs import HANGS_S
 from tests.router.amqp.frames import BEGIN, CLOSE, FLOW, HEADER, OPEN, TRANSFER, Raw, attach, frame, opening, transfer
 from tests.router.amqp.pair import Pair, Recorder
 from tests.router.amqp.server import server
-from tests.router.amqp.test_sessions import written
+from tests.router.amqp.test_sessions import frames_of, written
 from tests.router.amqp.test_transport import sockets
 
 ONE_CHANNEL = HEADER + frame(OPEN, "crowded", None, 65536, Raw(b"\x60\0\0")) + frame(BEGIN, None, 0, 1000, 1000)
@@ -94,6 +96,57 @@ def test_a_fault_of_the_engine_ends_the_connection_and_is_logged(
     assert caught.value.condition == INTERNAL_ERROR
     assert handler.events[-1] == ("close", INTERNAL_ERROR)
     assert "the AMQP engine failed" in caplog.text and "invalid literal" in caplog.text
+    connection.release()
+
+
+def failing() -> Mock:
+    """A function of this module would be an owner's."""
+    return Mock(side_effect=ValueError("no frame"))
+
+
+@pytest.mark.usefixtures("as_in_production")
+@pytest.mark.parametrize("place", ["tap.additions.rewrite", "echoes.flows", "_sessions.written"])
+async def test_a_fault_of_the_engine_as_it_writes_ends_its_connection_alone(
+    place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = Recorder()
+    connection = server(handler)
+    one, other = sockets()
+    with trio.fail_after(HANGS_S):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.serve, other, connection)
+            await one.send_all(opening() + frame(FLOW, 0, 100, 0, 100))
+            assert await one.receive_some()
+            *holders, name = place.split(".")
+            monkeypatch.setattr(attrgetter(".".join(holders))(connection), name, failing())
+            await one.send_all(attach("p", 0, receiver=False))
+            heard = b""
+            while said := await one.receive_some():
+                heard += said
+            await one.aclose()
+    assert handler.events[-1] == ("close", INTERNAL_ERROR)
+    ((_, error),) = written(heard, CLOSE)
+    assert error.value[0] == INTERNAL_ERROR
+    failed, ended = caplog.records
+    assert failed.exc_info is not None and "no frame" in str(failed.exc_info[1])
+    assert "the AMQP engine failed: ValueError: no frame" in ended.getMessage()
+
+
+@pytest.mark.usefixtures("as_in_production")
+def test_nothing_but_the_close_is_written_behind_what_an_engine_has_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came behind the gap would be taken for what comes next."""
+    connection = server()
+    connection.receive(opening(), 0.0)
+    connection.data_to_send()
+    with monkeypatch.context() as patch:
+        patch.setattr(connection.tap.additions, "rewrite", failing())
+        connection.receive(attach("p", 0, receiver=False), 0.0)
+        assert connection.data_to_send() == b""
+    assert connection.data_to_send() == b""
+    with pytest.raises(AmqpError, match="the AMQP engine failed: ValueError: no frame"):
+        connection.receive(attach("q", 1, receiver=False), 0.0)
+    data = connection.data_to_send()
+    assert [kind for kind, _ in frames_of(data)] == [CLOSE]
     connection.release()
 
 
