@@ -392,6 +392,11 @@ class Node:
         assert self._port is not None
         self._port.sets.piece_read(piece, found, self.now())
 
+    def damaged(self, name: str, why: str) -> None:
+        """The store has found that its part of a set is not what was written."""
+        assert self._port is not None
+        self._port.sets.damaged(name, why)
+
     def _drain_sets(self, port: SetPort, now: float) -> None:
         port.sets.flush(now)
         out, port.sets.out[:] = port.sets.out[:], []

@@ -102,6 +102,9 @@ class RouterReplicas:
     def piece_read(self, piece: ReadPiece, found: Found) -> None:
         self._owner.node.piece_read(piece, found)
 
+    def damaged(self, name: str, why: str) -> None:
+        self._owner.node.damaged(name, why)
+
     def noted(self, text: str) -> None:
         log.warning("%s", text)
 

@@ -16,6 +16,9 @@ written gets another identity as it is opened, and what is there of it is kept u
 | a row that is damaged, missing, or of another time | the set | checksums of the rows; the set's row has their sum |
 | less than was acknowledged | the set | the mark has a higher number |
 
+While the router runs, `scrub` reads all rows again, a few at a time: a replica whose row is found damaged begins anew
+while the other replicas are whole.
+
 One loss stays unseen: a write-ahead log cut between two transactions, by a power failure that takes the mark as well.
 If a leader remembers the acknowledgement, it notices (`Distrust`). A file of another router, or of another version of
 this program, is refused.
@@ -40,7 +43,7 @@ from router.disk.rows import is_whole, summed
 from router.disk.sqlite import DamagedError, FileForm, SqliteFile, Statement, UnusableError
 from router.mesh.errors import RunError
 from router.queues.mark import Mark, MarkFile, read_mark
-from router.queues.part import PLACES, Part, Row, StoredState, keys_of, read_entry, read_part
+from router.queues.part import PLACE, PLACES, Part, Row, StoredState, keys_of, read_entry, read_part
 from topic.queues.storing import PutAside, ReadPiece, Renew, SetContent, StoreChange, Write
 from topic.raft.log import Entry
 from topic.raft.messages import StagedPiece, StoreContent
@@ -53,6 +56,8 @@ LOOSE: Final = 1024
 """Free pages that a file may keep, beside as many as it uses."""
 VACUUM: Final = 1024
 """Free pages that one merge gives back to the file system at most."""
+SCRUBBED: Final = {"entry": 4000, "piece": 64}
+"""Rows of a table that one scrub reads at most: some 4 MiB of small entries, or of pieces."""
 SUFFIXES: Final = ("", "-wal", "-mark")
 """Of the files of a store."""
 
@@ -144,6 +149,8 @@ class QueueStore:
         self._parts: dict[str, Part] = {}
         """All in the file, also of sets that the topology does not have."""
         self._unmerged = 0
+        self._scrubbed = ("entry", -1)
+        """Table and key of the row that was scrubbed last."""
         self._is_sound = True
         with self._explained():
             try:
@@ -460,6 +467,27 @@ class QueueStore:
 
     def _checkpoint(self, mode: str) -> None:
         self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+
+    # scrubbing
+
+    def scrub(self) -> dict[str, str]:
+        """Read the next rows, from the first one again behind the last. Returns why each set is damaged of which a row
+        is not what was written. Raises QueueStoreError if the file itself is damaged."""
+        table, last = self._scrubbed
+        of_place = {part.place: part for part in self._parts.values()}
+        found: dict[str, str] = {}
+        with self._explained(), self._file.explained():
+            select = f"SELECT * FROM {table} WHERE key > ? ORDER BY key LIMIT ?"
+            rows = self._connection.execute(select, (last, SCRUBBED[table])).fetchall()
+        for row in rows:
+            part = of_place.get(row[0] >> PLACE)
+            if part is not None and not (is_whole(row) and (table == "piece" or part.has_entry(row))):
+                found[part.name] = f"a scrub found a damaged row of table {table}"
+        if len(rows) == SCRUBBED[table]:
+            self._scrubbed = table, rows[-1][0]
+        else:
+            self._scrubbed = "piece" if table == "entry" else "entry", -1
+        return found
 
     # the end
 

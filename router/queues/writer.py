@@ -6,7 +6,7 @@ the processor time, and each change took several milliseconds longer.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import trio
@@ -16,6 +16,8 @@ from topic.queues.storing import ReadPiece, SetStore, StoreChange, Write
 
 MOST: Final = 1 << 20
 """Bytes of changes after which a transaction takes no more: a vote behind them does not wait for all that follows."""
+SCRUB_S: Final = 60.0
+"""From one scrub to the next."""
 FULL_S: Final = 1.0
 """How long the writer waits for room on a full disk before it looks again."""
 
@@ -23,13 +25,16 @@ Ask = StoreChange | ReadPiece
 Found = tuple[bytes, bool] | None
 
 
-class MergedStore(SetStore, Protocol):
-    """A store whose log has to be merged now and then."""
+class KeptStore(SetStore, Protocol):
+    """A store that wants to be kept in order now and then."""
 
     @property
     def is_to_be_merged(self) -> bool: ...
 
     def merge(self) -> None: ...
+
+    def scrub(self) -> Mapping[str, str]:
+        """Read some rows again. Returns why each set is damaged of which a row is not what was written."""
 
 
 class Asker(Protocol):
@@ -39,8 +44,11 @@ class Asker(Protocol):
 
     def piece_read(self, piece: ReadPiece, found: Found) -> None: ...
 
+    def damaged(self, name: str, why: str) -> None:
+        """The part of a set is not what was written."""
+
     def heard(self) -> None:
-        """All that one transaction has done was told."""
+        """All that one transaction, or one scrub, has done was told."""
 
     def noted(self, text: str) -> None:
         """A line for the log of the router."""
@@ -49,7 +57,7 @@ class Asker(Protocol):
 class QueueWriter:
     """One store, and its thread while `run` runs."""
 
-    def __init__(self, store: MergedStore, asker: Asker) -> None:
+    def __init__(self, store: KeptStore, asker: Asker) -> None:
         self._store = store
         self._asker = asker
         self._asks: deque[Ask] = deque()
@@ -64,8 +72,15 @@ class QueueWriter:
     async def run(self) -> None:
         """Raises QueueStoreError if the store fails: then the process has to end, and nobody hears of what may not be
         on the disk."""
+        scrub_at = trio.current_time() + SCRUB_S
         while True:
-            await self._woken.wait()
+            with trio.move_on_at(scrub_at):
+                await self._woken.wait()
+            if trio.current_time() >= scrub_at:
+                await self._scrub()
+                scrub_at = trio.current_time() + SCRUB_S
+            if not self._asks:
+                continue
             asks = self._take()
             found = iter(await self._do_when_there_is_room(asks))
             for ask in asks:
@@ -76,6 +91,12 @@ class QueueWriter:
             self._asker.heard()
             if self._store.is_to_be_merged:
                 await trio.to_thread.run_sync(self._store.merge)
+
+    async def _scrub(self) -> None:
+        if damaged := await trio.to_thread.run_sync(self._store.scrub):
+            for name, why in damaged.items():
+                self._asker.damaged(name, why)
+            self._asker.heard()
 
     def _take(self) -> list[Ask]:
         """What is done next."""

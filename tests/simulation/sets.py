@@ -1,10 +1,10 @@
 """Replica sets in a simulated mesh: their disks, what breaks them, clients that declare queues, and a judge of it all.
 
 A disk does what it is given in order and beside its router, quickly or not. When the router dies, the disk has any of
-what was under way up to some point. Before a router starts, its disk may be replaced by an empty one, or the part of
-one set be found damaged: then the store begins that part anew. A full disk is one that hangs; one that fails ends its
-router. Clients ask at any router. `watch` checks what holds after each step of a router, `unrest` what has to be true
-in the end (protocol 13).
+what was under way up to some point. Before a router starts, its disk may be replaced by an empty one. At a start, or
+while it runs, the part of one set may be found damaged: then the store begins that part anew. A full disk is one that
+hangs; one that fails ends its router. Clients ask at any router. `watch` checks what holds after each step of a router,
+`unrest` what has to be true in the end (protocol 13).
 """
 
 from collections import deque
@@ -146,6 +146,8 @@ class SetWorld:
     def __init__(self, world: "World") -> None:
         self.dice = Random(f"sets {world.seed}")
         self._rot = Random(f"rot {world.seed}")
+        self._scrubbed: set[tuple[str, bytes]] = set()
+        """Router and store: parts that were found damaged, and that the disk may have yet."""
         self.knobs = world.knobs
         self._world = world
         self._schedule = world.schedule
@@ -215,11 +217,22 @@ class SetWorld:
         if self.dice.random() < self.knobs.disk_loss and self._may_lose(router, list(self.map.plans)):
             self._world.note(router.name, "its disk is replaced")
             self.disks[router.name].replace()
-        if self._rot.random() < self.knobs.disk_loss:
-            name = self._rot.choice(list(self.map.plans))
-            if self._may_lose(router, [name]):
-                self._world.note(router.name, f"its disk has damaged rows of {name}")
-                self.disks[router.name].damage(name)
+        if (name := self._damaged(router)) is not None:
+            self.disks[router.name].damage(name)
+
+    def _damaged(self, router: "Router") -> str | None:
+        """The set of which the disk of a router is found to have damaged rows, if any."""
+        name = self._rot.choice(list(self.map.plans))
+        if self._rot.random() >= self.knobs.disk_loss or not self._may_lose(router, [name]):
+            return None
+        self._world.note(router.name, f"its disk has damaged rows of {name}")
+        return name
+
+    def _scrub(self, router: "Router") -> None:
+        """The disk of a router that runs is read again."""
+        if router.alive and (name := self._damaged(router)) is not None:
+            self._scrubbed.add((router.name, self.disks[router.name].store.parts[name].store))
+            router.handle(router.node.damaged, name, "a scrub found it")
 
     def _may_lose(self, router: "Router", names: Sequence[str]) -> bool:
         """Whether the disk of a router may lose these sets: seldom so many that one of them is lost for ever."""
@@ -237,7 +250,7 @@ class SetWorld:
         parts = [(other, disk.store.parts[name]) for other, disk in self.disks.items()]
         if not any(part.hard.begun for _, part in parts):
             return True  # an operator ends a beginning that cannot be completed
-        left = {(other, part.store) for other, part in parts if other != router}
+        left = {(other, part.store) for other, part in parts if other != router} - self._scrubbed
         return all(
             2 * sum((voter.router, voter.store) in left for voter in one.voters) > len(one.voters)
             for one in configurations
@@ -276,6 +289,8 @@ class SetWorld:
     def plan(self) -> None:
         for _ in range(self.knobs.asked):
             self._schedule.at(self.dice.random() * (self.knobs.turmoil + 1.0), self._ask_something)
+        for router in self._world.routers.values():
+            self._schedule.at(self._rot.random() * (self.knobs.turmoil + 1.0), self._scrub, router)
 
     def plan_last(self) -> None:
         """The faults are over."""

@@ -234,6 +234,11 @@ class ReplicaSets:
         self._replicas[piece.set].piece_read(piece, found)
         self._touched[piece.set] = None
 
+    def damaged(self, name: str, why: str) -> None:
+        """The store has found that its part of a set is not what was written: the replica begins anew."""
+        self._replicas[name].raft.set_aside(why)
+        self._touched[name] = None
+
     # time
 
     def handle_timer(self, now: float) -> None:

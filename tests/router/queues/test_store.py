@@ -13,7 +13,7 @@ import pytest
 
 from router.disk.room import SPARE
 from router.queues.boot import boot_id
-from router.queues.store import MERGE, FullError, QueueStore, QueueStoreError, Sync
+from router.queues.store import MERGE, SCRUBBED, FullError, QueueStore, QueueStoreError, Sync
 from tests.disk import full_disk
 from tests.router.queues.model import Drawing, ModelStore
 from topic.queues.storing import PutAside, ReadPiece, Renew, Write
@@ -334,6 +334,30 @@ def test_a_damaged_piece_is_not_sent(path: Path) -> None:
         store._connection.execute("UPDATE piece SET data = 'other'")
         with pytest.raises(QueueStoreError, match="piece 0 of its state is missing, or does not match its checksum"):
             store.read(ReadPiece("q0", ME, 1, 0))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE entry SET data = 'other' WHERE key = 7",
+        "UPDATE piece SET data = 'other'",
+        "REPLACE INTO entry VALUES (?, ?, ?, ?, ?)",
+    ],
+)
+def test_a_scrub_finds_what_is_not_what_was_written(path: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a row that is whole, and of another time."""
+    monkeypatch.setitem(SCRUBBED, "entry", 3)
+    with opened(path) as store:
+        store.write([appended(1, 1, b"")])
+        compact(store, 1)
+        store.write([appended(2, 2, *[b"%d" % number for number in range(9)])])
+        store.write([Write("q1", appended(1, 1, *[b"%d" % number for number in range(9)]).persist)])
+        assert [store.scrub() for _ in range(20)] == 20 * [{}]
+        row = store._connection.execute("SELECT * FROM entry WHERE key = 7").fetchone()
+        store.write([appended(7, 7, b"later")])
+        store._connection.execute(damage, row if "?" in damage else ())
+        found = [one for _ in range(20) if (one := store.scrub())]
+        assert found and {name for one in found for name in one} == {"q0"}
 
 
 def test_a_machine_has_one_boot_id() -> None:

@@ -30,6 +30,7 @@ class SlowStore:
         self.transactions: list[list[StoreChange]] = []
         self.merges = 0
         self.is_to_be_merged = False
+        self.damage: dict[str, str] = {}
         self.failure: Exception | None = None
         self.may_go_on = threading.Semaphore(0)
 
@@ -45,6 +46,9 @@ class SlowStore:
     def merge(self) -> None:
         self.merges += 1
         self.is_to_be_merged = False
+
+    def scrub(self) -> dict[str, str]:
+        return self.damage
 
 
 class Heard:
@@ -64,6 +68,9 @@ class Heard:
 
     def piece_read(self, piece: ReadPiece, found: tuple[bytes, bool] | None) -> None:
         self._hear(found)
+
+    def damaged(self, name: str, why: str) -> None:
+        self._hear((name, why))
 
     def heard(self) -> None:
         """What was heard so far is one transaction's."""
@@ -171,3 +178,20 @@ async def test_a_full_disk_is_waited_for(store: SlowStore, heard: Heard, monkeyp
         (b"1", True),
     ]
     assert len(store.transactions) == 1
+
+
+async def test_damage_that_a_scrub_finds_is_told(
+    store: SlowStore, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("router.queues.writer.SCRUB_S", 0.0)
+    writer = QueueWriter(store, heard)
+    store.damage = {"q0": "it rots"}
+    async with running(writer):
+        await heard.until(1)
+        store.damage = {}
+        store.may_go_on.release(1)
+        writer.ask([change(1)])
+        with trio.fail_after(HANGS_S):
+            while 1 not in heard.all:
+                await heard.more.wait()
+    assert set(heard.all) == {("q0", "it rots"), 1}
