@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import attrs
 
 from failover.chaos.script.script import FaultLine, ScriptClient, When
-from failover.chaos.script.targets import AMOUNTS, Named, RouterOf, Several, Some, Target
+from failover.chaos.script.targets import AMOUNTS, ROLES, Named, RouterOf, Several, Some, Target
 from failover.chaos.script.times import Span, Window, parse_period, parse_rate
 from failover.chaos.script.vocabulary import VERBS, Aim, Verb
 from router.mesh.config import Topology
@@ -23,7 +23,6 @@ from router.mesh.reading import Reader, expected, given, shown, text
 Result = TypeVar("Result")
 
 TIMES = ("at", "every", "random", "during")
-ROLES = {"home-of": "publisher", "custodian-of": "subscriber"}
 
 
 def link_names(topology: Topology) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from typing import Final, TypeAlias
 import attrs
 
 AMOUNTS: Final = ("one", "minority", "majority", "all")
+ROLES: Final = {"home-of": "publisher", "custodian-of": "subscriber"}
+"""Which clients a word for their router is about."""
 
 
 @attrs.frozen
@@ -42,7 +44,7 @@ class RouterOf:
     client: str
 
     def __str__(self) -> str:
-        return f"{self.what} {self.client}"
+        return f"the router of {ROLES[self.what]} {self.client}"
 
 
 @attrs.frozen

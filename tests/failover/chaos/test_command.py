@@ -135,5 +135,5 @@ def test_the_demo_breaks_a_mesh_and_ends_with_the_verdict(tmp_path: Path, monkey
     monkeypatch.setattr(cli_demo, "SCRIPT", script)
     result = oncemesh("demo", "--run-dir", tmp_path / "run")
     assert result.exit_code == 0, result.output
-    assert "kill a (home-of amy), for 1.0s" in result.stdout
+    assert "kill a (the router of publisher amy), for 1.0s" in result.stdout
     assert "exactly-once holds: " in result.stdout

@@ -88,8 +88,8 @@ async def test_a_home_that_is_killed_is_named_and_back_at_its_time(tmp_path: Pat
     assert ending.counts["sent"] <= 600, "more than was offered"
     assert ending.counts["received"] == 2 * ending.counts["accepted"]
     [fault] = record["faults"]
-    assert (fault["fault"], fault["targets"], fault["text"]) == ("kill", ["a"], "kill a (home-of news)")
-    assert "kill a (home-of news), for 1.0s" in told
+    assert (fault["fault"], fault["targets"], fault["text"]) == ("kill", ["a"], "kill a (the router of publisher news)")
+    assert "kill a (the router of publisher news), for 1.0s" in told
     assert record["began_us"] < fault["at_us"] < fault["until_us"] < record["ended_us"]
     assert fault["until_us"] - fault["at_us"] > 0.9e6
     assert "kill a: ended" in told

@@ -42,6 +42,8 @@ def test_an_amount_counts_the_whole_mesh(amount: str, number: int) -> None:
 
 def test_who_a_router_is_to_a_client_is_asked_at_the_strike() -> None:
     assert resolve(RouterOf("home-of", "news"), field(), Random(1)) == ("d",)
+    assert str(RouterOf("home-of", "news")) == "the router of publisher news"
+    assert str(RouterOf("custodian-of", "reader")) == "the router of subscriber reader"
     assert resolve(RouterOf("home-of", "gone"), field(), Random(1)) == ()
     assert resolve(Several((RouterOf("home-of", "news"), Named("west"))), field(), Random(1)) == ("a", "b", "d")
 
