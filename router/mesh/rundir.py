@@ -316,7 +316,7 @@ def find_run_dir(given: Path | None, base: Path = Path("run")) -> RunDirectory:
         for stray in directory.astray():
             _warn(stray)
         return directory
-    running = list(_running_meshes(base))
+    running = list(running_meshes(base))
     if len(running) == 1:
         return running[0]
     if not running:
@@ -328,8 +328,8 @@ def find_run_dir(given: Path | None, base: Path = Path("run")) -> RunDirectory:
     raise RunError(f"several meshes are running ({names}), choose one with --run-dir")
 
 
-def _running_meshes(base: Path) -> Iterator[RunDirectory]:
-    """One directory that is not to be read must not hide the others."""
+def running_meshes(base: Path = Path("run")) -> Iterator[RunDirectory]:
+    """The run directories below `base` in which routers run. One that cannot be read does not hide the others."""
     for path in sorted(base.glob("*/mesh.json")):
         directory = RunDirectory(path.parent)
         try:

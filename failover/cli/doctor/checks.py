@@ -138,6 +138,13 @@ def openings(seen: Symptoms) -> Found:
 
 
 def listeners(seen: Symptoms) -> Found:
+    for path in dict.fromkeys(seen.held.values()):
+        which = ", ".join(listener for listener, place in seen.held.items() if place == path)
+        yield (
+            Level.WARN,
+            f"this mesh runs already, with the run directory {path}; its routers listen there: {which}",
+            "omit the file to check the running mesh",
+        )
     for listener, why in seen.taken.items():
         yield (
             Level.FAIL,

@@ -19,7 +19,7 @@ from router.amqp.proton.loops import LOOPS
 from router.mesh.config import Topology
 from router.mesh.errors import FileError
 from router.mesh.listeners import ListenError, listen
-from router.mesh.rundir import RunDirectory
+from router.mesh.rundir import RunDirectory, running_meshes
 from router.mesh.status import RouterView
 from router.security.doors import check
 from router.security.validity import Validity, validity_of
@@ -98,6 +98,8 @@ class Symptoms:
     """By router."""
     taken: Mapping[str, str] = Factory(dict)
     """Listener -> why it cannot be one, of routers of this host that do not run."""
+    held: Mapping[str, Path] = Factory(dict)
+    """Listener -> the run directory of the mesh that runs with it already."""
     disk: Disk | None = None
     """Of the run directory."""
     views: Mapping[str, RouterView] = Factory(dict)
@@ -167,6 +169,19 @@ def taken(topology: Topology, routers: Collection[str]) -> dict[str, str]:
     return found
 
 
+def held(topology: Topology) -> dict[str, Path]:
+    """Listeners that routers of this mesh have, which run here; by the run directory of each."""
+    found = {}
+    for directory in running_meshes():
+        record, running = directory.read(), directory.running()
+        if record.mesh != topology.mesh:
+            continue
+        for router, role, address in topology.listeners():
+            if router in running and getattr(record.routers[router], role) == str(address):
+                found[f"{role} of router {router}"] = directory.path
+    return found
+
+
 def stores(topology: Topology, directory: RunDirectory, routers: Iterable[str]) -> dict[str, StoreFault]:
     """Faults of the stores of replica sets, by router. The function opens copies, because opening changes a store."""
     if topology.queues is None:
@@ -218,6 +233,8 @@ def symptoms(
 ) -> Symptoms:
     why, certificates = security(topology, here) if topology is not None else ("", {})
     idle = [name for name in here if name not in views or not views[name].running]
+    not_free = taken(topology, idle) if topology is not None else {}
+    ours = held(topology) if topology is not None and not_free else {}
     return Symptoms(
         time.time(),
         host(),
@@ -226,7 +243,8 @@ def symptoms(
         unreadable,
         why,
         certificates,
-        taken(topology, idle) if topology is not None else {},
+        {listener: why for listener, why in not_free.items() if listener not in ours},
+        {listener: path for listener, path in ours.items() if listener in not_free},
         disk(directory.path) if directory is not None else None,
         views,
         clocks,

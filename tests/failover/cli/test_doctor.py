@@ -96,6 +96,7 @@ ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("loops", {"host": attrs.evolve(HOST, is_compiled=False)}, Level.WARN, "are not compiled"),
     ("topology", {"topology": None, "unreadable": ["mesh.yaml:1: what"]}, Level.FAIL, "mesh.yaml:1: what"),
     ("listeners", {"taken": {"amqp of router a": "127.0.0.1:1: in use"}}, Level.FAIL, "amqp of router a cannot"),
+    ("listeners", {"held": {"amqp of router a": Path("run/x")}}, Level.WARN, "runs already, with the run directory"),
     ("security", {"security": "a.pem: expected one of 'a'"}, Level.FAIL, "a.pem: expected"),
     ("certificates", {"certificates": {"a": Validity(Path("a.pem"), 0, NOW - 3 * DAY_S)}}, Level.FAIL, "expired 3"),
     ("certificates", {"certificates": {"a": Validity(Path("a.pem"), NOW + 3600, NOW * 2)}}, Level.FAIL, "only in 1h"),
@@ -184,6 +185,27 @@ def test_a_listener_that_is_taken_is_seen(tmp_path: Path) -> None:
         topology = plan(tmp_path, f"mesh: one\nrouters: {{a: {{amqp: 127.0.0.1:{port}}}}}\n")
         assert "Address already in use" in taken(topology, ["a"])["amqp of router a"]
         assert taken(topology, []) == {}
+
+
+def test_the_ports_of_the_running_mesh_are_not_blamed_on_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as one, socket.socket() as other:
+        for taken_by in (one, other):
+            taken_by.bind(("127.0.0.1", 0))
+            taken_by.listen()
+        at, http = (f"127.0.0.1:{each.getsockname()[1]}" for each in (one, other))
+        plan(tmp_path, f"mesh: one\nrouters: {{a: {{amqp: {at}, http: {http}}}}}\n")
+        entry = RouterEntry(1, at, "127.0.0.1:1", "router.log")
+        directory = RunDirectory(tmp_path / "run" / "one")
+        directory.make()
+        directory.write(MeshRecord("one", "mesh.yaml", {"a": entry}))
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(RunDirectory, "running", lambda _: {"a": None})
+        told = CliRunner().invoke(main, ["doctor", "mesh.yaml"]).output
+    assert f"this mesh runs already, with the run directory {directory.path}; its routers listen there: amqp of" in told
+    assert f"fail  listeners: http of router a cannot listen on {http}: Address already in use" in told
+    assert "amqp of router a cannot listen" not in told
 
 
 def test_stores_of_replica_sets_are_looked_at_and_not_changed(tmp_path: Path) -> None:
