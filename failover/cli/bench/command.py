@@ -102,9 +102,9 @@ def show(out: Console, measured: Measured) -> None:
     if measured.plan.rate is not None and told["accepted_per_s"] < 0.95 * measured.plan.rate:
         out.print(f"the requested rate was {measured.plan.rate:,g} a second", style="yellow")
     for name, histogram in (("outcome", measured.acceptance), ("subscriber", measured.delivery)):
-        if histogram.count:
-            quantiles = "  ".join(f"{quantile} {value}" for quantile, value in figures(histogram).items())
-            out.print(f"latency to its {name}, ms:  {quantiles}", soft_wrap=True)
+        found = figures(histogram) or {}
+        quantiles = "  ".join(f"{quantile} {value}" for quantile, value in found.items()) or "-"
+        out.print(f"latency to its {name}, ms:  {quantiles}", soft_wrap=True)
     _bars(out, measured.delivery if measured.delivery.count else measured.acceptance)
     share = f"the clients used {told['client_processor']:.0%} of a processor"
     if measured.is_busy:

@@ -57,7 +57,7 @@ class Measured:
         return self.processor_s > BUSY * self.seconds
 
     def as_json(self) -> dict[str, Any]:
-        """Latencies in ms."""
+        """Latencies in ms, as `figures`."""
         seconds = self.seconds or 1.0
         return {
             "address": self.plan.address,
@@ -78,7 +78,10 @@ class Measured:
         }
 
 
-def figures(histogram: Histogram) -> dict[str, float]:
+def figures(histogram: Histogram) -> dict[str, float] | None:
+    """Quantiles and maximum in ms; None if nothing was measured."""
+    if not histogram.count:
+        return None
     quantiles = {name: histogram.quantile(part) for name, part in QUANTILES.items()}
     return {name: round(value / MS, 3) for name, value in (quantiles | {"max": histogram.most}).items()}
 

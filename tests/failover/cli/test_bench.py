@@ -2,6 +2,7 @@
 
 import io
 
+import attrs
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -61,6 +62,12 @@ def test_it_says_when_its_clients_were_the_limit() -> None:
     assert "the limit" not in shown(fast) and "the requested rate" not in shown(fast)
     assert "10000 accepted in 10.0 s: 1,000.0 a second" in shown(fast)
     assert fast.as_json()["delivery_ms"] == pytest.approx({"p50": 2, "p90": 2, "p99": 2, "p99.9": 50, "max": 50}, 0.02)
+
+
+def test_what_was_not_measured_is_no_latency_of_zero() -> None:
+    alone = attrs.evolve(measured(3.0, 10), delivered=0, delivery=Histogram())
+    assert alone.as_json()["delivery_ms"] is None and alone.as_json()["acceptance_ms"]["max"] == 50
+    assert "latency to its subscriber, ms:  -\n" in shown(alone)
 
 
 def test_a_body_says_when_it_was_due() -> None:
