@@ -123,6 +123,16 @@ def test_what_a_router_reads_when_it_starts_cannot_be_applied(
     assert triangle.directory.topology_path.read_text() == former
 
 
+@pytest.mark.parametrize("options", [(), ("--force",)], ids=["asked", "forced"])
+def test_no_router_is_removed_that_the_mesh_does_not_have(triangle: RunningMesh, options: tuple[str, ...]) -> None:
+    former, known = triangle.directory.topology_path.read_text(), sorted(triangle.directory.running())
+    done = CliRunner().invoke(main, ["remove", "z", *options, "--run-dir", str(triangle.directory.path)])
+    told = 'Error: there is no router "z" in this mesh, expected a, b or c\n'
+    assert (done.exit_code, done.stderr) == (1, told)
+    assert triangle.directory.topology_path.read_text() == former
+    assert sorted(triangle.directory.running()) == known
+
+
 def test_a_file_that_says_the_number_of_a_free_port_changes_nothing(triangle: RunningMesh, tmp_path: Path) -> None:
     said = yaml.safe_load(triangle.directory.topology_path.read_text())
     for name, router in said["routers"].items():
