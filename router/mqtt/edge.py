@@ -209,7 +209,7 @@ class MqttEdge:
         elif not session.is_whole(known):  # as is known by now: it goes on from there when it comes again
             connection.leave(Reason.ADMINISTRATIVE, "the session has continued at another router")
         else:
-            log.info("%s continues here, exactly once", session)
+            log.info("%s continues its session at this router; no message comes twice", session)
             session.told, session.timeout = None, timeout
             session.take_over(others := elsewhere(known, session.ends))
             session.resume()

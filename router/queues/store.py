@@ -232,9 +232,8 @@ class QueueStore:
             part = self._parts[name]
             try:
                 if part.number < marked.get(name, 0):
-                    raise DamagedError(
-                        f"its last change there is {part.number}, expected {marked[name]} or a later one"
-                    )
+                    newest = f"its newest change in the file has number {part.number}"
+                    raise DamagedError(f"{newest}, expected number {marked[name]} or a later one")
                 self._read(part, *entries[name])
             except DamagedError as error:
                 part.number = max(part.number, marked.get(name, 0))

@@ -4,10 +4,12 @@ the shell hears nothing of it.
     a ~~~ b ~~~ c       all in contact
 """
 
+import pytest
+
 from tests.topic.bench import Bench
 from tests.topic.clients import NEWS
 from tests.topic.inside import Incoming, InsidePublisher, InsideSubscriber, Outgoing
-from topic.actions import STOLEN, Credit
+from topic.actions import STOLEN, Credit, Deliver
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Role
 from topic.ends.end import LinkEnd
@@ -149,6 +151,15 @@ def test_credit_of_an_attach_before_this_one_is_not_taken() -> None:
     bench.let_go()
     assert state(publisher) == (True, True)
     assert publisher.granted == granted
+
+
+def test_an_action_for_the_other_kind_of_link_is_a_bug() -> None:
+    bench = Bench("a", "b", "c")
+    reader, publisher = InsideSubscriber(bench, "c", Incoming()), InsidePublisher(bench, "a", Outgoing())
+    with pytest.raises(AssertionError, match="the end of a subscriber cannot perform Credit"):
+        reader.perform(Credit(reader, 7))
+    with pytest.raises(AssertionError, match="the end of a publisher cannot perform Deliver"):
+        publisher.perform(Deliver(publisher, []))
 
 
 def test_the_claim_of_an_end_is_what_is_known_of_its_link_here() -> None:

@@ -100,7 +100,7 @@ class PublishingEnd(LinkEnd, Generic[Known]):
                     self.is_detached = True
                     self.detach(action)
             case _:
-                raise AssertionError(f"of a subscriber: {action}")
+                raise AssertionError(f"the end of a publisher cannot perform {action}")
 
     def begin(self, action: AnswerPublisher) -> None:
         """The attach is answered. First what is in doubt by its map is published again, in its order."""

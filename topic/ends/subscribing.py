@@ -89,7 +89,7 @@ class SubscribingEnd(LinkEnd):
                     self.is_detached = True
                     self.detach(action)
             case _:
-                raise AssertionError(f"of a publisher: {action}")
+                raise AssertionError(f"the end of a subscriber cannot perform {action}")
 
     def _drop_what_is_over(self, ours: dict[bytes, int]) -> None:
         """What our map leaves out of that of the attach is settled (protocol 6.8)."""

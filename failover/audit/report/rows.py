@@ -203,7 +203,7 @@ def _ended(case: Case, left: set[str]) -> Iterator[str]:
 
 def _left_out(case: Case, subscriber: str, home: str, missed: Missed) -> str:
     name = case.clients.subscribers[subscriber].identity
-    return f"{_deliveries(missed.count)} accepted without {name}, which {_why(case, subscriber, home, missed)}"
+    return f"{_deliveries(missed.count)} accepted without {name}, {_why(case, subscriber, home, missed)}"
 
 
 def _deliveries(count: int) -> str:
@@ -213,21 +213,22 @@ def _deliveries(count: int) -> str:
 def _why(case: Case, subscriber: str, home: str, missed: Missed) -> str:
     router = home.rpartition(".")[0]
     if not router:
-        return "was attached; the log of the router that accepted may lack its end"
+        return "which was attached; the log of the router that accepted may lack its end"
     if any(home in lost.homes and lost.at <= missed.first for lost in case.state_losses):
-        return f"router {router} did not know: no router had its state store"
+        return f"a subscriber that router {router} did not know: no router had its state store"
     apart = _apart(case.partings.get((home, subscriber), ()), missed)
     if apart is None or not apart.known:
-        forgetful = ": it had started without its state store" if home in case.forgetful else ""
-        return f"router {router} did not know{forgetful}"
+        forgetful = ": the router had started without its state store" if home in case.forgetful else ""
+        return f"a subscriber that router {router} did not know{forgetful}"
     if apart.ending is not None:
-        return f"{router} considered ended" + (f": {apart.ending}" if apart.ending else "")
+        return f"whose link router {router} considered ended" + (f": {apart.ending}" if apart.ending else "")
     timeout_s = case.clients.subscribers[subscriber].timeout_s
     if apart.lasted_us is None:
-        return f"was out of contact with {router} from then on; its timeout is {timeout_s:g} s"
+        return f"which was out of contact with router {router} from then on; its timeout is {timeout_s:g} s"
     lasted_s = apart.lasted_us / 1_000_000
     longer = "longer" if lasted_s >= timeout_s else "not longer"
-    return f"was out of contact with {router} for {lasted_s:.1f} s, {longer} than its timeout of {timeout_s:g} s"
+    apart_for = f"which was out of contact with router {router} for {lasted_s:.1f} s"
+    return f"{apart_for}, {longer} than its timeout of {timeout_s:g} s"
 
 
 def _apart(partings: Sequence[Parting], missed: Missed) -> Parting | None:

@@ -107,7 +107,7 @@ def test_who_was_apart_for_longer_than_its_timeout_is_named(judged: Judged) -> N
     assert report.verdict is Verdict.QUALIFIED and report.exit_code == 4, (report.findings, report.doubts)
     assert report.sentence == (
         f"exactly-once holds, but not for everybody: 2 deliveries were accepted without {FAR.identity}, "
-        "which was out of contact with a for 61.0 s, longer than its timeout of 60 s"
+        "which was out of contact with router a for 61.0 s, longer than its timeout of 60 s"
     )
     assert left_out(report) == {(str(ONE.identity), str(FAR.identity)): 2}
 
@@ -160,7 +160,9 @@ def test_who_attached_where_its_publishers_router_was_not_in_contact_is_named(ju
     never_joined(run, FAR, "a")
     run.leave_out(FAR, ONE, 0, 1, 2, 3, audience=False)
     report = judged(run)
-    assert report.sentence.endswith(f"4 deliveries were accepted without {FAR.identity}, which router a did not know")
+    assert report.sentence.endswith(
+        f"4 deliveries were accepted without {FAR.identity}, a subscriber that router a did not know"
+    )
 
 
 def test_who_heard_that_another_had_ended_its_link_is_named_with_the_reason(judged: Judged) -> None:
@@ -172,7 +174,9 @@ def test_who_heard_that_another_had_ended_its_link_is_named_with_the_reason(judg
         run.leave_out(FAR, TWO, tag, audience=False)
     report = judged(run)
     assert report.verdict is Verdict.QUALIFIED, (report.findings, report.doubts)
-    told = f"2 deliveries were accepted without {FAR.identity}, which a considered ended: router b waited 61 s"
+    told = (
+        f"2 deliveries were accepted without {FAR.identity}, whose link router a considered ended: router b waited 61 s"
+    )
     assert told in report.exceptions
 
 
@@ -198,8 +202,8 @@ def test_who_is_unknown_to_a_router_that_began_without_its_store_is_named(judged
         if row["event"] is Event.AUDIENCE:
             row["detail"] = json.dumps([name for name in json.loads(row["detail"]) if name != FAR.name])
     report = judged(run)
-    why = "router a did not know: it had started without its state store"
-    forgot = f"2 deliveries were accepted without {FAR.identity}, which {why}"
+    why = "a subscriber that router a did not know: the router had started without its state store"
+    forgot = f"2 deliveries were accepted without {FAR.identity}, {why}"
     assert forgot in report.exceptions, (report.exceptions, report.findings)
 
 

@@ -90,7 +90,10 @@ def test_what_a_mesh_without_a_memory_accepted_is_shown_and_not_owed(judged: Jud
     assert report.violations == {}
     assert {row.subscriber: row.without for row in report.pairs} == {str(NEAR.identity): 1, str(MID.identity): 1}
     assert report.verdict is Verdict.QUALIFIED, report.doubts
-    assert f"1 delivery was accepted without {MID.identity}, which router a did not know: no router" in report.sentence
+    assert (
+        f"1 delivery was accepted without {MID.identity}, a subscriber that router a did not know: no router"
+        in report.sentence
+    )
 
 
 def test_what_a_mesh_accepted_that_should_have_remembered_is_lost(judged: Judged) -> None:

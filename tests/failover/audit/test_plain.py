@@ -13,7 +13,7 @@ from topic.identity import Epoch
 from topic.journal import Event
 
 LOST, GIVEN_UP, GRACE = Event.LOST, Event.GIVEN_UP, json.dumps({"grace": 5.0})
-WAS_APART = f"1 delivery was accepted without {FAR.identity}, which was out of contact with a from then on"
+WAS_APART = f"1 delivery was accepted without {FAR.identity}, which was out of contact with router a from then on"
 
 
 def plain(run: Run) -> Run:
@@ -81,7 +81,7 @@ def test_who_has_left_its_router_has_gone_for_who_does_not_know_where_it_went(ju
 def test_a_new_home_that_has_not_joined_it_need_not_know_it(judged: Judged) -> None:
     report = judged(plain(taken_over("c")))
     assert report.verdict is Verdict.QUALIFIED, (report.violations, report.doubts)
-    assert f"1 delivery was accepted without {FAR.identity}, which router a did not know" in report.sentence
+    assert f"1 delivery was accepted without {FAR.identity}, a subscriber that router a did not know" in report.sentence
 
 
 def test_a_new_home_that_lists_it_owes_it(judged: Judged) -> None:

@@ -48,7 +48,9 @@ def _contact(peer: str, incarnation: int) -> Row:
 def test_who_was_unheard_of_is_left_out_by_name(judged: Judged) -> None:
     report = judged(taken_over())
     assert report.verdict is Verdict.QUALIFIED, (report.violations, report.doubts)
-    assert report.sentence.endswith(f"1 delivery was accepted without {FAR.identity}, which router a did not know")
+    assert report.sentence.endswith(
+        f"1 delivery was accepted without {FAR.identity}, a subscriber that router a did not know"
+    )
 
 
 def test_who_has_just_come_into_contact_need_not_have_heard_of_a_subscriber(judged: Judged) -> None:

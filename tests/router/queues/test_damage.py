@@ -7,6 +7,7 @@ The leader of a set remembers what the replica has acknowledged, and has its sto
 `topic/raft/messages.py`).
 """
 
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -392,6 +393,13 @@ def test_a_bad_row_of_one_set_leaves_the_others_as_they_are(example: Example, tm
     with closing(sqlite3.connect(kept)) as connection:
         [count] = connection.execute("SELECT count(*) FROM entry").fetchone()
         assert count == len(example.contents[name].content.entries)
+
+
+def test_an_earlier_file_is_told_from_the_newest_change_that_there_was(example: Example, tmp_path: Path) -> None:
+    path = damaged(example, "closed", "", replaced("earlier", ""), tmp_path / "damaged")
+    with opened(path, seed="anew") as store:
+        said = r"begins anew here, because its newest change in the file has number \d+, expected number \d+ or a later"
+        assert re.search(said, store.notes[0]), store.notes
 
 
 def test_rows_of_another_time_are_noticed_though_each_is_whole(tmp_path: Path) -> None:
