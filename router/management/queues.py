@@ -115,7 +115,8 @@ class QueueOperations:
     async def declare(self, name: str, said: Mapping[Any, Any]) -> Queue:
         settings = settings_in(said)
         found = await self._decide(Declare(name, settings))
-        log.info("queue %s is declared, at the request of an operator", printable(name))
+        # Clients may declare their queue whenever they start.
+        log.debug("queue %s is declared, at the request of an operator", printable(name))
         return Queue(name, found.id, found.version, settings)
 
     async def configure(self, queue: Queue, said: Mapping[Any, Any]) -> Queue:

@@ -1,5 +1,6 @@
 """Operations on declared queues: what a request says, who decides, and what is answered."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,6 +53,23 @@ async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted
         Delete,
     ]
     assert await refused(asking, "READ", name="queue/eu/x") == "404: no entity has the name 'queue/eu/x'"
+
+
+async def test_a_declare_leaves_no_line_in_the_log_but_a_change_and_a_delete_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "oncemesh.management")
+    asking = AskingMesh(AgreeingMesh())
+    named = {"type": DECLARED_QUEUE.managed, "name": "queue/eu/x"}
+    for _ in range(3):
+        await asking.ask("CREATE", None, {"limitMessages": 5}, **named)
+    assert caplog.messages == []
+    await asking.ask("UPDATE", None, {"limitMessages": 6}, **named)
+    await asking.ask("DELETE", **named)
+    assert caplog.messages == [
+        "an operator changed the settings of queue queue/eu/x",
+        "queue queue/eu/x is deleted, at the request of an operator",
+    ]
 
 
 async def test_a_router_without_a_replica_changes_what_is_named_whole() -> None:
