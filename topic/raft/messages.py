@@ -206,7 +206,8 @@ class StoreContent:
 
 @attrs.frozen(slots=True)
 class StagedPiece:
-    """A piece of a leader's snapshot, as a follower puts it aside. The first piece ends what was put aside before."""
+    """A piece of a leader's snapshot, as a follower puts it aside. The first piece ends the leader's earlier snapshot,
+    or an earlier leader's, if it was not whole yet; and a state that was put aside for the same index."""
 
     index: int
     place: int
