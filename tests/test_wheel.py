@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from router.mesh.rundir import RunDirectory
 from tests.hangs import HANGS_S
 
 ROOT = Path(__file__).parent.parent
@@ -95,6 +96,12 @@ class Installed:
         assert process.returncode == status, printed + complained
         return printed + complained
 
+    def kill_routers(self) -> None:
+        """Those that a test has left."""
+        directory = RunDirectory(self.folder / "run" / "single")
+        for router in directory.running().values() if directory.exists() else ():
+            router.kill()
+
 
 def test_nobody_is_told_to_install_what_the_package_index_has_under_our_name() -> None:
     """It is a stranger's."""
@@ -123,8 +130,8 @@ def test_what_judges_says_what_to_install(installed: Installed, command: str) ->
 
 def test_a_run_of_the_wheel_alone_and_the_verdict_with_the_extra(installed: Installed) -> None:
     (installed.folder / "single.yaml").write_text(TOPOLOGY)
-    installed.oncemesh("up", "single.yaml", "--detach")
     try:
+        installed.oncemesh("up", "single.yaml", "--detach")
         with installed.start("subscribe", "topic/news", "--id", "reader", "--count", "3") as subscriber:
             try:
                 assert subscriber.stderr is not None
@@ -135,6 +142,7 @@ def test_a_run_of_the_wheel_alone_and_the_verdict_with_the_extra(installed: Inst
                 subscriber.kill()
         assert [line.split()[0] for line in printed.splitlines()] == ["0", "1", "2"]
         assert "1 of 1 router" in installed.oncemesh("status")
-    finally:
         installed.oncemesh("down")
+    finally:
+        installed.kill_routers()
     assert "exactly-once holds: 3 accepted" in installed.oncemesh("audit", "run/single", audit=True)
