@@ -71,7 +71,7 @@ def judge_rows(case: Case, rows: Rows) -> Judged:
     """The verdicts on all deliveries that these rows tell of. All that logs say of these has to be there."""
     rows, left_out = begun_since(aligned(before(rows, case.ends), case.clocks), case.since, case.cut)
     facts = Facts(rows)
-    uses = tell_apart(facts, case.whole, case.disordered)
+    uses = tell_apart(facts, case.whole, case.disordered, case.settling_first)
     found, records = gather(facts, uses), gather_records(facts, uses, case)
     pairs = gather_pairs(facts, uses, case.stays)
     known = find_fates(facts, found, case)

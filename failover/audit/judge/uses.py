@@ -50,9 +50,11 @@ class Uses:
         return self.key[delivery].decode(), int(self.number[delivery]) if self.sure[delivery] else 0
 
 
-def tell_apart(facts: Facts, whole: Collection[str], disordered: Collection[str] = ()) -> Uses:
+def tell_apart(
+    facts: Facts, whole: Collection[str], disordered: Collection[str] = (), settling_first: Collection[str] = ()
+) -> Uses:
     """`whole` are the publishers with whole logs. The routers' hybrid clocks do not order the entries about the
-    publishers in `disordered`."""
+    publishers in `disordered`. Those in `settling_first` ever used receiver settle mode first."""
     of, keys = by_key(facts.rows.key)
     number, sure = np.zeros(len(keys), np.int64), np.ones(len(keys), np.bool_)
     more: list[tuple[int, int, bool]] = []
@@ -62,7 +64,8 @@ def tell_apart(facts: Facts, whole: Collection[str], disordered: Collection[str]
     for group, (start, end) in zip(reused.tolist(), bounds, strict=True):
         at = ordered[start:end]
         publisher = keys[group][:NAME_LENGTH].decode()
-        found, certain = uses_of(list(entries_at(facts.rows, at)), whole=publisher in whole)
+        entries = list(entries_at(facts.rows, at))
+        found, certain = uses_of(entries, whole=publisher in whole, first=publisher in settling_first)
         if max(found) > 1:
             certain &= publisher in whole or publisher not in disordered
             number[group], sure[group] = 1, certain
@@ -90,13 +93,14 @@ def _reused(facts: Facts, groups: Groups, keys: Texts, whole: Collection[str]) -
     return again
 
 
-def uses_of(rows: Sequence[DeliveryEntry], *, whole: bool) -> tuple[list[int], bool]:
+def uses_of(rows: Sequence[DeliveryEntry], *, whole: bool, first: bool = False) -> tuple[list[int], bool]:
     """The use, from 1 on, that each row of one key belongs to, and whether that is certain. `whole`: the log of its
-    publisher is."""
+    publisher is. `first`: its publisher ever used receiver settle mode first."""
     publishing = _in_order(row for row in rows if row.role == "publisher")
     uses = {id(row): use for row, use in zip(publishing, _publications(publishing), strict=True)}
-    clocks = _Clocks(publishing, _starts(rows), whole=whole)
-    ordered = whole or len({row.incarnation for row in publishing}) <= 1
+    starts, sent_again = _starts(rows)
+    clocks = _Clocks(publishing, starts, whole=whole)
+    ordered = whole or (len({row.incarnation for row in publishing}) <= 1 and not (first and sent_again))
     for _, log in groupby(_in_order(row for row in rows if row.role == "router"), lambda row: row.source):
         uses |= _follow(list(log), (Event.RECEIVED, Event.PLACEHOLDER), clocks.of_router)
     for _, log in groupby(_in_order(row for row in rows if row.role == "subscriber"), lambda row: row.source):
@@ -115,25 +119,31 @@ def _publications(rows: Iterable[DeliveryEntry]) -> Iterable[int]:
         yield max(use, 1)
 
 
-def _starts(rows: Iterable[DeliveryEntry]) -> list[DeliveryEntry]:
+def _starts(rows: Iterable[DeliveryEntry]) -> tuple[list[DeliveryEntry], bool]:
     """Where each use began as far as routers know: at a new place in the same order, or after the publisher had
     settled. Received in another epoch without that, it is the same use, resumed at its next home; and in an older
-    one, by a former home that had been paused and reads late what it was sent then."""
+    one, by a former home that had been paused and reads late what it was sent then.
+
+    Also whether any began in another epoch than the one before, and only a settlement says that it is new. In receiver
+    settle mode first the home settles what it answers. A publisher that has not read the answer sends the same use
+    again."""
     told = sorted((row for row in rows if row.role == "router"), key=lambda row: (row.hlc, row.source, row.place))
     omitting = _omitting(told)
     starts: list[DeliveryEntry] = []
     known: set[tuple[int, int]] = set()
-    latest, ended = 0, True
+    latest, ended, sent_again = 0, True, False
     for row in told:
         epoch = row.epoch_hlc or 0
         if row.event == Event.RECEIVED and row.n >= 0 and epoch >= latest and (epoch, row.n) not in known:
-            if ended or epoch == latest or any(latest < under <= epoch for under in omitting):
+            is_omitted = any(latest < under <= epoch for under in omitting)
+            if ended or epoch == latest or is_omitted:
+                sent_again |= bool(starts) and epoch != latest and not is_omitted
                 starts.append(row)
             known.add((epoch, row.n))
             latest, ended = epoch, False
         elif row.event in (Event.SETTLED, Event.ABANDONED) and row.peer is None and epoch >= latest:
             ended = True
-    return starts
+    return starts, sent_again
 
 
 def _omitting(told: Iterable[DeliveryEntry]) -> set[int]:

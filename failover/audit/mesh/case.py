@@ -112,6 +112,11 @@ class Case:
         return frozenset(client.name for client in self.clients.publishers.values() if client.logged)
 
     @cached_property
+    def settling_first(self) -> frozenset[str]:
+        """Publishers that ever used receiver settle mode first."""
+        return frozenset(client.name for client in self.clients.publishers.values() if client.settles_first)
+
+    @cached_property
     def disordered(self) -> frozenset[str]:
         """Publishers for which the hybrid clocks do not order the entries of different routers."""
         publishers = self.clients.publishers.values()

@@ -167,7 +167,8 @@ class Setting:
 def tell(key: str, entries: Sequence[DeliveryEntry], setting: Setting) -> DeliveryStory:
     publisher = setting.clients.publishers.get(key[:NAME_LENGTH])
     entries = [attrs.evolve(entry, host=setting.clock(entry)) for entry in entries]
-    use, sure = _uses(entries, whole=publisher is not None and publisher.logged)
+    whole, first = (publisher.logged, publisher.settles_first) if publisher else (False, False)
+    use, sure = _uses(entries, whole=whole, first=first)
     placed = in_order(entries, setting)
     steps = [(group[0][0], _step(group, setting, use)) for group in _alike(placed, use)]
     asides, left_out = _asides(placed, setting)
@@ -185,11 +186,11 @@ Placed = tuple[int, DeliveryEntry]
 Use = Callable[[DeliveryEntry], int]
 
 
-def _uses(entries: Sequence[DeliveryEntry], *, whole: bool) -> tuple[Use, bool]:
+def _uses(entries: Sequence[DeliveryEntry], *, whole: bool, first: bool) -> tuple[Use, bool]:
     """To which of the deliveries with this key each entry belongs, 0 if there is only one; and whether that is sure."""
     if not _used_again(entries, whole=whole):
         return lambda entry: 0, True
-    lives, sure = uses_of(entries, whole=whole)
+    lives, sure = uses_of(entries, whole=whole, first=first)
     use = {id(entry): life for entry, life in zip(entries, lives, strict=True)}
     return lambda entry: use[id(entry)] if max(lives) > 1 else 0, sure
 

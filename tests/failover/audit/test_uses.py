@@ -139,6 +139,18 @@ def test_what_its_next_home_calls_settled_after_it_was_settled_there_is_the_same
     assert uses_of(rows, whole=False) == ([1, 1, 1, 1, 1], True)
 
 
+def test_what_comes_again_at_its_next_home_may_be_no_other_life_if_its_publisher_settles_first() -> None:
+    rows = [
+        row("a", Event.RECEIVED, 1, n=7),
+        row("a", Event.SETTLED, 2),
+        row("c", Event.RECEIVED, 4, n=0, epoch=8),
+    ]
+    assert uses_of(rows, whole=False) == ([1, 1, 2], True)
+    assert uses_of(rows, whole=False, first=True) == ([1, 1, 2], False)
+    again = [*rows[:2], row("a", Event.RECEIVED, 4, n=8)]
+    assert uses_of(again, whole=False, first=True) == ([1, 1, 2], True), "it sends nothing again on the same link"
+
+
 def test_what_a_former_home_reads_late_and_gives_up_late_begins_no_life() -> None:
     rows = [
         row("b", Event.RECEIVED, 1, epoch=7, n=0),
