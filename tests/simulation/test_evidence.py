@@ -42,6 +42,7 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("tags", 9713275),  # the same, and the attach ended before the tag was used again
         ("first", 77110328),  # a home settles by itself what it answers on a link that is settled first
         ("end", 9717222),  # word of a subscriber was under way as its publisher's new home accepted
+        ("end", 9780073),  # two routers apart gave a publisher two lives by epochs of the same clock
         ("stores", 9718496),  # the same; one router found an old store, the others none
         ("end", 8726064),  # word of a subscriber was lost on a contact that was about to be lost
         ("close", 9714150),  # routers apart, whose clocks differ by a minute: nobody knows which was first

@@ -2,10 +2,12 @@
 
 import pytest
 
+from linkstate.clock import COUNTER_BITS
 from tests.store import MemoryStore
 from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import Pen, Reader
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.identity import Epoch
 
 
 def _cut_off() -> tuple[Bench, Reader, Pen]:
@@ -181,3 +183,16 @@ def test_an_attach_that_has_waited_is_told_later_than_those_that_came_after_it()
     again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
     bench.let_go()
     assert again.stream.begun and again.stream.generation == pen.stream.generation
+
+
+def test_a_life_ended_by_an_attach_of_the_same_clock_that_its_publisher_has_not_seen() -> None:
+    """Two routers out of contact give two attaches epochs of the same clock: the router's name says which is later."""
+    bench = Bench("b", "c", "d", meet=False)
+    ahead = Epoch((bench.wall_us // 1000 + 30_000) << COUNTER_BITS, "e", 1)
+    pen, later = pen_at(bench, "b", seen=ahead), pen_at(bench, "d", seen=ahead)
+    assert pen.stream.epoch.hlc == later.stream.epoch.hlc and pen.stream.epoch < later.stream.epoch
+    for router in "bd":
+        bench.meet(router, "c")
+    bench.flow()
+    again = pen_at(bench, "c", pen, seen=pen.stream.epoch, unsettled={b"1": 0})
+    assert again.stream.generation not in (pen.stream.generation, later.stream.generation)

@@ -171,7 +171,7 @@ def check_once(entries: list[LinkEntry]) -> None:
 
 def overtakes(seen: Epoch, known: LinkEntry | None) -> bool:
     """Whether an attach takes a live link from one that its client had not heard of as it sent it: it may be late."""
-    return known is not None and known.live and seen.hlc < known.epoch.hlc
+    return known is not None and known.live and seen < known.epoch
 
 
 @attrs.frozen(slots=True)

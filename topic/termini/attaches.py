@@ -135,7 +135,7 @@ class Attaches:
         waiting = self._unknown.get(entry.name)
         if waiting is not None and entry.epoch > waiting.stream.epoch:
             self.withdraw_unknown(entry.name)
-        elif waiting is not None and entry.epoch.hlc >= waiting.claim.seen.hlc:
+        elif waiting is not None and entry.epoch >= waiting.claim.seen:
             return self._release(entry.name, waiting)
         return None
 

@@ -68,7 +68,7 @@ class Generations:
             self._begin(stream, claim, now, is_late=is_late)
         elif claim.generation is None and (known is None or not known.live):
             self._wait(stream, claim, now, self._settings.boot_wait)
-        elif claim.is_in_doubt and seen.hlc > (0 if known is None else known.epoch.hlc):
+        elif claim.is_in_doubt and seen > (NOWHERE if known is None else known.epoch):
             self._wait(stream, claim, now, self._settings.terminus)
         else:
             self._begin(stream, claim, now, is_late=is_late)
@@ -93,7 +93,7 @@ class Generations:
             return
         client_map, seen = claim.unsettled, claim.seen
         begins = client_map is None or self._is_over(stream, known, seen, is_late=is_late)
-        life = None if begins else self._life_of(known, claim.generation, seen.hlc)
+        life = None if begins else self._life_of(known, claim.generation, seen)
         if life is not None and client_map and known is None:
             self.outlet.actions.append(Note(f"publisher {stream.identity} resumes, but {FORGOTTEN}"))
         stream.name_life(life or new_generation(epoch))
@@ -136,17 +136,17 @@ class Generations:
     def knows(self, publisher: bytes, generation: bytes | None) -> bool:
         """Whether an attach with a map goes on with a life that is known here; whichever, if it names none."""
         known = self.directory.publisher(publisher)
-        return known is not None and self._life_of(known, generation, 0) is not None
+        return known is not None and self._life_of(known, generation, NOWHERE) is not None
 
     @staticmethod
-    def _life_of(known: LinkEntry | None, generation: bytes | None, seen: int) -> bytes | None:
+    def _life_of(known: LinkEntry | None, generation: bytes | None, seen: Epoch) -> bytes | None:
         """The generation that a publisher with a map resumes: the one it names, else the one that is known. None if it
         has to begin afresh: its life has ended, or will by our word, or another followed that it has not seen."""
         if known is None:
             return generation
         if generation in (None, known.generation):
             return known.generation if known.status is Status.ATTACHED else None
-        return None if seen < known.epoch.hlc else generation
+        return None if seen < known.epoch else generation
 
     def changed(self, change: Change) -> None:
         """A publisher has a new attach elsewhere, or has ended."""
