@@ -183,12 +183,13 @@ class Peers:
 
     def _pass_on(self, router: str, changes: list[Change], *, learned: bool) -> None:
         """Pass news on to the other contacts. They may be home of what these subscribers are owed, or hold what these
-        publishers have sent, without contact to where they are; or have forgotten that a link was closed, and believed
-        our section since. What expired behind a partition is told to its owner, and that its client has been told."""
-        news = [change.entry for change in changes if self._is_news(change, learned)]
+        publishers have sent, without contact to where they are. What has left us is told to all: also the router that
+        says so may have forgotten a later end of the link, and believed our section since. What expired behind a
+        partition is told to its owner, and that its client has been told."""
+        news = [change for change in changes if self._is_news(change, learned)]
+        told, left = [change.entry for change in news], [change.entry for change in news if self._has_left(change)]
         for contact in self.directory.contacts if news else ():
-            if contact != router:
-                self.outlet.batches.gossip(contact, news)
+            self.outlet.batches.gossip(contact, left if contact == router else told)
         for change in changes:
             entry, is_expired = change.entry, change.old is not None and change.entry.status is Status.EXPIRED
             if is_expired and entry.router != router and self.directory.tells_itself(entry):
@@ -197,12 +198,21 @@ class Peers:
     def _is_news(self, change: Change, learned: bool) -> bool:
         """Whether the change is passed on. An ending is if its owner tells it, or if it ends a link of ours: if every
         router passed on every ending, those that forgot it and those that did not would tell each other for ever."""
-        entry, old = change.entry, change.old
-        lasts = entry.role is Role.SUBSCRIBER and entry.lifetime.timeout > 0
-        was_ours = old is not None and old.live and self.directory.is_mine(old)
+        entry = change.entry
+        if self._has_left(change):
+            return True
+        if entry.role is Role.PUBLISHER or not entry.lifetime.timeout:
+            return False
         if entry.live:
-            return (lasts and (learned or entry.resumed)) or (was_ours and entry.role is Role.PUBLISHER)
-        return was_ours or (lasts and entry.status is Status.CLOSED and self.directory.tells_itself(entry))
+            return learned or entry.resumed
+        return entry.status is Status.CLOSED and self.directory.tells_itself(entry)
+
+    def _has_left(self, change: Change) -> bool:
+        """Whether a link of ours is no longer here, and our section does not say so: a subscriber that has moved is
+        told as a departure."""
+        entry, old = change.entry, change.old
+        was_ours = old is not None and old.live and self.directory.is_mine(old)
+        return was_ours and (entry.role is Role.PUBLISHER or not entry.live)
 
     def _on_expire(self, router: str, role: int, name: bytes, epoch: list[Any], decision: int) -> None:
         self._expiry.proposed(router, (Role(role), name), Epoch(*epoch), Decision(decision))

@@ -180,6 +180,21 @@ def nothing_passed_on(_: Method) -> Method:
     return broken
 
 
+@mutant(
+    Directory,
+    "apply_gossip",
+    by="4",
+    scenario=test_gossip.test_a_publisher_is_nowhere_for_a_router_that_has_forgotten_its_end,
+)
+def moved_here_and_forgotten(apply_gossip: Method) -> Method:
+    """3.3: who believes a link at a router, which says that the link has moved here, takes the link for ended."""
+
+    def broken(directory: Directory, router: str, told: list[LinkEntry]) -> Any:
+        return apply_gossip(directory, router, [entry for entry in told if not directory.is_mine(entry)])
+
+    return broken
+
+
 @mutant(Peers, "_undoes", by="4", scenario=test_gossip.test_a_home_is_told_of_a_later_attach_at_a_router_that_died)
 def nobody_speaks_for_the_dead(_: Method) -> Method:
     """3.3: who goes on with an epoch that is too low is told of the later attach at a router that died."""

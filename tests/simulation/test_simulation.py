@@ -50,6 +50,11 @@ def test_it_holds_in_runs_of_which_the_judge_was_wrong(seed: int) -> None:
     run(seed)
 
 
+def test_it_holds_in_a_run_that_has_failed() -> None:
+    """A router heard late of an attach of a publisher, and had forgotten later ones: it kept a gate for ever."""
+    run(8_717_874)
+
+
 def test_the_simulation_is_worth_its_name() -> None:
     worlds = [run(seed, trace=True) for seed in range(WATCHED)]
     lines = [what for world in worlds for _, _, what in world.trace]

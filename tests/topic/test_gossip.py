@@ -9,6 +9,7 @@ import pytest
 from linkstate.clock import HybridClock
 from linkstate.events import ContactLost
 from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
+from tests.topic.clients import NEWS
 from topic.actions import Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory import entries
@@ -19,6 +20,7 @@ from topic.directory.members import Members
 from topic.identity import Epoch, LinkIdentity, link_name
 
 LASTING = Lifetime(60, "connection-close", 1)
+PEN = LinkIdentity("p", "link", NEWS)
 
 
 class Router:
@@ -133,6 +135,49 @@ def test_a_publisher_that_left_and_closed_elsewhere_before_it_was_heard_of_is_no
     bench.let_go()
     bench.wait(2 * LASTING.timeout + int(SETTINGS.terminus))
     assert not any(list(core.directory.entries()) for core in bench.cores.values())
+
+
+def test_a_publisher_is_nowhere_for_a_router_that_has_forgotten_its_end() -> None:
+    """News of an attach at c comes to b late, and c gates a subscriber at b. But the publisher has been at b since, and
+    at a, and b has forgotten that it closed there: for b it is at c."""
+    bench = Bench("a", "b", "c")
+    bench.hold("a", "c")
+    bench.hold("c", "b")
+    bench.publisher("c", lively=False).send(b"1")
+    reader = reader_at(bench, "b", unsettled={})
+    bench.hold("b", "c")
+    bench.publisher("b").close()
+    bench.publisher("a").close()
+    while bench.under_way("c", "b"):
+        bench.step("c", "b")
+    assert reader.end.gated
+    while bench.under_way("b", "c"):  # so b itself says where the publisher went
+        bench.step("b", "c")
+    bench.let_go()
+    assert not reader.end.gated
+    assert not any(core.directory.publisher(link_name(PEN)) for core in bench.cores.values())
+
+
+def test_a_publisher_is_nowhere_for_a_router_that_has_told_of_its_end_and_forgotten_it() -> None:
+    """Only b tells c of the end, and hears late that the publisher had attached again at c before."""
+    bench = Bench("a", "b", "c", "d")
+    bench.part("b", "d")
+    for here, there in (("a", "c"), ("b", "c"), ("c", "b")):
+        bench.hold(here, there)
+    bench.publisher("c")
+    bench.publisher("c")
+    bench.publisher("a").close()
+    bench.step("c", "b")
+    bench.meet("b", "d")
+    bench.flow()
+    while bench.under_way("c", "b"):
+        bench.step("c", "b")
+    entry = bench.cores["b"].directory.publisher(link_name(PEN))
+    assert entry is not None and entry.router == "c"
+    while bench.under_way("b", "c"):  # before a does
+        bench.step("b", "c")
+    bench.let_go()
+    assert not any(core.directory.publisher(link_name(PEN)) for core in bench.cores.values())
 
 
 def test_who_takes_over_a_publisher_is_told_whom_its_former_home_knows() -> None:

@@ -274,13 +274,15 @@ class Directory:
 
     def apply_gossip(self, router: str, entries: list[LinkEntry]) -> list[Change]:
         """Take what `router` knows of others. Of live links of another contact only its own word counts, as gossip may
-        be old. Until it speaks, or is lost, its subscribers are rumours; a publisher that `router` had has left it."""
+        be old. Until it speaks, or is lost, its subscribers are rumours; a publisher that `router` had has left it,
+        also if it came here and we have forgotten that."""
         others = [entry for entry in entries if not self.is_mine(entry)]
         told = [entry for entry in others if self.tells_itself(entry)]
         for entry in told:
             if not self.members.has_told(entry.epoch):  # else it has told what became of it, too
                 self._rumours.hear(entry, self.entry(entry.index))
-        left = self.apply_departures(router, [e for e in told if e.live and e.role is Role.PUBLISHER])
+        moved = [e for e in entries if self.is_mine(e) or self.tells_itself(e)]
+        left = self.apply_departures(router, [e for e in moved if e.live and e.role is Role.PUBLISHER])
         return left + self._merge([e for e in others if not (e.live and self.tells_itself(e))])
 
     def believe_rumours(self, router: str) -> list[Change]:
