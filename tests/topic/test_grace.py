@@ -343,3 +343,21 @@ def test_a_router_that_has_begun_anew_out_of_contact_is_waited_for_in_its_presen
     bench.flow()
     reader.accept(b"1", b"2")
     assert pen.outcomes == dict.fromkeys((b"1", b"2"), ACCEPTED)
+
+
+def test_word_of_a_former_life_of_a_router_in_contact_begins_no_wait() -> None:
+    """Router a has not heard that c, where the subscriber of d has attached, has been started anew."""
+    bench = meshed("a", "c", "d")
+    bench.subscriber("d")
+    pen = bench.publisher("d")
+    bench.part("c", "d")
+    bench.part("a", "d")
+    bench.subscriber("c")
+    bench.lose("a", "c")
+    bench.boot("c", incarnation=2)
+    bench.meet("c", "d")
+    bench.flow()
+    bench.meet("a", "d")
+    bench.flow()
+    pen.send(b"1")
+    assert pen.outcomes == {b"1": ACCEPTED}

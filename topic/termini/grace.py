@@ -56,12 +56,14 @@ class Grace:
 
     def wait_for(self, entry: LinkEntry) -> None:
         """A contact told of a plain subscriber at a router out of contact, perhaps at one never met. The wait for that
-        router begins with this word, unless it has begun already. A wait for its former incarnation is over."""
+        router begins with this word, unless it has begun already. A wait for its former incarnation is over. The word
+        may be of a former incarnation itself: the contact has not heard of the later one."""
         router, incarnation = entry.owner
         absence = self._absent.get(router)
         if absence is not None and absence.incarnation < incarnation:
             self.ended((router, absence.incarnation))
-        if not self._grace or self._ended.get(router, 0) >= incarnation:
+        later = max(self.directory.contacts.get(router, 0), absence.incarnation if absence is not None else 0)
+        if not self._grace or self._ended.get(router, 0) >= incarnation or later > incarnation:
             self.directory.lapse(entry, self.outlet.time_us)
         elif router not in self._absent:
             self._absent[router] = _Absence(incarnation, self.outlet.time_us, None)
