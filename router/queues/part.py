@@ -104,7 +104,7 @@ class Part:
     def has_entry(self, row: Row) -> bool:
         """Whether the row, which is whole, is one of the entries."""
         place = row[0] - self.key(self.snapshot.index + 1)
-        return 0 <= place < len(self.sums) and self.sums[place] == row[-1]
+        return bool(0 <= place < len(self.sums) and self.sums[place] == row[-1])
 
     def truncate(self, first: int) -> None:
         """Remove the entries from this index on."""
