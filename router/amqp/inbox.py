@@ -27,6 +27,11 @@ from router.amqp.proton.loops import LOOPS, Came
 from router.amqp.proton.restated import Restated
 
 WITHOUT_CREDIT: Final = "the publisher sent messages without credit"
+MOST_EXCESS: Final = 10_000
+"""Transfers without credit on a link that we have detached. A peer may send some before it has read our detach; if it
+sends more, its connection is closed."""
+DELIVERY_BYTES: Final = 512
+"""What proton keeps of each of these until the link is freed."""
 OF_ALL: Final = "this connection, its user or all clients together have too many unsettled bytes at this router"
 
 
@@ -168,20 +173,27 @@ class Inbox:
             lib.pn_link_advance(link.pointer)
 
     def _discard(self, link: Link, delivery: Any) -> None:
-        """The peer may not have seen our detach yet. Its deliveries stay unsettled: they are in doubt, not lost. Those
-        of a former link may come when proton has freed this one."""
+        """The peer may not have seen our detach yet. Its deliveries stay unsettled: they are in doubt, not lost. This
+        holds for those without credit, too. Those of a former link may come when proton has freed this one."""
         pointer = lib.pn_delivery_link(delivery)
         if link.is_sender:
             self._check_direction(link, pointer)
         elif lib.pn_delivery_readable(delivery):
             while (size := lib.pn_link_recv(pointer, SCRATCH, SCRATCH_SIZE)) > 0:
                 link.keep(size)
-            if limit := link.connection.account.refuses:
-                raise LimitError(limit, OF_ALL)
             if not lib.pn_delivery_partial(delivery):
                 lib.pn_link_advance(pointer)
-            if lib.pn_link_credit(pointer) < -link.overdraft:
-                raise AmqpError(TRANSFER_LIMIT, f"the peer sent messages without credit on link {link.name}")
+                self._count_excess(link, -link.overdraft - lib.pn_link_credit(pointer))
+            if limit := link.connection.account.refuses:
+                raise LimitError(limit, OF_ALL)
+
+    @staticmethod
+    def _count_excess(link: Link, excess: int) -> None:
+        """So many transfers have come without credit on a link that has ended."""
+        if excess > MOST_EXCESS:
+            raise AmqpError(TRANSFER_LIMIT, f"the peer sent messages without credit on link {link.name}")
+        if excess > 0:
+            link.keep(DELIVERY_BYTES)
 
     def flow(self, link: Link) -> None:
         """A flow event."""

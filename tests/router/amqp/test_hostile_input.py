@@ -16,11 +16,13 @@ from router.amqp.format.errors import (
     AmqpError,
 )
 from router.amqp.format.performative import code_of
-from router.amqp.format.values import ACCEPTED, RCV_SECOND, REJECTED, Bounds
+from router.amqp.format.values import ACCEPTED, RCV_SECOND, REJECTED, Bounds, Uncounted
+from router.amqp.inbox import DELIVERY_BYTES, MOST_EXCESS
 from tests.router.amqp.frames import (
     ATTACH,
     BEGIN,
     CLOSE,
+    DETACH,
     DISPOSITION,
     FLOW,
     HEADER,
@@ -118,10 +120,42 @@ def test_transfers_without_credit_end_the_link() -> None:
     assert not connection.closed
 
 
-def test_transfers_without_credit_after_the_link_was_detached_end_the_connection() -> None:
-    inputs = [opening() + attach("a", 0, receiver=False)]
-    inputs += [b"".join(transfer(0, n) for n in range(11)), transfer(0, 11)]
-    assert condition_of(server(), *inputs) == TRANSFER_LIMIT
+def test_transfers_without_credit_that_come_before_the_peer_has_read_our_detach_are_ignored() -> None:
+    handler = Answering()
+    connection = server(handler)
+    connection.receive(opening() + attach("a", 0, receiver=False) + attach("b", 1, receiver=False), 0.0)
+    connection.data_to_send()
+    connection.receive(b"".join(transfer(0, n) for n in range(11)), 0.0)
+    assert handler.events[-1] == ("detach", "a", False, TRANSFER_LIMIT)
+    connection.data_to_send()
+    connection.receive(b"".join(transfer(0, n) for n in range(11, 99)), 0.0)
+    assert connection.data_to_send() == b"", "they are not settled"
+    connection.receive(transfer(1, 99), 0.0)
+    assert len(handler.messages) == 1, "the other link goes on"
+    connection.receive(frame(DETACH, 0, False) + attach("a", 0, receiver=False), 0.0)
+    connection.receive(transfer(0, 100), 0.0)
+    assert len(handler.messages) == 2, "the link has credit again"
+    connection.release()
+
+
+def test_transfers_without_credit_on_a_detached_link_count_and_do_not_go_on_for_ever() -> None:
+    class Counted(Uncounted):
+        held = 0
+
+        def add(self, size: int) -> None:
+            self.held += size
+
+    connection = server(Answering())
+    connection.account = account = Counted()
+    connection.receive(opening() + attach("a", 0, receiver=False), 0.0)
+    connection.data_to_send()
+    connection.receive(b"".join(transfer(0, n) for n in range(11)), 0.0)
+    before = account.held
+    connection.receive(b"".join(transfer(0, n) for n in range(11, MOST_EXCESS + 10)), 0.0)
+    assert account.held - before >= (MOST_EXCESS - 1) * DELIVERY_BYTES
+    with pytest.raises(AmqpError, match=TRANSFER_LIMIT):
+        connection.receive(transfer(0, MOST_EXCESS + 10), 0.0)
+    connection.release()
 
 
 def test_a_transfer_to_a_sending_end() -> None:
