@@ -48,6 +48,7 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("close", 9714150),  # routers apart, whose clocks differ by a minute: nobody knows which was first
         ("first", 9787021),  # sent again what its home had settled by itself; that is no second use of the tag
         ("first", 9787074),
+        ("first", 9790030),  # the same; its home had told the next one that it was settled
         ("first", 9716008),  # the same; the former home settled by itself
         ("presettled", 9715162),  # the same: an attach got an epoch below the one that it echoed
         ("grace", 9712272),  # its former router told a home that it had gone, before the home heard of the new one

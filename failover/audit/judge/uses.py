@@ -124,9 +124,8 @@ def _starts(rows: Iterable[DeliveryEntry]) -> tuple[list[DeliveryEntry], bool]:
     settled. Received in another epoch without that, it is the same use, resumed at its next home; and in an older
     one, by a former home that had been paused and reads late what it was sent then.
 
-    Also whether any began in another epoch than the one before, and only a settlement says that it is new. In receiver
-    settle mode first the home settles what it answers. A publisher that has not read the answer sends the same use
-    again."""
+    Also whether any began in another epoch than the one before. In receiver settle mode first the home settles what it
+    answers, and tells the next home so. A publisher that has not read the answer sends the same use again."""
     told = sorted((row for row in rows if row.role == "router"), key=lambda row: (row.hlc, row.source, row.place))
     omitting = _omitting(told)
     starts: list[DeliveryEntry] = []
@@ -135,9 +134,8 @@ def _starts(rows: Iterable[DeliveryEntry]) -> tuple[list[DeliveryEntry], bool]:
     for row in told:
         epoch = row.epoch_hlc or 0
         if row.event == Event.RECEIVED and row.n >= 0 and epoch >= latest and (epoch, row.n) not in known:
-            is_omitted = any(latest < under <= epoch for under in omitting)
-            if ended or epoch == latest or is_omitted:
-                sent_again |= bool(starts) and epoch != latest and not is_omitted
+            if ended or epoch == latest or any(latest < under <= epoch for under in omitting):
+                sent_again |= bool(starts) and epoch != latest
                 starts.append(row)
             known.add((epoch, row.n))
             latest, ended = epoch, False

@@ -147,6 +147,8 @@ def test_what_comes_again_at_its_next_home_may_be_no_other_life_if_its_publisher
     ]
     assert uses_of(rows, whole=False) == ([1, 1, 2], True)
     assert uses_of(rows, whole=False, first=True) == ([1, 1, 2], False)
+    told = [*rows[:2], row("b", Event.RESOLVED, 3, epoch=8, peer="c"), rows[2]]
+    assert uses_of(told, whole=False, first=True) == ([1, 1, 1, 2], False), "its former home may have said so"
     again = [*rows[:2], row("a", Event.RECEIVED, 4, n=8)]
     assert uses_of(again, whole=False, first=True) == ([1, 1, 2], True), "it sends nothing again on the same link"
 
