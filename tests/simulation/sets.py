@@ -248,13 +248,18 @@ class SetWorld:
         """Whether the set has a majority without the disk of this router, by all configurations that may count."""
         configurations = self._configurations(name)
         parts = [(other, disk.store.parts[name]) for other, disk in self.disks.items()]
-        if not any(part.hard.begun for _, part in parts):
+        if not any(part.hard.begun for _, part in parts) and not self._has_taken_effect(name):
             return True  # an operator ends a beginning that cannot be completed
         left = {(other, part.store) for other, part in parts if other != router} - self._scrubbed
         return all(
             2 * sum((voter.router, voter.store) in left for voter in one.voters) > len(one.voters)
             for one in configurations
         )
+
+    def _has_taken_effect(self, name: str) -> bool:
+        """Whether a router knows that the life of the set has taken effect. No disk may have that yet."""
+        nodes = [router.node for router in self._world.routers.values() if router.alive]
+        return any(node.sets is not None and node.sets._replicas[name].raft.hard.begun for node in nodes)
 
     def _configurations(self, name: str) -> list[Configuration]:
         """The last one that is decided, and all that are on a disk behind it."""

@@ -5,9 +5,9 @@ import pytest
 from tests.simulation.test_simulation import run
 from topic.queues.operations import Done, RefusedFor
 
-FIRST = 12
+FIRST = 15
 """The first seeds, of which is asked what happens in them."""
-COUNT = 16
+COUNT = 18
 
 
 def test_sets_decide_one_log_whatever_fails() -> None:
