@@ -223,9 +223,11 @@ class SetReplica:
         self.out.append(Renew(self.plan.name, store, why))
         self.out.append(SetNote(f"set {self.plan.name}: its store at this router is set aside: {why}"))
         self._propose()  # which answers that this router leads not
+        former = self.raft.stores
         self._begin(SetContent(store, StoreContent(), ()), now)
         for router in contacts:
             self.raft.connect(router, now)
+        self.raft.stores.inherit(former)
 
     def check(self) -> None:
         """Assert what holds whenever no event is being handled."""

@@ -40,6 +40,10 @@ class KnownStores:
     def connect(self, router: str) -> None:
         self._stores[router] = None
 
+    def inherit(self, former: "KnownStores") -> None:
+        """The store of this router is a new one. Routers in contact do not repeat what they have told of theirs."""
+        self._stores.update({router: former._stores.get(router) for router in self._stores})
+
     def disconnect(self, router: str) -> Replica | None:
         """The contact has ended. Returns the member that was there."""
         known = self._stores.pop(router, None)

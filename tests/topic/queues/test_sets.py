@@ -367,6 +367,23 @@ def test_an_old_write_of_a_store_that_was_set_aside_confirms_nothing() -> None:
     assert names(cluster, other) == ["queue/x"]
 
 
+def test_replicas_that_begin_anew_at_once_hear_of_each_other() -> None:
+    """The disk of a is about to have a life, so a answers nothing when b tells it of a new store, and is told no more
+    in this contact."""
+    cluster = SetCluster("abc")
+    cluster.meet_all()
+    while not cluster.sets("a")._replicas["q0"].raft.hard.life:
+        assert cluster.step(hanging=["a"])
+    cluster.settle(hanging=["a"], seconds=0)
+    for router in "bac":
+        cluster.sets(router).damaged("q0", "a scrub found it")
+        cluster.after(router)
+        while router == "b" and cluster.channels["b", "a"]:
+            cluster.deliver("b", "a")
+    cluster.settle()
+    assert isinstance(cluster.answer("a", Declare("queue/x")), Done)
+
+
 def test_a_topology_that_maps_names_otherwise_is_refused() -> None:
     """Trap 27: by a store that has begun, with a reason; and by the other routers."""
     cluster = begun()
