@@ -199,6 +199,22 @@ def begun_afresh_unproven(begin_afresh: Method) -> Method:
     return broken
 
 
+@mutant(
+    Generations,
+    "_life_of",
+    by="7",
+    scenario=unheard_of.test_a_life_ended_by_an_attach_of_the_same_clock_that_its_publisher_has_not_seen,
+)
+def clocks_compared_alone(life_of: Method) -> Any:
+    """2: of attaches by epochs of the same clock, the names of their routers say which is later."""
+
+    def broken(known: LinkEntry | None, generation: bytes | None, seen: Epoch) -> object:
+        tied = known is not None and known.epoch.hlc == seen.hlc
+        return life_of(known, generation, known.epoch if known is not None and tied else seen)
+
+    return staticmethod(broken)
+
+
 @mutant(Attaches, "unknown", by="7", **PARTITIONS)
 def resumed_unheard_of(unknown: Method) -> Method:
     """7.9: whose last attach nobody in contact knows does not begin before somebody tells of it."""

@@ -99,7 +99,8 @@ class Applications:
 
     def is_limited(self, name: str, message: Message) -> bool:
         spoken_for = self._judge.lives.is_spoken_for(message)
-        return spoken_for or message.publisher in self._judge.inexact or name in self._judge.inexact
+        is_doubtful = spoken_for or self._judge.lives.is_doubtful(message)
+        return is_doubtful or message.publisher in self._judge.inexact or name in self._judge.inexact
 
     def _check_on_link(self, reader: Reader, message: Message, label: str, *, counted: bool) -> None:
         # the edge gave up what its lost home remembers, and gives to who is still known there

@@ -5,7 +5,8 @@ the message, and `tests.simulation.termini` watches that no router forgets a sub
 recognised by its cause, noted in the trace as "limit: ...":
 
 - when home decided, no router that can have told it knew the subscriber; or that came with a null map, to such
-- a slower clock gave an older attach of the client a later epoch, or one from before it began afresh came after that
+- a slower clock gave an older attach of the client a later epoch, or one from before it began afresh came after that;
+  deliveries of a life that this has ended come twice only if a router resumed the life that had not heard of the ending
 - a life expired on one side of a partition and went on elsewhere; or longer ago than routers remember, or live
 - the machine of a publisher that answers no echo acknowledged on a link that the publisher had left: for that life
 - the life of a publisher that echoes nothing was ended by who did not know it, and resumed by who did not hear of that
@@ -84,6 +85,10 @@ class Judge:
     def check(self, holds: bool, what: str) -> None:
         if not holds:
             raise Violation(what)
+
+    def has_met_limit(self, name: str) -> bool:
+        """Whether routers may take an older attach of the client for its latest, or another process for the client."""
+        return name in self.inexact or name in self.memory.overtaken
 
     def add_reader(self, client: "SubscriberClient") -> None:
         first = client.first or client.changes_modes

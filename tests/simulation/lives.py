@@ -23,6 +23,8 @@ class Lives:
         """(publisher, life): it has transferred again in another order."""
         self._given: dict[str, dict[bytes, tuple[Epoch, Epoch]]] = {}
         """By publisher: the generations that routers have given it, and the first and last attach of each."""
+        self._resumed_unheard: set[tuple[str, int]] = set()
+        """(publisher, life) that a router has resumed which had heard of no other life since."""
         self.spoken_for: set[tuple[str, int]] = set()
         """(publisher, life) whose machine has acknowledged on a link that the publisher had left (protocol 10)."""
 
@@ -37,7 +39,9 @@ class Lives:
         first, last = generations.get(generation, (epoch, epoch))
         generations[generation] = min(first, epoch), max(last, epoch)
 
-    def begins(self, router: "Router", publisher: "Client", entry: LinkEntry, known: int) -> None:
+    def begins(
+        self, router: "Router", publisher: "Client", entry: LinkEntry, former: LinkEntry | None, known: int
+    ) -> None:
         """A router has the publisher in its directory. If that goes on here with something in doubt, somebody around
         knew its last attach, `known` being the clock of the latest that they know; or nobody has told for as long as
         any terminus lives, since it first came with that (protocol 7.9)."""
@@ -45,12 +49,19 @@ class Lives:
         if not is_here or entry.generation not in self.generations.values():
             return
         link = next(link for link in publisher.opened if link.epoch == entry.epoch)
+        if not self._has_heard(link.echoed_epoch, entry, former):
+            self._resumed_unheard.add((publisher.name, link.life))
         here = entry.epoch[1:]
         tries = [other for other in publisher.opened if other.epoch is not None and other.epoch[1:] == here]
         came = min(other.attached_at for other in tries if other.echoed_epoch == link.echoed_epoch)
         waited = self._judge.schedule.now >= came + router.topic.settings.terminus
         knows = known >= link.echoed_epoch.hlc or waited or self._hears_all(router) or not link.in_doubt
         self._judge.check(knows, f"7 unknown: {link} resumes an attach that no router around knows")
+
+    @staticmethod
+    def _has_heard(seen: Epoch, resumed: LinkEntry, former: LinkEntry | None) -> bool:
+        """Whether the router that resumes a life knew of another since the attach that the publisher echoes."""
+        return former is not None and former.generation != resumed.generation and former.epoch > seen
 
     def _hears_all(self, router: "Router") -> bool:
         """Whether all routers are in contact with it, and know that."""
@@ -87,7 +98,7 @@ class Lives:
         elif publisher.silent and self._is_replaced(publisher.name, publisher.generation):
             self._limit(publisher, "its router does not know that this life was given up for another")
         else:
-            again = termini.has_agreed(link, publisher.generation) and publisher.name not in self._judge.inexact
+            again = termini.has_agreed(link, publisher.generation) and not self._judge.has_met_limit(publisher.name)
             self._judge.check(not again, f"8 consent: {link} resumes a life that its router had agreed to let expire")
 
     def renewed(self, publisher: "Publisher") -> None:
@@ -96,7 +107,7 @@ class Lives:
         link, termini = publisher.link, self._judge.termini
         assert link is not None
         legit = publisher.silent and not link.life_known
-        legit = legit or publisher.name in self._judge.inexact or _was_overtaken(publisher)
+        legit = legit or self._judge.has_met_limit(publisher.name) or _was_overtaken(publisher)
         legit = legit or termini.was_over(publisher, publisher.confirmed)
         legit = legit or link.life_bound or self._was_told_as_it_waited(link)
         self._judge.check(legit, f"3 generation: {publisher.name} resumes and is given another one")
@@ -122,6 +133,12 @@ class Lives:
     def is_over(self, message: Message) -> bool:
         """Whether some router has given a later attach of its publisher another life; that may never hear of it."""
         return self._is_replaced(message.publisher, self.generations[message.publisher, message.life])
+
+    def is_doubtful(self, message: Message) -> bool:
+        """Limit: an older attach of its publisher, read late or given a higher epoch, has ended that life, which went
+        on at a router that had not heard of the ending (protocol 10)."""
+        resumed = (message.publisher, message.life) in self._resumed_unheard
+        return resumed and message.publisher in self._judge.memory.overtaken and self.is_over(message)
 
     def _is_replaced(self, publisher: str, own: bytes) -> bool:
         given = self._given[publisher]

@@ -119,11 +119,13 @@ class Memory:
         arrived = [(other, other.epoch) for other in link.client.opened if other.epoch is not None]
         begun = [other for other, _ in arrived if other.afresh or other.life > link.life]
         inverted = any(epoch > link.epoch for _, epoch in arrived) or any(link.number < other.number for other in begun)
-        if inverted:
-            self.overtaken.add(link.client.name)
-        if inverted and link.client.name not in self._judge.inexact:
-            self._judge.inexact.add(link.client.name)
+        if not inverted:
+            return
+        if link.client.name not in self.overtaken:
             self._judge.note(name, f"limit: {link.client.name} was given an epoch before its last one")
+        self.overtaken.add(link.client.name)
+        if link.client.name in self._judge.readers:
+            self._judge.inexact.add(link.client.name)
 
 
 def _is_forwarded(record: Record, home: "Router") -> bool:

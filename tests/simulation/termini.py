@@ -194,7 +194,8 @@ class Termini:
                 if view.epoch != entry.epoch:
                     view.latest = 0 if former is None else former.epoch.hlc
                     if publisher:
-                        self._judge.lives.begins(router, client, entry, self._known_around(router, client, entry.epoch))
+                        known = self._known_around(router, client, entry.epoch)
+                        self._judge.lives.begins(router, client, entry, former, known)
                     self._judge.memory.epoch_seen(router, entry.epoch)
                     self._judge.lives.given(client.name, entry.generation, entry.epoch)
                 view.epoch, view.generation = entry.epoch, entry.generation
@@ -305,7 +306,7 @@ class Termini:
                 resumed = view.epoch is not None and view.epoch[1:] == (other.name, other.incarnation)
                 resumed = resumed and view.generation == generation and other is not router
                 resumed = resumed and (other.name, client.name, view.epoch) not in self.agreed
-                agreed = not resumed or client.name in judge.inexact  # the later attach has an older epoch
+                agreed = not resumed or judge.has_met_limit(client.name)  # the later attach has an older epoch
                 judge.check(agreed, f"8 consent: {client.name} expires at {router.name}, and is at {other.name}")
         self._knowing[generation].add((router.name, router.incarnation))
         self._lives_over[generation] = judge.schedule.now
