@@ -228,9 +228,22 @@ class Process:
         """Clients are told to go elsewhere; their links end without closing detaches."""
         log.info("stopping", extra=event(EventKind.STOPPING))
         self._send_clients_away()
+        await self._hand_over()
         self.neighbours.close()
         with trio.move_on_after(GOODBYE_S):
             while self.clients.connections or self.neighbours.parting:
+                await trio.sleep(LOOK_S)
+
+    async def _hand_over(self) -> None:
+        """Have other routers lead the replica sets that this one leads, so that these need no election. A router that
+        gets the lead while it stops does not hand it over again: when all stop, it would go round."""
+        sets = self.node.sets
+        if sets is None:
+            return
+        left = sets.leave(self.node.now())
+        self.step()
+        with trio.move_on_after(self.topology.timing.dead):
+            while left.intersection(sets.led):
                 await trio.sleep(LOOK_S)
 
     # time

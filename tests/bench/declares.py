@@ -1,12 +1,13 @@
 """`python -m tests.bench.declares`: queues are declared at a steady rate while routers are killed by SIGKILL.
 
-Two parts, on the mesh `topologies/queues.yaml`:
+Three parts, on the mesh `topologies/queues.yaml`:
 
 runs    10,000 declares at 100 a second. Meanwhile the leader of a set is killed, later a follower of it, later all
         routers; each is started again. Then each declare that was answered has to be there, under the id of the answer,
         and no queue twice, at every router.
 kills   The leader of a set is killed 50 times. A declare is asked of another router at once: how long is it until the
         next leader has answered?
+stops   The same when the leader is stopped in good order (SIGTERM).
 
 With `--results FILE` each run and each kill is written down when it is over, and the next call goes on behind these.
 """
@@ -117,8 +118,7 @@ async def leader(mesh: RunningMesh, at: Sequence[str], former: str = "") -> str:
         nonlocal found
         for router in at:
             async with Management([url(mesh, router)]) as management:
-                rows = await management.query(SET.managed, ("name", "leader"))
-            found = next((row["leader"] for row in rows if row["name"] == SET_NAME and row["leader"]), "")
+                found = await _leader_at(management)
             if found in ("", former):
                 return False
         return True
@@ -206,20 +206,30 @@ async def one_run(mesh: RunningMesh, number: int, rate: float, down_s: float = D
     }
 
 
-async def one_kill(mesh: RunningMesh, name: str) -> dict[str, float]:
-    """Kill the set's leader. Returns after how long the next one has answered a declare of this name."""
+async def one_end(mesh: RunningMesh, names: Iterator[str], number: signal.Signals) -> dict[str, float]:
+    """Send the set's leader this signal. Returns how long a declare took after it at most, of those that were asked at
+    another router, one behind the other, until another router led."""
     leads = await leader(mesh, mesh.routers)
     other = next(router for router in mesh.routers if router != leads)
     async with Management([url(mesh, other)]) as management:
         await management.ask("GET-MGMT-NODES")  # it is connected
-        mesh.signal(leads, signal.SIGKILL)
-        start = trio.current_time()
-        await management.ask("CREATE", type=DECLARED_QUEUE.managed, name=name)
-        took = trio.current_time() - start
-    await mesh.ending(leads)
+        mesh.signal(leads, number)
+        took: list[float] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(mesh.ending, leads)
+            while not took or leads in await _leader_at(management):
+                start = trio.current_time()
+                await management.ask("CREATE", type=DECLARED_QUEUE.managed, name=next(names))
+                took.append(trio.current_time() - start)
     await mesh.start(leads)
     await leader(mesh, mesh.routers)
-    return {"took_ms": _ms(took)}
+    return {"took_ms": _ms(max(took))}
+
+
+async def _leader_at(management: Management) -> str:
+    """As the router knows it; empty if it knows none."""
+    rows = await management.query(SET.managed, ("name", "leader"))
+    return next((row["leader"] for row in rows if row["name"] == SET_NAME and row["leader"]), "")
 
 
 def names_of_set(mesh: RunningMesh) -> Iterator[str]:
@@ -267,6 +277,7 @@ def main() -> None:
     parser.add_argument("--declares", type=int, default=10_000, help="Of each run.")
     parser.add_argument("--rate", type=float, default=100.0, help="Declares a second.")
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--stops", type=int, default=50)
     parser.add_argument("--results", type=Path, help="Go on behind what is in this file.")
     parser.add_argument("--folder", type=Path, help="Where the routers have their files; default: a temporary folder.")
     asked = parser.parse_args()
@@ -274,13 +285,15 @@ def main() -> None:
     while len(results.of("run")) < asked.runs:
         _with_mesh(asked.folder, lambda mesh: results.add("run", trio.run(one_run, mesh, asked.declares, asked.rate)))
 
-    def kill_again(mesh: RunningMesh) -> None:
-        names = names_of_set(mesh)
-        while len(results.of("kill")) < asked.kills:
-            results.add("kill", trio.run(one_kill, mesh, next(names)))
+    for part, most, number in (("kill", asked.kills, signal.SIGKILL), ("stop", asked.stops, signal.SIGTERM)):
 
-    if len(results.of("kill")) < asked.kills:
-        _with_mesh(asked.folder, kill_again)
+        def end_again(mesh: RunningMesh, part: str = part, most: int = most, number: signal.Signals = number) -> None:
+            names = names_of_set(mesh)
+            while len(results.of(part)) < most:
+                results.add(part, trio.run(one_end, mesh, names, number))
+
+        if len(results.of(part)) < most:
+            _with_mesh(asked.folder, end_again)
     _sum_up(results)
 
 
@@ -290,12 +303,13 @@ def _with_mesh(folder: Path | None, use: Callable[[RunningMesh], None]) -> None:
 
 
 def _sum_up(results: Results) -> None:
-    runs, took = results.of("run"), [row["took_ms"] for row in results.of("kill")]
+    runs = results.of("run")
     answered, refused = sum(row["answered"] for row in runs), sum(row["refused"] for row in runs)
     print(f"{len(runs)} runs: {answered} declares answered, all there, none twice; {refused} not answered")
-    if took:
-        median, worst = statistics.median(took), max(took)
-        print(f"{len(took)} kills: p50 {median:.0f} ms, p99 {_share(took, 0.99):.0f} ms, worst {worst:.0f} ms")
+    for part in ("kill", "stop"):
+        if took := [row["took_ms"] for row in results.of(part)]:
+            median, worst = statistics.median(took), max(took)
+            print(f"{len(took)} {part}s: p50 {median:.0f} ms, p99 {_share(took, 0.99):.0f} ms, worst {worst:.0f} ms")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@ a ── b ── c, and a ── c; each has a replica of each of the eight set
 """
 
 import resource
+import signal
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from tests.bench.declares import check, declare, names_of_set, one_kill, one_run
+from tests.bench.declares import check, declare, names_of_set, one_end, one_run
 from tests.processes.mesh import RunningMesh, running
 
 
@@ -26,9 +28,10 @@ async def test_what_was_answered_is_there_once_though_a_leader_a_follower_and_al
     assert figures["answered"] == 200, "clients ask again at other routers"
 
 
-async def test_another_router_answers_when_the_leader_was_killed(mesh: RunningMesh) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_another_router_answers_when_the_leader_has_ended(mesh: RunningMesh, number: signal.Signals) -> None:
     name = next(names_of_set(mesh))
-    assert (await one_kill(mesh, name))["took_ms"] > 0
+    assert (await one_end(mesh, chain([name], names_of_set(mesh)), number))["took_ms"] > 0
     told = await declare(mesh, [name], rate=1.0)
     await check(mesh, told)
     assert list(told.ids) == [name]

@@ -222,6 +222,18 @@ class ReplicaSets:
         self._touched[name] = None
         self._replicas[name].raft.recover(now)
 
+    def leave(self, now: float) -> set[str]:
+        """The router is about to stop: have other voters lead the sets that it leads. Returns these sets, without those
+        that nobody else can lead; when it is done, they are in `led` no more."""
+        left = {name for name in self._leads if self._replicas[name].raft.leave(now)}
+        self._touched.update(dict.fromkeys(self._leads))
+        return left
+
+    @property
+    def led(self) -> Collection[str]:
+        """The sets that this router leads, and has told all that it does."""
+        return self._leads.keys()
+
     # the store
 
     def stored(self, write: Write, now: float) -> None:

@@ -235,10 +235,21 @@ class Leadership:
 
     def hand_over_to_best(self, now: float) -> None:
         """This leader's disk hangs: hand over to the voter whose disk has most, if that has more than this one."""
-        voters = [v for v in self._log.configuration.voters if v in self.progress and self._stores.has(v)]
-        best = max(voters, key=lambda voter: self.progress[voter].stored, default=None)
+        best = self._best()
         if best is not None and self.progress[best].stored > self._log.stable and self._handing_over is None:
             self.hand_over(best, now)
+
+    def leave(self, now: float) -> bool:
+        """This router is about to stop: hand over to the voter whose disk has most. Returns whether there is one."""
+        best = self._best()
+        if best is not None and self._handing_over is None:
+            self.hand_over(best, now)
+        return best is not None
+
+    def _best(self) -> Replica | None:
+        """The other voter in contact whose disk has most."""
+        voters = [v for v in self._log.configuration.voters if v in self.progress and self._stores.has(v)]
+        return max(voters, key=lambda voter: self.progress[voter].stored, default=None)
 
     def go_on_handing_over(self) -> None:
         """Once all that is here is decided, and on the disk of the member that is to lead, tell it to stand."""

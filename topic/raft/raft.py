@@ -507,6 +507,13 @@ class Raft:
         self._leading().hand_over(member, now)
         self._set_deadline(now)
 
+    def leave(self, now: float) -> bool:
+        """The router is about to stop: hand over to the voter whose disk has most. Returns whether there is one. It
+        leads when this replica leads no more; if that takes longer than `dead`, this replica goes on."""
+        is_handed = self.leadership is not None and self.leadership.leave(now)
+        self._set_deadline(now)
+        return is_handed
+
     def _take_stand_now(self, sender: Replica, body: say.StandNow, now: float) -> None:
         if sender == self._leader and body.term == self.hard.term and self._may_stand(now):
             self._stand(now)

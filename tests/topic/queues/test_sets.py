@@ -622,6 +622,27 @@ def test_voters_that_are_chosen_again_are_no_change() -> None:
     assert frozenset(voters(cluster, cluster.leader())) == frozenset("abd")
 
 
+def test_a_router_that_stops_hands_its_sets_over() -> None:
+    """No time has passed until another router leads, and none of the requests is lost."""
+    cluster = begun("abcd")
+    first, began = cluster.leader(), cluster.now
+    numbers = [cluster.ask("d", Declare("queue/x"))]
+    assert cluster.sets(first).leave(cluster.now) == {"q0"}
+    cluster.after(first)
+    numbers.append(cluster.ask(first, Declare("queue/y")))
+    while cluster.step():
+        pass
+    assert cluster.leader() != first and cluster.now == began and not cluster.sets(first).led
+    cluster.settle()
+    assert isinstance(cluster.hosts["d"].answers[numbers[0]], Done)
+    assert isinstance(cluster.hosts[first].answers[numbers[1]], Done)
+
+
+def test_a_router_that_nobody_can_follow_stops_without_waiting() -> None:
+    cluster = begun("a", plans=[SetPlan("q0", ("a",))])
+    assert cluster.sets("a").led == {"q0"} and cluster.sets("a").leave(cluster.now) == set()
+
+
 def test_only_a_leader_changes_the_voters() -> None:
     cluster = begun()
     other = next(name for name in "abc" if name != cluster.leader())
