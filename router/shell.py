@@ -15,11 +15,19 @@ from linkstate.events import ContactLost, ContactMade, Loss, Replanned, Transmit
 from router.events.kind import EventKind, event
 from topic.actions import LinkAction
 from topic.node import Happening
+from topic.queues.actions import SetChange, SetEvent
 
 log = logging.getLogger("oncemesh.notes")
 
 SEVERE: Final = {Loss.LATE: logging.WARNING, Loss.BROKEN: logging.ERROR}
 """The level of a lost contact in the log, where it is not INFO."""
+SETS: Final = {
+    SetChange.LEADS: (logging.INFO, EventKind.LEADING),
+    SetChange.LEADS_NO_MORE: (logging.INFO, EventKind.NOT_LEADING),
+    SetChange.LEADERLESS: (logging.WARNING, EventKind.LEADERLESS),
+    SetChange.ASIDE: (logging.WARNING, EventKind.ASIDE),
+}
+"""The level of what happens to a set, and its kind of event."""
 
 
 class Clients(Protocol):
@@ -99,5 +107,9 @@ class Shell:
             told = event(EventKind.PLAN, digest=f"{plan.digest:x}", routers=sorted(plan.listed))
             log.info("new plan %x", plan.digest, extra=told)
             self._owner.planned()
+        elif isinstance(happening, SetEvent):
+            level, kind = SETS[happening.kind]
+            told = event(kind, set=happening.set, term=happening.term or None, why=happening.why or None)
+            log.log(level, "%s", happening.text, extra=told)
         else:
             log.warning("%s", happening.text)

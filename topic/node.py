@@ -43,7 +43,7 @@ from topic.directory.entry import LinkEntry, Role
 from topic.ends.end import InsideEnd
 from topic.errors import BreachError, UnkeptError
 from topic.journal import Block, Event
-from topic.queues.actions import Answered, SetNote, Tell
+from topic.queues.actions import Answered, SetEvent, SetNote, Tell
 from topic.queues.operations import Operation
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
@@ -59,7 +59,7 @@ LOOK_S = 1.0
 """The cores are told the time at least every so many seconds."""
 
 
-Happening = ContactMade | ContactLost | Note | Replanned
+Happening = ContactMade | ContactLost | Note | Replanned | SetEvent
 
 
 class NodeMesh(Protocol):
@@ -407,6 +407,8 @@ class Node:
                 port.shell.answered(action)
             elif isinstance(action, SetNote):
                 self._shell.note(Note(action.text))
+            elif isinstance(action, SetEvent):
+                self._shell.note(action)
             else:
                 self._changes.append(action)
 

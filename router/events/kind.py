@@ -34,6 +34,11 @@ class EventKind(StrEnum):
     ENDED = "connection-ended"
     CLOSED = "closed-by-management"
     FORGOTTEN = "forgotten"
+    LEADING = "leading"
+    NOT_LEADING = "not-leading"
+    LEADERLESS = "leaderless"
+    ASIDE = "store-aside"
+    SET_CHANGED = "set-changed"
     WARNING = "warning"
     """Whatever else the log warns of."""
 

@@ -66,5 +66,10 @@ _SENTENCES: Final[Mapping[EventKind, Callable[[Fields], str]]] = {
         f"connection of {event.get('container') or _origin(event)} closed at the request of an operator"
     ),
     EventKind.FORGOTTEN: lambda event: f"{_link(event)} was ended at the request of an operator",
+    EventKind.LEADING: lambda event: f"leads replica set {event.get('set')}, in term {event.get('term')}",
+    EventKind.NOT_LEADING: lambda event: f"leads replica set {event.get('set')} no more",
+    EventKind.LEADERLESS: lambda event: f"replica set {event.get('set')} has no leader{_why(event)}",
+    EventKind.ASIDE: lambda event: f"set its store of replica set {event.get('set')} aside{_why(event)}",
+    EventKind.SET_CHANGED: lambda event: f"replica set {event.get('set')}: an operator {event.get('what')}",
     EventKind.WARNING: lambda event: str(event.get("text")),
 }

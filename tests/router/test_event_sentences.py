@@ -36,6 +36,12 @@ def test_why_is_said_where_it_is_known() -> None:
     assert sentence(lost | {"why": "no path"}) == "lost contact with router b: no path"
 
 
+def test_a_replica_set_is_named() -> None:
+    assert sentence({"kind": "leading", "set": "q0", "term": 7}) == "leads replica set q0, in term 7"
+    alone = {"kind": "leaderless", "set": "q0", "why": "it has not begun"}
+    assert sentence(alone) == "replica set q0 has no leader: it has not begun"
+
+
 def test_a_kind_of_a_later_version_is_named() -> None:
     assert sentence({"kind": "danced"}) == "danced"
     assert sentence({"kind": "danced", "text": "it danced"}) == "it danced"

@@ -1,6 +1,7 @@
 """What the replicas of a router ask of their shell, and what they show (protocol 13); see `topic.queues.sets`."""
 
 from collections.abc import Mapping
+from enum import Enum
 
 import attrs
 
@@ -31,7 +32,33 @@ class SetNote:
     text: str
 
 
-SetAction = Tell | Write | PutAside | Renew | ReadPiece | Answered | SetNote
+class SetChange(Enum):
+    """What has become of a set, as this router sees it."""
+
+    LEADS = "leads"
+    """This router leads it now."""
+    LEADS_NO_MORE = "leads no more"
+    """This router led it."""
+    LEADERLESS = "leaderless"
+    """No router has led it for `RaftLimits.tried` seconds."""
+    ASIDE = "aside"
+    """Its store at this router was set aside."""
+
+
+@attrs.frozen(slots=True)
+class SetEvent:
+    """Something that has happened to a set, for the events of this router."""
+
+    kind: SetChange
+    set: str
+    text: str
+    """All of it, as a line of the router's log."""
+    term: int = 0
+    """In which this router leads, or led; else 0."""
+    why: str = ""
+
+
+SetAction = Tell | Write | PutAside | Renew | ReadPiece | Answered | SetNote | SetEvent
 
 
 @attrs.frozen(slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from topic.errors import BreachError
-from topic.queues.actions import SetAction, SetNote, Tell
+from topic.queues.actions import SetAction, SetChange, SetEvent, SetNote, Tell
 from topic.queues.operations import Answer, Refused, RefusedFor
 from topic.queues.queue_list import MOST_STATE, QueueList, entry
 from topic.queues.set_map import SetPlan
@@ -221,7 +221,8 @@ class SetReplica:
         why, store = self.raft.why_aside, self._new_store()
         self.why_aside = why
         self.out.append(Renew(self.plan.name, store, why))
-        self.out.append(SetNote(f"set {self.plan.name}: its store at this router is set aside: {why}"))
+        text = f"set {self.plan.name}: its store at this router is set aside: {why}"
+        self.out.append(SetEvent(SetChange.ASIDE, self.plan.name, text, why=why))
         self._propose()  # which answers that this router leads not
         former = self.raft.stores
         self._begin(SetContent(store, StoreContent(), ()), now)

@@ -20,7 +20,7 @@ from itertools import chain, count
 from typing import Final
 
 from topic.errors import BreachError
-from topic.queues.actions import Answered, SetAction, SetNote, SetView, Tell
+from topic.queues.actions import Answered, SetAction, SetChange, SetEvent, SetNote, SetView, Tell
 from topic.queues.operations import Answer, Operation, Refused, RefusedFor, encode
 from topic.queues.queue_list import Queue
 from topic.queues.replica import SetReplica
@@ -79,6 +79,8 @@ class ReplicaSets:
             name: SetReplica(router, plan, contents[name], compare_every, self._raft, new_store, now)
             for name, plan in set_map.plans.items()
         }
+        self._leaderless_at: dict[str, float] = {}
+        """By set that no router leads: when the operator is told; infinite if that has been."""
         self._touched = dict.fromkeys(self._replicas)
         """Sets to which something has happened since the last flush."""
         self._due = now
@@ -262,6 +264,22 @@ class ReplicaSets:
                 self._touched[name] = None
                 for number, answer in self._requests[name].give_up(now):
                     self._answer(number, answer)
+            if self._leaderless_at.get(name, math.inf) <= now:
+                self._leaderless_at[name] = math.inf
+                self._touched[name] = None
+                text = f"set {name}: no router has led it for {self._limits.tried:g} s"
+                why = self._why_leaderless(replica.raft)
+                self.out.append(SetEvent(SetChange.LEADERLESS, name, f"{text}: {why}" if why else text, why=why))
+
+    @staticmethod
+    def _why_leaderless(raft: Raft) -> str:
+        """As far as this router knows; empty if it knows nothing of the set."""
+        if not raft.hard.begun:
+            return "it has not begun" if raft.me.router in raft.stores.ring else ""
+        voters = raft.log.configuration.voters
+        missing = [voter.router for voter in voters if not raft.stores.has(voter)]
+        what = f", not {', '.join(missing)}" if missing else ""
+        return f"this router reaches {len(voters) - len(missing)} of its {len(voters)} voters{what}"
 
     def deadline(self) -> float:
         """When `handle_timer` is due; infinite if it is not."""
@@ -283,7 +301,8 @@ class ReplicaSets:
             self._due = min((self._due_of(name) for name in self._replicas), default=math.inf)
 
     def _due_of(self, name: str) -> float:
-        return min(self._replicas[name].raft.deadline, self._requests[name].deadline)
+        leaderless_at = self._leaderless_at.get(name, math.inf)
+        return min(self._replicas[name].raft.deadline, self._requests[name].deadline, leaderless_at)
 
     def _flush(self, name: str, now: float) -> None:
         requests, replica = self._requests[name], self._replicas[name]
@@ -297,6 +316,10 @@ class ReplicaSets:
         replica.out.clear()
         self._spread_leadership(name, replica.leads)
         self._spread_answers(name, replica, now)
+        if requests.leader:
+            self._leaderless_at.pop(name, None)
+        else:
+            self._leaderless_at.setdefault(name, now + self._limits.tried)
 
     def _spread_leadership(self, name: str, leads: tuple[int, int] | None) -> None:
         """Tell all routers, this one too, that this router leads now, or leads no more."""
@@ -307,9 +330,13 @@ class ReplicaSets:
             assert former is not None
             del self._leads[name]
             told = Leads(*former, leads=False)
+            text = f"set {name}: this router leads it no more"
+            self.out.append(SetEvent(SetChange.LEADS_NO_MORE, name, text, former[1]))
         else:
             self._leads[name] = leads
             told = Leads(*leads, leads=True)
+            text = f"set {name}: this router leads it, in term {leads[1]}"
+            self.out.append(SetEvent(SetChange.LEADS, name, text, leads[1]))
         for router in self._contacts:
             self._tell(router, name, told)
         self._requests[name].learn(self._router, told)

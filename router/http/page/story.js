@@ -3,9 +3,12 @@
 import { h, size } from "./parts.js";
 
 const LEVELS = {
-  bad: ["contact-lost", "neighbour-down", "limit", "refused", "connection-ended", "warning"],
-  warn: ["suspended", "expired", "fenced", "stolen", "draining", "stopping", "closed-by-management", "forgotten"],
-  ok: ["boot", "contact", "neighbour-up", "attached", "moved"],
+  bad: ["contact-lost", "neighbour-down", "limit", "refused", "connection-ended", "leaderless", "store-aside", "warning"],
+  warn: [
+    "suspended", "expired", "fenced", "stolen", "draining", "stopping", "closed-by-management", "forgotten",
+    "not-leading", "set-changed",
+  ],
+  ok: ["boot", "contact", "neighbour-up", "attached", "moved", "leading"],
 };
 
 export const levelOfEvent = (kind) => Object.keys(LEVELS).find((level) => LEVELS[level].includes(kind)) ?? "idle";

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 
 from tests.set_store import MemorySets, StoreNames
-from topic.queues.actions import Answered, SetNote, Tell
+from topic.queues.actions import Answered, SetEvent, SetNote, Tell
 from topic.queues.operations import Answer, Operation
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import ReplicaSets
@@ -225,7 +225,7 @@ class SetCluster:
             elif isinstance(action, Answered):
                 assert action.number not in host.answers, "a request is answered twice"
                 host.answers[action.number] = action.answer
-            elif isinstance(action, SetNote):
+            elif isinstance(action, SetNote | SetEvent):
                 host.notes.append(action.text)
             else:
                 host.waiting.append(action)

@@ -638,6 +638,37 @@ def test_a_router_that_stops_hands_its_sets_over() -> None:
     assert isinstance(cluster.hosts[first].answers[numbers[1]], Done)
 
 
+def test_routers_tell_who_leads_and_when_nobody_has_for_long() -> None:
+    cluster = begun("abcd")
+    first = cluster.leader()
+    assert cluster.hosts[first].notes == ["set q0: this router leads it, in term 1"]
+    others = [name for name in "abc" if name != first]
+    cluster.cut(first)
+    cluster.cut(*others)
+    cluster.settle(seconds=9.0)
+    assert cluster.hosts[first].notes[1:] == ["set q0: this router leads it no more"]
+    assert not cluster.hosts[others[0]].notes
+    cluster.settle(seconds=30.0)
+    nobody = "set q0: no router has led it for 10 s"
+    missing = ", ".join(name for name in "abc" if name != others[0])
+    why = f"this router reaches 1 of its 3 voters, not {missing}"
+    assert cluster.hosts[others[0]].notes == [f"{nobody}: {why}"], "it is told once"
+    assert cluster.hosts["d"].notes == [nobody], "a router without a replica does not know why"
+    cluster.meet_all()
+    cluster.settle()
+    cluster.cut(cluster.leader())
+    cluster.cut(*others)
+    cluster.settle()
+    assert [note.startswith(nobody) for note in cluster.hosts["d"].notes] == [True, True]
+
+
+def test_a_set_that_does_not_begin_is_told() -> None:
+    cluster = SetCluster("abc")
+    cluster.meet("a", "b")
+    cluster.settle()
+    assert cluster.hosts["a"].notes == ["set q0: no router has led it for 10 s: it has not begun"]
+
+
 def test_a_router_that_nobody_can_follow_stops_without_waiting() -> None:
     cluster = begun("a", plans=[SetPlan("q0", ("a",))])
     assert cluster.sets("a").led == {"q0"} and cluster.sets("a").leave(cluster.now) == set()
