@@ -1,4 +1,5 @@
-"""Operations of `$management` on declared queues (protocol 13). The leader of the queue's set decides each operation.
+"""Operations of `$management` on declared queues and their replica sets (protocol 13). The leader of a queue's set
+decides each operation on the queue.
 
 A router answers an operation when a majority of the set's disks has it, or with an error when this takes too long. A
 client may repeat a declare: if the queue exists with the same settings, the declare succeeds.
@@ -11,7 +12,9 @@ from typing import Any, Final, Protocol
 import attrs
 import trio
 
+from router.entities.observed import ObservedRouter
 from router.entities.replicas import SETTINGS
+from router.events.kind import EventKind, event
 from router.management.entity import IDENTITY, NAME, TYPE, Operations
 from router.management.message import (
     BAD_REQUEST,
@@ -23,7 +26,7 @@ from router.management.message import (
 )
 from router.mesh.reading import expected
 from router.text.printable import printable
-from topic.queues.actions import Answered
+from topic.queues.actions import Answered, SetView
 from topic.queues.operations import (
     Answer,
     Configure,
@@ -36,6 +39,8 @@ from topic.queues.operations import (
     RefusedFor,
 )
 from topic.queues.queue_list import Queue
+from topic.queues.sets import ReplicaSets
+from topic.raft.errors import BusyError, NotLeaderError, NotReadyError
 
 log = logging.getLogger("oncemesh.management")
 
@@ -170,3 +175,56 @@ def settings_in(said: Mapping[Any, Any]) -> QueueSettings:
         return QueueSettings.of(given)
     except ValueError as error:
         raise ManagementError(BAD_REQUEST, str(error)) from None
+
+
+class SetOperations:
+    """What an operator may do to the sets of one router, by an UPDATE: one word in each request.
+
+    | body | does | at which router |
+    | --- | --- | --- |
+    | `{ring: [ROUTER, …]}` | has these routers be the voters from now on | the leader |
+    | `{begin: true}` | begins a set that does not begin by itself | a router of the ring |
+    | `{recover: true}` | makes the store of this router the set: what only others have is lost | one with a replica |
+
+    The router answers when it has taken the word. The row of the set shows what comes of it.
+    """
+
+    def __init__(self, at: ObservedRouter) -> None:
+        self._at = at
+
+    @property
+    def all(self) -> Operations[SetView]:
+        return Operations(update=self.change)
+
+    async def change(self, one: SetView, said: Mapping[Any, Any]) -> SetView:
+        """The set as it is when this router has taken the word. Raises ManagementError."""
+        what, do = _word(one.name, said)
+        node = self._at.node
+        assert node.sets is not None
+        try:
+            do(node.sets, node.now())
+        except NotLeaderError as error:
+            raise ManagementError(CONFLICT, f"set {one.name}: {error}") from None
+        except NotReadyError as error:
+            raise ManagementError(CONFLICT, f"set {one.name} cannot begin: {error}") from None
+        except BusyError as error:
+            raise ManagementError(UNAVAILABLE, f"set {one.name}: {error}: try again later") from None
+        except ValueError as error:
+            raise ManagementError(BAD_REQUEST, f"set {one.name}: {error}") from None
+        told = event(EventKind.SET_CHANGED, set=one.name, what=what)
+        log.warning("set %s: an operator %s", one.name, what, extra=told)
+        node.pump()
+        return next(view for view in node.sets.overview() if view.name == one.name)
+
+
+def _word(name: str, said: Mapping[Any, Any]) -> tuple[str, Callable[[ReplicaSets, float], None]]:
+    """What the operator does, and how. Raises ManagementError."""
+    match said:
+        case {"ring": list(ring)} if len(said) == 1 and all(isinstance(router, str) for router in ring):
+            return f"has {', '.join(ring)} be the voters", lambda sets, now: sets.choose(name, ring, now)
+        case {"begin": True} if len(said) == 1:
+            return "begins it", lambda sets, now: sets.begin_anew(name)
+        case {"recover": True} if len(said) == 1:
+            return "recovers it from the store of this router", lambda sets, now: sets.recover(name, now)
+    what = "expected one of ring (a list of routers), begin (true) and recover (true) in the body"
+    raise ManagementError(BAD_REQUEST, f"set {name}: {what}")

@@ -11,13 +11,13 @@ from router.entities.catalogue import ENTITIES
 from router.entities.dispatch import CONNECTION, Peer
 from router.entities.links import ORPHAN, PUBLISHER, SUBSCRIBER
 from router.entities.observed import ObservedRouter
-from router.entities.replicas import DECLARED_QUEUE
+from router.entities.replicas import DECLARED_QUEUE, SET
 from router.entities.routers import PLAN_ROUTER
 from router.events.kind import EventKind, event
 from router.management.entity import READ_ONLY, EntityType, Operations, done_at_once, type_of
 from router.management.forgetting import forget
 from router.management.plan_router import join, remove
-from router.management.queues import AskSets, QueueOperations
+from router.management.queues import AskSets, QueueOperations, SetOperations
 from topic.directory.entry import Role
 
 log = logging.getLogger("oncemesh.management")
@@ -35,6 +35,7 @@ def types_at(at: ObservedRouter, ask: AskSets) -> Iterator[EntityType[Any]]:
             create=done_at_once(partial(join, at)), delete=done_at_once(partial(remove, at))
         ),
         DECLARED_QUEUE.managed: QueueOperations(ask).all,
+        SET.managed: SetOperations(at).all,
         CONNECTION.managed: Operations(delete=done_at_once(_close)),
     }
     return (type_of(one, at, may.get(one.managed, READ_ONLY)) for one in ENTITIES if one.managed)

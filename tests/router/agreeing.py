@@ -3,7 +3,7 @@
 Each set has one list of queues, its leader's. The others have it, too, unless a test makes them fall behind.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,13 +17,14 @@ from router.entities.routers import PLAN_ROUTER
 from router.management.agent import Agent
 from router.management.entity import EntityType, type_of
 from router.management.message import GOOD, Request
-from router.management.queues import QueueOperations
+from router.management.queues import QueueOperations, SetOperations
 from router.management.recent_events import RecentEvents
 from topic.queues.actions import SetView
 from topic.queues.operations import Answer, Operation, Refused, RefusedFor
 from topic.queues.operations import encode as encode_operation
 from topic.queues.queue_list import Queue, QueueList, entry
 from topic.queues.set_map import SetMap, SetPlan
+from topic.raft.errors import NotLeaderError, NotReadyError
 
 LIFE = 0x66A2F3C1B0001
 PATIENCE_S = 10
@@ -51,6 +52,9 @@ class AgreeingMesh:
         self.map = SetMap([EU, HASHED])
         self.leaders: dict[str, str] = {plan.name: plan.voters[0] for plan in self.map.plans.values()}
         """Without an entry nobody leads."""
+        self.voters = {plan.name: plan.voters for plan in self.map.plans.values()}
+        self.unbegun: set[str] = set()
+        """Sets that have not begun."""
         self.lists = {name: QueueList() for name in self.map.plans}
         self.indices = dict.fromkeys(self.lists, 1)
         self.behind: dict[tuple[str, str], Behind] = {}
@@ -63,7 +67,8 @@ class AgreeingMesh:
         self._agents = {router: self._agent(router) for router in self.routers}
 
     def _agent(self, router: str) -> Agent:
-        at: Any = SimpleNamespace(node=SimpleNamespace(sets=AgreeingRouter(self, router)))
+        node = SimpleNamespace(sets=AgreeingRouter(self, router), now=lambda: 0.0, pump=lambda: None)
+        at: Any = SimpleNamespace(node=node)
 
         async def ask(operation: Operation) -> Answer:
             return self.decide(router, operation)
@@ -71,7 +76,7 @@ class AgreeingMesh:
         planned: Mapping[str, Callable[[str], str]] = {"identity": str, "name": str}
         kinds: list[EntityType[Any]] = [
             EntityType[str](PLAN_ROUTER.managed, planned, lambda: self.routers),
-            type_of(SET, at),
+            type_of(SET, at, SetOperations(at).all),
             type_of(DECLARED_QUEUE, at, QueueOperations(ask).all),
         ]
         return Agent(kinds, list, RecentEvents(router, 1), lambda: b"{}", lambda _: Raw(b""), at_once)
@@ -111,18 +116,39 @@ class AgreeingRouter:
                 known = self._mesh.behind.get((self._name, plan.name))
                 yield from known.queues if known is not None else self._mesh.lists[plan.name]
 
+    # an operator's word: it is done at once
+
+    def choose(self, name: str, ring: Sequence[str], now: float) -> None:
+        if self._mesh.leaders.get(name) != self._name:
+            raise NotLeaderError("this replica is not the leader", None)
+        if strange := {*ring} - {*self._mesh.routers}:
+            raise ValueError(f"there is no router {strange}")
+        self._mesh.voters[name] = tuple(ring)
+
+    def begin_anew(self, name: str) -> None:
+        if name not in self._mesh.unbegun:
+            raise NotReadyError("it has begun")
+        self._mesh.unbegun.discard(name)
+        self._mesh.leaders[name] = self._name
+
+    def recover(self, name: str, now: float) -> None:
+        if name in self._mesh.leaders:
+            raise NotLeaderError("somebody leads", None)
+        self._mesh.leaders[name] = self._name
+
     def _view(self, plan: SetPlan) -> SetView:
         mesh, place = self._mesh, (self._name, plan.name)
+        plan = attrs.evolve(plan, voters=mesh.voters[plan.name])
         leader = mesh.leaders.get(plan.name, "")
         role = "proxy" if self._name not in plan.voters else "leader" if self._name == leader else "follower"
-        known = mesh.behind.get(place)
+        known, life = mesh.behind.get(place), 0 if plan.name in mesh.unbegun else LIFE
         commit = known.commit if known is not None else mesh.indices[plan.name]
         others = [router for router in plan.voters if router != self._name]
         lacks = {router: mesh.indices[plan.name] - behind.commit for (router, name), behind in mesh.behind.items()
             if name == plan.name}  # fmt: skip
         missing = [router for router in plan.voters if router in mesh.absent]
         return SetView(
-            name=plan.name, prefix=plan.prefix, ring=plan.voters, life=LIFE, term=3, leader=leader, role=role,
+            name=plan.name, prefix=plan.prefix, ring=plan.voters, life=life, term=3, leader=leader, role=role,
             voters=plan.voters if role != "proxy" else (), learners=(), commit=commit, applied=commit,
             behind={router: lacks.get(router, 0) for router in others} if role == "leader" else {},
             queues=len(known.queues if known is not None else mesh.lists[plan.name]), unstored=0, asked=0,

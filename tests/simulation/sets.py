@@ -7,6 +7,7 @@ hangs; one that fails ends its router. Clients ask at any router. `watch` checks
 `unrest` what has to be true in the end (protocol 13).
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -38,6 +39,7 @@ from topic.queues.set_map import SetMap, SetPlan, hashed_plans
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import ReadPiece, Renew, StoreChange, Write
 from topic.raft.configuration import Configuration
+from topic.raft.errors import NotReadyError
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry
 
@@ -312,7 +314,13 @@ class SetWorld:
             if not any(part.hard.begun for part in parts.values()) and any(part.hard.life for part in parts.values()):
                 self._world.note("operator", f"begins set {name} anew at {plan.voters[0]}")
                 router = self._world.routers[plan.voters[0]]
-                router.handle(lambda router=router, name=name: router.node.sets.begin_anew(name))
+                router.handle(self._begin_at, router, name)
+
+    @staticmethod
+    def _begin_at(router: "Router", name: str) -> None:
+        assert router.node.sets is not None
+        with contextlib.suppress(NotReadyError):
+            router.node.sets.begin_anew(name)
 
     def _ask_something(self) -> None:
         """Each client has names of its own, which it deletes when it knows that they were declared; all share some."""

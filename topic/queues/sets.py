@@ -212,11 +212,11 @@ class ReplicaSets:
             raft.choose(ring, now)
             self._touched[name] = None
 
-    def begin_anew(self, name: str) -> bool:
-        """Begin a set although some stores have accepted a life that never came into effect (`Raft.begin_anew`).
-        Returns whether all routers of its ring were there to do it."""
+    def begin_anew(self, name: str) -> None:
+        """Begin a set although some stores have accepted a life that never came into effect, or a router is away
+        (`Raft.begin_anew`). Raises NotReadyError."""
+        self._replicas[name].raft.begin_anew()
         self._touched[name] = None
-        return self._replicas[name].raft.begin_anew()
 
     def recover(self, name: str, now: float) -> None:
         """Have the store of this router be the set from now on (`Raft.recover`). Raises NotLeaderError if somebody

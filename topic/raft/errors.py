@@ -13,3 +13,7 @@ class NotLeaderError(Exception):
 
 class BusyError(Exception):
     """The set takes no more for now: too much is on its way to the disks, or another change is under way."""
+
+
+class NotReadyError(Exception):
+    """A set cannot begin: the text says why."""

@@ -34,7 +34,7 @@ from topic.errors import BreachError
 from topic.raft import messages as say
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.digests import Digests
-from topic.raft.errors import NotLeaderError
+from topic.raft.errors import NotLeaderError, NotReadyError
 from topic.raft.leadership import Leadership
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry, RaftLog, Snapshot
@@ -267,10 +267,13 @@ class Raft:
                 self._send(voter, say.Propose(configuration, anew))
         return True
 
-    def begin_anew(self) -> bool:
-        """An operator's word: begin the set although some stores have accepted a life that never came into effect.
-        Returns whether all routers of the ring were there to do it."""
-        return self._begin(anew=True)
+    def begin_anew(self) -> None:
+        """An operator's word: begin the set although some stores have accepted a life that never came into effect, or
+        a router is away. Raises NotReadyError if a router of the ring is not there, or the set has begun."""
+        if why := "it has begun" if self.hard.begun else self.stores.why_not_anew():
+            raise NotReadyError(why)
+        begins = self._begin(anew=True)
+        assert begins
 
     def _go_on_beginning(self, known: KnownStore) -> None:
         """A router has told what its store is: the last one to accept, or one that lacks the proposal."""

@@ -96,6 +96,22 @@ class KnownStores:
         stores = {known.member.router: known.member for known in others} | {self._me.router: self._me}
         return Configuration(tuple(stores[router] for router in self.ring), ring=self.ring)
 
+    def why_not_anew(self) -> str:
+        """Why an operator cannot have the set begin at this router; empty if that is possible."""
+        if self._me.router not in self.ring:
+            return f"router {self._me.router} is not to be a voter, expected one of {', '.join(self.ring)}"
+        for router in self.ring:
+            known = self.get(router)
+            if router == self._me.router:
+                continue
+            if known is None:
+                return f"router {router} is not in contact, or its topology maps queues to sets otherwise"
+            if known.ring != self.ring:
+                return f"the voters are {', '.join(self.ring)} here, and {', '.join(known.ring)} at router {router}"
+            if known.begun:
+                return f"it has begun at router {router}"
+        return ""
+
     def is_in_effect(self, hard: Hard, configuration: Configuration) -> bool:
         """Whether all voters have accepted the life in `hard`, which this store has on its disk."""
         same = [known for known in self.all() if known.life == hard.life]

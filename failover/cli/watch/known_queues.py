@@ -15,6 +15,7 @@ from failover.client.management import Management, RefusedError
 from router.entities.replicas import DECLARED_QUEUE, SET, SETTINGS
 from router.entities.table import Entity, Where
 from router.mesh.errors import RunError
+from router.mesh.reading import expected
 from router.mesh.shown.sets import ShownSet, sets_in
 from router.text.printable import printable
 from topic.queues.operations import QueueSettings
@@ -55,6 +56,14 @@ async def sets_of_mesh(management: Management) -> dict[str, ShownSet]:
     if not found:
         raise RunError("this mesh has no replica sets, expected the part `queues` in its topology")
     return {one.name: one for one in found}
+
+
+async def set_named(management: Management, name: str) -> ShownSet:
+    """Raises RunError if there is none of that name."""
+    sets = await sets_of_mesh(management)
+    if name not in sets:
+        raise RunError(f"there is no replica set {printable(name)}, {expected(name, sorted(sets))}")
+    return sets[name]
 
 
 async def all_queues(management: Management, sets: Mapping[str, ShownSet]) -> list[KnownQueue]:

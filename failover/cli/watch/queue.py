@@ -1,16 +1,14 @@
 """`oncemesh queue`: the declared queues of a mesh, asked of `$management` of any router (protocol 13)."""
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial, wraps
-from pathlib import Path
+from functools import wraps
 from typing import Any, Final, TypeVar
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from failover.cli.clients import read_text
+from failover.cli.watch.asking import Ask, asking, json_option, table
 from failover.cli.watch.known_queues import (
     NOT_FOUND,
     KnownQueue,
@@ -18,21 +16,16 @@ from failover.cli.watch.known_queues import (
     queue_named,
     sets_of_mesh,
 )
-from failover.cli.watch.mesh_client import Main, ask_mesh, whole_mesh_options
+from failover.cli.watch.replica_sets import begin, recover, sets, voters
 from failover.client.management import Management, RefusedError
-from router.amqp.sasl.credentials import Credentials
 from router.cli.base import console
 from router.entities.replicas import DECLARED_QUEUE, SETTINGS
-from router.mesh.errors import RunError
 from router.mesh.quantities import format_size, parse_size
 from router.mesh.reading import whole
-from router.text.fitting import Fitting
 from router.text.printable import printable, printable_json
 from topic.queues.operations import QueueSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Ask = Callable[[Main], None]
-"""Runs what asks the mesh."""
 
 MOST: Final = 10**12 - 1
 """Messages."""
@@ -71,30 +64,12 @@ def setting_options(command: Command) -> Command:
     return told  # type: ignore[return-value]
 
 
-def asking(command: Command) -> Command:
-    """With the options of where the mesh is; the command gets what asks it, as `ask`."""
-
-    @wraps(command)
-    def told(run_dir: Path | None, urls: tuple[str, ...], credentials: Credentials, **given: Any) -> Any:
-        return command(ask=lambda main: ask_mesh(partial(_plainly, main), run_dir, urls, credentials), **given)
-
-    return whole_mesh_options(told)  # type: ignore[return-value]
-
-
-async def _plainly(main: Main, management: Management) -> None:
-    try:
-        await main(management)
-    except RefusedError as error:
-        raise RunError(printable(error.description)) from None
-
-
 name_argument = click.argument("name", callback=read_text)
-json_option = click.option("--json", "machine", is_flag=True, help="Print one JSON document.")
 
 
 @click.group()
 def queue() -> None:
-    """Declare, configure, list and delete the replicated queues of a mesh.
+    """Declare and change the replicated queues of a mesh, and look after their replica sets.
 
     A queue belongs to a replica set: routers of which a majority decides every change, and keeps it on disk. Each
     command may ask any router of the mesh; that router asks the set's leader. If no majority of the set answers, a
@@ -107,6 +82,7 @@ def queue() -> None:
     Examples:
       oncemesh queue declare queue/orders --limit-messages 10000
       oncemesh queue list
+      oncemesh queue sets
     """
 
 
@@ -180,7 +156,7 @@ def show_all(machine: bool, ask: Ask) -> None:
         elif not queues:
             click.echo("no queue is declared")
         else:
-            console().print(_table(("Queue", "Set", "Leader", "Settings"), map(_cells, queues)))
+            console().print(table(("Queue", "Set", "Leader", "Settings"), map(_cells, queues)))
 
     ask(main)
 
@@ -211,7 +187,7 @@ def show(name: str, machine: bool, ask: Ask) -> None:
         out.print(Text(printable(f"{known.name}: {known.settings}"), style="bold"))
         out.print(Text(printable(f"id {known.id}, in set {known.set.name}, {leader}")))
         headings = ("Router", "Role", "Term", "Committed", "Applied", "Behind", "Unstored", "May stop")
-        out.print(_table(headings, _replicas(known)))
+        out.print(table(headings, _replicas(known)))
         for router, row in known.set.rows.items():
             if why := row["why_aside"]:
                 out.print(Text(printable(f"router {router} set its store aside: {why}"), style="yellow"))
@@ -283,10 +259,5 @@ def _replicas(known: KnownQueue) -> Iterable[list[str]]:
         ]
 
 
-def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Fitting:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold" if heading in ("Queue", "Settings") else "ellipsis")
-    for cells in rows:
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    return Fitting(table, "Unstored", "Committed", "Term")
+for command in (sets, voters, begin, recover):
+    queue.add_command(command)

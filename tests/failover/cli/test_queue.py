@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from failover.cli.clients import attached
+from failover.cli.watch import asking, replica_sets
 from failover.cli.watch import queue as commands
 from failover.cli.watch.mesh_client import Main
 from router.cli.main import main
@@ -25,10 +26,10 @@ def mesh(monkeypatch: pytest.MonkeyPatch) -> AgreeingMesh:
     """What the commands ask."""
     agreeing = AgreeingMesh()
 
-    def ask_mesh(asking: Main, run_dir: Path | None, urls: Any, credentials: Any) -> None:
-        attached(asking, AskingMesh(agreeing))
+    def ask_mesh(main: Main, run_dir: Path | None, urls: Any, credentials: Any) -> None:
+        attached(main, AskingMesh(agreeing))
 
-    monkeypatch.setattr(commands, "ask_mesh", ask_mesh)
+    monkeypatch.setattr(asking, "ask_mesh", ask_mesh)
     return agreeing
 
 
@@ -214,3 +215,57 @@ def test_each_command_has_help_with_examples_that_can_be_typed(name: str) -> Non
         oncemesh, group, command, *words = shlex.split(line.partition(" | ")[0])
         assert (oncemesh, group, command) == ("oncemesh", "queue", name)
         commands.queue.commands[name].make_context(name, words)
+
+
+# replica sets
+
+
+def test_the_sets_are_listed_with_their_voters(mesh: AgreeingMesh) -> None:
+    mesh.absent.add("c")
+    done("declare", "queue/eu/x")
+    rows = [line.split() for line in done("sets").splitlines() if line.strip()]
+    assert rows[0] == ["Set", "Prefix", "Leader", "Voters", "Needs", "Queues"]
+    assert rows[2] == ["eu", "queue/eu/", "a", "a,", "b,", "c", "a,", "b", "1"]
+    assert rows[3] == ["q0", "b", "b,", "c,", "d", "b,", "d", "0"]
+    told = {row["name"]: row for row in json.loads(done("sets", "--json"))}
+    assert told["eu"]["needs"] == ["a", "b"] and told["q0"]["leader"] == "b"
+
+
+def test_an_operator_chooses_the_voters_of_a_set(mesh: AgreeingMesh) -> None:
+    assert done("voters", "q0", "b", "a") == "set q0 has the voters b, a\n"
+    assert mesh.voters["q0"] == ("b", "a")
+    assert failed("voters", "q1", "a").startswith("there is no replica set q1, expected eu or q0")
+    assert failed("voters", "q0", "a", "z") == "set q0: there is no router {'z'}"
+    del mesh.leaders["q0"]
+    assert failed("voters", "q0", "a").startswith("no router leads set q0: a majority of its voters has to be")
+
+
+def test_a_change_that_takes_long_is_told(mesh: AgreeingMesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_sets, "DONE_S", 0.01)
+    monkeypatch.setattr(replica_sets, "_has_voters", lambda one, routers: False)
+    told = failed("voters", "q0", "b", "a")
+    assert told == "set q0 is changing its voters, and is not done after 10ms: see oncemesh queue sets"
+
+
+def test_an_operator_begins_a_set(mesh: AgreeingMesh) -> None:
+    assert failed("begin", "eu") == "set eu has begun, and router a leads it"
+    mesh.unbegun.add("eu")
+    del mesh.leaders["eu"]
+    mesh.absent.add("d")
+    told = failed("begin", "eu")
+    assert told == "router d does not answer and may have set eu already: start it, or use --may-lose"
+    assert done("begin", "eu", "--may-lose") == "set eu has begun, led by router a\n"
+
+
+def test_an_operator_recovers_a_set_from_one_store(mesh: AgreeingMesh) -> None:
+    assert failed("recover", "eu", "--from", "c", "--may-lose") == "router a leads set eu: it needs no recovery"
+    del mesh.leaders["eu"]
+    mesh.behind["c", "eu"] = Behind(QueueList(), 0)
+    told = failed("recover", "eu", "--from", "d", "--may-lose")
+    assert told == "router d has no replica of set eu, expected a, b or c"
+    told = failed("recover", "eu", "--from", "c")
+    has = "a has term 3, 1 entries; b has term 3, 1 entries; c has term 3, 0 entries"
+    assert told == f"{has}: what only other routers have will be lost, expected --may-lose to confirm that"
+    assert "eu" not in mesh.leaders
+    told = done("recover", "eu", "--from", "c", "--may-lose")
+    assert told == "set eu goes on with the store of router c, led by router c\n"

@@ -154,3 +154,36 @@ async def test_a_set_is_an_entity_with_what_its_router_knows() -> None:
     rows = {row["name"]: row for row in await AskingMesh(mesh).query(SET.managed, (), "d")}
     assert (rows["eu"]["role"], rows["eu"]["leader"], rows["eu"]["voters"]) == ("proxy", "a", [])
     assert (rows["q0"]["role"], rows["q0"]["leader"], rows["q0"]["life"]) == ("follower", "b", f"{LIFE:x}")
+
+
+@pytest.mark.parametrize("body", [{}, {"ring": "ab"}, {"ring": [1]}, {"begin": False}, {"begin": True, "ring": ["a"]}])
+async def test_a_word_about_a_set_is_one_of_three(body: Mapping[str, Any]) -> None:
+    with pytest.raises(RefusedError) as error:
+        await AskingMesh(AgreeingMesh()).ask("UPDATE", None, body, type=SET.managed, name="eu")
+    assert str(error.value).startswith(
+        "400: set eu: expected one of ring (a list of routers), begin (true) and recover"
+    )
+
+
+@pytest.mark.parametrize(
+    ("at", "body", "why"),
+    [
+        ("b", {"ring": ["a"]}, "409: set eu: this replica is not the leader"),
+        ("a", {"ring": ["z"]}, "400: set eu: there is no router"),
+        ("a", {"begin": True}, "409: set eu cannot begin: it has begun"),
+        ("a", {"recover": True}, "409: set eu: somebody leads"),
+    ],
+)
+async def test_a_word_about_a_set_that_cannot_be_taken_is_refused(at: str, body: Mapping[str, Any], why: str) -> None:
+    with pytest.raises(RefusedError) as error:
+        await AskingMesh(AgreeingMesh(), at).ask("UPDATE", None, body, type=SET.managed, name="eu")
+    assert str(error.value).startswith(why)
+
+
+async def test_a_word_about_a_set_is_logged_as_an_event(caplog: pytest.LogCaptureFixture) -> None:
+    mesh = AgreeingMesh()
+    row = await AskingMesh(mesh).ask("UPDATE", None, {"ring": ["a", "d"]}, type=SET.managed, name="eu")
+    assert row["ring"] == ["a", "d"]
+    [record] = [one for one in caplog.records if "operator" in one.getMessage()]
+    assert record.getMessage() == "set eu: an operator has a, d be the voters"
+    assert record.event == ("set-changed", {"set": "eu", "what": "has a, d be the voters"})  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from topic.queues.operations import Declare, Delete, Done, QueueId, QueueSetting
 from topic.queues.queue_list import QueueList
 from topic.queues.set_map import SetMap, SetPlan, hashed_plans
 from topic.queues.wire import Leads, Requested, encode
-from topic.raft.errors import NotLeaderError
+from topic.raft.errors import NotLeaderError, NotReadyError
 from topic.raft.limits import RaftLimits
 
 EU = SetPlan("eu", ("b", "c", "d"), "queue/eu/")
@@ -669,6 +669,36 @@ def test_a_set_that_does_not_begin_is_told() -> None:
     assert cluster.hosts["a"].notes == ["set q0: no router has led it for 10 s: it has not begun"]
 
 
+def test_a_set_that_cannot_begin_says_what_is_missing() -> None:
+    cluster = SetCluster("abcd")
+    with pytest.raises(NotReadyError, match="router d is not to be a voter, expected one of a, b, c"):
+        cluster.sets("d").begin_anew("q0")
+    cluster.meet("a", "b")
+    cluster.settle()
+    with pytest.raises(NotReadyError, match="router c is not in contact, or"):
+        cluster.sets("a").begin_anew("q0")
+    cluster.sets("c")._replicas["q0"].raft.follow_ring("bac")
+    cluster.after("c")
+    cluster.meet("a", "c")
+    cluster.settle()
+    with pytest.raises(NotReadyError, match="the voters are a, b, c here, and b, a, c at router c"):
+        cluster.sets("a").begin_anew("q0")
+    with pytest.raises(NotReadyError, match="it has begun"):
+        begun().sets("a").begin_anew("q0")
+
+
+def test_an_operator_begins_a_set_while_a_proxy_is_away() -> None:
+    cluster = SetCluster("abcd")
+    for one, two in ("ab", "ac", "bc"):
+        cluster.meet(one, two)
+    cluster.settle()
+    assert not any(view.life for view in cluster.sets("a").overview())
+    cluster.sets("b").begin_anew("q0")
+    cluster.after("b")
+    cluster.settle()
+    assert isinstance(cluster.answer("a", Declare("queue/x")), Done)
+
+
 def test_a_router_that_nobody_can_follow_stops_without_waiting() -> None:
     cluster = begun("a", plans=[SetPlan("q0", ("a",))])
     assert cluster.sets("a").led == {"q0"} and cluster.sets("a").leave(cluster.now) == set()
@@ -696,7 +726,7 @@ def test_an_operator_begins_a_set_of_which_a_store_was_lost_on_the_way() -> None
     cluster.settle()
     answer = cluster.hosts["b"].answers[number]
     assert isinstance(answer, Refused) and answer.reason is RefusedFor.NO_ANSWER
-    assert cluster.sets("a").begin_anew("q0")
+    cluster.sets("a").begin_anew("q0")
     cluster.after("a")
     cluster.settle()
     assert isinstance(cluster.answer("b", Declare("queue/x")), Done)

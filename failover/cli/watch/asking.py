@@ -1,0 +1,50 @@
+"""What the commands about queues and replica sets have in common: whom they ask, and how they print tables."""
+
+from collections.abc import Callable, Iterable
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from failover.cli.watch.mesh_client import Main, ask_mesh, whole_mesh_options
+from failover.client.management import Management, RefusedError
+from router.amqp.sasl.credentials import Credentials
+from router.mesh.errors import RunError
+from router.text.fitting import Fitting
+from router.text.printable import printable
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Ask = Callable[[Main], None]
+"""Runs what asks the mesh."""
+
+json_option = click.option("--json", "machine", is_flag=True, help="Print one JSON document.")
+
+
+def asking(command: Command) -> Command:
+    """With the options of where the mesh is; the command gets what asks it, as `ask`."""
+
+    @wraps(command)
+    def told(run_dir: Path | None, urls: tuple[str, ...], credentials: Credentials, **given: Any) -> Any:
+        return command(ask=lambda main: ask_mesh(partial(_plainly, main), run_dir, urls, credentials), **given)
+
+    return whole_mesh_options(told)  # type: ignore[return-value]
+
+
+async def _plainly(main: Main, management: Management) -> None:
+    try:
+        await main(management)
+    except RefusedError as error:
+        raise RunError(printable(error.description)) from None
+
+
+def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Fitting:
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in headings:
+        made.add_column(heading, overflow="fold" if heading in ("Queue", "Settings") else "ellipsis")
+    for cells in rows:
+        made.add_row(*(Text(printable(cell)) for cell in cells))
+    return Fitting(made, "Unstored", "Committed", "Term")

@@ -1,0 +1,181 @@
+"""`oncemesh queue sets`, `voters`, `begin`, `recover`: the replica sets of a mesh, and an operator's word about one."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import click
+import trio
+
+from failover.cli.clients import read_text
+from failover.cli.watch.asking import Ask, asking, json_option, table
+from failover.cli.watch.known_queues import set_named, sets_of_mesh
+from failover.cli.watch.mesh_client import planned
+from failover.client.management import Management
+from router.cli.base import console
+from router.entities.replicas import SET
+from router.mesh.errors import RunError
+from router.mesh.quantities import format_duration
+from router.mesh.reading import expected
+from router.mesh.shown.sets import ShownSet
+from router.text.printable import printable, printable_json
+
+DONE_S: Final = 30.0
+"""How long a command waits for what it has asked of a set."""
+LOOK_S: Final = 0.1
+MAJORITY: Final = "a majority of its voters has to be in contact; oncemesh doctor names them"
+
+
+@click.command()
+@click.argument("name", metavar="SET", callback=read_text)
+@click.argument("routers", metavar="ROUTER...", nargs=-1, required=True)
+@asking
+def voters(name: str, routers: tuple[str, ...], ask: Ask) -> None:
+    """Choose the routers that have the replicas of a set.
+
+    The set goes on meanwhile. Its leader first copies everything to routers that are new, then takes out those that are
+    not named. The first router is preferred as leader. Use three routers, or five: a set of two needs both.
+
+    \b
+    Examples:
+      oncemesh queue voters q0 a b d
+      oncemesh queue voters eu a b c d e --url amqp://10.0.0.7:5672
+    """
+
+    async def main(management: Management) -> None:
+        known = await set_named(management, name)
+        if known.leader is None:
+            raise RunError(f"no router leads set {name}: {MAJORITY}")
+        await _tell_set(management, known.leader, name, {"ring": list(routers)})
+        await _until(management, name, f"set {name} is changing its voters", lambda one: _has_voters(one, routers))
+        click.echo(printable(f"set {name} has the voters {', '.join(routers)}"))
+
+    ask(main)
+
+
+@click.command()
+@click.argument("name", metavar="SET", callback=read_text)
+@click.option("--may-lose", is_flag=True, help="Begin it although a router that does not answer may have it already.")
+@asking
+def begin(name: str, may_lose: bool, ask: Ask) -> None:
+    """Begin a replica set that does not begin by itself.
+
+    A set begins by itself when all routers of the mesh are in contact for the first time. If one of them stays away, or
+    has lost its store on the way, use this command; all voters of the set have to run. If a router that does not answer
+    has the set, the two have different queues: when it comes back, one of the two is set aside.
+
+    \b
+    Examples:
+      oncemesh queue begin q0
+      oncemesh queue begin q0 --may-lose
+    """
+
+    async def main(management: Management) -> None:
+        known = await set_named(management, name)
+        if known.best["life"] is not None and known.leader is not None:
+            raise RunError(f"set {name} has begun, and router {known.leader} leads it")
+        silent = sorted({*await planned(management, ())} - {*known.rows})
+        if silent and not may_lose:
+            what = f"{', '.join(silent)} do not answer" if len(silent) > 1 else f"{silent[0]} does not answer"
+            raise RunError(f"router {what} and may have set {name} already: start it, or use --may-lose")
+        at = next((router for router in known.best["ring"] if router in known.rows), None)
+        if at is None:
+            raise RunError(f"no voter of set {name} answers, expected {', '.join(known.best['ring'])}")
+        await _tell_set(management, at, name, {"begin": True})
+        led = await _until(management, name, f"set {name} was told to begin", lambda one: one.leader is not None)
+        click.echo(printable(f"set {name} has begun, led by router {led.leader}"))
+
+    ask(main)
+
+
+@click.command()
+@click.argument("name", metavar="SET", callback=read_text)
+@click.option("--from", "source", required=True, metavar="ROUTER", help="The router whose store is kept.")
+@click.option("--may-lose", is_flag=True, help="Needed: changes that only other routers have are lost.")
+@asking
+def recover(name: str, source: str, may_lose: bool, ask: Ask) -> None:
+    """Go on with one store of a replica set that has lost the others for good.
+
+    Only for a set that has no leader and never gets one again, because a majority of its stores is lost. The store of
+    ROUTER is the set from then on; the other voters get copies of it. Changes that only other routers have are lost,
+    also if they were answered. If such a router comes back, its store is set aside, not deleted. Without --may-lose the
+    command shows what each router has, and changes nothing: choose the one with the highest term, and of these the one
+    with most entries.
+
+    \b
+    Examples:
+      oncemesh queue recover q0 --from c
+      oncemesh queue recover q0 --from c --may-lose
+    """
+
+    async def main(management: Management) -> None:
+        known = await set_named(management, name)
+        if known.leader is not None:
+            raise RunError(f"router {known.leader} leads set {name}: it needs no recovery")
+        stores = {router: row for router, row in known.rows.items() if row["role"] != "proxy"}
+        if source not in stores:
+            raise RunError(f"router {source} has no replica of set {name}, {expected(source, sorted(stores))}")
+        if not may_lose:
+            has = "; ".join(f"{one} has term {row['term']}, {row['commit']} entries" for one, row in stores.items())
+            raise RunError(f"{has}: what only other routers have will be lost, expected --may-lose to confirm that")
+        await _tell_set(management, source, name, {"recover": True})
+        led = await _until(management, name, f"set {name} was told to recover", lambda one: one.leader is not None)
+        click.echo(printable(f"set {name} goes on with the store of router {source}, led by router {led.leader}"))
+
+    ask(main)
+
+
+async def _tell_set(management: Management, router: str, name: str, body: Mapping[str, Any]) -> None:
+    await management.ask("UPDATE", router, body, type=SET.managed, name=name)
+
+
+async def _until(management: Management, name: str, what: str, done: Callable[[ShownSet], bool]) -> ShownSet:
+    """The set when it is so. Raises RunError if that takes too long."""
+    with trio.move_on_after(DONE_S):
+        while not done(one := await set_named(management, name)):
+            await trio.sleep(LOOK_S)
+        return one
+    raise RunError(f"{what}, and is not done after {format_duration(DONE_S)}: see oncemesh queue sets")
+
+
+def _has_voters(one: ShownSet, routers: Iterable[str]) -> bool:
+    return {*one.best["voters"]} == {*routers} and not one.best["learners"]
+
+
+@click.command()
+@json_option
+@asking
+def sets(machine: bool, ask: Ask) -> None:
+    """List all replica sets with their leaders, voters and numbers of queues.
+
+    `Needs` names the voters whose stop takes the majority from the set; `none` is what you want. A voter with `+` does
+    not vote yet: the leader copies everything to it.
+
+    \b
+    Examples:
+      oncemesh queue sets
+      oncemesh queue sets --json | jq -r '.[] | select(.leader == null) | .name'
+    """
+
+    async def main(management: Management) -> None:
+        found = (await sets_of_mesh(management)).values()
+        if machine:
+            click.echo(printable_json([{**one.best, "needs": one.needed} for one in found]))
+        else:
+            headings = ("Set", "Prefix", "Leader", "Voters", "Needs", "Queues")
+            console().print(table(headings, map(_set_cells, found)))
+
+    ask(main)
+
+
+def _set_cells(one: ShownSet) -> list[str]:
+    row = one.best
+    members = [*row["voters"], *(f"+{router}" for router in row["learners"])]
+    needs = ", ".join(one.needed) or "none"
+    return [
+        one.name,
+        row["prefix"],
+        one.leader or "none",
+        ", ".join(members or row["ring"]),
+        needs if one.leader is not None else "",
+        str(row["queues"]),
+    ]
