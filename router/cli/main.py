@@ -81,7 +81,7 @@ for _name, _place, _help in (
     (
         "queue",
         "failover.cli.watch.queue:queue",
-        "Declare, configure, list and delete the replicated queues of a mesh.",
+        "Declare and change the replicated queues of a mesh, and look after their replica sets.",
     ),
     ("bench", "failover.cli.bench.command:bench", "Load a running mesh and measure its rate and latency."),
     ("chaos", "failover.cli.chaos:chaos", "Run a mesh under load, inject the faults of a script, then audit the run."),

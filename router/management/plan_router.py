@@ -13,7 +13,7 @@ from linkstate.plan.names import MOST_COST, in_ascii
 from linkstate.plan.plan import Pair, Plan, PlanError, PlannedLink, PlannedRouter
 from router.entities.observed import ObservedRouter
 from router.entities.routers import is_there
-from router.management.message import BAD_REQUEST, ManagementError
+from router.management.message import BAD_REQUEST, CONFLICT, ManagementError
 from router.mesh.quantities import Address
 from router.mesh.reading import expected
 from router.mesh.topology import names_a_router
@@ -138,6 +138,10 @@ def remove(at: ObservedRouter, name: str) -> None:
     """By force: one that is not there. Raises ManagementError."""
     if is_there(at, name):
         raise ManagementError(BAD_REQUEST, f"router {name} is running: use oncemesh remove {name}")
+    sets = at.node.sets.overview() if at.node.sets is not None else ()
+    if needy := [one.name for one in sets if name in one.voters and name not in one.may_stop]:
+        what = f"router {name} is a voter of replica sets {', '.join(needy)}, and no majority is left without it"
+        raise ManagementError(CONFLICT, f"{what}: start their other voters first")
     now = at.node.now()
     at.linkstate.replan(at.linkstate.plan.without(name, (at.node.topic.outlet.clock.stamp(), at.name)), now)
     at.node.pump()

@@ -103,6 +103,10 @@ class RunningMesh:
             known = self.directory.topology().routers
             self._addresses = {name: known[name].amqp for name in routers}
 
+    def removed(self, router: str) -> None:
+        """A command has removed the router from the mesh."""
+        del self._addresses[router]
+
     @property
     def routers(self) -> list[str]:
         return list(self._addresses)

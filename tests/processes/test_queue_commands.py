@@ -99,3 +99,25 @@ async def test_any_router_does_it_while_a_majority_is_there(mesh: RunningMesh) -
             await mesh.start(router)
     assert (await queue(mesh, left, "declare", "queue/more")).exit_code == 0
     assert [row["name"] for row in await listed(mesh, left)] == ["queue/more"]
+
+
+async def test_a_router_leaves_when_no_set_needs_it_any_more(mesh: RunningMesh) -> None:
+    """Router c is a voter of all sets."""
+
+    async def remove(*options: str) -> Told:
+        command = [*COMMAND_LINE, "remove", "c", "--run-dir", str(mesh.directory.path), *options]
+        ran = await trio.run_process(command, capture_stdout=True, stderr=subprocess.STDOUT, check=False)
+        return Told(ran.returncode, ran.stdout.decode())
+
+    assert (await queue(mesh, "a", "declare", "queue/orders")).exit_code == 0
+    names = ", ".join(f"q{number}" for number in range(8))
+    why = f"router c is a voter of replica sets {names}: choose others first"
+    assert await remove() == Told(1, f"Error: {why}, for example with oncemesh queue voters q0 a b\n")
+    for number in range(8):
+        told = await queue(mesh, "c", "voters", f"q{number}", "a", "b")
+        assert told == Told(0, f"set q{number} has the voters a, b\n")
+    told = await remove()
+    assert told.exit_code == 0, told.output
+    mesh.removed("c")
+    assert (await queue(mesh, "a", "declare", "queue/more")).exit_code == 0
+    assert [row["name"] for row in await listed(mesh, "b")] == ["queue/more", "queue/orders"]

@@ -7,19 +7,24 @@ import attrs
 import click
 import yaml
 
+from failover.cli.clients import find_target
 from failover.cli.fetch import fetcher
 from failover.cli.mesh import HALF_UP
+from failover.cli.watch.known_queues import sets_of_mesh
+from failover.client.management import Management
 from router.cli.base import console, run, run_dir_option, until_signal
 from router.mesh.config import AMQP, HTTP, INTER, MQTT, RouterConfig, Topology
 from router.mesh.errors import FileError, RunError
 from router.mesh.launcher import HalfUpError, Launcher
 from router.mesh.reading import expected
 from router.mesh.rundir import RouterEntry, RunDirectory, find_run_dir
+from router.mesh.shown.sets import why_kept
 from router.mesh.shown.status_view import headline, routers_table
 from router.mesh.status import contacts_of, look, planned
 from router.mesh.topology import load
 from router.security.doors import check
 
+ANSWER_S = 10
 SAME = ("addresses", "queues", "timing", "limits", "log", "security")
 """What routers read when they start only."""
 
@@ -32,7 +37,8 @@ def apply(topology: Path, run_dir: Path | None) -> None:
 
     New routers in the file start here, join the mesh, and then accept clients. Other routers ask clients that can
     resume to move there, a few at a time, until all routers have about equally many links. Routers that the file no
-    longer has move their clients to others and stop. Links and their costs change as the file says. Nothing else may
+    longer has move their clients to others and stop; a router that is a voter of a replica set must be replaced first
+    (oncemesh queue voters). Links and their costs change as the file says. Nothing else may
     differ: neither the other sections of the file, nor the listeners of running routers. Routers read those when they
     start.
 
@@ -63,6 +69,10 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
     The router first moves its clients to other routers. A router that does not run may know durable links that no
     other router knows, so --force is needed to remove it. Until then the other routers keep the links and deliveries
     that concern it.
+
+    A voter of a replica set is refused: choose other voters first (oncemesh queue voters). A voter that does not run is
+    removed with --force if its sets have a majority without it; it stays one of their voters in name until others are
+    chosen.
 
     \b
     Examples:
@@ -127,11 +137,26 @@ def _moved(wanted: RouterConfig, former: RouterConfig, entry: RouterEntry) -> It
             yield kind, str(was or "none"), str(said or "none")
 
 
+async def _check_sets(wanted: Topology, directory: RunDirectory, forced: Collection[str]) -> None:
+    """Raises RunError if a router would leave that a replica set needs."""
+    views = await look(directory, fetcher(directory))
+    members = {name for name, standing in planned(views).items() if standing == "member"}
+    gone = sorted(members - wanted.routers.keys())
+    if wanted.queues is None or not gone:
+        return
+    target = find_target(directory.path, (), None, "apply")
+    async with Management(target.urls, target.credentials, timeout=ANSWER_S) as management:
+        sets = (await sets_of_mesh(management)).values()
+    if whys := [why for name in gone if (why := why_kept(sets, name, [*wanted.routers], forced=name in forced))]:
+        raise RunError("; ".join(whys))
+
+
 async def _apply(wanted: Topology, directory: RunDirectory, forced: Collection[str]) -> int:
     """Returns the exit status."""
     out, lack = console(), ""
     launcher = Launcher(directory, fetcher(directory))
     async with until_signal() as scope:
+        await _check_sets(wanted, directory, forced)
         with out.status(f"applying {wanted.path.name}"):
             try:
                 await launcher.apply(wanted, forced)

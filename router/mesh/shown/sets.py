@@ -4,7 +4,7 @@ Routers may differ for a moment, or for as long as they are cut off. The one in 
 those the leader.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -34,12 +34,43 @@ class ShownSet:
         return leader
 
     @property
+    def ring(self) -> list[str]:
+        """The routers that are to be voters."""
+        return list(self.best["ring"])
+
+    def has(self, router: str) -> bool:
+        """Whether the set has begun, and the router is a member, or is to be one."""
+        row = self.best
+        return row["life"] is not None and router in (*row["ring"], *row["voters"], *row["learners"])
+
+    def can_spare(self, router: str) -> bool:
+        """Whether the set has a leader that answers, and a majority without this router."""
+        row = self.best
+        return row["role"] == LEADER and (router in row["may_stop"] or router not in row["voters"])
+
+    @property
     def needed(self) -> list[str]:
         """Voters whose stop takes the majority from the set, in order; none without a leader."""
         row = self.best
         if row["role"] != LEADER or is_redundant(row["voters"], row["may_stop"]):
             return []
         return [voter for voter in row["voters"] if voter not in row["may_stop"]]
+
+
+def why_kept(sets: Iterable[ShownSet], router: str, others: Sequence[str], *, forced: bool) -> str:
+    """Why a router may not leave the mesh: it is a voter of sets, or is to be one. Empty if it may leave. `others` are
+    the routers that stay. `forced`: it does not run, and may leave if the sets have a majority without it."""
+    held = [one for one in sets if one.has(router) and not (forced and one.can_spare(router))]
+    if not held:
+        return ""
+    names = f"replica set{'s' if len(held) > 1 else ''} {', '.join(one.name for one in held)}"
+    what = f"router {router} is a voter of {names}"
+    if forced:
+        return f"{what}, and no majority is left without it: start the other voters first, see oncemesh queue sets"
+    ring = held[0].ring
+    fresh = [other for other in others if other not in ring]
+    voters = [other for other in ring if other != router] + fresh[:1]
+    return f"{what}: choose others first, for example with oncemesh queue voters {held[0].name} {' '.join(voters)}"
 
 
 def _knowledge(row: Row) -> tuple[int, int, bool, int]:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Hashable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgpack
@@ -16,6 +17,7 @@ from router.management.message import ManagementError
 from router.neighbours import VERSION
 from tests.router.observing import observed
 from tests.router.test_node import CountingStore, boot
+from topic.node import Node
 
 SAID = {
     "mesh": "alone",
@@ -66,6 +68,20 @@ def test_who_says_the_same_again_and_is_not_there_joins_with_the_links_that_it_s
     assert join(at, links={"a": [7, ""]}).costs_of("d") == {"a": 7}
     with pytest.raises(ManagementError, match="the mesh already has a router of this name"):
         join(at, inter="elsewhere:5772")
+
+
+@pytest.mark.parametrize("may_stop", ["", "d"])
+def test_a_voter_is_removed_only_if_its_sets_have_a_majority_without_it(
+    at: ObservedRouter, monkeypatch: pytest.MonkeyPatch, may_stop: str
+) -> None:
+    join(at)
+    q0 = SimpleNamespace(name="q0", voters=("a", "d"), may_stop=tuple(may_stop))
+    monkeypatch.setattr(Node, "sets", SimpleNamespace(overview=lambda: [q0]))
+    if may_stop:
+        assert remove(at, "d").routers["d"].standing is Standing.REMOVED
+    else:
+        with pytest.raises(ManagementError, match="router d is a voter of replica sets q0, and no majority is left"):
+            remove(at, "d")
 
 
 def test_who_is_there_is_not_removed_like_this(at: ObservedRouter) -> None:
