@@ -87,7 +87,7 @@ SETTINGS: Final = (
     _setting("limit_messages", Type.NUMBER, "how many messages the queue takes; null: no limit"),
     _setting("limit_bytes", Type.BYTES, "how many bytes of messages the queue takes; null: no limit"),
 )
-"""Of a queue, by their names in `QueueSettings`."""
+"""The settings of a queue, by their names in `QueueSettings`."""
 
 
 def _set_of(at: ObservedRouter, queue: Queue) -> str | None:

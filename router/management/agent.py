@@ -195,7 +195,7 @@ class Agent:
         return (kind, kind.may.named(identity, name)) if kind.may.named is not None else None
 
     async def _find(self, request: Request) -> tuple[Kind, Any]:
-        """By identity, else by name."""
+        """The entity that a request names by its identity, else by its name."""
         by = IDENTITY if request.text(IDENTITY) is not None else NAME
         sought = request.text(by)
         if sought is None:

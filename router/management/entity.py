@@ -23,12 +23,12 @@ class Operations(Generic[T]):
     """What may be done to entities of a type: each raises ManagementError, and returns when it is done."""
 
     create: Callable[[str, Mapping[Any, Any]], Awaitable[T]] | None = None
-    """From a name and a request's body."""
+    """Makes an entity from a name and a request's body."""
     update: Callable[[T, Mapping[Any, Any]], Awaitable[T]] | None = None
-    """By a request's body."""
+    """Changes an entity by a request's body."""
     delete: Callable[[T], Awaitable[None]] | None = None
     named: Callable[[str, str], T] | None = None
-    """From identity and name: an entity that this router need not know, to be changed."""
+    """Makes of identity and name an entity that is to be changed, and that this router need not know."""
 
 
 READ_ONLY: Final = Operations[Any]()

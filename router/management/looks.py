@@ -21,7 +21,7 @@ Kind = EntityType[Any]
 
 
 class Looks:
-    """At one router."""
+    """The looks at one router."""
 
     def __init__(self, kinds: Iterable[Kind], report: Callable[[], bytes], events: CountedEvents) -> None:
         self._report = report

@@ -44,14 +44,14 @@ class ManagementError(Exception):
 class Request:
     reply_to: str
     correlation: Any
-    """As it is encoded in the answer's correlation-id."""
+    """The correlation-id of the answer, as it is encoded."""
     asked: Mapping[str, Any]
     """The application properties."""
     body: Any
 
     @property
     def operation(self) -> str:
-        """In capitals. Raises ManagementError, as everything here."""
+        """The name of the operation in capitals. Raises ManagementError, as everything here."""
         operation = self.text("operation")
         if operation is None:
             raise ManagementError(BAD_REQUEST, "the application properties have no operation")
@@ -72,7 +72,7 @@ class Request:
         return value
 
     def attribute_names(self) -> list[str]:
-        """Of a QUERY; empty: all."""
+        """The attributes that a QUERY asks for; empty: all."""
         names = self.body.get("attributeNames") if isinstance(self.body, dict) else None
         if names is None:
             return []

@@ -72,7 +72,7 @@ class Caller:
         self.is_served = False
         self._answers = 0
         self._last: Link | None = None
-        """On which it was answered last."""
+        """The link on which it was answered last."""
 
     def source(self, request: Request) -> DynamicLink | None:
         """Where the answer goes; None if it has no such link, or no more."""
@@ -80,7 +80,8 @@ class Caller:
 
     @property
     def links_attached(self) -> int:
-        """Without a link that the peer has just attached again: its end hears of this after the new link's attach."""
+        """How many there are, without one that the peer has just attached again: its end hears of this after the new
+        link's attach."""
         return sum(not link.ended for link in self.links)
 
     @property
@@ -118,7 +119,7 @@ class Callers:
     def __init__(self) -> None:
         self._callers: dict[Host, Caller] = {}
         self._waiting: dict[Caller, None] = {}
-        """With a request, in the order in which they began to wait."""
+        """Those with a request, in the order in which they began to wait."""
         self._come = trio.Event()
 
     def enter(self, link: Link) -> Caller:
@@ -176,10 +177,10 @@ Answering = Callable[[Errand], Awaitable[bytes]]
 
 
 class ManagementNodes:
-    """Of one router. `run` answers."""
+    """The nodes at one router. `run` answers."""
 
     def __init__(self, name: str, agent: Agent, relay: Relay, callers: Callers, *, is_closed: bool) -> None:
-        """If it `is_closed`, only who runs the mesh may ask what is reserved; else everybody may."""
+        """Only who runs the mesh may ask what is reserved if it `is_closed`; else everybody may."""
         self._name = name
         self._agent = agent
         self._relay = relay
@@ -268,7 +269,7 @@ class ManagementNodes:
 
 
 class RequestEnd(End):
-    """Of a link here: requests come on it, one at a time."""
+    """The end of a link here: requests come on it, one at a time."""
 
     __slots__ = ("_router", "caller", "nodes")
 

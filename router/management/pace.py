@@ -15,7 +15,7 @@ LOOKS: Final = 20
 
 
 class WorkPace:
-    """Of work that is done by one task at a time."""
+    """The pace of work that is done by one task at a time."""
 
     def __init__(self, turn: Callable[[], Awaitable[None]]) -> None:
         """What is to be done next waits for its `turn`."""

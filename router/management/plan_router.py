@@ -135,7 +135,7 @@ def _places(router: PlannedRouter) -> set[str]:
 
 
 def remove(at: ObservedRouter, name: str) -> None:
-    """By force: one that is not there. Raises ManagementError."""
+    """Take a router that is not there out of the mesh, by force. Raises ManagementError."""
     if is_there(at, name):
         raise ManagementError(BAD_REQUEST, f"router {name} is running: use oncemesh remove {name}")
     sets = at.node.sets.overview() if at.node.sets is not None else ()

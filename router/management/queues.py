@@ -81,7 +81,7 @@ class _Awaited:
 
 
 class SetRequests:
-    """Of one router. `answered` is given what the sets answer, with a pump of the node."""
+    """The requests of one router. `answered` is given what the sets answer, with a pump of the node."""
 
     def __init__(self) -> None:
         self._awaited: dict[int, _Awaited] = {}
@@ -108,7 +108,7 @@ class SetRequests:
 
 
 class QueueOperations:
-    """At one router."""
+    """What may be done to queues at one router."""
 
     def __init__(self, ask: AskSets) -> None:
         self._ask = ask

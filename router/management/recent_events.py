@@ -37,7 +37,7 @@ OF_LINKS: Final = {
 
 
 class RecentEvents(logging.Handler):
-    """Of one router; `sequence` counts up without a gap, and on in its next life."""
+    """The events of one router; `sequence` counts up without a gap, and on in its next life."""
 
     def __init__(self, router: str, incarnation: int) -> None:
         super().__init__(logging.INFO)
@@ -45,7 +45,7 @@ class RecentEvents(logging.Handler):
         self._sequence = incarnation * PER_MS
         self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
         self.counts: Counter[str] = Counter()
-        """Of all events so far, by kind."""
+        """How many events there were so far, by kind."""
         self._fenced: object = None
         """Whose batches were dropped last: as long as no others are, it is one event."""
 
@@ -71,7 +71,7 @@ class RecentEvents(logging.Handler):
 
     @contextmanager
     def listening(self, outlet: Outlet) -> Iterator[None]:
-        """To all that routers log, and to what happens to links here."""
+        """Listen to all that routers log, and to what happens to links here."""
         logger = logging.getLogger("oncemesh")
         logger.addHandler(self)
         outlet.watch = self

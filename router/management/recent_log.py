@@ -29,7 +29,7 @@ class RecentLog(logging.Handler):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """To all that routers log."""
+        """Listen to all that routers log."""
         logger = logging.getLogger("oncemesh")
         logger.addHandler(self)
         try:

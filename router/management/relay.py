@@ -17,7 +17,7 @@ from topic.errors import BreachError
 from topic.node import Node
 
 PATIENCE_S: Final = 10.0
-"""For an answer. The loss of a contact is noticed before, and told to who asks next."""
+"""How long an answer is awaited. The loss of a contact is noticed before, and told to who asks next."""
 ASK: Final = b"?"
 ANSWER: Final = b"!"
 NUMBER_BYTES: Final = 8
@@ -31,7 +31,7 @@ class Awaited:
 
 
 class Relay:
-    """Of one router. `receive` is given what the others say, `run` answers them."""
+    """The relay of one router. `receive` is given what the others say, `run` answers them."""
 
     def __init__(self, node: Node, answer: Callable[[Request], Awaitable[bytes]]) -> None:
         self._node = node

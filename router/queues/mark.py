@@ -25,7 +25,7 @@ class Mark:
     file: bytes
     """The identity of the store's file."""
     numbers: Mapping[str, int]
-    """By set: the number of its last change."""
+    """The number of the last change of each set, by the set's name."""
 
     def pack(self) -> bytes:
         packed = msgpack.packb([self.file, self.numbers])

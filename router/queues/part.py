@@ -54,11 +54,11 @@ class Part:
     store: bytes
     """Its identity."""
     number: int = 0
-    """Of the last change. It goes on when the part begins anew."""
+    """The number of its last change. It goes on when the part begins anew."""
     hard: Hard = attrs.Factory(Hard)
     snapshot: Snapshot = NOTHING
     state: StoredState | None = None
-    """At the snapshot; None if that is nothing."""
+    """The state at the snapshot; None if that is nothing."""
     aside: dict[int, StoredState] = attrs.Factory(dict)
     """States that may become the snapshot, by index."""
     staged: int = 0
@@ -78,7 +78,7 @@ class Part:
         return keys_of(self.place)
 
     def key(self, index: int) -> int:
-        """Of an entry."""
+        """The key of an entry."""
         assert 0 < index < 1 << PLACE, f"entry {index} of set {self.name}: expected an index below 2^{PLACE}"
         return (self.place << PLACE) + index
 
@@ -140,7 +140,7 @@ def keys_of(place: int) -> tuple[int, int]:
 
 
 def read_part(place: int, packed: bytes) -> tuple[Part, int, int]:
-    """Of a row that is whole: the part without its entries, how many these are, and the sum of their checksums."""
+    """The part that a whole row has, without its entries; how many these are, and the sum of their checksums."""
     file, name, store, number, hard, snapshot, state, aside, staged, entries, total = msgpack.unpackb(packed)
     life, mapping, begun, term, vote = hard
     index, index_term, members = snapshot
@@ -156,7 +156,7 @@ def read_part(place: int, packed: bytes) -> tuple[Part, int, int]:
 
 
 def read_entry(row: Row) -> Entry:
-    """Of a row that is whole."""
+    """The entry that a row has, which is whole."""
     _, term, data, members, _ = row
     return Entry(term, data, None if members is None else _configuration(msgpack.unpackb(members)))
 

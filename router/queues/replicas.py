@@ -34,7 +34,7 @@ log = logging.getLogger("oncemesh")
 STORE: Final = "queues.db"
 """The store's file, in the folder of its router."""
 STORE_BYTES: Final = 16
-"""Of the identity of a store."""
+"""The length of the identity of a store."""
 
 
 class ReplicasOwner(Protocol):
@@ -57,7 +57,7 @@ class RouterReplicas:
         self._writer = QueueWriter(store, self)
 
     def port(self, topology: Topology, topic: Topic, routers: Collection[str]) -> SetPort:
-        """For a node: the sets as the store has them. `routers`: all of the mesh. Raises RunError if the topology does
+        """The sets as the store has them, for a node. `routers`: all of the mesh. Raises RunError if the topology does
         not fit the store."""
         try:
             sets = ReplicaSets(
@@ -82,7 +82,7 @@ class RouterReplicas:
         await self._writer.run()
 
     def _warn(self) -> None:
-        """Of what the store has set aside."""
+        """Log what the store has set aside."""
         while self._store.notes:
             log.warning("%s", self._store.notes.pop(0))
 

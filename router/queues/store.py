@@ -59,7 +59,7 @@ VACUUM: Final = 1024
 SCRUBBED: Final = {"entry": 4000, "piece": 64}
 """Rows of a table that one scrub reads at most: some 4 MiB of small entries, or of pieces."""
 SUFFIXES: Final = ("", "-wal", "-mark")
-"""Of the files of a store."""
+"""What the names of the files of a store end with."""
 
 _PART: Final = "REPLACE INTO part VALUES (?, ?, ?)"
 _ENTRY: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?)"
@@ -248,7 +248,7 @@ class QueueStore:
             self.notes.append(f"{self._path}: the row of a replica set does not match its checksum. {kept}")
 
     def _places(self, table: str) -> Iterator[int]:
-        """Of the sets that have rows in the table."""
+        """The places of the sets that have rows in the table."""
         key, shift = _ROWS[table], 0 if table == "part" else keys_of(1)[0].bit_length() - 1
         last = -1
         while row := self._connection.execute(
@@ -491,7 +491,7 @@ class QueueStore:
     # the end
 
     def close(self) -> None:
-        """In order, if nothing has failed. Raises QueueStoreError if that fails."""
+        """Close the store in order, if nothing has failed. Raises QueueStoreError if that fails."""
         try:
             if self._is_sound:
                 self._is_sound = False

@@ -111,7 +111,7 @@ class QueueWriter:
         return asks
 
     async def _do_when_there_is_room(self, asks: Sequence[Ask]) -> list[Found]:
-        """To other routers, a full disk is one that hangs."""
+        """Do it, and again until the disk has room. Other routers take a full disk for one that hangs."""
         is_full = False
         while True:
             try:
@@ -127,7 +127,7 @@ class QueueWriter:
             return found
 
     def _do(self, asks: Sequence[Ask]) -> list[Found]:
-        """In the thread. Returns what was read."""
+        """Write and read, in the thread. Returns what was read."""
         if changes := [ask for ask in asks if not isinstance(ask, ReadPiece)]:
             self._store.write(changes)
         return [self._store.read(ask) for ask in asks if isinstance(ask, ReadPiece)]
