@@ -25,6 +25,11 @@ def test_a_set_holds_under_everything_that_may_happen(first: int) -> None:
         Walk(seed).play()
 
 
+def test_a_leader_that_reaches_a_replaced_store_has_no_member_there() -> None:
+    """The leader cannot decide that the former store leaves, as it has not noticed that another contact is lost."""
+    Walk(1111).play()
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_rule_that_is_broken_is_noticed(mutant: Mutant) -> None:
     assert notices(mutant, mutant.by)
