@@ -6,7 +6,7 @@ has no type for, are kept as their bytes. Not for the hot path.
 
 import struct
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from router.amqp.format.errors import DECODE_ERROR, RESOURCE_LIMIT, AmqpError
@@ -15,6 +15,8 @@ MAX_DEPTH: Final = 32
 MOST_EMPTY: Final = 4096
 """Elements without bytes that the arrays of one value may have beyond as many as these arrays have bytes. AMQP allows
 an array of any number of nulls in ten bytes."""
+
+TOO_MANY: Final = "a list or an array claims more elements than it has bytes"
 
 _U8 = struct.Struct(">B")
 _U32 = struct.Struct(">I")
@@ -59,28 +61,24 @@ def _damaged(what: str) -> AmqpError:
     return AmqpError(DECODE_ERROR, what)
 
 
-class _Room:
-    """What is left of `MOST_EMPTY` for the rest of a value."""
-
-    __slots__ = ("_left",)
-
-    def __init__(self) -> None:
-        self._left = MOST_EMPTY
-
-    def take(self, count: int) -> None:
-        self._left -= max(0, count)
-        if self._left < 0:
-            what = f"the arrays of an AMQP value have more than {MOST_EMPTY} elements that take no bytes"
-            raise AmqpError(RESOURCE_LIMIT, what)
+_Room: TypeAlias = list[int]
+"""What is left of `MOST_EMPTY` for the rest of a value: one number. A list takes no call to make, and each value has
+one."""
 
 
-def decode(data: bytes, at: int = 0) -> tuple[Any, int]:
+def _take_room(room: _Room, count: int) -> None:
+    """For so many elements; none for less than one."""
+    room[0] -= max(0, count)
+    if room[0] < 0:
+        what = f"the arrays of an AMQP value have more than {MOST_EMPTY} elements that take no bytes"
+        raise AmqpError(RESOURCE_LIMIT, what)
+
+
+def decode(data: bytes, at: int = 0, depth: int = 0, room: _Room | None = None) -> tuple[Any, int]:
     """The value at an offset, and the offset behind it. Raises AmqpError on anything damaged, and on a value that has
-    no room in memory (`MOST_EMPTY`)."""
-    return _decode(data, at, 0, _Room())
-
-
-def _decode(data: bytes, at: int, depth: int, room: _Room) -> tuple[Any, int]:
+    no room in memory (`MOST_EMPTY`). `depth` and `room` are those of the value that it is in."""
+    if room is None:
+        room = [MOST_EMPTY]
     if depth > MAX_DEPTH:
         raise _damaged("an AMQP value is nested too deeply")
     if at >= len(data):
@@ -88,8 +86,8 @@ def _decode(data: bytes, at: int, depth: int, room: _Room) -> tuple[Any, int]:
     code = data[at]
     if code == 0x00:
         _check_descriptor(data, at + 1)
-        descriptor, at = _decode(data, at + 1, depth + 1, room)
-        value, at = _decode(data, at, depth + 1, room)
+        descriptor, at = decode(data, at + 1, depth + 1, room)
+        value, at = decode(data, at, depth + 1, room)
         return Described(descriptor, value), at
     return _value(code, data, at + 1, depth, room)
 
@@ -165,24 +163,18 @@ def _count(body: bytes, form: struct.Struct) -> tuple[int, int]:
     return form.unpack(prefix)[0], at
 
 
-def _check_count(count: int, body: bytes) -> None:
-    """Of elements with bytes."""
-    if count > len(body):
-        raise _damaged("a list or an array claims more elements than it has bytes")
-
-
 def _array(body: bytes, count_form: struct.Struct, depth: int, room: _Room) -> list[Any]:
     """Its elements share one constructor; what describes them is left out."""
     count, at = _count(body, count_form)
     if body[at : at + 1] == b"\x00":
-        _, at = _decode(body, at + 1, depth + 1, room)
+        _, at = decode(body, at + 1, depth + 1, room)
     constructor, at = _take(body, at, 1)
     if depth >= MAX_DEPTH:
         raise _damaged("an AMQP value is nested too deeply")
     if constructor[0] in _EMPTY:
-        room.take(count - len(body))
-    else:
-        _check_count(count, body)
+        _take_room(room, count - len(body))
+    elif count > len(body):
+        raise _damaged(TOO_MANY)
     elements = []
     for _ in range(count):
         element, at = _value(constructor[0], body, at, depth + 1, room)
@@ -194,10 +186,11 @@ def _array(body: bytes, count_form: struct.Struct, depth: int, room: _Room) -> l
 
 def _elements(body: bytes, count_form: struct.Struct, depth: int, room: _Room) -> list[Any]:
     count, at = _count(body, count_form)
-    _check_count(count, body)
+    if count > len(body):
+        raise _damaged(TOO_MANY)
     elements = []
     for _ in range(count):
-        element, at = _decode(body, at, depth + 1, room)
+        element, at = decode(body, at, depth + 1, room)
         elements.append(element)
     if at != len(body):
         raise _damaged("the size of a list does not match its elements")

@@ -262,7 +262,6 @@ def test_a_short_run_is_judged_without_loading_spark(tmp_path: Path) -> None:
     script = f"""
 import sys
 from router.cli.main import main
-from failover.audit.read import spark
 from failover.audit.read.files import beside
 from failover.cli.audit import show_progress, tell_progress
 code = main(["audit", {directory!r}], standalone_mode=False)

@@ -112,7 +112,7 @@ def test_what_was_accepted_while_a_subscriber_was_cut_off_is_shown(judged: Judge
     assert sum(row["without"] for row in report.as_json()["pairs"]) == 2
     shown = StringIO()
     report.render(Console(file=shown, width=140))
-    missed = f"2 deliveries were accepted without {FAR.identity}, which a considered"
+    missed = f"2 deliveries were accepted without {FAR.identity}, whose link router a considered ended"
     told = f"exactly-once holds, but not for everybody: {missed}"
     assert told in shown.getvalue()
 
