@@ -4,7 +4,8 @@ from collections.abc import Collection, Sequence
 
 import attrs
 
-from topic.queues.storing import PutAside, ReadPiece, Renew, SetContent, StoreChange
+from topic.queues.rows import Changes, apply, piece_of, read_piece
+from topic.queues.storing import ReadPiece, Renew, SetContent, StoreChange
 from topic.raft.log import NOTHING, Entry, Snapshot
 from topic.raft.messages import Hard, Persist, StoreContent
 
@@ -16,14 +17,15 @@ class SetPart:
         self.store = store
         self.hard = Hard()
         self.snapshot: Snapshot = NOTHING
-        self.state: tuple[bytes, ...] = ()
-        self.aside: dict[int, list[bytes]] = {}
-        """Pieces of states that may become the snapshot, by index."""
+        self.rows: dict[bytes, bytes] = {}
+        self.pieces: list[bytes] = []
+        """Of the snapshot that a leader sends."""
         self.entries: list[Entry] = []
 
     @property
     def content(self) -> SetContent:
-        return SetContent(self.store, StoreContent(self.hard, self.snapshot, tuple(self.entries)), self.state)
+        rows = tuple(sorted(self.rows.items()))
+        return SetContent(self.store, StoreContent(self.hard, self.snapshot, tuple(self.entries)), rows)
 
     def has(self, index: int, entry: Entry) -> bool:
         place = index - self.snapshot.index
@@ -31,27 +33,27 @@ class SetPart:
 
     def copy(self) -> "SetPart":
         copy = SetPart(self.store)
-        copy.hard, copy.snapshot, copy.state = self.hard, self.snapshot, self.state
-        copy.aside = {index: list(pieces) for index, pieces in self.aside.items()}
-        copy.entries = list(self.entries)
+        copy.hard, copy.snapshot = self.hard, self.snapshot
+        copy.rows, copy.pieces, copy.entries = dict(self.rows), list(self.pieces), list(self.entries)
         return copy
 
-    def write(self, persist: Persist) -> None:
+    def write(self, persist: Persist, changes: Changes | None) -> None:
         self.hard = persist.hard
         for piece in persist.pieces:
-            self.aside = self.aside if piece.place else {piece.index: []}
-            assert len(self.aside[piece.index]) == piece.place, "a piece is put aside out of order"
-            self.aside[piece.index].append(piece.data)
+            self.pieces = self.pieces if piece.place else []
+            assert len(self.pieces) == piece.place, "a piece is put aside out of order"
+            self.pieces.append(piece.data)
         if persist.snapshot is not None:
             del self.entries[: persist.snapshot.index - self.snapshot.index]
-            self.snapshot, self.state = persist.snapshot, tuple(self.aside.pop(persist.snapshot.index))
+            self.snapshot = persist.snapshot
+            if changes is None:
+                self.rows = dict(row for piece in self.pieces for row in read_piece(piece))
+                self.pieces = []
+            else:
+                apply(self.rows, changes)
         place = persist.first - self.snapshot.index - 1
         assert 0 <= place <= len(self.entries), "there is a gap in the log"
         self.entries[place:] = persist.entries
-
-    def put_aside(self, change: PutAside) -> None:
-        self.aside = {index: pieces for index, pieces in self.aside.items() if index > change.index}
-        self.aside[change.index] = list(change.pieces)
 
 
 class MemorySets:
@@ -74,16 +76,14 @@ class MemorySets:
             if isinstance(change, Renew):
                 self.former.append(self.parts[change.set])
                 self.parts[change.set] = SetPart(change.store)
-            elif isinstance(change, PutAside):
-                self.parts[change.set].put_aside(change)
             else:
-                self.parts[change.set].write(change.persist)
+                self.parts[change.set].write(change.persist, change.changes)
 
     def read(self, piece: ReadPiece) -> tuple[bytes, bool] | None:
         part = self.parts[piece.set]
         if part.snapshot.index != piece.index:
             return None
-        return part.state[piece.place], piece.place + 1 == len(part.state)
+        return piece_of(row for row in sorted(part.rows.items()) if row[0] > piece.after)
 
 
 @attrs.define

@@ -2,17 +2,17 @@
 
 | table | key | columns |
 | --- | --- | --- |
-| `part` | place of the set | all but entries and pieces: `Part.pack` |
+| `part` | place of the set | all but entries, rows and pieces: `Part.row` |
 | `entry` | place and index | term, data, members |
-| `piece` | place, slot and number | data |
+| `row` | place and key | value: a row of the state at the snapshot |
+| `piece` | place and number | a piece of a leader's snapshot, until all of them are there |
 
-The row of a part is written with each change of it, and has the sum of its entries and pieces. So a page of the file
-that is older than the others, or is another page, does not agree with the row, although each of its own rows is whole.
-A state keeps its slot when it becomes the snapshot: nothing is copied.
+The row of a part is written with each change of it, and has the sums of its entries, rows and pieces. So a page of the
+file that is older than the others, or is another page, does not agree with the row of the part, although each of its
+own rows is whole.
 """
 
 from array import array
-from itertools import count
 from typing import Any, Final
 
 import attrs
@@ -27,20 +27,26 @@ PLACE: Final = 48
 """Bits of an index: above them a key has the place of its set."""
 PLACES: Final = 1 << 15
 """Sets that a store may have: a key has 63 bits."""
-SLOT: Final = 32
-"""Bits of the number of a piece: above them the key has the slot of its state."""
+_PREFIX: Final = 2
+"""Bytes of the place of its set with which the key of a row of the state begins."""
 
 Row = tuple[Any, ...]
 
 
-@attrs.frozen(slots=True)
-class StoredState:
-    """A state of a set, in pieces."""
+@attrs.define(slots=True)
+class Tally:
+    """How many rows of a table a set has, and the sum of their checksums."""
 
-    slot: int
     count: int = 0
     total: int = 0
-    """Sum of the checksums of its rows."""
+
+    def add(self, checksum: int) -> None:
+        self.count += 1
+        self.total += checksum
+
+    def remove(self, checksum: int) -> None:
+        self.count -= 1
+        self.total -= checksum
 
 
 @attrs.define(slots=True)
@@ -57,12 +63,10 @@ class Part:
     """The number of its last change. It goes on when the part begins anew."""
     hard: Hard = attrs.Factory(Hard)
     snapshot: Snapshot = NOTHING
-    state: StoredState | None = None
-    """The state at the snapshot; None if that is nothing."""
-    aside: dict[int, StoredState] = attrs.Factory(dict)
-    """States that may become the snapshot, by index."""
-    staged: int = 0
-    """Index of the one of these that a leader sends; 0: there is none."""
+    rows: Tally = attrs.Factory(Tally)
+    """Those of the state at the snapshot."""
+    pieces: Tally = attrs.Factory(Tally)
+    """Those of the snapshot that a leader sends."""
     sums: "array[int]" = attrs.Factory(lambda: array("I"))
     """Checksums of the rows of the entries behind the snapshot."""
     total: int = 0
@@ -72,26 +76,17 @@ class Part:
     def last(self) -> int:
         return self.snapshot.index + len(self.sums)
 
-    @property
-    def keys(self) -> tuple[int, int]:
-        """The first and the last that a row of this set may have, in each table."""
-        return keys_of(self.place)
-
     def key(self, index: int) -> int:
         """The key of an entry."""
         assert 0 < index < 1 << PLACE, f"entry {index} of set {self.name}: expected an index below 2^{PLACE}"
         return (self.place << PLACE) + index
 
-    def piece_key(self, state: StoredState, number: int) -> int:
-        return (self.place << PLACE) + (state.slot << SLOT) + number
+    def row_key(self, key: bytes) -> bytes:
+        """The key of a row of the state."""
+        return _prefix(self.place) + key
 
-    def free_slot(self) -> int:
-        used = {state.slot for state in self.states}
-        return next(slot for slot in count() if slot not in used)
-
-    @property
-    def states(self) -> list[StoredState]:
-        return [*self.aside.values(), *([] if self.state is None else [self.state])]
+    def piece_key(self, number: int) -> int:
+        return (self.place << PLACE) + number
 
     def append(self, entry: Entry) -> Row:
         """The row of an entry that follows the last one."""
@@ -114,11 +109,10 @@ class Part:
         del self.sums[place:]
 
     def compact(self, snapshot: Snapshot) -> None:
-        """Let the state that was put aside for this index stand for the entries up to it."""
+        """Let the rows of the state stand for the entries up to this index."""
         gone = snapshot.index - self.snapshot.index
         self.total -= sum(self.sums[:gone])
         del self.sums[:gone]
-        self.state = self.aside.pop(snapshot.index)
         self.snapshot = snapshot
 
     def row(self) -> Row:
@@ -128,29 +122,43 @@ class Part:
             *(self.file, self.name, self.store, self.number),
             [hard.life, hard.mapping, hard.begun, hard.term, vote],
             [snapshot.index, snapshot.term, _packed(snapshot.configuration)],
-            None if self.state is None else attrs.astuple(self.state),
-            [[index, *attrs.astuple(state)] for index, state in self.aside.items()],
-            *(self.staged, len(self.sums), self.total),
+            *(attrs.astuple(self.rows), attrs.astuple(self.pieces)),
+            *(len(self.sums), self.total),
         ]
         return summed(self.place, msgpack.packb(packed))
 
 
-def keys_of(place: int) -> tuple[int, int]:
+def keys_of(table: str, place: int) -> tuple[Any, Any]:
+    """The least and the greatest key that a row of this set may have in a table."""
+    if table == "part":
+        return place, place
+    if table == "row":
+        return _prefix(place), _prefix(place + 1)
     return place << PLACE, ((place + 1) << PLACE) - 1
+
+
+def place_of(table: str, key: Any) -> int:
+    """The place of the set that has the row with this key."""
+    if table == "row":
+        return int.from_bytes(key[:_PREFIX])
+    return int(key) if table == "part" else int(key) >> PLACE
+
+
+def _prefix(place: int) -> bytes:
+    return place.to_bytes(_PREFIX)
 
 
 def read_part(place: int, packed: bytes) -> tuple[Part, int, int]:
     """The part that a whole row has, without its entries; how many these are, and the sum of their checksums."""
-    file, name, store, number, hard, snapshot, state, aside, staged, entries, total = msgpack.unpackb(packed)
+    file, name, store, number, hard, snapshot, rows, pieces, entries, total = msgpack.unpackb(packed)
     life, mapping, begun, term, vote = hard
     index, index_term, members = snapshot
     part = Part(
         *(file, place, name, store, number),
         Hard(life, mapping, begun, term, None if vote is None else Replica(*vote)),
         Snapshot(index, index_term, _configuration(members)),
-        None if state is None else StoredState(*state),
-        {index: StoredState(*one) for index, *one in aside},
-        staged,
+        Tally(*rows),
+        Tally(*pieces),
     )
     return part, entries, total
 

@@ -27,12 +27,12 @@ this program, is refused.
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 import attrs
@@ -43,8 +43,9 @@ from router.disk.rows import is_whole, summed
 from router.disk.sqlite import DamagedError, FileForm, SqliteFile, Statement, UnusableError
 from router.mesh.errors import RunError
 from router.queues.mark import Mark, MarkFile, read_mark
-from router.queues.part import PLACE, PLACES, Part, Row, StoredState, keys_of, read_entry, read_part
-from topic.queues.storing import PutAside, ReadPiece, Renew, SetContent, StoreChange, Write
+from router.queues.part import PLACES, Part, Row, Tally, keys_of, place_of, read_entry, read_part
+from topic.queues.rows import Changes, piece_of, read_piece
+from topic.queues.storing import ReadPiece, Renew, SetContent, StoreChange, Write
 from topic.raft.log import Entry
 from topic.raft.messages import StagedPiece, StoreContent
 
@@ -56,26 +57,30 @@ LOOSE: Final = 1024
 """Free pages that a file may keep, beside as many as it uses."""
 VACUUM: Final = 1024
 """Free pages that one merge gives back to the file system at most."""
-SCRUBBED: Final = {"entry": 4000, "piece": 64}
-"""Rows of a table that one scrub reads at most: some 4 MiB of small entries, or of pieces."""
+SCRUBBED: Final = {"entry": 4000, "row": 4000, "piece": 64}
+"""Rows of a table that one scrub reads at most: some 4 MiB of small entries, or of pieces. It reads the tables in this
+order."""
 SUFFIXES: Final = ("", "-wal", "-mark")
 """What the names of the files of a store end with."""
 
 _PART: Final = "REPLACE INTO part VALUES (?, ?, ?)"
 _ENTRY: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?)"
+_ROW: Final = "INSERT INTO row VALUES (?, ?, ?)"
+_NO_ROW: Final = "DELETE FROM row WHERE key = ? RETURNING sum"
 _PIECE: Final = "INSERT INTO piece VALUES (?, ?, ?)"
 _OWN: Final = "INSERT INTO store VALUES (?, ?)"
 _OWN_ANEW: Final = "UPDATE store SET (packed, sum) = (?, ?)"
-_ROWS: Final = {"part": "place", "entry": "key", "piece": "key"}
-"""Each table of sets, and its key."""
+_INSERTS: Final = {"part": _PART, "entry": _ENTRY, "row": _ROW, "piece": _PIECE}
+"""By table of sets."""
 FORM: Final = FileForm(
     name="a store of replica sets",
     application=0x6F6E6371,  # "oncq"
-    version=2,
+    version=3,
     tables=(
         "CREATE TABLE store (packed BLOB, sum INTEGER)",
-        "CREATE TABLE part (place INTEGER PRIMARY KEY, packed BLOB, sum INTEGER)",
+        "CREATE TABLE part (key INTEGER PRIMARY KEY, packed BLOB, sum INTEGER)",
         "CREATE TABLE entry (key INTEGER PRIMARY KEY, term INTEGER, data BLOB, members BLOB, sum INTEGER)",
+        "CREATE TABLE row (key BLOB PRIMARY KEY, value BLOB, sum INTEGER) WITHOUT ROWID",
         "CREATE TABLE piece (key INTEGER PRIMARY KEY, data BLOB, sum INTEGER)",
     ),
     settings=(
@@ -149,7 +154,7 @@ class QueueStore:
         self._parts: dict[str, Part] = {}
         """All in the file, also of sets that the topology does not have."""
         self._unmerged = 0
-        self._scrubbed = ("entry", -1)
+        self._scrubbed: tuple[str, Any] = ("entry", -1)
         """Table and key of the row that was scrubbed last."""
         self._is_sound = True
         with self._explained():
@@ -242,29 +247,27 @@ class QueueStore:
     def _put_lost_aside(self) -> None:
         """Rows of sets whose own row is damaged or missing."""
         known = {part.place for part in self._parts.values()}
-        for place in sorted({place for table in _ROWS for place in self._places(table)} - known):
+        for place in sorted({place for table in _INSERTS for place in self._places(table)} - known):
             kept = self._keep(place, f"place-{place}")
             self._delete_all(place)
             self.notes.append(f"{self._path}: the row of a replica set does not match its checksum. {kept}")
 
     def _places(self, table: str) -> Iterator[int]:
         """The places of the sets that have rows in the table."""
-        key, shift = _ROWS[table], 0 if table == "part" else keys_of(1)[0].bit_length() - 1
-        last = -1
+        last = _first_key(table)
         while row := self._connection.execute(
-            f"SELECT {key} FROM {table} WHERE {key} > ? ORDER BY {key} LIMIT 1", (((last + 1) << shift) - 1,)
+            f"SELECT key FROM {table} WHERE key > ? ORDER BY key LIMIT 1", (last,)
         ).fetchone():
-            last = row[0] >> shift
-            if last >= PLACES:
+            place = place_of(table, row[0])
+            if place >= PLACES:
                 raise DamagedError(f"damaged: table {table} has a row of no set")
-            yield last
+            yield place
+            last = keys_of(table, place)[1]
 
     def _read(self, part: Part, entries: int, total: int) -> None:
         """Raises DamagedError if the rows of this part are not what was written."""
-        execute = self._connection.execute
         read: list[Entry] = []
-        rows = execute("SELECT * FROM entry WHERE key BETWEEN ? AND ? ORDER BY key", part.keys)
-        for index, row in enumerate(rows, part.snapshot.index + 1):
+        for index, row in enumerate(self._select("entry", part.place), part.snapshot.index + 1):
             if not is_whole(row) or row[0] != part.key(index):
                 raise DamagedError(f"the row of entry {index} is missing, or does not match its checksum")
             read.append(read_entry(row))
@@ -272,29 +275,28 @@ class QueueStore:
             part.total += row[-1]
         if (len(read), part.total) != (entries, total):
             raise DamagedError(f"there are {len(read)} entries, expected {entries}, or some are of another time")
-        state = tuple(self._read_state(part, part.state)) if part.state is not None else ()
-        if part.aside:  # nobody knows of these any more
-            self._drop(part, part.aside)
-            part.staged = 0
+        rows = tuple(self._read_rows(part))
+        if part.pieces.count:  # the leader sends its snapshot from the beginning
+            self._drop_pieces(part)
             self._put(part)
-        self.contents[part.name] = SetContent(part.store, StoreContent(part.hard, part.snapshot, tuple(read)), state)
+        self.contents[part.name] = SetContent(part.store, StoreContent(part.hard, part.snapshot, tuple(read)), rows)
 
-    def _read_state(self, part: Part, state: StoredState) -> Iterator[bytes]:
-        total = 0
-        for number in range(state.count):
-            data, checksum = self._read_piece(part, state, number)
-            total += checksum
-            yield data
-        if total != state.total:
-            raise DamagedError("a piece of the state is of another time")
+    def _read_rows(self, part: Part) -> Iterator[tuple[bytes, bytes]]:
+        found = Tally()
+        for row in self._select("row", part.place):
+            if not is_whole(row):
+                raise DamagedError("a row of its state does not match its checksum")
+            found.add(row[-1])
+            yield row[0].removeprefix(part.row_key(b"")), row[1]
+        if found != part.rows:
+            raise DamagedError(f"its state has {found.count} rows, expected {part.rows.count}, or some of another time")
 
-    def _read_piece(self, part: Part, state: StoredState, number: int) -> tuple[bytes, int]:
-        """The piece, and the checksum of its row. Raises DamagedError."""
-        key = part.piece_key(state, number)
-        row = self._connection.execute("SELECT * FROM piece WHERE key = ?", (key,)).fetchone()
-        if row is None or not is_whole(row):
-            raise DamagedError(f"piece {number} of its state is missing, or does not match its checksum")
-        return row[1], row[2]
+    def _select(self, table: str, place: int) -> Iterator[Row]:
+        """The rows of one set, in the order of their keys."""
+        found = self._connection.execute(
+            f"SELECT * FROM {table} WHERE key BETWEEN ? AND ? ORDER BY key", keys_of(table, place)
+        )
+        return iter(found)
 
     # parts
 
@@ -319,19 +321,12 @@ class QueueStore:
 
     def _copied(self, place: int) -> Iterator[Statement]:
         yield _OWN, self._owner.row()
-        for table, insert in (("part", _PART), ("entry", _ENTRY), ("piece", _PIECE)):
-            rows = self._connection.execute(*self._of(f"SELECT * FROM {table}", table, place))
-            yield from ((insert, row) for row in rows)
+        for table, insert in _INSERTS.items():
+            yield from ((insert, row) for row in self._select(table, place))
 
     def _delete_all(self, place: int) -> None:
-        for table in _ROWS:
-            self._connection.execute(*self._of(f"DELETE FROM {table}", table, place))
-
-    @staticmethod
-    def _of(what: str, table: str, place: int) -> Statement:
-        """The statement for the rows of one set."""
-        keys = (place, place) if table == "part" else keys_of(place)
-        return f"{what} WHERE {_ROWS[table]} BETWEEN ? AND ?", keys
+        for table in _INSERTS:
+            self._delete(table, *keys_of(table, place))
 
     def _put(self, part: Part) -> None:
         part.number += 1
@@ -369,11 +364,6 @@ class QueueStore:
         match change:
             case Write():
                 self._persist(part, change)
-            case PutAside(index=index, pieces=pieces):
-                self._drop(part, [other for other in part.aside if other <= index])
-                part.aside[index] = StoredState(part.free_slot())
-                for piece in pieces:
-                    self._add_piece(part, index, piece)
             case Renew(store=store, why=why):
                 self._put(part)
                 self._renew(part, store, why)
@@ -382,45 +372,59 @@ class QueueStore:
         persist = write.persist
         part.hard = persist.hard
         for piece in persist.pieces:
-            self._stage(part, piece)
+            self._put_aside(part, piece)
         if persist.snapshot is not None:
-            index = persist.snapshot.index
-            former = part.state
-            self._delete("entry", part.keys[0], part.key(index))
+            self._delete("entry", part.key(part.snapshot.index + 1), part.key(persist.snapshot.index))
             part.compact(persist.snapshot)
-            if former is not None:
-                self._delete_state(part, former)
-            self._drop(part, [other for other in part.aside if other <= index])
+            if write.changes is None:
+                self._restore(part)
+            else:
+                self._change_rows(part, write.changes)
         if persist.first <= part.last:
-            self._delete("entry", part.key(persist.first), part.keys[1])
+            self._delete("entry", part.key(persist.first), part.key(part.last))
         part.truncate(persist.first)
         self._connection.executemany(_ENTRY, map(part.append, persist.entries))
 
-    def _stage(self, part: Part, piece: StagedPiece) -> None:
+    def _change_rows(self, part: Part, changes: Changes) -> None:
+        for key, value in changes.items():
+            stored = part.row_key(key)
+            for (checksum,) in self._connection.execute(_NO_ROW, (stored,)).fetchall():
+                part.rows.remove(checksum)
+            if value is not None:
+                self._add_row(part, key, value)
+
+    def _add_row(self, part: Part, key: bytes, value: bytes) -> None:
+        row = summed(part.row_key(key), value)
+        self._connection.execute(_ROW, row)
+        part.rows.add(row[-1])
+
+    def _put_aside(self, part: Part, piece: StagedPiece) -> None:
+        """Keep a piece of a leader's snapshot. The first piece ends the snapshot that was sent before."""
         if not piece.place:
-            self._drop(part, [index for index in part.aside if index in (part.staged, piece.index)])
-            part.aside[piece.index] = StoredState(part.free_slot())
-            part.staged = piece.index
-        assert part.staged == piece.index and part.aside[piece.index].count == piece.place, "a piece is missing"
-        self._add_piece(part, piece.index, piece.data)
-
-    def _add_piece(self, part: Part, index: int, data: bytes) -> None:
-        state = part.aside[index]
-        row = summed(part.piece_key(state, state.count), data)
+            self._drop_pieces(part)
+        assert part.pieces.count == piece.place, "a piece is missing"
+        row = summed(part.piece_key(piece.place), piece.data)
         self._connection.execute(_PIECE, row)
-        part.aside[index] = StoredState(state.slot, state.count + 1, state.total + row[-1])
+        part.pieces.add(row[-1])
 
-    def _drop(self, part: Part, indices: Iterable[int]) -> None:
-        """States that were put aside for these indices."""
-        for index in [*indices]:
-            self._delete_state(part, part.aside.pop(index))
-            if part.staged == index:
-                part.staged = 0
+    def _restore(self, part: Part) -> None:
+        """The pieces that were put aside are the state. A piece that is no state has no rows: the replica finds the
+        same as it reads the pieces, and begins anew."""
+        self._delete("row", *keys_of("row", part.place))
+        part.rows = Tally()
+        for piece in [*self._select("piece", part.place)]:
+            if not is_whole(piece):
+                raise DamagedError("a piece of a leader's snapshot does not match its checksum")
+            with contextlib.suppress(ValueError):
+                for key, value in read_piece(piece[1]):
+                    self._add_row(part, key, value)
+        self._drop_pieces(part)
 
-    def _delete_state(self, part: Part, state: StoredState) -> None:
-        self._delete("piece", part.piece_key(state, 0), part.piece_key(state, max(state.count - 1, 0)))
+    def _drop_pieces(self, part: Part) -> None:
+        self._delete("piece", *keys_of("piece", part.place))
+        part.pieces = Tally()
 
-    def _delete(self, table: str, first: int, last: int) -> None:
+    def _delete(self, table: str, first: Any, last: Any) -> None:
         self._connection.execute(f"DELETE FROM {table} WHERE key BETWEEN ? AND ?", (first, last))
 
     def _write_mark(self) -> None:
@@ -430,13 +434,19 @@ class QueueStore:
     def read(self, piece: ReadPiece) -> tuple[bytes, bool] | None:
         """The piece, and whether it is the last. None if the snapshot is not at that index any more.
 
-        Raises QueueStoreError if the piece is damaged."""
+        Raises QueueStoreError if a row is damaged."""
         part = self._parts[piece.set]
-        state = part.state
-        if part.snapshot.index != piece.index or state is None or piece.place >= state.count:
+        if part.snapshot.index != piece.index:
             return None
         with self._explained(), self._file.explained():
-            return self._read_piece(part, state, piece.place)[0], piece.place + 1 == state.count
+            return piece_of(self._rows_behind(part, piece.after))
+
+    def _rows_behind(self, part: Part, after: bytes) -> Iterator[tuple[bytes, bytes]]:
+        keys = part.row_key(after), keys_of("row", part.place)[1]
+        for row in self._connection.execute("SELECT * FROM row WHERE key > ? AND key < ? ORDER BY key", keys):
+            if not is_whole(row):
+                raise DamagedError(f"a row of the state of set {part.name} does not match its checksum")
+            yield row[0].removeprefix(part.row_key(b"")), row[1]
 
     # the log
 
@@ -479,13 +489,15 @@ class QueueStore:
             select = f"SELECT * FROM {table} WHERE key > ? ORDER BY key LIMIT ?"
             rows = self._connection.execute(select, (last, SCRUBBED[table])).fetchall()
         for row in rows:
-            part = of_place.get(row[0] >> PLACE)
-            if part is not None and not (is_whole(row) and (table == "piece" or part.has_entry(row))):
+            part = of_place.get(place_of(table, row[0]))
+            if part is not None and not (is_whole(row) and (table != "entry" or part.has_entry(row))):
                 found[part.name] = f"a scrub found a damaged row of table {table}"
         if len(rows) == SCRUBBED[table]:
             self._scrubbed = table, rows[-1][0]
         else:
-            self._scrubbed = "piece" if table == "entry" else "entry", -1
+            tables = [*SCRUBBED]
+            following = tables[(tables.index(table) + 1) % len(tables)]
+            self._scrubbed = following, _first_key(following)
         return found
 
     # the end
@@ -535,12 +547,16 @@ class QueueStore:
 def size_of(change: StoreChange) -> int:
     """Bytes, about."""
     match change:
-        case Write(persist=persist):
-            return sum(entry.size for entry in persist.entries) + sum(len(piece.data) for piece in persist.pieces)
-        case PutAside(pieces=pieces):
-            return sum(map(len, pieces))
+        case Write(persist=persist, changes=changes):
+            rows = sum(len(key) + len(value or b"") for key, value in changes.items()) if changes else 0
+            return rows + sum(entry.size for entry in persist.entries) + sum(len(one.data) for one in persist.pieces)
         case Renew():
             return 0
+
+
+def _first_key(table: str) -> Any:
+    """What is less than all keys of a table."""
+    return b"" if table == "row" else -1
 
 
 def _free(path: Path) -> Path:

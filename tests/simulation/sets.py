@@ -404,7 +404,7 @@ class SetWorld:
         elif former != entry:
             raise Violation(f"13 one log: {router} decides {entry} at {index} of {name}, not {former}")
         apply(index, entry)
-        digest = replica.queues.digest
+        digest = replica.queues.rows.digest
         if self._digests.setdefault((name, life, index), digest) != digest:
             raise Violation(f"13 one state: {router} has another at {index} of {name}")
 
@@ -464,7 +464,7 @@ class SetWorld:
             if router.name in ring:
                 assert router.node.sets is not None
                 found = router.node.sets._replicas[name].queues
-                if found.digest != model.digest:
+                if found.rows.digest != model.rows.digest:
                     return f"13 one state: {router.name} has not what the log of {name} leads to"
         return ""
 

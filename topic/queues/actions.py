@@ -6,7 +6,7 @@ from enum import Enum
 import attrs
 
 from topic.queues.operations import Answer
-from topic.queues.storing import PutAside, ReadPiece, Renew, Write
+from topic.queues.storing import ReadPiece, Renew, Write
 
 
 @attrs.frozen(slots=True)
@@ -58,7 +58,7 @@ class SetEvent:
     why: str = ""
 
 
-SetAction = Tell | Write | PutAside | Renew | ReadPiece | Answered | SetNote | SetEvent
+SetAction = Tell | Write | Renew | ReadPiece | Answered | SetNote | SetEvent
 
 
 @attrs.frozen(slots=True)

@@ -1,12 +1,10 @@
 """The declared queues of one replica set: the state that its log of operations leads to (protocol 13).
 
 `apply` is total: any bytes, in any order, give an answer, and the same bytes give the same state at each replica. It
-reads no clock and no hash of a text. The digest is a running sum over all queues, so it takes the same time whatever
-their number.
+reads no clock and no hash of a text.
 """
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import attrs
@@ -28,18 +26,14 @@ from topic.queues.operations import (
     read,
     unpack,
 )
+from topic.queues.rows import Row, Rows
 
 MOST_QUEUES: Final = 65_536
 """Of one set. All replicas have to have the same."""
-PIECE: Final = 64 * 1024
-"""Bytes of a piece of the state, about: a piece ends with the queue that passes this."""
-MOST_PIECE: Final = PIECE + 1024
-MOST_STATE: Final = 64 << 20
-"""Bytes of all pieces of a state together: more than so many queues of the longest names take."""
+QUEUE: Final = b"q"
+"""What the key of the row of a queue begins with; its name follows."""
 _LIFE: Final = 8
 """Bytes in which an entry begins with the life of its leader."""
-_DIGEST: Final = 16
-"""Bytes."""
 
 
 @attrs.frozen(slots=True)
@@ -53,12 +47,20 @@ class Queue:
     settings: QueueSettings
 
     @property
-    def packed(self) -> bytes:
-        return bytes(msgpack.packb(pack(self)))
+    def row(self) -> Row:
+        return _key(self.name), bytes(msgpack.packb(pack(self)))
 
-    @property
-    def digest(self) -> int:
-        return int.from_bytes(hashlib.blake2b(self.packed, digest_size=_DIGEST).digest())
+
+def _key(name: str) -> bytes:
+    return QUEUE + name.encode()
+
+
+def _queue(key: bytes, value: bytes) -> Queue:
+    """The queue of a row. Raises ValueError."""
+    queue: Queue = read(Queue, unpack(value, "a row of the state of a set"))
+    if key != _key(queue.name):
+        raise ValueError("a row of the state of a set has the key of another queue")
+    return queue
 
 
 def entry(life: int, operation: bytes) -> bytes:
@@ -69,9 +71,13 @@ def entry(life: int, operation: bytes) -> bytes:
 class QueueList:
     """The queues of one set, by name."""
 
-    def __init__(self, queues: Sequence[Queue] = ()) -> None:
-        self._queues = {queue.name: queue for queue in queues}
-        self._sum = sum(queue.digest for queue in queues)
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        """`rows`: the state that is restored. Raises ValueError if these rows are no state."""
+        self.rows = Rows(rows)
+        queues = [_queue(*row) for row in self.rows]
+        if len(queues) > MOST_QUEUES:
+            raise ValueError(f"the state of a set has {len(queues)} queues, expected {MOST_QUEUES} at most")
+        self._queues = {queue.name: queue for queue in sorted(queues, key=lambda queue: queue.id)}
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -82,16 +88,6 @@ class QueueList:
 
     def get(self, name: str) -> Queue | None:
         return self._queues.get(name)
-
-    @property
-    def digest(self) -> bytes:
-        return (self._sum % 256**_DIGEST).to_bytes(_DIGEST)
-
-    def copy(self) -> "QueueList":
-        """The same state, which later operations do not change."""
-        copy = QueueList()
-        copy._queues, copy._sum = dict(self._queues), self._sum
-        return copy
 
     # operations
 
@@ -130,7 +126,7 @@ class QueueList:
             return Refused(RefusedFor.NOT_FOUND, why)
         if isinstance(operation, Configure):
             return self._configure(known, operation, fresh)
-        self._sum -= known.digest
+        self.rows.delete(_key(known.name))
         del self._queues[known.name]
         return Done(known.id, known.version)
 
@@ -140,49 +136,15 @@ class QueueList:
         if known.version != operation.former:
             what = f"has {known.settings} (version {known.version})"
             return Refused(RefusedFor.CHANGED, f'queue "{known.name}" was changed meanwhile: it {what}')
-        self._sum -= known.digest
         self._put(attrs.evolve(known, settings=operation.settings, version=fresh))
         return Done(known.id, fresh)
 
     def _put(self, queue: Queue) -> None:
         self._queues[queue.name] = queue
-        self._sum += queue.digest
-
-    # snapshots
-
-    def pieces(self) -> tuple[bytes, ...]:
-        """The state as bytes: at least one piece, and none longer than `MOST_PIECE`."""
-        pieces: list[bytes] = []
-        rows: list[bytes] = []
-        size = 0
-        for queue in self:
-            rows.append(queue.packed)
-            size += len(rows[-1])
-            if size >= PIECE:
-                pieces.append(_join(rows))
-                rows, size = [], 0
-        return (*pieces, _join(rows)) if rows or not pieces else tuple(pieces)
-
-    @classmethod
-    def restore(cls, pieces: Sequence[bytes]) -> "QueueList":
-        """The state that `pieces` was made of; of no piece, an empty one. Raises ValueError for bytes that are no
-        state."""
-        queues = [queue for piece in pieces for queue in _rows(piece)]
-        if len({queue.name for queue in queues}) < len(queues):
-            raise ValueError("the state of a set has two queues of one name")
-        if len(queues) > MOST_QUEUES:
-            raise ValueError(f"the state of a set has {len(queues)} queues, expected {MOST_QUEUES} at most")
-        return cls(queues)
+        self.rows.put(*queue.row)
 
     def check(self) -> None:
         """Assert what holds whenever no operation is being applied."""
-        assert self._sum == sum(queue.digest for queue in self), "the digest is not that of the queues"
-        assert len(self) <= MOST_QUEUES
-
-
-def _join(rows: Sequence[bytes]) -> bytes:
-    return bytes(msgpack.Packer().pack_array_header(len(rows))) + b"".join(rows)
-
-
-def _rows(piece: bytes) -> list[Queue]:
-    return [read(Queue, row) for row in unpack(piece, "a piece of the state of a set")]
+        self.rows.check()
+        found = {key: _queue(key, value) for key, value in self.rows}
+        assert found == {_key(queue.name): queue for queue in self}, "the rows are not those of the queues"

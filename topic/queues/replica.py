@@ -10,9 +10,10 @@ from typing import Final
 from topic.errors import BreachError
 from topic.queues.actions import SetAction, SetChange, SetEvent, SetNote, Tell
 from topic.queues.operations import Answer, Refused, RefusedFor
-from topic.queues.queue_list import MOST_STATE, QueueList, entry
+from topic.queues.queue_list import QueueList, entry
+from topic.queues.rows import Changes, read_piece
 from topic.queues.set_map import SetPlan
-from topic.queues.storing import PutAside, ReadPiece, Renew, SetContent, Write
+from topic.queues.storing import ReadPiece, Renew, SetContent, Write
 from topic.queues.wire import encode
 from topic.raft.configuration import Replica
 from topic.raft.errors import BusyError, NotLeaderError
@@ -33,7 +34,12 @@ from topic.raft.messages import (
 from topic.raft.raft import Raft
 
 KEPT: Final = 8
-"""States that may become the snapshot: the latest. A leader tells about as many what the majority has."""
+"""Compared states that may become the snapshot: the latest. A leader tells about as many what the majority has."""
+MOST_STATE: Final = 64 << 20
+"""Bytes of all pieces of a state together."""
+DELAYED: Final = 64 << 20
+"""Bytes of entries after which a leader makes a snapshot also while it sends the former one to another replica, which
+then begins with the first piece again."""
 
 
 class SetReplica:
@@ -64,11 +70,14 @@ class SetReplica:
 
     def _begin(self, content: SetContent, now: float) -> None:
         self.raft = self._new_raft(Replica(self._router, content.store), self.plan, content.content, now)
-        self.queues = QueueList.restore(content.state)
+        self.queues = QueueList(content.rows)
         self.applied = content.content.snapshot.index
         """The last log index that the queues have."""
-        self._states: dict[int, QueueList] = {}
-        """By index: states that were compared, and may become the snapshot."""
+        self._changes: dict[int, Changes] = {}
+        """By index at which states are compared: what has changed in the rows since the index before, or since the
+        snapshot."""
+        self._compacted: Changes | None = None
+        """What the snapshot changes that the next write has."""
         self._agreed: list[int] = []
         """Of these: a majority has the state, as this flush knows by now."""
         self._received: list[bytes] = []
@@ -77,6 +86,8 @@ class SetReplica:
         """Those that the store has not done, in order."""
         self._reads: list[ReadPiece] = []
         """Those that the store has not done."""
+        self._sent: dict[Replica, bytes] = {}
+        """By replica that is sent the snapshot: the key of the last row that was read for it."""
         self._asked: list[tuple[str, int, bytes]] = []
         """Requests that are to be proposed."""
         self._proposed: dict[int, tuple[int, str, int]] = {}
@@ -125,6 +136,8 @@ class SetReplica:
         if any(one is piece for one in self._reads):
             self._reads = [one for one in self._reads if one is not piece]
             if found is not None:
+                rows = read_piece(found[0])
+                self._sent[piece.to] = rows[-1][0] if rows else b""
                 self.raft.read(piece.to, piece.index, piece.place, *found)
 
     # what comes of them
@@ -168,7 +181,8 @@ class SetReplica:
         elif isinstance(action, Restore):
             self._restore(action)
         elif isinstance(action, Read):
-            self._reads.append(ReadPiece(name, action.to, action.index, action.place))
+            after = self._sent[action.to] if action.place else b""
+            self._reads.append(ReadPiece(name, action.to, action.index, action.place, after))
             self.out.append(self._reads[-1])
         elif isinstance(action, Agreed):
             self._agreed.append(action.index)
@@ -176,7 +190,8 @@ class SetReplica:
             self.out.append(SetNote(f"set {name}: {action.why}"))
 
     def _write(self, persist: Persist) -> None:
-        self._writes.append(Write(self.plan.name, persist))
+        compacted, self._compacted = self._compacted, None
+        self._writes.append(Write(self.plan.name, persist, compacted))
         self.out.append(self._writes[-1])
         for piece in persist.pieces:
             self._received[piece.place :] = [piece.data]
@@ -191,30 +206,37 @@ class SetReplica:
                 self.answers.append((router, number, answer))
         self.applied = index
         if index % self._compare_every == 0:
-            self._states[index] = self.queues.copy()
-            if len(self._states) > KEPT:
-                del self._states[min(self._states)]
-            self.raft.digested(index, self.queues.digest)
+            self._changes[index] = self.queues.rows.take_changes()
+            if len(self._changes) > KEPT:
+                first, second, *_ = self._changes
+                self._changes[second] = {**self._changes.pop(first), **self._changes[second]}
+            self.raft.digested(index, self.queues.rows.digest)
 
     def _restore(self, action: Restore) -> None:
         try:
-            self.queues = QueueList.restore(self._received)
+            self.queues = QueueList(row for piece in self._received for row in read_piece(piece))
         except ValueError as error:
             self.raft.set_aside(f"the leader's snapshot is damaged: {error}")
         self.applied = action.snapshot.index
-        self._states.clear()
+        self._changes.clear()
         self._received.clear()
 
     def _compact(self, index: int) -> None:
-        """Make a state the snapshot, if that costs no more than it saves: the state takes the place of as many entries
-        as it has queues, at least."""
+        """Make a state that a majority has the snapshot."""
         self._agreed.clear()
-        state = self._states.get(index)
-        since = index - self.raft.log.snapshot.index
-        if state is not None and since > 0 and since >= len(state):
-            self.out.append(PutAside(self.plan.name, index, state.pieces()))
-            self.raft.compact(index)
-            self._states = {later: one for later, one in self._states.items() if later > index}
+        if index not in self._changes or self._is_sending():
+            return
+        merged: dict[bytes, bytes | None] = {}
+        for earlier in [one for one in self._changes if one <= index]:
+            merged.update(self._changes.pop(earlier))
+        self._compacted = merged
+        self.raft.compact(index)
+
+    def _is_sending(self) -> bool:
+        """Whether another replica is being sent the present snapshot, and can have it to the end."""
+        leadership, log = self.raft.leadership, self.raft.log
+        is_sent = leadership is not None and leadership.sends_snapshot
+        return is_sent and log.size(log.snapshot.index, log.last) < DELAYED
 
     def _renew(self, contacts: Collection[str], now: float) -> None:
         """The store is void: begin anew, with an empty one of another identity."""
@@ -235,4 +257,4 @@ class SetReplica:
         self.raft.check()
         assert self.applied == self.raft._applied, "the queues have other entries than the Raft knows"
         assert not self._proposed or self.raft.leadership is not None
-        assert len(self._states) <= KEPT and not self._asked
+        assert len(self._changes) <= KEPT and not self._asked and self._compacted is None

@@ -7,7 +7,7 @@ The shell that drives the sets
 1. tells them events: `contact`, `lost`, `receive`, `stored`, `piece_read`, `ask`, with the time in seconds;
 2. calls `flush` when no more events are at hand, and does what is in `out`, in order;
 3. calls `handle_timer` at `deadline`, which may have moved after `flush`, and then `flush`;
-4. gives `Write`, `PutAside`, `Renew` and `ReadPiece` to the store, in order, and says when each `Write` and each
+4. gives `Write`, `Renew` and `ReadPiece` to the store, in order, and says when each `Write` and each
    `ReadPiece` is done (`topic.queues.storing`). Nothing waits for the store here.
 
 Each router has a replica of each set (`topic.queues.replica`). A leader tells all routers that it leads, so each router

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import attrs
 
+from topic.queues.rows import Changes, Row
 from topic.raft.configuration import Replica
 from topic.raft.messages import Persist, StoreContent
 
@@ -20,8 +21,8 @@ class SetContent:
     store: bytes
     """The identity of this set's part of the store. A part that was lost or set aside comes back with another one."""
     content: StoreContent
-    state: tuple[bytes, ...]
-    """The state at the snapshot, in pieces."""
+    rows: tuple[Row, ...]
+    """The state at the snapshot, in the order of the keys."""
 
 
 @attrs.frozen(slots=True)
@@ -30,16 +31,9 @@ class Write:
 
     set: str
     persist: Persist
-
-
-@attrs.frozen(slots=True)
-class PutAside:
-    """Keep this state of a set, in pieces, for a later `Write` that makes it the snapshot. States that were put aside
-    for lower indices go."""
-
-    set: str
-    index: int
-    pieces: tuple[bytes, ...]
+    changes: Changes | None = None
+    """With a snapshot of this replica: how its rows differ from those of the former snapshot. With a snapshot of a
+    leader, None: its rows are in the pieces that were put aside, and no other rows stay."""
 
 
 @attrs.frozen(slots=True)
@@ -60,9 +54,11 @@ class ReadPiece:
     to: Replica
     index: int
     place: int
+    after: bytes
+    """The key of the last row of the piece before it; empty for the first piece."""
 
 
-StoreChange = Write | PutAside | Renew
+StoreChange = Write | Renew
 
 
 class SetStore(Protocol):

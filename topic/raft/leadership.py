@@ -155,6 +155,11 @@ class Leadership:
 
     # snapshots
 
+    @property
+    def sends_snapshot(self) -> bool:
+        """Whether a member in contact is being sent the snapshot."""
+        return any(progress.needs_snapshot for progress in self.progress.values())
+
     def compacted(self) -> None:
         """This leader has a later snapshot: members that are being sent the former one are sent this one."""
         for progress in self.progress.values():

@@ -7,7 +7,8 @@ from typing import Self
 
 import attrs
 
-from topic.queues.storing import PutAside, ReadPiece, Renew, SetContent, StoreChange, Write
+from topic.queues.rows import Changes, apply, piece_of, read_piece
+from topic.queues.storing import ReadPiece, Renew, SetContent, StoreChange, Write
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.log import NOTHING, Entry, Snapshot
 from topic.raft.messages import Hard, Persist, StagedPiece, StoreContent
@@ -20,12 +21,10 @@ class ModelPart:
     store: bytes
     hard: Hard = attrs.Factory(Hard)
     snapshot: Snapshot = NOTHING
-    state: list[bytes] = attrs.Factory(list)
+    rows: dict[bytes, bytes] = attrs.Factory(dict)
     entries: list[Entry] = attrs.Factory(list)
-    aside: dict[int, list[bytes]] = attrs.Factory(dict)
-    """States of this replica, by index."""
-    staged: dict[int, list[bytes]] = attrs.Factory(dict)
-    """The one that a leader sends."""
+    staged: tuple[int, list[bytes]] = (0, [])
+    """The snapshot that a leader sends: its index, and the pieces that have come."""
 
     @property
     def last(self) -> int:
@@ -33,22 +32,24 @@ class ModelPart:
 
     @property
     def content(self) -> SetContent:
-        return SetContent(self.store, StoreContent(self.hard, self.snapshot, tuple(self.entries)), tuple(self.state))
+        rows = tuple(sorted(self.rows.items()))
+        return SetContent(self.store, StoreContent(self.hard, self.snapshot, tuple(self.entries)), rows)
 
-    def persist(self, persist: Persist) -> None:
+    def persist(self, persist: Persist, changes: Changes | None) -> None:
         self.hard = persist.hard
         for piece in persist.pieces:
             if not piece.place:
-                self.staged = {piece.index: []}
-            assert len(self.staged[piece.index]) == piece.place
-            self.staged[piece.index].append(piece.data)
+                self.staged = piece.index, []
+            assert self.staged[0] == piece.index and len(self.staged[1]) == piece.place
+            self.staged[1].append(piece.data)
         if (snapshot := persist.snapshot) is not None:
             del self.entries[: snapshot.index - self.snapshot.index]
-            self.snapshot, self.state = snapshot, (self.staged | self.aside)[snapshot.index]
-            self.aside, self.staged = (
-                {index: state for index, state in states.items() if index > snapshot.index}
-                for states in (self.aside, self.staged)
-            )
+            self.snapshot = snapshot
+            if changes is None:
+                self.rows = dict(row for piece in self.staged[1] for row in read_piece(piece))
+                self.staged = 0, []
+            else:
+                apply(self.rows, changes)
         self.entries[persist.first - self.snapshot.index - 1 :] = persist.entries
 
 
@@ -60,12 +61,8 @@ class ModelStore:
         for change in changes:
             part = self.parts[change.set]
             match change:
-                case Write(persist=persist):
-                    part.persist(persist)
-                case PutAside(index=index, pieces=pieces):
-                    part.aside = {index: list(pieces)}
-                    if index >= max(part.staged, default=0):
-                        part.staged = {}
+                case Write(persist=persist, changes=rows):
+                    part.persist(persist, rows)
                 case Renew(store=store):
                     self.parts[change.set] = ModelPart(store)
 
@@ -73,12 +70,12 @@ class ModelStore:
         part = self.parts[piece.set]
         if part.snapshot.index != piece.index:
             return None
-        return part.state[piece.place], piece.place + 1 == len(part.state)
+        return piece_of(row for row in sorted(part.rows.items()) if row[0] > piece.after)
 
     def reopen(self) -> None:
-        """The process ends, and the next one knows of no states that were put aside."""
+        """The process ends, and the next one knows of no pieces that a leader has sent."""
         for part in self.parts.values():
-            part.aside, part.staged = {}, {}
+            part.staged = 0, []
 
     @property
     def contents(self) -> dict[str, SetContent]:
@@ -108,16 +105,16 @@ class Drawing:
 
     def piece(self, model: ModelStore) -> ReadPiece | None:
         """One that a leader may want to send."""
-        found = [(name, part) for name, part in model.parts.items() if part.state]
+        found = [(name, part) for name, part in model.parts.items() if part.rows]
         if not found:
             return None
         name, part = self.random.choice(found)
         index = part.snapshot.index - self.random.choice((0, 0, 1))
-        return ReadPiece(name, MEMBERS[1], index, self.random.randrange(len(part.state)))
+        return ReadPiece(name, MEMBERS[1], index, 0, self.random.choice([b"", *part.rows]))
 
     def _some(self, name: str, model: ModelStore) -> list[StoreChange]:
         part, random = model.parts[name], self.random
-        kinds = [self._append, self._append, self._append, self._truncate, self._elect, self._put_aside, self._stage]
+        kinds = [self._append, self._append, self._append, self._truncate, self._elect, self._compact, self._stage]
         if self._renews and random.random() < 0.05:
             return [Renew(name, random.randbytes(8), "an operator wants it")]
         return random.choice(kinds)(name, part)
@@ -130,9 +127,10 @@ class Drawing:
         entries: Sequence[Entry] = (),
         pieces: Sequence[StagedPiece] = (),
         snapshot: Snapshot | None = None,
+        changes: Changes | None = None,
     ) -> Write:
         self._number += 1
-        return Write(name, Persist(self._number, hard, tuple(pieces), snapshot, first, tuple(entries)))
+        return Write(name, Persist(self._number, hard, tuple(pieces), snapshot, first, tuple(entries)), changes)
 
     def _entries(self, term: int, most: int) -> list[Entry]:
         return [self._entry(term) for _ in range(self.random.randint(0, most))]
@@ -160,28 +158,39 @@ class Drawing:
         hard = Hard(life, b"mapping", self.random.random() < 0.8, part.hard.term + 1, vote)
         return [self._write(name, hard, part.last + 1)]
 
-    def _put_aside(self, name: str, part: ModelPart) -> list[StoreChange]:
-        """A state is put aside, or becomes the snapshot."""
-        index = max(part.aside, default=0)
-        if part.snapshot.index < index <= part.last:
-            snapshot = Snapshot(index, part.hard.term, self._members())
-            return [self._write(name, part.hard, part.last + 1, self._entries(part.hard.term, 2), (), snapshot)]
+    def _compact(self, name: str, part: ModelPart) -> list[StoreChange]:
+        """A state becomes the snapshot."""
         if not part.entries:
             return []
         index = self.random.randint(part.snapshot.index + 1, part.last)
-        return [PutAside(name, index, tuple(self._piece() for _ in range(self.random.randint(1, 4))))]
+        snapshot = Snapshot(index, part.hard.term, self._members())
+        entries = self._entries(part.hard.term, 2)
+        return [self._write(name, part.hard, part.last + 1, entries, (), snapshot, self._changes(part))]
+
+    def _changes(self, part: ModelPart) -> Changes:
+        """Some rows go, some are new, some have another value; a row that is not there may go, too."""
+        keys = [*part.rows, b"none"]
+        gone: Changes = dict.fromkeys(self.random.sample(keys, self.random.randint(0, len(keys))))
+        return {**gone, **dict(self._row() for _ in range(self.random.randint(0, 5)))}
+
+    def _row(self) -> tuple[bytes, bytes]:
+        return b"%d" % self.random.randrange(50), self.random.randbytes(self.random.choice((1, 100, 9000)))
 
     def _stage(self, name: str, part: ModelPart) -> list[StoreChange]:
         """A leader's snapshot begins, goes on or is complete. It is later than what is decided here."""
-        index = max(part.staged, default=0)
+        index, pieces = part.staged
         if index <= part.snapshot.index or self.random.random() < 0.2:
-            index = self.random.randint(max(part.aside, default=part.snapshot.index) + 1, part.last + 10)
+            index = self.random.randint(part.snapshot.index + 1, part.last + 10)
             return [self._write(name, part.hard, part.last + 1, (), [StagedPiece(index, 0, self._piece())])]
-        piece = StagedPiece(index, len(part.staged[index]), self._piece())
+        piece = StagedPiece(index, len(pieces), self._piece())
         if self.random.random() < 0.5:
             return [self._write(name, part.hard, part.last + 1, (), [piece])]
         snapshot = Snapshot(index, part.hard.term, self._members())
         return [self._write(name, part.hard, index + 1, (), [piece], snapshot)]
 
     def _piece(self) -> bytes:
-        return self.random.randbytes(self.random.choice((1, 100, 9000)))
+        """Keys of one snapshot are different."""
+        self._number += 1
+        return piece_of([(b"%d-%d" % (self._number, one), self._row()[1]) for one in range(self.random.randint(0, 3))])[
+            0
+        ]

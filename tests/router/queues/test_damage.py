@@ -74,7 +74,7 @@ def written(folder: Path) -> Example:
             store.write(drawing.changes(model))
             history.append(model.contents)
         killed = copied(path, folder / "killed")
-    assert any(part.entries for part in model.parts.values()) and any(part.state for part in model.parts.values())
+    assert any(part.entries for part in model.parts.values()) and any(part.rows for part in model.parts.values())
     return Example(killed, copied(path, folder / "closed"), earlier, merged, other, model.contents, history)
 
 
@@ -257,7 +257,7 @@ IN_LOG: Mapping[str, Damage] = {
 }
 """Each of these is noticed."""
 
-TABLES = "sqlite_master", "store", "part", "entry", "piece"
+TABLES = "sqlite_master", "store", "part", "entry", "row"
 
 
 def pages_of(file: Path) -> dict[str, int]:
@@ -295,8 +295,8 @@ def entry_of(example: Example) -> bytes:
     return max((entry.data for one in example.contents.values() for entry in one.content.entries), key=len)[:100]
 
 
-def piece_of(example: Example) -> bytes:
-    return max((piece for one in example.contents.values() for piece in one.state), key=len)[:100]
+def row_of(example: Example) -> bytes:
+    return max((value for one in example.contents.values() for _, value in one.rows), key=len)[:100]
 
 
 def pages_swapped(one: str, other: str) -> Damage:
@@ -333,12 +333,13 @@ IN_FILE: Mapping[str, Damage] = {
     "store, row flipped": in_row(lambda example: b"mesh"),
     "part, row flipped": in_row(lambda example: example.contents["q0"].store),
     "entry, row flipped": in_row(entry_of),
-    "piece, row flipped": in_row(piece_of),
+    "row, row flipped": in_row(row_of),
     **{f"{table}, page zeroed": in_page(table, 0, PAGE) for table in TABLES[1:]},
     "part and entry exchanged": pages_swapped("part", "entry"),
-    "entry and piece exchanged": pages_swapped("entry", "piece"),
+    "entry and row exchanged": pages_swapped("entry", "row"),
     "rows of parts from before": page_taken("part", "earlier"),
     "rows of entries from before": page_taken("entry", "merged"),
+    "rows of the state from before": page_taken("row", "merged"),
     "an earlier file": replaced("earlier", ""),
     "a file of before the last merge": replaced("merged", ""),
     "the file of another router": replaced("other", ""),
@@ -457,7 +458,7 @@ UNSEEN = (
     *("last, first frame flipped", "last, commit flipped", "last commit zeroed", "last commit, head zeroed"),
     *("cut in the last", "cut behind one before the last", "cut in the middle", "cut behind the first transaction"),
     *("cut in the first transaction", "cut to the header", "cut within the header", "cut to nothing"),
-    "an earlier log",
+    *("an earlier log", "a log of before the last merge"),
 )
 """Without a mark these look like a power failure, or like an earlier time."""
 

@@ -66,6 +66,8 @@ def failing(folder: Path, example: damage.Example) -> None:
 
 MODEL = of_store(store.test_a_store_has_what_a_model_has, Sync.DISK, 1)
 TWO_STATES = of_store(store.test_a_state_of_this_replica_stays_while_a_leader_sends_its_own)
+DAMAGED_PIECE = of_store(store.test_a_damaged_piece_does_not_become_the_state)
+DAMAGED_ROW = of_store(store.test_a_damaged_row_is_not_sent)
 VOID = of_store(store.test_a_part_that_is_void_is_kept_in_a_file_of_its_own)
 ENDS = 'before the ends of {ends} transactions" if ends > 1'
 MUTANTS: list[tuple[Any, str, str, str, Scenario]] = [
@@ -78,11 +80,24 @@ MUTANTS: list[tuple[Any, str, str, str, Scenario]] = [
     (QueueStore, "_load", "if is_whole(row):", "if True:", file("part, row flipped")),
     (QueueStore, "_read", "(len(read), part.total) != (entries, total)", "False", of_another_time),
     (QueueStore, "_read", "not is_whole(row) or ", "", file("entry, row flipped")),
-    (QueueStore, "_read_piece", " or not is_whole(row)", "", file("piece, row flipped")),
-    (QueueStore, "_persist", 'self._delete("entry", part.keys[0], part.key(index))', "pass", MODEL),
-    (QueueStore, "_persist", 'self._delete("entry", part.key(persist.first), part.keys[1])', "pass", MODEL),
-    (QueueStore, "_stage", "index in (part.staged, piece.index)", "True", TWO_STATES),
-    (QueueStore, "read", "part.snapshot.index != piece.index or ", "", TWO_STATES),
+    (QueueStore, "_read_rows", "not is_whole(row)", "False", file("row, row flipped")),
+    (QueueStore, "_read_rows", "found != part.rows", "False", file("rows of the state from before")),
+    (
+        QueueStore,
+        "_persist",
+        'self._delete("entry", part.key(part.snapshot.index + 1), part.key(persist.snapshot.index))',
+        "pass",
+        MODEL,
+    ),
+    (QueueStore, "_persist", 'self._delete("entry", part.key(persist.first), part.key(part.last))', "pass", MODEL),
+    (QueueStore, "_persist", "write.changes is None", "persist.pieces", MODEL),
+    (QueueStore, "_change_rows", "part.rows.remove(checksum)", "pass", MODEL),
+    (QueueStore, "_change_rows", "if value is not None", "if True", MODEL),
+    (QueueStore, "_restore", 'self._delete("row", *keys_of("row", part.place))', "pass", MODEL),
+    (QueueStore, "_restore", "not is_whole(piece)", "False", DAMAGED_PIECE),
+    (QueueStore, "_restore", "self._drop_pieces(part)", "pass", MODEL),
+    (QueueStore, "read", "part.snapshot.index != piece.index", "False", TWO_STATES),
+    (QueueStore, "_rows_behind", "not is_whole(row)", "False", DAMAGED_ROW),
     (QueueStore, "write", "self._is_sound = False", "pass", failing),
     (QueueStore, "write", "self._write_mark()", "pass", written_anew),
     (QueueStore, "_renew", "self._delete_all(part.place)", "pass", VOID),

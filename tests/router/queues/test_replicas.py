@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+import attrs
 import pytest
 
 from router.queues.store import QueueStore, QueueStoreError, Sync
 from tests.router.queues.test_store import copied, identities
 from tests.topic.raft.cluster import Cluster, Disk
-from topic.queues.storing import PutAside, Write
+from topic.queues.rows import piece_of
+from topic.queues.storing import Write
 from topic.raft.messages import Persist, Read
 
 SET = "q0"
@@ -34,12 +36,12 @@ class StoredDisk(Disk):
         draw = identities(str(self.path)).__next__
         self.file = QueueStore(self.path, "mesh", "c", [SET], Sync.DISK, "first", draw)
         content = self.file.contents[SET]
-        self.store, self.state = content.store, [*content.state]
+        self.store, self.state = content.store, [value for _, value in content.rows]
         self.hard, self.snapshot, self.entries = content.content.hard, content.content.snapshot, []
         self.entries.extend(content.content.entries)
         self.aside = {}
         self.writes.clear()
-        self._put: set[int] = set()
+        self._staged = 0
 
     def kill(self) -> None:
         """The process ends. Its files are what they are at that moment."""
@@ -48,12 +50,26 @@ class StoredDisk(Disk):
         self.file.close()
 
     def finish(self) -> Persist | Read:
-        states = [PutAside(SET, index, tuple(self.aside[index])) for index in self.aside if index not in self._put]
+        former = self.state
         done = super().finish()
-        self._put = {*self.aside}
         if isinstance(done, Persist):
-            self.file.write([*states, Write(SET, done)])
+            self.file.write([self._as_rows(done, len(former))])
         return done
+
+    def _as_rows(self, done: Persist, former: int) -> Write:
+        """A piece of a state is a row; the former state had so many."""
+        for piece in done.pieces:
+            self._staged = piece.index
+        pieces = tuple(attrs.evolve(one, data=piece_of([(_key(one.place), one.data)])[0]) for one in done.pieces)
+        persist = attrs.evolve(done, pieces=pieces)
+        if done.snapshot is None or done.snapshot.index == self._staged:
+            return Write(SET, persist)
+        gone = dict.fromkeys(map(_key, range(former)))
+        return Write(SET, persist, {**gone, **{_key(place): data for place, data in enumerate(self.state)}})
+
+
+def _key(place: int) -> bytes:
+    return b"%04d" % place
 
 
 def led(path: Path, seed: int) -> Cluster:

@@ -16,7 +16,8 @@ from router.queues.boot import boot_id
 from router.queues.store import MERGE, SCRUBBED, FullError, QueueStore, QueueStoreError, Sync
 from tests.disk import full_disk
 from tests.router.queues.model import Drawing, ModelStore
-from topic.queues.storing import PutAside, ReadPiece, Renew, Write
+from topic.queues.rows import piece_of
+from topic.queues.storing import ReadPiece, Renew, Write
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.log import Entry, Snapshot
 from topic.raft.messages import Hard, Persist, StagedPiece
@@ -135,21 +136,21 @@ def test_a_set_that_the_topology_has_no_more_is_there_when_it_comes_back(path: P
 
 
 def test_a_state_of_this_replica_stays_while_a_leader_sends_its_own(path: Path) -> None:
-    """Both were on their way: the replica had put its state aside, and had not yet said that it is the snapshot."""
+    """And a read goes on behind the rows that were read before, as long as the snapshot is the same."""
+    first, second = piece_of([(b"a", bytes(70_000))]), piece_of([(b"b", b"theirs")])
     with opened(path) as store:
         store.write([appended(1, 1, b"x", b"y")])
-        store.write([PutAside("q0", 1, (b"mine",))])
-        staged = Persist(2, HARD, (StagedPiece(9, 0, b"theirs"),), None, 3, ())
-        store.write([Write("q0", staged)])
+        store.write([Write("q0", Persist(2, HARD, (StagedPiece(9, 0, first[0]),), None, 3, ()))])
         compacted = Persist(3, HARD, (), Snapshot(1, 3, Configuration((ME,))), 3, ())
-        store.write([Write("q0", compacted)])
-        assert store.read(ReadPiece("q0", ME, 1, 0)) == (b"mine", True)
-        installed = Persist(4, HARD, (StagedPiece(9, 1, b"!"),), Snapshot(9, 3, Configuration((ME,))), 10, ())
+        store.write([Write("q0", compacted, {b"a": b"mine"})])
+        assert store.read(ReadPiece("q0", ME, 1, 0, b"")) == piece_of([(b"a", b"mine")])
+        installed = Persist(4, HARD, (StagedPiece(9, 1, second[0]),), Snapshot(9, 3, Configuration((ME,))), 10, ())
         store.write([Write("q0", installed)])
-        assert store.read(ReadPiece("q0", ME, 9, 0)) == (b"theirs", False)
-        assert store.read(ReadPiece("q0", ME, 9, 1)) == (b"!", True)
-        assert store.read(ReadPiece("q0", ME, 1, 0)) is None
-        assert store.read(ReadPiece("q0", ME, 9, 2)) is None
+        assert store.read(ReadPiece("q0", ME, 9, 0, b"")) == (first[0], False)
+        assert store.read(ReadPiece("q0", ME, 9, 1, b"a")) == second
+        assert store.read(ReadPiece("q0", ME, 1, 0, b"")) is None
+        store.write([Write("q0", Persist(5, HARD, (), Snapshot(10, 3, Configuration((ME,))), 11, ()), {b"a": None})])
+        assert store.read(ReadPiece("q0", ME, 10, 0, b"")) == second
 
 
 def test_a_part_that_is_void_is_kept_in_a_file_of_its_own(path: Path) -> None:
@@ -221,8 +222,7 @@ def test_a_log_without_its_file_is_set_aside(path: Path, tmp_path: Path) -> None
 def compact(store: QueueStore, index: int) -> None:
     """Let a snapshot stand for all entries, up to this one."""
     snapshot = Snapshot(index, 3, Configuration((ME,)))
-    store.write([PutAside("q0", index, (b"state",))])
-    store.write([Write("q0", Persist(1, HARD, (), snapshot, index + 1, ()))])
+    store.write([Write("q0", Persist(1, HARD, (), snapshot, index + 1, ()), {b"key": b"state of %d" % index})])
 
 
 def test_the_files_do_not_grow_for_ever(path: Path) -> None:
@@ -327,19 +327,32 @@ def test_a_full_disk_is_noticed_before_anything_is_written(path: Path, monkeypat
         store.write([appended(2, 2, bytes(1000))])
 
 
-def test_a_damaged_piece_is_not_sent(path: Path) -> None:
+def test_a_damaged_row_is_not_sent(path: Path) -> None:
     with opened(path) as store:
         store.write([appended(1, 1, b"x")])
         compact(store, 1)
+        store._connection.execute("UPDATE row SET value = 'other'")
+        with pytest.raises(QueueStoreError, match="a row of the state of set q0 does not match its checksum"):
+            store.read(ReadPiece("q0", ME, 1, 0, b""))
+
+
+def test_a_damaged_piece_does_not_become_the_state(path: Path) -> None:
+    piece, _ = piece_of([(b"a", b"theirs")])
+    with opened(path) as store:
+        store.write([appended(1, 1, b"x"), Write("q0", Persist(2, HARD, (StagedPiece(9, 0, piece),), None, 2, ()))])
         store._connection.execute("UPDATE piece SET data = 'other'")
-        with pytest.raises(QueueStoreError, match="piece 0 of its state is missing, or does not match its checksum"):
-            store.read(ReadPiece("q0", ME, 1, 0))
+        installed = Persist(3, HARD, (StagedPiece(9, 1, piece),), Snapshot(9, 3, Configuration((ME,))), 10, ())
+        with pytest.raises(QueueStoreError, match="a piece of a leader's snapshot does not match its checksum"):
+            store.write([Write("q0", installed)])
+    with opened(path) as store:
+        assert store.contents["q0"].content.entries == (Entry(3, b"x"),) and not store.notes
 
 
 @pytest.mark.parametrize(
     "damage",
     [
         "UPDATE entry SET data = 'other' WHERE key = 7",
+        "UPDATE row SET value = 'other'",
         "UPDATE piece SET data = 'other'",
         "REPLACE INTO entry VALUES (?, ?, ?, ?, ?)",
     ],
@@ -351,6 +364,7 @@ def test_a_scrub_finds_what_is_not_what_was_written(path: Path, damage: str, mon
         store.write([appended(1, 1, b"")])
         compact(store, 1)
         store.write([appended(2, 2, *[b"%d" % number for number in range(9)])])
+        store.write([Write("q0", Persist(3, HARD, (StagedPiece(99, 0, b"piece"),), None, 11, ()))])
         store.write([Write("q1", appended(1, 1, *[b"%d" % number for number in range(9)]).persist)])
         assert [store.scrub() for _ in range(20)] == 20 * [{}]
         row = store._connection.execute("SELECT * FROM entry WHERE key = 7").fetchone()

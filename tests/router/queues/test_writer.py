@@ -11,12 +11,12 @@ from trio.testing import wait_all_tasks_blocked
 from router.queues.store import FullError, QueueStoreError
 from router.queues.writer import MOST, QueueWriter
 from tests.hangs import HANGS_S
-from topic.queues.storing import PutAside, ReadPiece, Renew, StoreChange, Write
+from topic.queues.storing import ReadPiece, Renew, StoreChange, Write
 from topic.raft.configuration import Replica
 from topic.raft.log import Entry
 from topic.raft.messages import Hard, Persist
 
-PIECE = ReadPiece("q0", Replica("b", b"b"), 3, 0)
+PIECE = ReadPiece("q0", Replica("b", b"b"), 3, 0, b"")
 
 
 def change(number: int, size: int = 1) -> Write:
@@ -107,7 +107,7 @@ async def test_what_comes_while_the_disk_works_goes_into_one_transaction(store: 
     async with running(writer):
         writer.ask([change(1)])
         await wait_all_tasks_blocked()
-        writer.ask([change(2), PutAside("q0", 1, (b"",))])
+        writer.ask([change(2), Renew("q2", b"", "")])
         writer.ask([Renew("q1", b"", ""), change(3)])
         assert not heard.all, "the loop does not wait, and nobody hears of what is not on the disk"
         store.may_go_on.release(2)

@@ -6,11 +6,13 @@ from functools import partial
 import pytest
 
 from tests.topic.queues import test_queue_list as lists
+from tests.topic.queues import test_rows as rows
 from tests.topic.queues import test_sets as scenes
 from tests.topic.raft.mutants import Mutant
 from topic.queues.queue_list import QueueList
 from topic.queues.replica import SetReplica
 from topic.queues.requests import Requests
+from topic.queues.rows import Rows
 from topic.queues.sets import ReplicaSets
 
 Broken = tuple[Callable[[], None], type, str, str, str, str]
@@ -25,27 +27,31 @@ BROKEN: list[Broken] = [
     (partial(lists.test_an_operation_on_a_deleted_queue_does_not_touch_the_next_one_of_its_name, lists.LIFE),
      QueueList, "_change", "known.id != operation.id", "False", "an id names one queue"),
     (lists.test_a_queue_is_configured_and_deleted_by_its_id,
-     QueueList, "_change", "self._sum -= known.digest", "pass", "the digest is that of the queues"),
+     QueueList, "_change", "self.rows.delete(_key(known.name))", "pass", "the rows are those of the queues"),
     (lists.test_a_change_of_settings_that_is_decided_twice_does_not_undo_another_one,
      QueueList, "_configure", "known.version != operation.former", "False", "a change names what it replaces"),
     (lists.test_a_change_back_to_former_settings_is_another_version,
      QueueList, "_configure", ", version=fresh", "", "each change makes a version"),
-    (lists.test_a_copy_does_not_change,
-     QueueList, "copy", "dict(self._queues)", "self._queues", "a state that was compared stays as it was"),
+    (rows.test_a_row_is_not_another_one_with_the_same_bytes,
+     Rows, "__init__", "self._sum += _digest(key, value)", "self._sum += len(value)", "the digest is that of the rows"),
     (scenes.test_an_old_write_of_a_store_that_was_set_aside_confirms_nothing,
      SetReplica, "stored", "self._writes[0] is write", "True", "a write is of this store"),
     (scenes.test_a_recovered_set_refuses_the_stores_of_its_former_life,
      SetReplica, "_propose", "entry(self.raft.hard.life, data)", "entry(1, data)", "an id has the life"),
     (scenes.test_an_answer_to_an_earlier_process_of_a_router_is_not_given_to_the_next,
      SetReplica, "forget", "if asked[1] != router", "if True", "an answer is for the process that has asked"),
-    (scenes.test_a_large_state_costs_no_snapshot_for_few_entries,
-     SetReplica, "_compact", "since >= len(state)", "True", "a snapshot is worth its price"),
+    (scenes.test_a_snapshot_stays_while_another_router_is_sent_it,
+     SetReplica, "_compact", "if one <= index", "if one == index", "a snapshot has all changes up to its index"),
+    (scenes.test_a_snapshot_writes_what_has_changed,
+     SetReplica, "_write", "self._compacted, None", "None, None", "a snapshot has all changes up to its index"),
+    (scenes.test_a_snapshot_stays_while_another_router_is_sent_it,
+     SetReplica, "_compact", " or self._is_sending()", "", "a snapshot is sent to its end"),
     (scenes.test_states_become_snapshots_and_go_to_who_lacks_them,
      SetReplica, "_compact", "self.raft.compact(index)", "pass", "a log ends before its snapshot"),
     (scenes.test_states_become_snapshots_and_go_to_who_lacks_them,
-     SetReplica, "_restore", "QueueList.restore(self._received)", "QueueList()", "a state is the leader's snapshot"),
+     SetReplica, "_restore", "in self._received", "in ()", "a state is the leader's snapshot"),
     (scenes.test_a_replica_with_another_state_begins_anew,
-     SetReplica, "_apply", "self.raft.digested(index, self.queues.digest)", "pass", "states are compared"),
+     SetReplica, "_apply", "self.raft.digested(index, self.queues.rows.digest)", "pass", "states are compared"),
     (scenes.test_a_replica_with_another_state_begins_anew,
      SetReplica, "_renew", "self.raft.connect(router, now)", "pass", "a replica that begins anew has its contacts"),
     (scenes.test_a_busy_leader_is_asked_again,

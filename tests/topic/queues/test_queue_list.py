@@ -28,7 +28,7 @@ from topic.queues.operations import (
     encode,
     encode_answer,
 )
-from topic.queues.queue_list import MOST_PIECE, PIECE, QueueList, entry
+from topic.queues.queue_list import QueueList, entry
 
 ROOT = Path(__file__).parent.parent.parent.parent
 LIFE = 100
@@ -81,7 +81,7 @@ def test_a_queue_is_configured_and_deleted_by_its_id() -> None:
     assert apply(queues, 8, Configure("queue/a", id_, id_, LIMITED)) == done(7, 8)
     assert [queue.settings for queue in queues] == [LIMITED]
     assert apply(queues, 9, Delete("queue/a", id_)) == done(7, 8)
-    assert len(queues) == 0 and queues.digest == QueueList().digest
+    assert len(queues) == 0 and queues.rows.digest == QueueList().rows.digest
 
 
 def test_a_change_of_settings_that_is_decided_twice_does_not_undo_another_one() -> None:
@@ -143,10 +143,10 @@ def test_the_number_of_queues_of_a_set_is_bounded(monkeypatch: pytest.MonkeyPatc
 def test_any_bytes_are_answered_and_change_nothing(log: list[bytes]) -> None:
     queues = QueueList()
     apply(queues, 1, Declare("queue/a"))
-    before = queues.digest
+    before = queues.rows.digest
     for index, data in enumerate(log, 2):
         assert reason(queues.apply(index, data)) is RefusedFor.MALFORMED
-    assert queues.digest == before
+    assert queues.rows.digest == before
 
 
 operations = st.builds(
@@ -170,11 +170,11 @@ def test_a_replica_that_goes_on_behind_a_snapshot_is_equal(log: list[Operation],
     answers = [apply(whole, index, operation) for index, operation in enumerate(log, 1)]
     for index, operation in enumerate(log[:at], 1):
         apply(part, index, operation)
-    restored = QueueList.restore(part.copy().pieces())
-    assert restored.digest == part.digest
+    restored = QueueList([*part.rows])
+    assert restored.rows.digest == part.rows.digest
     again = [apply(restored, index, operation) for index, operation in enumerate(log[at:], at + 1)]
     assert again == answers[at:]
-    assert (restored.digest, list(restored)) == (whole.digest, list(whole))
+    assert (restored.rows.digest, list(restored)) == (whole.rows.digest, list(whole))
 
 
 PROGRAM = """
@@ -186,7 +186,7 @@ for index in range(1, 500):
     settings = QueueSettings(index % 3 or None, index % 4 or None)
     kinds = Declare(name, settings), Declare(name, settings), Configure(name, id, id, settings), Delete(name, id)
     queues.apply(index, entry(100, encode(kinds[index % 4])))
-print(queues.digest.hex(), [str(queue.id) for queue in queues], b"".join(queues.pieces()).hex())
+print(queues.rows.digest.hex(), [str(queue.id) for queue in queues], sorted(queues.rows))
 """
 
 
@@ -202,40 +202,20 @@ def test_replicas_do_not_differ_by_the_hashes_of_texts() -> None:
     assert first == state("2") and len(first) > 1000
 
 
-def test_a_copy_does_not_change() -> None:
-    queues = QueueList()
-    apply(queues, 1, Declare("queue/a"))
-    copy = queues.copy()
-    apply(queues, 2, Declare("queue/b"))
-    copy.check()
-    assert len(copy) == 1 and copy.digest != queues.digest
-
-
-def test_pieces_are_bounded() -> None:
-    queues = QueueList()
-    for index in range(1, 2000):
-        apply_quickly = queues.apply(index, entry(LIFE, encode(Declare(f"{index:0255}"))))
-        assert isinstance(apply_quickly, Done)
-    pieces = queues.pieces()
-    assert all(PIECE <= len(piece) <= MOST_PIECE for piece in pieces[:-1]) and len(pieces) > 5
-    assert QueueList.restore(pieces).digest == queues.digest
-    assert QueueList().pieces() == (b"\x90",) and len(QueueList.restore([])) == 0
-
-
 @pytest.mark.parametrize(
-    "piece",
+    "value",
     [
         b"",
         b"\xc1",
         b"\x00",
         msgpack.packb([1]),
-        msgpack.packb([["a", [1, 2]]]),
-        msgpack.packb(2 * [["a", [1, 2], [1, 2], {}]]),
+        msgpack.packb(["a", [1, 2], {}]),
+        msgpack.packb(["b", [1, 2], [1, 2], {}]),
     ],
 )
-def test_what_is_no_state_is_refused(piece: bytes) -> None:
+def test_a_row_that_is_no_queue_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match=r"state of a set|Queue is"):
-        QueueList.restore([piece])
+        QueueList([(b"qa", value)])
 
 
 # bytes

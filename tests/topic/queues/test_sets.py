@@ -1,5 +1,7 @@
 """The sets of a mesh: requests at any router, leaders that change, stores that are lost."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.topic.queues.cluster import Q, SetCluster
@@ -7,6 +9,7 @@ from topic.errors import BreachError
 from topic.queues.operations import Declare, Delete, Done, QueueId, QueueSettings, Refused, RefusedFor
 from topic.queues.queue_list import QueueList
 from topic.queues.set_map import SetMap, SetPlan, hashed_plans
+from topic.queues.storing import ReadPiece, StoreChange, Write
 from topic.queues.wire import Leads, Requested, encode
 from topic.raft.errors import NotLeaderError, NotReadyError
 from topic.raft.limits import RaftLimits
@@ -310,14 +313,57 @@ def test_a_router_goes_on_with_its_snapshot_and_its_log() -> None:
         assert len({tuple(names(cluster, router)) for router in "abc"}) == 1
 
 
-def test_a_large_state_costs_no_snapshot_for_few_entries() -> None:
+def test_a_snapshot_writes_what_has_changed() -> None:
+    """However large the state is."""
     cluster = begun(compare_every=10)
     leader = cluster.leader()
-    snapshots: list[int] = []
+    written: list[int] = []
+    store = cluster.hosts[leader].disk
+    write = store.write
+
+    def count(changes: Sequence[StoreChange]) -> None:
+        written.extend(len(one.changes) for one in changes if isinstance(one, Write) and one.changes is not None)
+        write(changes)
+
+    store.write = count  # type: ignore[method-assign]
     for number in range(45):
         cluster.answer(leader, Declare(f"queue/{min(number, 29)}"))
-        snapshots.append(cluster.hosts[leader].disk.parts["q0"].snapshot.index)
-    assert sorted(set(snapshots)) == [0, 10, 40], "at 20 and 30 there are more queues than entries since"
+    assert sum(written) == 30 and len(written) >= 3
+    part = store.parts["q0"]
+    assert part.snapshot.index == 40 and part.rows == dict(cluster.sets(leader)._replicas["q0"].queues.rows)
+
+
+def test_a_snapshot_stays_while_another_router_is_sent_it() -> None:
+    """Else a replica that lacks much would begin with the first piece again and again."""
+    cluster = begun(compare_every=10)
+    leader, behind = cluster.leader(), next(name for name in "abc" if name != cluster.leader())
+    cluster.lose(leader, behind)
+    cluster.lose(behind, leader)
+    for number in range(20):
+        cluster.answer(leader, Declare(f"queue/{number:0200}"))
+    disk, part = cluster.hosts[leader], cluster.hosts[leader].disk.parts["q0"]
+    index = part.snapshot.index
+    assert index
+    cluster.meet(leader, behind)
+    cluster.meet(behind, leader)
+    while not any(isinstance(one, ReadPiece) for one in disk.waiting):
+        assert cluster.step(), "the leader sends no snapshot"
+    for number in range(20, 40):
+        cluster.ask(leader, Declare(f"queue/{number:0200}"))
+        while cluster.sets(leader)._replicas["q0"].raft.leadership.sends_snapshot and cluster.step():  # type: ignore[union-attr]
+            assert part.snapshot.index == index
+    cluster.settle()
+    assert names(cluster, behind) == names(cluster, leader)
+    for number in range(10):
+        cluster.answer(cluster.leader(), Declare(f"queue/last/{number}"))
+    found = names(cluster, leader)
+    assert part.snapshot.index > index
+    for router in "abc":
+        cluster.crash(router)
+        cluster.start(router)
+    cluster.meet_all()
+    cluster.settle()
+    assert names(cluster, leader) == names(cluster, behind) == found
 
 
 def test_a_replica_with_another_state_begins_anew() -> None:

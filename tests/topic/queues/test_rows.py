@@ -1,0 +1,85 @@
+"""Rows: what a snapshot writes, what another replica is sent, and the digest."""
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topic.queues.rows import MOST_KEY, PIECE, Row, Rows, apply, piece_of, read_piece
+
+keys = st.sampled_from([b"a", b"b", b"ab", b"c"])
+changed = st.lists(st.tuples(keys, st.none() | st.binary(max_size=3)), max_size=20)
+
+
+def change(rows: Rows, changes: list[tuple[bytes, bytes | None]]) -> None:
+    there = dict(rows)
+    for key, value in changes:
+        if value is not None:
+            rows.put(key, value)
+        elif key in there:
+            rows.delete(key)
+        apply(there, {key: value})
+
+
+@given(changed, changed)
+def test_a_snapshot_and_its_changes_are_the_rows(before: list[Row], after: list[Row]) -> None:
+    """Whatever came and went in between."""
+    rows = Rows()
+    change(rows, [*before])
+    stored = dict(rows)
+    rows.take_changes()
+    change(rows, [*after])
+    apply(stored, rows.take_changes())
+    assert stored == dict(rows) and rows.take_changes() == {}
+    rows.check()
+
+
+@given(changed, changed)
+def test_equal_rows_have_one_digest_however_they_came(some: list[Row], others: list[Row]) -> None:
+    one, other = Rows(), Rows()
+    change(one, [*some])
+    change(other, [*others])
+    assert (one.digest == other.digest) is (dict(one) == dict(other))
+    assert Rows(one).digest == one.digest
+
+
+def test_a_row_is_not_another_one_with_the_same_bytes() -> None:
+    assert Rows([(b"ab", b"c")]).digest != Rows([(b"a", b"bc")]).digest
+    assert Rows([(b"a", b"1"), (b"b", b"2")]).digest != Rows([(b"a", b"2"), (b"b", b"1")]).digest
+
+
+@pytest.mark.parametrize("size", [0, 10, 1000, PIECE, 3 * PIECE])
+def test_pieces_are_all_rows_in_order(size: int) -> None:
+    rows = [(b"%05d" % number, bytes(size)) for number in range(200)]
+    found: list[Row] = []
+    pieces, is_last = 0, False
+    while not is_last:
+        piece, is_last = piece_of(rows[len(found) :])
+        assert len(piece) <= PIECE + size + 20
+        found += read_piece(piece)
+        pieces += 1
+    assert found == rows and pieces >= min(len(rows), len(rows) * size // PIECE)
+
+
+def test_no_rows_are_one_piece() -> None:
+    piece, is_last = piece_of([])
+    assert read_piece(piece) == [] and is_last
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b"",
+        b"\xc1",
+        b"\x00",
+        *map(msgpack.packb, ([b"a"], [1, b""], [b"a", "text"], [b"", b""], [bytes(MOST_KEY + 1), b""])),
+    ],
+)
+def test_what_is_no_piece_is_refused(piece: bytes) -> None:
+    with pytest.raises(ValueError, match="a piece of the state of a set"):
+        read_piece(piece)
+
+
+def test_two_rows_of_one_key_are_no_state() -> None:
+    with pytest.raises(ValueError, match="two rows of one key"):
+        Rows([(b"a", b"1"), (b"a", b"2")])

@@ -1,0 +1,118 @@
+"""The state of one replica set as rows, each a key and a value in bytes (protocol 13.6).
+
+All that the log of a set leads to is in rows: the objects beside them only find things faster. So the digest, the
+changes that a snapshot writes, and the pieces that another replica is sent are the same for all kinds of state. The
+digest is a running sum over the rows, so a change costs the same whatever their number.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgpack
+
+Row = tuple[bytes, bytes]
+"""Key and value."""
+Changes = Mapping[bytes, bytes | None]
+"""By key: the new value of a row, or None if the row has gone."""
+MOST_KEY: Final = 512
+"""Bytes of a key."""
+PIECE: Final = 64 * 1024
+"""Bytes of a piece of the state, about: a piece ends with the row that passes this."""
+_DIGEST: Final = 16
+"""Bytes."""
+_EMPTY: Final = bytes(msgpack.packb([]))
+
+
+class Rows:
+    """The rows of one set, in no order."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        """Raises ValueError if two rows have the same key."""
+        self._rows: dict[bytes, bytes] = {}
+        self._sum = 0
+        self._changes: dict[bytes, bytes | None] = {}
+        for key, value in rows:
+            if key in self._rows:
+                raise ValueError("the state of a set has two rows of one key")
+            self._rows[key] = value
+            self._sum += _digest(key, value)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows.items())
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Add a row, or give a row another value."""
+        former = self._rows.get(key)
+        if former is not None:
+            self._sum -= _digest(key, former)
+        self._rows[key] = self._changes[key] = value
+        self._sum += _digest(key, value)
+
+    def delete(self, key: bytes) -> None:
+        """Delete a row that is there."""
+        self._sum -= _digest(key, self._rows.pop(key))
+        self._changes[key] = None
+
+    @property
+    def digest(self) -> bytes:
+        return (self._sum % 256**_DIGEST).to_bytes(_DIGEST)
+
+    def take_changes(self) -> Changes:
+        """What has changed since the last call, or since the rows were restored."""
+        changes, self._changes = self._changes, {}
+        return changes
+
+    def check(self) -> None:
+        """Assert what holds whenever no operation is being applied."""
+        assert self._sum == sum(_digest(*row) for row in self), "the digest is not that of the rows"
+
+
+def _digest(key: bytes, value: bytes) -> int:
+    hashed = hashlib.blake2b(len(key).to_bytes(4) + key, digest_size=_DIGEST)
+    hashed.update(value)
+    return int.from_bytes(hashed.digest())
+
+
+def apply(rows: dict[bytes, bytes], changes: Changes) -> None:
+    """Change rows that a store has."""
+    for key, value in changes.items():
+        if value is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = value
+
+
+# pieces
+
+
+def piece_of(rows: Iterable[Row]) -> tuple[bytes, bool]:
+    """The next rows as bytes: as many as a piece has. Returns also whether these are the last."""
+    packer = msgpack.Packer()
+    parts: list[bytes] = []
+    size = 0
+    left = iter(rows)
+    for key, value in left:
+        parts += packer.pack(key), packer.pack(value)
+        size += len(parts[-2]) + len(parts[-1])
+        if size >= PIECE:
+            break
+    is_last = next(left, None) is None
+    return (bytes(packer.pack_array_header(len(parts))) + b"".join(parts) if parts else _EMPTY), is_last
+
+
+def read_piece(piece: bytes) -> list[Row]:
+    """The rows of a piece. Raises ValueError for bytes that `piece_of` does not write."""
+    try:
+        parts = msgpack.unpackb(piece)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ValueError(f"a piece of the state of a set is no msgpack: {error}") from None
+    if not isinstance(parts, list) or len(parts) % 2 or not all(isinstance(part, bytes) for part in parts):
+        raise ValueError("a piece of the state of a set is no array of keys and values")
+    keys = parts[::2]
+    if not all(0 < len(key) <= MOST_KEY for key in keys):
+        raise ValueError(f"a piece of the state of a set has a key that is empty, or longer than {MOST_KEY} bytes")
+    return list(zip(keys, parts[1::2], strict=True))
