@@ -58,11 +58,12 @@ class Topic:
         settings: Settings,
         now: float,
         remembered: Iterable[LinkEntry] = (),
+        configured: Iterable[LinkIdentity] = (),
     ) -> None:
         """`routers` are the members of the plan, `remembered` are the durable links of the state store (3.3,
-        8): orphans until they come back."""
+        8), `configured` the subscribers that the configuration lists (14.1): orphans until they come back."""
         self.settings = settings
-        self.directory = Directory(Members(router, incarnation, routers, clock), remembered)
+        self.directory = Directory(Members(router, incarnation, routers, clock), remembered, configured)
         self.outlet = Outlet(router, incarnation, clock, journal, settings.settle_delay)
         self.records = RecordTable()
         self.kinds = AddressKinds(settings.kinds)
@@ -130,16 +131,17 @@ class Topic:
         unsettled: Mapping[bytes, int] | None = None,
         complete: bool = True,
         allowance: Allowance | None = None,
+        fence: int = 0,
     ) -> HomeStream:
         """An attach of a publisher (7.1); answered when all routers in contact know of it. With its unsettled map (tag
         to state, 0 for none) it resumes what it left, wherever that was; with a null one it begins afresh: a new
         generation tells it so (protocol 2). `seen` is the epoch that it echoes; nothing is concluded from
         what a map that is not `complete` lacks (AMQP 1.0 2.7.3, incomplete-unsettled). What it has unsettled counts
-        against the `allowance` of its connection."""
+        against the `allowance` of its connection. The leader of a set says by its `fence` which attach is later."""
         assert generation is None or len(generation) == GENERATION_LENGTH
         name = link_name(identity)
-        known = self.directory.publisher(name)
-        epoch = self.outlet.new_epoch(self.directory.latest((Role.PUBLISHER, name)), seen.hlc)
+        known, latest = self.directory.publisher(name), self.directory.latest((Role.PUBLISHER, name))
+        epoch = self.outlet.fenced_epoch(fence) if fence else self.outlet.new_epoch(latest, seen.hlc)
         kind = self.kinds.of(identity.address)
         stream = HomeStream(
             name,
@@ -148,7 +150,7 @@ class Topic:
             generation or new_generation(epoch),
             kind,
             window_of(self.settings, allowance),
-            None if self.outlet.refuses(epoch, link) else link,
+            None if self.outlet.refuses(epoch, latest, link) else link,
             lifetime=lifetime,
             settles_first=first,
             overtook=unsettled is not None and overtakes(seen, known),
@@ -238,16 +240,18 @@ class Topic:
         complete: bool = True,
         told: bool = False,
         wants: Wants | None = None,
+        fence: int = 0,
     ) -> LocalSubscriber:
         """An attach of a subscriber (6.1); answered when all routers in contact have joined it. With its unsettled map
         (delivery key to state, 0 for none) it resumes what it left, wherever that was; with a null one, as with an
         empty one. If the map is not `complete` it is given only what the map names. `seen` as above. `told`: the client
-        says that it knows that its last link has ended without its doing (8, Apart). `wants` is its filter."""
+        says that it knows that its last link has ended without its doing (8, Apart). `wants` is its filter. `fence` as
+        above."""
         name = link_name(identity)
-        known = self.directory.subscriber(name)
-        epoch = self.outlet.new_epoch(self.directory.latest((Role.SUBSCRIBER, name)), seen.hlc)
+        known, latest = self.directory.subscriber(name), self.directory.latest((Role.SUBSCRIBER, name))
+        epoch = self.outlet.fenced_epoch(fence) if fence else self.outlet.new_epoch(latest, seen.hlc)
         kind = self.kinds.of(identity.address)
-        if self.outlet.refuses(epoch, link):
+        if self.outlet.refuses(epoch, latest, link):
             return LocalSubscriber(name, identity, kind)
         subscriber = self.edge.subscribers.get(name) or LocalSubscriber(name, identity, kind)
         if subscriber.link is not None:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from linkstate.clock import COUNTER_BITS, ECHO_MS, HybridClock
-from topic.actions import EXCEEDED, Action, Detach
+from topic.actions import EXCEEDED, STOLEN, Action, Detach
 from topic.delivery.record import Record, Stream
 from topic.directory.directory import Directory
 from topic.directory.entry import AddressAudience, Change, LinkEntry
-from topic.identity import COUNTS, Epoch, LinkIdentity
+from topic.identity import COUNTS, NOWHERE, Epoch, LinkIdentity
 from topic.journal import Block, Event
 from topic.wire.outgoing import Outgoing
 
@@ -49,14 +49,21 @@ class Outlet:
             latest = max(latest, echoed)
         return Epoch(max(self.clock.stamp(), latest + 1), self.router, self.incarnation)
 
-    def refuses(self, epoch: Epoch, link: Any) -> bool:
-        """Whether the attach comes to nothing, as no other router would take its epoch: one that breaks the protocol
-        has made up the link's last one. The client is told."""
-        if epoch.hlc < COUNTS:
+    def fenced_epoch(self, fence: int) -> Epoch:
+        """An epoch for an attach by the leader of a set: its clock is the leader's fence (protocol 14.2)."""
+        return Epoch(fence, self.router, self.incarnation)
+
+    def refuses(self, epoch: Epoch, latest: int, link: Any) -> bool:
+        """Whether the attach comes to nothing, and its link is told so. `latest` is the clock of the link's latest
+        attach. Only a fence may be that low: a later leader has attached the link. An epoch is too high if a router
+        that breaks the protocol has made up the link's last one: no other router would take it."""
+        if latest < epoch.hlc < COUNTS:
             return False
-        self.actions.append(
-            Detach(link, EXCEEDED, "a faulty router has used up the epochs of this link, expected another link name")
-        )
+        if epoch.hlc <= latest:
+            why = STOLEN, "a later leader of the set has attached the link"
+        else:
+            why = EXCEEDED, "a faulty router has used up the epochs of this link, expected another link name"
+        self.actions.append(Detach(link, *why))
         return True
 
     def trace(self, event: Event, of: LinkIdentity | None = None, /, **columns: Any) -> None:
@@ -92,7 +99,8 @@ class Outlet:
         """Write an entry into our own section and send the delta, so that what follows finds the contacts informed."""
         change = directory.write(entry)
         old = change.old
-        if self.watch is not None and entry.live and old is not None and old.live and old.router != self.router:
+        was_elsewhere = old is not None and old.live and old.router not in (self.router, NOWHERE.router)
+        if self.watch is not None and entry.live and old is not None and was_elsewhere:
             self.watch.moves(entry, old.router)
         self.send_delta(directory, [entry])
         return change

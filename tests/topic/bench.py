@@ -6,6 +6,7 @@ bench.hold(a, b)   what a says to b stays under way from now on
 """
 
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -21,6 +22,7 @@ from topic.actions import LinkAction, Note
 from topic.blocks import read_blocks
 from topic.core import Topic
 from topic.directory.entry import Lifetime
+from topic.identity import LinkIdentity
 from topic.journal import Block, Event
 from topic.node import Happening, Node
 from topic.settings import Settings
@@ -40,7 +42,8 @@ class Station(Deaf):
         self.contacts = Contacts(self.carry)
         self.journal = Block(name, "router", incarnation)
         clock, remembered = HybridClock(store.reserved), store.remembered
-        core = Topic(name, incarnation, bench.names, clock, self.journal, bench.settings, bench.now, remembered)
+        begin = name, incarnation, bench.names, clock, self.journal, bench.settings, bench.now
+        core = Topic(*begin, remembered, bench.configured)
         self.node = Node(self.contacts, core, store, self)
 
     def wall_us(self) -> int:
@@ -74,11 +77,15 @@ class Station(Deaf):
 
 
 class Bench:
-    def __init__(self, *names: str, meet: bool = True, settings: Settings = SETTINGS) -> None:
+    def __init__(
+        self, *names: str, meet: bool = True, settings: Settings = SETTINGS, configured: Sequence[LinkIdentity] = ()
+    ) -> None:
+        """`configured`: the subscribers that the configuration of all routers lists."""
         self.now = 0.0
         self.wall_us = 1_700_000_000_000_000
         self.names = names
         self.settings = settings
+        self.configured = configured
         self.stations: dict[str, Station] = {}
         self.actions: dict[str, list[LinkAction | ContactLost | Note]] = defaultdict(list)
         self.said: list[tuple[str, str, Segment]] = []

@@ -10,16 +10,19 @@ from tests.topic.clients import NEWS
 from topic.actions import AnswerDeliveries, AnswerPublisher, AnswerSubscriber, Detach, Resume
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
-from topic.directory.entry import Lifetime
+from topic.directory.entry import CONFIGURED, Lifetime
 from topic.ends.end import InsideEnd
 from topic.ends.publishing import PublishingEnd
 from topic.ends.subscribing import SubscribingEnd
-from topic.identity import LinkIdentity
+from topic.identity import NOWHERE, LinkIdentity
+from topic.termini.attaches import Claim
 
 if TYPE_CHECKING:
     from tests.topic.bench import Bench
 
 LASTING = Lifetime(60, "connection-close", 1)
+INGRESS = LinkIdentity("set", "in", NEWS)
+"""Of the subscriber."""
 
 
 @attrs.define
@@ -130,11 +133,11 @@ class Incoming:
 class InsideSubscriber(SubscribingEnd, InsideEnd):
     """Answers as it is given something, if it `accepts`."""
 
-    def __init__(self, bench: "Bench", router: str, state: Incoming, *, accepts: bool = True) -> None:
-        identity = LinkIdentity("set", "in", NEWS)
-        node = bench.stations[router].node
-        super().__init__(node, identity, LASTING, settles_first=False, sends_settled=False)
-        self.bench, self.state, self.accepts = bench, state, accepts
+    def __init__(self, bench: "Bench", router: str, state: Incoming, *, accepts: bool = True, fence: int = 0) -> None:
+        """`fence`: of a leader's attach; the link is a configured one."""
+        node, lifetime = bench.stations[router].node, CONFIGURED if fence else LASTING
+        super().__init__(node, INGRESS, lifetime, settles_first=False, sends_settled=False)
+        self.bench, self.state, self.accepts, self.fence = bench, state, accepts, fence
         self.resumed: list[tuple[int, bool]] = []
         """State, and whether it is settled."""
         self.why = ""
@@ -146,7 +149,8 @@ class InsideSubscriber(SubscribingEnd, InsideEnd):
 
     def come(self) -> None:
         now = self.node.now()
-        self.attach(self.claim(self.state.map), now)
+        claim = Claim(None, self.state.map, True, NOWHERE, self.fence) if self.fence else self.claim(self.state.map)
+        self.attach(claim, now)
         self.bench.flow()
 
     def go(self, *, closed: bool = False) -> None:

@@ -11,19 +11,33 @@ import attrs
 from linkstate.plan.plan import Plan
 from topic.directory.addresses import Found
 from topic.directory.entries import LinkEntries
-from topic.directory.entry import AddressAudience, Change, Index, LinkEntry, Owner, Role, Session, Status, audience_of
+from topic.directory.entry import (
+    AddressAudience,
+    Change,
+    Index,
+    LinkEntry,
+    Owner,
+    Role,
+    Session,
+    Status,
+    audience_of,
+    configured_subscriber,
+)
 from topic.directory.members import Members
 from topic.directory.rumours import Rumours
 from topic.directory.section_log import SectionLog
 from topic.errors import BreachError
-from topic.identity import Epoch
+from topic.identity import NOWHERE, Epoch, LinkIdentity
 
 
 class Directory:
     """The merged view of one router incarnation, and the versions that its contacts have of its own section."""
 
-    def __init__(self, members: Members, remembered: Iterable[LinkEntry] = ()) -> None:
-        """`remembered` are the durable links of the state store. They are orphans, as their owners are gone."""
+    def __init__(
+        self, members: Members, remembered: Iterable[LinkEntry] = (), configured: Iterable[LinkIdentity] = ()
+    ) -> None:
+        """`remembered` are the durable links of the state store, `configured` the subscribers that the configuration
+        lists. They are orphans: the owners of the former are gone, and the latter have had none yet."""
         self.router = members.router
         self.incarnation = members.incarnation
         self.members = members
@@ -47,7 +61,7 @@ class Directory:
         self._audiences: Found[AddressAudience] = Found()
         self.unsaved: list[LinkEntry] = []
         """Durable entries that changed since the shell last took them to the state store."""
-        for entry in remembered:
+        for entry in (*remembered, *map(configured_subscriber, configured)):
             self._put(entry)
         self.unsaved.clear()
 
@@ -89,7 +103,8 @@ class Directory:
         entries, out_of_sight = self._entries, [owner for owner in self._entries.owners if not self.tells(owner)]
         listed = filter(None, map(entries.get, self._announced))
         found = {entry.index: entry for entry in (*entries.owned(*out_of_sight), *listed, *entries.bound.values())}
-        live = (e for e in found.values() if e.lasts or (e.live and self._may_expire_at_once(e)))
+        may_end = (entry for entry in found.values() if not entry.is_configured)
+        live = (e for e in may_end if e.lasts or (e.live and self._may_expire_at_once(e)))
         return sorted(entries.alone(live, is_here, self.is_mine), key=lambda entry: entry.epoch, reverse=True)
 
     def _may_expire_at_once(self, entry: LinkEntry) -> bool:
@@ -151,10 +166,11 @@ class Directory:
         return Change(old, entry)
 
     def section(self) -> tuple[list[LinkEntry], list[LinkEntry]]:
-        """Our whole section, and gossip: what has ended, and links that last, whose owner the contact may not reach."""
+        """Our whole section, and gossip: what has ended, and links that last, whose owner the contact may not reach. A
+        configured link that nobody has attached yet is known to all."""
         own = self._entries.in_order(self._entries.owned((self.router, self.incarnation)))
         others = [entry for entry in self._entries if not self.is_announced(entry) and not self.is_mine(entry)]
-        return own, [entry for entry in others if entry.lasts or not entry.live]
+        return own, [entry for entry in others if (entry.lasts or not entry.live) and entry.epoch != NOWHERE]
 
     def depart(self, name: bytes) -> None:
         """A subscriber of ours moved away, or lapsed. Logged until all contacts know (3.3); the caller sends it."""

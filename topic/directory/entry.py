@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from topic.errors import BreachError
-from topic.identity import Epoch, LinkIdentity, link_name
+from topic.identity import NOWHERE, Epoch, LinkIdentity, link_name
 
 
 class Role(enum.IntEnum):
@@ -56,6 +56,9 @@ class Lifetime:
     """1 and 2: every router remembers the link on disk, so that it outlives all of them."""
 
 
+CONFIGURED: Final = Lifetime(timeout=1, policy="configured")
+"""The lifetime of a link that the configuration of the mesh lists: the link never ends or lapses. The timeout only says
+that the link outlives its router."""
 FLEETING: Final = Lifetime()
 """The lifetime that AMQP grants if a client asks for none: the terminus ends with its session."""
 
@@ -87,6 +90,11 @@ class LinkEntry:
     def lasts(self) -> bool:
         """Whether its client may come back to it when its connection, or its router, is gone."""
         return self.live and self.lifetime.timeout > 0
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether every router knows the link from its configuration (protocol 14.1)."""
+        return self.lifetime.policy == CONFIGURED.policy
 
     @property
     def session(self) -> Session | None:
@@ -145,6 +153,11 @@ class LinkEntry:
         epoch, status = tuple(self.epoch), int(self.status)
         fields = [int(self.role), identity, epoch, self.generation, status, *lifetime]
         return [*fields, self.resumed, self.ending, self.aware]
+
+
+def configured_subscriber(identity: LinkIdentity) -> LinkEntry:
+    """The entry of a subscriber that the configuration lists, before anybody has attached it."""
+    return LinkEntry(Role.SUBSCRIBER, link_name(identity), identity, NOWHERE, lifetime=CONFIGURED)
 
 
 def unpack_entry(fields: list[Any]) -> LinkEntry:

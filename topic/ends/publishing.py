@@ -52,6 +52,7 @@ class PublishingEnd(LinkEnd, Generic[Known]):
             unsettled=claim.unsettled,
             complete=claim.complete,
             allowance=allowance,
+            fence=claim.fence,
         )
         self.epoch = self.stream.epoch
 

@@ -53,6 +53,7 @@ class SubscribingEnd(LinkEnd):
             complete=claim.complete,
             told=told,
             wants=wants,
+            fence=claim.fence,
         )
         self.epoch = self.subscriber.epoch
 

@@ -157,8 +157,9 @@ class Leadership:
 
     @property
     def sends_snapshot(self) -> bool:
-        """Whether a member in contact is being sent the snapshot."""
-        return any(progress.needs_snapshot for progress in self.progress.values())
+        """Whether a member in contact is being sent the snapshot, and its disk does not have all of it."""
+        index = self._log.snapshot.index
+        return any(progress.needs_snapshot or progress.probe == index for progress in self.progress.values())
 
     def compacted(self) -> None:
         """This leader has a later snapshot: members that are being sent the former one are sent this one."""

@@ -38,7 +38,7 @@ class _Waiting:
 
 @attrs.frozen(slots=True)
 class Claim:
-    """What a publisher says of its life as it attaches (7.2)."""
+    """What a link says of its life as it attaches (7.2)."""
 
     generation: bytes | None
     """That it had before, if it says so."""
@@ -47,6 +47,8 @@ class Claim:
     complete: bool
     seen: Epoch
     """Of its last attach, as far as it says."""
+    fence: int = 0
+    """Of an end of a set: the clock of this attach, by its leader's term (14.2). 0: the link is a client's."""
 
     @property
     def is_in_doubt(self) -> bool:

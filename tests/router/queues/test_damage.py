@@ -21,7 +21,7 @@ import pytest
 from router.disk.wal import FRAME, HEADER, PAGE
 from router.queues.store import QueueStore, QueueStoreError, Sync
 from tests.router.queues.model import Drawing
-from tests.router.queues.test_store import SETS, appended, copied, identities, model_of, opened
+from tests.router.queues.test_store import SETS, appended, compact, copied, identities, model_of, opened
 from topic.queues.storing import SetContent
 from topic.raft.messages import StoreContent
 
@@ -417,6 +417,22 @@ def test_rows_of_another_time_are_noticed_though_each_is_whole(tmp_path: Path) -
     with opened(path, seed="anew") as store:
         assert store.contents["q0"].store != contents["q0"].store and "of another time" in store.notes[0]
         assert {name: store.contents[name] for name in ("q1", "eu")} == {name: contents[name] for name in ("q1", "eu")}
+
+
+def test_rows_of_a_state_of_another_time_are_noticed_though_each_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "queues.db"
+    with opened(path) as store:
+        store.write([appended(1, 1, *[b"x"] * 9)])
+        compact(store, 1)
+        store.merge()
+        earlier = path.read_bytes()
+        compact(store, 2)
+        contents = store.contents
+    start = (pages_of(path)["row"] - 1) * PAGE
+    data = path.read_bytes()
+    path.write_bytes(data[:start] + earlier[start : start + PAGE] + data[start + PAGE :])
+    with opened(path, seed="anew") as store:
+        assert store.contents["q0"].store != contents["q0"].store and "some of another time" in store.notes[0]
 
 
 @pytest.mark.parametrize("way", ["cut", "zeroed", "missing"])

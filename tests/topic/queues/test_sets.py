@@ -9,7 +9,7 @@ from topic.errors import BreachError
 from topic.queues.operations import Declare, Delete, Done, QueueId, QueueSettings, Refused, RefusedFor
 from topic.queues.queue_list import QueueList
 from topic.queues.set_map import SetMap, SetPlan, hashed_plans
-from topic.queues.storing import ReadPiece, StoreChange, Write
+from topic.queues.storing import StoreChange, Write
 from topic.queues.wire import Leads, Requested, encode
 from topic.raft.errors import NotLeaderError, NotReadyError
 from topic.raft.limits import RaftLimits
@@ -336,28 +336,27 @@ def test_a_snapshot_writes_what_has_changed() -> None:
 def test_a_snapshot_stays_while_another_router_is_sent_it() -> None:
     """Else a replica that lacks much would begin with the first piece again and again."""
     cluster = begun(compare_every=10)
-    leader, behind = cluster.leader(), next(name for name in "abc" if name != cluster.leader())
+    leader = cluster.leader()
+    behind = next(name for name in "abc" if name != leader)
     cluster.lose(leader, behind)
     cluster.lose(behind, leader)
     for number in range(20):
-        cluster.answer(leader, Declare(f"queue/{number:0200}"))
-    disk, part = cluster.hosts[leader], cluster.hosts[leader].disk.parts["q0"]
-    index = part.snapshot.index
-    assert index
+        cluster.answer(leader, Declare(f"queue/{number}"))
+    disk = cluster.hosts[leader]
+    part, index = disk.disk.parts["q0"], disk.disk.parts["q0"].snapshot.index
+    assert index == 20
     cluster.meet(leader, behind)
     cluster.meet(behind, leader)
-    while not any(isinstance(one, ReadPiece) for one in disk.waiting):
-        assert cluster.step(), "the leader sends no snapshot"
-    for number in range(20, 40):
-        cluster.ask(leader, Declare(f"queue/{number:0200}"))
-        while cluster.sets(leader)._replicas["q0"].raft.leadership.sends_snapshot and cluster.step():  # type: ignore[union-attr]
-            assert part.snapshot.index == index
+    for number in range(20, 45):
+        cluster.ask(leader, Declare(f"queue/{number}"))
+        cluster.settle(hanging=behind, seconds=0.0)
+    assert len(names(cluster, leader)) == 45 and part.snapshot.index == index
     cluster.settle()
     assert names(cluster, behind) == names(cluster, leader)
-    for number in range(10):
-        cluster.answer(cluster.leader(), Declare(f"queue/last/{number}"))
+    for number in range(45, 55):
+        cluster.answer(leader, Declare(f"queue/{number}"))
+    assert part.snapshot.index > 40
     found = names(cluster, leader)
-    assert part.snapshot.index > index
     for router in "abc":
         cluster.crash(router)
         cluster.start(router)
