@@ -10,7 +10,7 @@ DYNAMIC: Final = "_dynamic/"
 
 TOPIC, BALANCED, QUEUE = KINDS = ("topic", "balanced", "queue")
 """The kinds of addresses, by the names that a topology file has: each subscriber is given every message; each message
-goes to one subscriber (protocol 12); or a replica set has a queue of that name (protocol 13)."""
+goes to one subscriber (protocol 12); or a replica set has a queue of that name (protocol 13, 14)."""
 
 
 def is_dynamic(address: str) -> bool:

@@ -34,7 +34,7 @@ Row = tuple[Any, ...]
 
 
 @attrs.define(slots=True)
-class Tally:
+class RowSums:
     """How many rows of a table a set has, and the sum of their checksums."""
 
     count: int = 0
@@ -63,9 +63,9 @@ class Part:
     """The number of its last change. It goes on when the part begins anew."""
     hard: Hard = attrs.Factory(Hard)
     snapshot: Snapshot = NOTHING
-    rows: Tally = attrs.Factory(Tally)
+    rows: RowSums = attrs.Factory(RowSums)
     """Those of the state at the snapshot."""
-    pieces: Tally = attrs.Factory(Tally)
+    pieces: RowSums = attrs.Factory(RowSums)
     """Those of the snapshot that a leader sends."""
     sums: "array[int]" = attrs.Factory(lambda: array("I"))
     """Checksums of the rows of the entries behind the snapshot."""
@@ -157,8 +157,8 @@ def read_part(place: int, packed: bytes) -> tuple[Part, int, int]:
         *(file, place, name, store, number),
         Hard(life, mapping, begun, term, None if vote is None else Replica(*vote)),
         Snapshot(index, index_term, _configuration(members)),
-        Tally(*rows),
-        Tally(*pieces),
+        RowSums(*rows),
+        RowSums(*pieces),
     )
     return part, entries, total
 

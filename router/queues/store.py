@@ -43,7 +43,7 @@ from router.disk.rows import is_whole, summed
 from router.disk.sqlite import DamagedError, FileForm, SqliteFile, Statement, UnusableError
 from router.mesh.errors import RunError
 from router.queues.mark import Mark, MarkFile, read_mark
-from router.queues.part import PLACES, Part, Row, Tally, keys_of, place_of, read_entry, read_part
+from router.queues.part import PLACES, Part, Row, RowSums, keys_of, place_of, read_entry, read_part
 from topic.queues.rows import Changes, piece_of, read_piece
 from topic.queues.storing import ReadPiece, Renew, SetContent, StoreChange, Write
 from topic.raft.log import Entry
@@ -282,7 +282,7 @@ class QueueStore:
         self.contents[part.name] = SetContent(part.store, StoreContent(part.hard, part.snapshot, tuple(read)), rows)
 
     def _read_rows(self, part: Part) -> Iterator[tuple[bytes, bytes]]:
-        found = Tally()
+        found = RowSums()
         for row in self._select("row", part.place):
             if not is_whole(row):
                 raise DamagedError("a row of its state does not match its checksum")
@@ -411,7 +411,7 @@ class QueueStore:
         """The pieces that were put aside are the state. A piece that is no state has no rows: the replica finds the
         same as it reads the pieces, and begins anew."""
         self._delete("row", *keys_of("row", part.place))
-        part.rows = Tally()
+        part.rows = RowSums()
         for piece in [*self._select("piece", part.place)]:
             if not is_whole(piece):
                 raise DamagedError("a piece of a leader's snapshot does not match its checksum")
@@ -422,7 +422,7 @@ class QueueStore:
 
     def _drop_pieces(self, part: Part) -> None:
         self._delete("piece", *keys_of("piece", part.place))
-        part.pieces = Tally()
+        part.pieces = RowSums()
 
     def _delete(self, table: str, first: Any, last: Any) -> None:
         self._connection.execute(f"DELETE FROM {table} WHERE key BETWEEN ? AND ?", (first, last))

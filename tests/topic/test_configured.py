@@ -3,15 +3,21 @@
 a ~~~ b ~~~ c       all in contact
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import attrs
 import pytest
 
 from tests.topic.bench import FORGETFUL, SETTINGS, Bench, pen_at
 from tests.topic.inside import INGRESS, Incoming, InsideSubscriber
+from tests.topic.raft.mutants import Mutant
 from topic.actions import STOLEN
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.directory.directory import Directory
 from topic.directory.entry import Role
 from topic.identity import link_name
+from topic.outlet import Outlet
 
 ACCEPTED = DeliveryOutcome.ACCEPTED
 NAME = link_name(INGRESS)
@@ -138,3 +144,25 @@ def test_a_router_that_does_not_list_it_learns_of_it_and_does_not_end_it() -> No
     bench.wait(int(FORGETFUL.forget) + 30, "b")
     known = bench.cores["b"].directory.subscriber(NAME)
     assert known is not None and known.live and known.is_configured
+
+
+# rules broken on purpose
+
+BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
+    (Directory, "__init__", "*map(configured_subscriber, configured)", "",
+     test_what_is_published_before_anybody_has_attached_it_waits),
+    (Directory, "unattended", "if not entry.is_configured", "if True",
+     partial(test_it_never_ends_and_never_lapses, is_attached=True)),
+    (Directory, "section", " and entry.epoch != NOWHERE", "",
+     test_no_router_is_told_of_it_before_somebody_has_attached_it),
+    (Outlet, "fenced_epoch", "Epoch(fence", "Epoch(self.clock.stamp()",
+     test_a_later_leader_has_it_whatever_the_clocks_say),
+    (Outlet, "refuses", "latest < epoch.hlc", "True", test_a_leader_that_was_given_up_cannot_attach_it_again),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(BROKEN)))
+def test_a_rule_that_is_broken_is_noticed(number: int) -> None:
+    owner, method, old, new, scene = BROKEN[number]
+    with Mutant(owner, method, old, new, old, "").applied(), pytest.raises((Exception, pytest.fail.Exception)):
+        scene()

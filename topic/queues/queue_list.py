@@ -26,7 +26,7 @@ from topic.queues.operations import (
     read,
     unpack,
 )
-from topic.queues.rows import Row, Rows
+from topic.queues.rows import Row, StateRows
 
 MOST_QUEUES: Final = 65_536
 """Of one set. All replicas have to have the same."""
@@ -73,7 +73,7 @@ class QueueList:
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         """`rows`: the state that is restored. Raises ValueError if these rows are no state."""
-        self.rows = Rows(rows)
+        self.rows = StateRows(rows)
         queues = [_queue(*row) for row in self.rows]
         if len(queues) > MOST_QUEUES:
             raise ValueError(f"the state of a set has {len(queues)} queues, expected {MOST_QUEUES} at most")

@@ -24,7 +24,7 @@ _DIGEST: Final = 16
 _EMPTY: Final = bytes(msgpack.packb([]))
 
 
-class Rows:
+class StateRows:
     """The rows of one set, in no order."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:

@@ -82,7 +82,7 @@ def test_a_queue_that_differs_is_left_as_it_is(mesh: AgreeingMesh) -> None:
 
 def test_the_list_has_each_queue_once_as_its_leader_knows_it(mesh: AgreeingMesh) -> None:
     done("declare", "queue/eu/b", "--limit-messages", "5")
-    mesh.behind["b", "eu"] = Behind(QueueList([*mesh.lists["eu"]]), 2)
+    mesh.behind["b", "eu"] = Behind(QueueList(mesh.lists["eu"].rows), 2)
     done("delete", "queue/eu/b")
     done("declare", "queue/eu/c", "--limit-messages", "7")
     done("declare", "queue/a")

@@ -1,17 +1,17 @@
-"""Rows: what a snapshot writes, what another replica is sent, and the digest."""
+"""Rows of a state: what a snapshot writes, what another replica is sent, and the digest."""
 
 import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topic.queues.rows import MOST_KEY, PIECE, Row, Rows, apply, piece_of, read_piece
+from topic.queues.rows import MOST_KEY, PIECE, Row, StateRows, apply, piece_of, read_piece
 
 keys = st.sampled_from([b"a", b"b", b"ab", b"c"])
 changed = st.lists(st.tuples(keys, st.none() | st.binary(max_size=3)), max_size=20)
 
 
-def change(rows: Rows, changes: list[tuple[bytes, bytes | None]]) -> None:
+def change(rows: StateRows, changes: list[tuple[bytes, bytes | None]]) -> None:
     there = dict(rows)
     for key, value in changes:
         if value is not None:
@@ -24,7 +24,7 @@ def change(rows: Rows, changes: list[tuple[bytes, bytes | None]]) -> None:
 @given(changed, changed)
 def test_a_snapshot_and_its_changes_are_the_rows(before: list[Row], after: list[Row]) -> None:
     """Whatever came and went in between."""
-    rows = Rows()
+    rows = StateRows()
     change(rows, [*before])
     stored = dict(rows)
     rows.take_changes()
@@ -36,16 +36,16 @@ def test_a_snapshot_and_its_changes_are_the_rows(before: list[Row], after: list[
 
 @given(changed, changed)
 def test_equal_rows_have_one_digest_however_they_came(some: list[Row], others: list[Row]) -> None:
-    one, other = Rows(), Rows()
+    one, other = StateRows(), StateRows()
     change(one, [*some])
     change(other, [*others])
     assert (one.digest == other.digest) is (dict(one) == dict(other))
-    assert Rows(one).digest == one.digest
+    assert StateRows(one).digest == one.digest
 
 
 def test_a_row_is_not_another_one_with_the_same_bytes() -> None:
-    assert Rows([(b"ab", b"c")]).digest != Rows([(b"a", b"bc")]).digest
-    assert Rows([(b"a", b"1"), (b"b", b"2")]).digest != Rows([(b"a", b"2"), (b"b", b"1")]).digest
+    assert StateRows([(b"ab", b"c")]).digest != StateRows([(b"a", b"bc")]).digest
+    assert StateRows([(b"a", b"1"), (b"b", b"2")]).digest != StateRows([(b"a", b"2"), (b"b", b"1")]).digest
 
 
 @pytest.mark.parametrize("size", [0, 10, 1000, PIECE, 3 * PIECE])
@@ -82,4 +82,4 @@ def test_what_is_no_piece_is_refused(piece: bytes) -> None:
 
 def test_two_rows_of_one_key_are_no_state() -> None:
     with pytest.raises(ValueError, match="two rows of one key"):
-        Rows([(b"a", b"1"), (b"a", b"2")])
+        StateRows([(b"a", b"1"), (b"a", b"2")])
