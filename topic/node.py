@@ -44,6 +44,7 @@ from topic.ends.end import InsideEnd
 from topic.errors import BreachError, UnkeptError
 from topic.journal import Block, Event
 from topic.queues.actions import Answered, SetEvent, SetNote, Tell
+from topic.queues.leaders import SetLeaders
 from topic.queues.operations import Operation
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
@@ -146,6 +147,8 @@ class SetPort:
 
     sets: ReplicaSets
     shell: SetShell
+    takes_messages: bool = False
+    """Whether leaders attach the links of their sets. Not yet: a queue cannot give messages to consumers."""
 
 
 class Node:
@@ -158,6 +161,7 @@ class Node:
         self.mesh = mesh
         self.topic = topic
         self._port = sets
+        self._leaders = SetLeaders(self, sets.sets) if sets is not None and sets.takes_messages else None
         self._changes: list[StoreChange | ReadPiece] = []
         """What the store of the sets is to be given with the end of this pump."""
         self._store = store
@@ -411,6 +415,8 @@ class Node:
                 self._shell.note(action)
             else:
                 self._changes.append(action)
+        if self._leaders is not None:
+            self._leaders.follow()
 
 
 def boot(

@@ -6,7 +6,7 @@ from typing import Any, Final
 from router.entities.observed import ObservedRouter
 from router.entities.table import OURS, Attribute, Entity, Metric, Type, Where
 from topic.queues.actions import SetView
-from topic.queues.queue_list import Queue
+from topic.queues.state import Queue
 
 LEADER: Final = "leader"
 """The role of the router that leads a set."""

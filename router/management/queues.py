@@ -38,8 +38,8 @@ from topic.queues.operations import (
     QueueSettings,
     RefusedFor,
 )
-from topic.queues.queue_list import Queue
 from topic.queues.sets import ReplicaSets
+from topic.queues.state import Queue
 from topic.raft.errors import BusyError, NotLeaderError, NotReadyError
 
 log = logging.getLogger("oncemesh.management")

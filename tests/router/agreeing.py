@@ -20,10 +20,10 @@ from router.management.message import GOOD, Request
 from router.management.queues import QueueOperations, SetOperations
 from router.management.recent_events import RecentEvents
 from topic.queues.actions import SetView
-from topic.queues.operations import Answer, Operation, Refused, RefusedFor
+from topic.queues.operations import Answer, Done, Operation, Refused, RefusedFor
 from topic.queues.operations import encode as encode_operation
-from topic.queues.queue_list import Queue, QueueList, entry
 from topic.queues.set_map import SetMap, SetPlan
+from topic.queues.state import Queue, SetState, entry
 from topic.raft.errors import NotLeaderError, NotReadyError
 
 LIFE = 0x66A2F3C1B0001
@@ -40,7 +40,7 @@ async def at_once() -> None:
 class Behind:
     """What a router has of a set that has not heard of the latest."""
 
-    queues: QueueList
+    queues: SetState
     commit: int
 
 
@@ -55,7 +55,7 @@ class AgreeingMesh:
         self.voters = {plan.name: plan.voters for plan in self.map.plans.values()}
         self.unbegun: set[str] = set()
         """Sets that have not begun."""
-        self.lists = {name: QueueList() for name in self.map.plans}
+        self.lists = {name: SetState() for name in self.map.plans}
         self.indices = dict.fromkeys(self.lists, 1)
         self.behind: dict[tuple[str, str], Behind] = {}
         """By router and set."""
@@ -90,6 +90,7 @@ class AgreeingMesh:
         self.indices[plan.name] += 1
         answer = self.lists[plan.name].apply(self.indices[plan.name], entry(LIFE, encode_operation(operation)))
         self.changes.append((router, operation))
+        assert isinstance(answer, Done | Refused)
         return answer
 
     async def answer(self, router: str, request: Request) -> bytes:

@@ -33,10 +33,10 @@ from topic.queues.operations import (
     RefusedFor,
     decode,
 )
-from topic.queues.queue_list import QueueList
 from topic.queues.replica import SetReplica
 from topic.queues.set_map import SetMap, SetPlan, hashed_plans
 from topic.queues.sets import ReplicaSets
+from topic.queues.state import SetState
 from topic.queues.storing import ReadPiece, Renew, StoreChange, Write
 from topic.raft.configuration import Configuration
 from topic.raft.errors import NotReadyError
@@ -404,7 +404,7 @@ class SetWorld:
         elif former != entry:
             raise Violation(f"13 one log: {router} decides {entry} at {index} of {name}, not {former}")
         apply(index, entry)
-        digest = replica.queues.rows.digest
+        digest = replica.state.rows.digest
         if self._digests.setdefault((name, life, index), digest) != digest:
             raise Violation(f"13 one state: {router} has another at {index} of {name}")
 
@@ -463,7 +463,7 @@ class SetWorld:
         for router in alive:
             if router.name in ring:
                 assert router.node.sets is not None
-                found = router.node.sets._replicas[name].queues
+                found = router.node.sets._replicas[name].state
                 if found.rows.digest != model.rows.digest:
                     return f"13 one state: {router.name} has not what the log of {name} leads to"
         return ""
@@ -473,10 +473,10 @@ class SetWorld:
         assert router.node.sets is not None
         return next(view for view in router.node.sets.overview() if view.name == name)
 
-    def _model(self, name: str, life: int) -> QueueList:
+    def _model(self, name: str, life: int) -> SetState:
         """What the decided entries lead to; on the way, that none of a client's own queues was declared twice, and none
         came back."""
-        model = QueueList()
+        model = SetState()
         created: dict[str, int] = {}
         for index, entry in enumerate(self._decided.get((name, life), []), 1):
             self._check(entry is not None, f"13 one log: entry {index} of {name} was never decided")
@@ -494,7 +494,7 @@ class SetWorld:
         self._check(not twice, f"13 once: {twice} were declared twice")
         return model
 
-    def _check_in_the_end(self, request: _Request, model: QueueList) -> None:
+    def _check_in_the_end(self, request: _Request, model: SetState) -> None:
         queue, id_ = model.get(request.operation.name), request.answer.id  # type: ignore[union-attr]
         is_there = queue is not None and queue.id == id_
         deletes = [one for one in self.requests if isinstance(one.operation, Delete) and one.operation.id == id_]

@@ -7,7 +7,7 @@ bench.hold(a, b)   what a says to b stays under way from now on
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -24,7 +24,7 @@ from topic.core import Topic
 from topic.directory.entry import Lifetime
 from topic.identity import LinkIdentity
 from topic.journal import Block, Event
-from topic.node import Happening, Node
+from topic.node import Happening, Node, SetPort
 from topic.settings import Settings
 from topic.wire.segments import Segment, decode
 
@@ -44,7 +44,11 @@ class Station(Deaf):
         clock, remembered = HybridClock(store.reserved), store.remembered
         begin = name, incarnation, bench.names, clock, self.journal, bench.settings, bench.now
         core = Topic(*begin, remembered, bench.configured)
-        self.node = Node(self.contacts, core, store, self)
+        self.node = Node(self.contacts, core, store, self, self.port(core))
+
+    def port(self, core: Topic) -> SetPort | None:
+        """Its replica sets; None: the mesh has no queues."""
+        return None
 
     def wall_us(self) -> int:
         """Later, whenever it is asked."""
@@ -77,6 +81,8 @@ class Station(Deaf):
 
 
 class Bench:
+    station: ClassVar[type[Station]] = Station
+
     def __init__(
         self, *names: str, meet: bool = True, settings: Settings = SETTINGS, configured: Sequence[LinkIdentity] = ()
     ) -> None:
@@ -105,7 +111,7 @@ class Bench:
         return {name: station.node.topic for name, station in self.stations.items()}
 
     def boot(self, name: str, incarnation: int = 1, store: MemoryStore | None = None) -> None:
-        self.stations[name] = Station(self, name, incarnation, store or MemoryStore())
+        self.stations[name] = self.station(self, name, incarnation, store or MemoryStore())
         self.tick(name)
 
     def kill(self, name: str) -> None:

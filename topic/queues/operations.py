@@ -165,7 +165,11 @@ def encode(operation: Operation) -> bytes:
 
 def decode(data: bytes) -> Operation:
     """Raises ValueError for bytes that `encode` does not write."""
-    parts = unpack(data, "an operation on queues")
+    return read_operation(unpack(data, "an operation on queues"))
+
+
+def read_operation(parts: list[Any]) -> Operation:
+    """The operation that an array is. Raises ValueError."""
     kind: Any = parts[0] if parts else None
     if not _is_count(kind) or kind >= len(_KINDS):
         raise ValueError(f"an operation on queues has the unknown kind {reprlib.repr(kind)}")

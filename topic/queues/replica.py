@@ -9,10 +9,11 @@ from typing import Final
 
 from topic.errors import BreachError
 from topic.queues.actions import SetAction, SetChange, SetEvent, SetNote, Tell
-from topic.queues.operations import Answer, Refused, RefusedFor
-from topic.queues.queue_list import QueueList, entry
+from topic.queues.operations import Answer, Done, Refused, RefusedFor
+from topic.queues.proposals import Enqueued, Proposal, encode_proposal
 from topic.queues.rows import Changes, read_piece
 from topic.queues.set_map import SetPlan
+from topic.queues.state import SetState, entry
 from topic.queues.storing import ReadPiece, Renew, SetContent, Write
 from topic.queues.wire import encode
 from topic.raft.configuration import Replica
@@ -60,6 +61,8 @@ class SetReplica:
         self.out: list[SetAction] = []
         self.answers: list[tuple[str, int, Answer]] = []
         """By the router that asked, and its number."""
+        self.decided: list[tuple[int, Enqueued | None]] = []
+        """By log index: the answers to proposals, of this leader and of those before it."""
         self.why_aside = ""
         """Why the store was set aside last."""
         self._router = router
@@ -70,7 +73,7 @@ class SetReplica:
 
     def _begin(self, content: SetContent, now: float) -> None:
         self.raft = self._new_raft(Replica(self._router, content.store), self.plan, content.content, now)
-        self.queues = QueueList(content.rows)
+        self.state = SetState(content.rows)
         self.applied = content.content.snapshot.index
         """The last log index that the queues have."""
         self._changes: dict[int, Changes] = {}
@@ -98,7 +101,22 @@ class SetReplica:
         """The life and the term that this router leads in; None if it does not."""
         return (self.raft.hard.life, self.raft.hard.term) if self.raft.leadership is not None else None
 
+    @property
+    def ready(self) -> tuple[int, int] | None:
+        """The life and the term that this router leads in, if an entry of that term is decided and applied: then its
+        state has all that was decided before."""
+        is_ready = self.applied == self.raft.log.commit and self.raft.log.term(self.applied) == self.raft.hard.term
+        return self.leads if is_ready else None
+
     # events
+
+    def propose(self, proposals: Iterable[Proposal]) -> int | None:
+        """Have these decided; each has its answer in `decided`. Returns the log index of the first. None: this router
+        is busy, or does not lead."""
+        try:
+            return self.raft.propose([entry(self.raft.hard.life, encode_proposal(one)) for one in proposals])
+        except (NotLeaderError, BusyError):
+            return None
 
     def follow(self, plan: SetPlan) -> bool:
         """The plan of the set may have changed. Returns whether it has."""
@@ -200,21 +218,24 @@ class SetReplica:
 
     def _apply(self, index: int, decided: Entry) -> None:
         if decided.data:
-            answer = self.queues.apply(index, decided.data)
+            answer = self.state.apply(index, decided.data)
             term, router, number = self._proposed.pop(index, (0, "", 0))
-            if term == decided.term:
-                self.answers.append((router, number, answer))
+            if isinstance(answer, Done | Refused):
+                if term == decided.term:
+                    self.answers.append((router, number, answer))
+            elif self.raft.leadership is not None:
+                self.decided.append((index, answer))
         self.applied = index
         if index % self._compare_every == 0:
-            self._changes[index] = self.queues.rows.take_changes()
+            self._changes[index] = self.state.rows.take_changes()
             if len(self._changes) > KEPT:
                 first, second, *_ = self._changes
                 self._changes[second] = {**self._changes.pop(first), **self._changes[second]}
-            self.raft.digested(index, self.queues.rows.digest)
+            self.raft.digested(index, self.state.rows.digest)
 
     def _restore(self, action: Restore) -> None:
         try:
-            self.queues = QueueList(row for piece in self._received for row in read_piece(piece))
+            self.state = SetState(row for piece in self._received for row in read_piece(piece))
         except ValueError as error:
             self.raft.set_aside(f"the leader's snapshot is damaged: {error}")
         self.applied = action.snapshot.index

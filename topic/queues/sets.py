@@ -1,6 +1,6 @@
 """All replica sets of a mesh, as one router has them, without I/O (protocol 13).
 
-    ask ─▶ Requests ── Requested ─▶ leader's router ─▶ SetReplica ─▶ Raft ── decided ─▶ QueueList ─▶ answer, and back
+    ask ─▶ Requests ── Requested ─▶ leader's router ─▶ SetReplica ─▶ Raft ── decided ─▶ SetState ─▶ answer, and back
 
 The shell that drives the sets
 
@@ -22,10 +22,11 @@ from typing import Final
 from topic.errors import BreachError
 from topic.queues.actions import Answered, SetAction, SetChange, SetEvent, SetNote, SetView, Tell
 from topic.queues.operations import Answer, Operation, Refused, RefusedFor, encode
-from topic.queues.queue_list import Queue
+from topic.queues.proposals import Enqueued, Proposal
 from topic.queues.replica import SetReplica
 from topic.queues.requests import Requests
 from topic.queues.set_map import SetMap, SetPlan
+from topic.queues.state import Queue, SetState
 from topic.queues.storing import ReadPiece, SetContent, Write
 from topic.queues.wire import Answers, Leads, Message, Requested, decode, read_operation
 from topic.queues.wire import encode as encode_message
@@ -236,6 +237,28 @@ class ReplicaSets:
         """The sets that this router leads, and has told all that it does."""
         return self._leads.keys()
 
+    # the ends of the sets that this router leads
+
+    def ready(self, name: str) -> tuple[int, int] | None:
+        """The life and the term that this router leads the set in, if its state has all that was decided before."""
+        return self._replicas[name].ready
+
+    def state(self, name: str) -> SetState:
+        """Of the set, as far as this router has it. It changes with the log."""
+        return self._replicas[name].state
+
+    def propose(self, name: str, proposals: Iterable[Proposal]) -> int | None:
+        """Have these decided by a set that this router leads (`SetReplica.propose`)."""
+        first = self._replicas[name].propose(proposals)
+        if first is not None:
+            self._touched[name] = None
+        return first
+
+    def take_decided(self, name: str) -> list[tuple[int, Enqueued | None]]:
+        """What was decided since the last call of what this router has proposed as the leader, by log index."""
+        decided, self._replicas[name].decided = self._replicas[name].decided, []
+        return decided
+
     # the store
 
     def stored(self, write: Write, now: float) -> None:
@@ -385,7 +408,7 @@ class ReplicaSets:
             commit=log.commit,
             applied=replica.applied,
             behind=behind,
-            queues=len(replica.queues),
+            queues=len(replica.state),
             unstored=log.size(decided, log.last),
             asked=len(requests),
             why_aside=replica.why_aside,
@@ -403,7 +426,7 @@ class ReplicaSets:
 
     def queues(self) -> Iterator[Queue]:
         """The declared queues that the replicas of this router have. There may be many: a pass over them makes none."""
-        return chain.from_iterable(replica.queues for replica in self._replicas.values())
+        return chain.from_iterable(replica.state for replica in self._replicas.values())
 
     def check(self) -> None:
         """Assert what holds whenever no event is being handled."""

@@ -17,8 +17,8 @@ from router.cli.main import main
 from router.entities.replicas import SETTINGS
 from tests.router.agreeing import AgreeingMesh, AskingMesh, Behind
 from topic.queues.operations import Configure, Declare, Delete, Done, QueueSettings
-from topic.queues.queue_list import QueueList
 from topic.queues.set_map import SetMap
+from topic.queues.state import SetState
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_queue_that_differs_is_left_as_it_is(mesh: AgreeingMesh) -> None:
 
 def test_the_list_has_each_queue_once_as_its_leader_knows_it(mesh: AgreeingMesh) -> None:
     done("declare", "queue/eu/b", "--limit-messages", "5")
-    mesh.behind["b", "eu"] = Behind(QueueList(mesh.lists["eu"].rows), 2)
+    mesh.behind["b", "eu"] = Behind(SetState(mesh.lists["eu"].rows), 2)
     done("delete", "queue/eu/b")
     done("declare", "queue/eu/c", "--limit-messages", "7")
     done("declare", "queue/a")
@@ -102,7 +102,7 @@ def test_the_list_has_each_queue_once_as_its_leader_knows_it(mesh: AgreeingMesh)
 
 def test_without_a_leader_the_router_that_has_most_is_believed(mesh: AgreeingMesh) -> None:
     done("declare", "queue/eu/x")
-    mesh.behind["a", "eu"] = mesh.behind["c", "eu"] = Behind(QueueList(), 1)
+    mesh.behind["a", "eu"] = mesh.behind["c", "eu"] = Behind(SetState(), 1)
     del mesh.leaders["eu"]
     [row] = json.loads(done("list", "--json"))
     assert (row["name"], row["leader"]) == ("queue/eu/x", None)
@@ -120,7 +120,7 @@ def test_a_router_that_does_not_answer_is_left_out(mesh: AgreeingMesh) -> None:
 
 
 def test_show_has_the_replicas_of_the_set(mesh: AgreeingMesh) -> None:
-    mesh.behind["c", "eu"] = Behind(QueueList(), 1)
+    mesh.behind["c", "eu"] = Behind(SetState(), 1)
     mesh.aside["c", "eu"] = "its disk has lost entries"
     done("declare", "queue/eu/x", "--limit-messages", "5")
     first, second, _, _, *rows = done("show", "queue/eu/x").splitlines()
@@ -260,7 +260,7 @@ def test_an_operator_begins_a_set(mesh: AgreeingMesh) -> None:
 def test_an_operator_recovers_a_set_from_one_store(mesh: AgreeingMesh) -> None:
     assert failed("recover", "eu", "--from", "c", "--may-lose") == "router a leads set eu: it needs no recovery"
     del mesh.leaders["eu"]
-    mesh.behind["c", "eu"] = Behind(QueueList(), 0)
+    mesh.behind["c", "eu"] = Behind(SetState(), 0)
     told = failed("recover", "eu", "--from", "d", "--may-lose")
     assert told == "router d has no replica of set eu, expected a, b or c"
     told = failed("recover", "eu", "--from", "c")

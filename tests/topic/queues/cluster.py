@@ -241,5 +241,5 @@ class SetCluster:
             for index in range(log.snapshot.index + 1, log.commit + 1):
                 entry = log.entries(index, index)[0]
                 assert self.decided.setdefault((name, life, index), entry) == entry, f"two entries at {index} of {name}"
-            digest = replica.queues.rows.digest
+            digest = replica.state.rows.digest
             assert self.digests.setdefault((name, life, replica.applied), digest) == digest, f"{name} has two states"

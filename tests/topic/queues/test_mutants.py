@@ -5,33 +5,33 @@ from functools import partial
 
 import pytest
 
-from tests.topic.queues import test_queue_list as lists
 from tests.topic.queues import test_rows as rows
 from tests.topic.queues import test_sets as scenes
+from tests.topic.queues import test_state as lists
 from tests.topic.raft.mutants import Mutant
-from topic.queues.queue_list import QueueList
 from topic.queues.replica import SetReplica
 from topic.queues.requests import Requests
 from topic.queues.rows import StateRows
 from topic.queues.sets import ReplicaSets
+from topic.queues.state import SetState
 
 Broken = tuple[Callable[[], None], type, str, str, str, str]
 """The scenario, and as of `Mutant`: class, method, text, other text, rule."""
 
 BROKEN: list[Broken] = [
     (lists.test_a_declare_with_other_settings_names_the_difference,
-     QueueList, "_declare", "known.settings == operation.settings", "True", "one name has one choice of settings"),
+     SetState, "_declare", "known.settings == operation.settings", "True", "one name has one choice of settings"),
     (lists.test_a_declare_that_is_decided_twice_declares_once,
-     QueueList, "_declare", "return Done(known.id, known.version)", "return Done(fresh, fresh)",
+     SetState, "_declare", "return Done(known.id, known.version)", "return Done(fresh, fresh)",
      "a declare declares once"),
     (partial(lists.test_an_operation_on_a_deleted_queue_does_not_touch_the_next_one_of_its_name, lists.LIFE),
-     QueueList, "_change", "known.id != operation.id", "False", "an id names one queue"),
+     SetState, "_change", "known.id != operation.id", "False", "an id names one queue"),
     (lists.test_a_queue_is_configured_and_deleted_by_its_id,
-     QueueList, "_change", "self.rows.delete(_key(known.name))", "pass", "the rows are those of the queues"),
+     SetState, "_change", "self.rows.delete(_key(known.name))", "pass", "the rows are those of the queues"),
     (lists.test_a_change_of_settings_that_is_decided_twice_does_not_undo_another_one,
-     QueueList, "_configure", "known.version != operation.former", "False", "a change names what it replaces"),
+     SetState, "_configure", "known.version != operation.former", "False", "a change names what it replaces"),
     (lists.test_a_change_back_to_former_settings_is_another_version,
-     QueueList, "_configure", ", version=fresh", "", "each change makes a version"),
+     SetState, "_configure", ", version=fresh", "", "each change makes a version"),
     (rows.test_a_row_is_not_another_one_with_the_same_bytes,
      StateRows, "__init__", "_digest(key, value)", "len(value)", "the digest is that of the rows"),
     (scenes.test_an_old_write_of_a_store_that_was_set_aside_confirms_nothing,
@@ -51,7 +51,7 @@ BROKEN: list[Broken] = [
     (scenes.test_states_become_snapshots_and_go_to_who_lacks_them,
      SetReplica, "_restore", "in self._received", "in ()", "a state is the leader's snapshot"),
     (scenes.test_a_replica_with_another_state_begins_anew,
-     SetReplica, "_apply", "self.raft.digested(index, self.queues.rows.digest)", "pass", "states are compared"),
+     SetReplica, "_apply", "self.raft.digested(index, self.state.rows.digest)", "pass", "states are compared"),
     (scenes.test_a_replica_with_another_state_begins_anew,
      SetReplica, "_renew", "self.raft.connect(router, now)", "pass", "a replica that begins anew has its contacts"),
     (scenes.test_a_busy_leader_is_asked_again,

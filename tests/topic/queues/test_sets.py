@@ -7,8 +7,8 @@ import pytest
 from tests.topic.queues.cluster import Q, SetCluster
 from topic.errors import BreachError
 from topic.queues.operations import Declare, Delete, Done, QueueId, QueueSettings, Refused, RefusedFor
-from topic.queues.queue_list import QueueList
 from topic.queues.set_map import SetMap, SetPlan, hashed_plans
+from topic.queues.state import SetState
 from topic.queues.storing import StoreChange, Write
 from topic.queues.wire import Leads, Requested, encode
 from topic.raft.errors import NotLeaderError, NotReadyError
@@ -330,7 +330,7 @@ def test_a_snapshot_writes_what_has_changed() -> None:
         cluster.answer(leader, Declare(f"queue/{min(number, 29)}"))
     assert sum(written) == 30 and len(written) >= 3
     part = store.parts["q0"]
-    assert part.snapshot.index == 40 and part.rows == dict(cluster.sets(leader)._replicas["q0"].queues.rows)
+    assert part.snapshot.index == 40 and part.rows == dict(cluster.sets(leader)._replicas["q0"].state.rows)
 
 
 def test_a_snapshot_stays_while_another_router_is_sent_it() -> None:
@@ -372,7 +372,7 @@ def test_a_replica_with_another_state_begins_anew() -> None:
     other = next(name for name in "abc" if name != leader)
     cluster.answer(leader, Declare("queue/x"))
     replica = cluster.sets(other)._replicas["q0"]
-    replica.queues = QueueList()
+    replica.state = SetState()
     cluster.digests.clear()
     store = cluster.hosts[other].disk.parts["q0"].store
     for number in range(10):

@@ -1,4 +1,4 @@
-"""The declared queues of one replica set: the state that its log of operations leads to (protocol 13).
+"""What the log of one replica set leads to: its queues, and their messages (protocol 13, 14).
 
 `apply` is total: any bytes, in any order, give an answer, and the same bytes give the same state at each replica. It
 reads no clock and no hash of a text.
@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 import msgpack
 
+from topic.queues.messages import QueuedMessages
 from topic.queues.operations import (
     MOST,
     Answer,
@@ -21,16 +22,17 @@ from topic.queues.operations import (
     QueueSettings,
     Refused,
     RefusedFor,
-    decode,
     pack,
     read,
+    read_operation,
     unpack,
 )
+from topic.queues.proposals import FIRST, Enqueue, Enqueued, Proposal, read_proposal
 from topic.queues.rows import Row, StateRows
 
 MOST_QUEUES: Final = 65_536
 """Of one set. All replicas have to have the same."""
-QUEUE: Final = b"q"
+DECLARED: Final = b"q"
 """What the key of the row of a queue begins with; its name follows."""
 _LIFE: Final = 8
 """Bytes in which an entry begins with the life of its leader."""
@@ -52,7 +54,7 @@ class Queue:
 
 
 def _key(name: str) -> bytes:
-    return QUEUE + name.encode()
+    return DECLARED + name.encode()
 
 
 def _queue(key: bytes, value: bytes) -> Queue:
@@ -68,16 +70,17 @@ def entry(life: int, operation: bytes) -> bytes:
     return life.to_bytes(_LIFE) + operation
 
 
-class QueueList:
-    """The queues of one set, by name."""
+class SetState:
+    """The queues of one set, by name, and their messages."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         """`rows`: the state that is restored. Raises ValueError if these rows are no state."""
         self.rows = StateRows(rows)
-        queues = [_queue(*row) for row in self.rows]
+        queues = [_queue(*row) for row in self.rows if row[0].startswith(DECLARED)]
         if len(queues) > MOST_QUEUES:
             raise ValueError(f"the state of a set has {len(queues)} queues, expected {MOST_QUEUES} at most")
         self._queues = {queue.name: queue for queue in sorted(queues, key=lambda queue: queue.id)}
+        self.messages = QueuedMessages(self.rows)
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -91,18 +94,31 @@ class QueueList:
 
     # operations
 
-    def apply(self, index: int, data: bytes) -> Answer:
-        """Carry out the operation of the log entry at this index."""
+    def apply(self, index: int, data: bytes) -> Answer | Enqueued | None:
+        """Carry out the operation, or the proposal, of the log entry at this index. Returns its answer, if it has
+        one."""
         life = int.from_bytes(data[:_LIFE])
         try:
-            operation = decode(data[_LIFE:])
+            parts = unpack(data[_LIFE:], "an operation on queues")
+            is_proposal = bool(parts) and isinstance(parts[0], int) and parts[0] >= FIRST
+            asked = read_proposal(parts) if is_proposal else read_operation(parts)
         except ValueError as error:
             return Refused(RefusedFor.MALFORMED, str(error))
         if life > MOST:
             return Refused(RefusedFor.MALFORMED, f"an operation on queues is of life {life}, expected {MOST} at most")
-        if isinstance(operation, Declare):
-            return self._declare(operation, QueueId(life, index))
-        return self._change(operation, QueueId(life, index))
+        if isinstance(asked, Declare):
+            return self._declare(asked, QueueId(life, index))
+        if isinstance(asked, Configure | Delete):
+            return self._change(asked, QueueId(life, index))
+        return self._carry_out(asked, index)
+
+    def _carry_out(self, proposal: Proposal, index: int) -> Enqueued | None:
+        if isinstance(proposal, Enqueue):
+            queue = self._queues.get(proposal.queue)
+            to = queue.id if queue is not None else None
+            return Enqueued(frozenset(self.messages.enqueue(to, index, proposal.keys, proposal.messages)))
+        self.messages.settled(proposal.keys)
+        return None
 
     def _declare(self, operation: Declare, fresh: QueueId) -> Answer:
         known = self._queues.get(operation.name)
@@ -128,6 +144,7 @@ class QueueList:
             return self._configure(known, operation, fresh)
         self.rows.delete(_key(known.name))
         del self._queues[known.name]
+        self.messages.delete(known.id)
         return Done(known.id, known.version)
 
     def _configure(self, known: Queue, operation: Configure, fresh: QueueId) -> Answer:
@@ -146,5 +163,7 @@ class QueueList:
     def check(self) -> None:
         """Assert what holds whenever no operation is being applied."""
         self.rows.check()
-        found = {key: _queue(key, value) for key, value in self.rows}
+        self.messages.check()
+        found = {key: _queue(key, value) for key, value in self.rows if key.startswith(DECLARED)}
         assert found == {_key(queue.name): queue for queue in self}, "the rows are not those of the queues"
+        assert self.messages.queues <= {queue.id for queue in self}, "messages of a queue that is not there"

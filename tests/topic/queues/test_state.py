@@ -28,16 +28,17 @@ from topic.queues.operations import (
     encode,
     encode_answer,
 )
-from topic.queues.queue_list import QueueList, entry
+from topic.queues.state import SetState, entry
 
 ROOT = Path(__file__).parent.parent.parent.parent
 LIFE = 100
 LIMITED = QueueSettings(limit_messages=10)
 
 
-def apply(queues: QueueList, index: int, operation: Operation, life: int = LIFE) -> Answer:
+def apply(queues: SetState, index: int, operation: Operation, life: int = LIFE) -> Answer:
     answer = queues.apply(index, entry(life, encode(operation)))
     queues.check()
+    assert isinstance(answer, Done | Refused)
     return answer
 
 
@@ -52,21 +53,21 @@ def done(index: int, version: int = 0, life: int = LIFE) -> Done:
 
 
 def test_a_declared_queue_has_the_life_and_the_index_for_a_name() -> None:
-    queues = QueueList()
+    queues = SetState()
     assert apply(queues, 7, Declare("queue/a", LIMITED)) == done(7)
     found = queues.get("queue/a")
     assert found is not None and (found.id, found.settings) == (QueueId(LIFE, 7), LIMITED)
 
 
 def test_a_declare_that_is_decided_twice_declares_once() -> None:
-    queues = QueueList()
+    queues = SetState()
     first = apply(queues, 7, Declare("queue/a", LIMITED))
     assert apply(queues, 9, Declare("queue/a", LIMITED)) == first
     assert len(queues) == 1
 
 
 def test_a_declare_with_other_settings_names_the_difference() -> None:
-    queues = QueueList()
+    queues = SetState()
     apply(queues, 7, Declare("queue/a", LIMITED))
     answer = apply(queues, 8, Declare("queue/a", QueueSettings(limit_bytes=5)))
     assert answer == Refused(
@@ -76,17 +77,17 @@ def test_a_declare_with_other_settings_names_the_difference() -> None:
 
 
 def test_a_queue_is_configured_and_deleted_by_its_id() -> None:
-    queues, id_ = QueueList(), QueueId(LIFE, 7)
+    queues, id_ = SetState(), QueueId(LIFE, 7)
     apply(queues, 7, Declare("queue/a"))
     assert apply(queues, 8, Configure("queue/a", id_, id_, LIMITED)) == done(7, 8)
     assert [queue.settings for queue in queues] == [LIMITED]
     assert apply(queues, 9, Delete("queue/a", id_)) == done(7, 8)
-    assert len(queues) == 0 and queues.rows.digest == QueueList().rows.digest
+    assert len(queues) == 0 and queues.rows.digest == SetState().rows.digest
 
 
 def test_a_change_of_settings_that_is_decided_twice_does_not_undo_another_one() -> None:
     """Its answer was lost with a leader. Another client changes the settings before it is asked again."""
-    queues, id_ = QueueList(), QueueId(LIFE, 7)
+    queues, id_ = SetState(), QueueId(LIFE, 7)
     apply(queues, 7, Declare("queue/a"))
     change, other = Configure("queue/a", id_, id_, LIMITED), QueueSettings(limit_bytes=5)
     assert apply(queues, 8, change) == done(7, 8)
@@ -98,7 +99,7 @@ def test_a_change_of_settings_that_is_decided_twice_does_not_undo_another_one() 
 
 
 def test_a_change_back_to_former_settings_is_another_version() -> None:
-    queues, id_ = QueueList(), QueueId(LIFE, 7)
+    queues, id_ = SetState(), QueueId(LIFE, 7)
     apply(queues, 7, Declare("queue/a"))
     change = Configure("queue/a", id_, id_, LIMITED)
     apply(queues, 8, change)
@@ -108,7 +109,7 @@ def test_a_change_back_to_former_settings_is_another_version() -> None:
 
 
 def test_a_queue_that_is_gone_is_not_found() -> None:
-    queues, id_ = QueueList(), QueueId(LIFE, 7)
+    queues, id_ = SetState(), QueueId(LIFE, 7)
     apply(queues, 7, Declare("queue/a"))
     apply(queues, 8, Delete("queue/a", id_))
     assert reason(apply(queues, 9, Delete("queue/a", id_))) is RefusedFor.NOT_FOUND
@@ -118,7 +119,7 @@ def test_a_queue_that_is_gone_is_not_found() -> None:
 @pytest.mark.parametrize("life", [LIFE, LIFE + 1])
 def test_an_operation_on_a_deleted_queue_does_not_touch_the_next_one_of_its_name(life: int) -> None:
     """Trap 4: also if a new life gives the same index again."""
-    queues, former = QueueList(), QueueId(LIFE, 7)
+    queues, former = SetState(), QueueId(LIFE, 7)
     apply(queues, 7, Declare("queue/a"))
     apply(queues, 8, Delete("queue/a", former))
     later = 9 if life == LIFE else 7
@@ -128,8 +129,8 @@ def test_an_operation_on_a_deleted_queue_does_not_touch_the_next_one_of_its_name
 
 
 def test_the_number_of_queues_of_a_set_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topic.queues.queue_list.MOST_QUEUES", 2)
-    queues = QueueList()
+    monkeypatch.setattr("topic.queues.state.MOST_QUEUES", 2)
+    queues = SetState()
     apply(queues, 1, Declare("queue/a"))
     apply(queues, 2, Declare("queue/b"))
     assert reason(apply(queues, 3, Declare("queue/c"))) is RefusedFor.TOO_MANY
@@ -141,11 +142,12 @@ def test_the_number_of_queues_of_a_set_is_bounded(monkeypatch: pytest.MonkeyPatc
 
 @given(st.lists(st.binary(max_size=40)))
 def test_any_bytes_are_answered_and_change_nothing(log: list[bytes]) -> None:
-    queues = QueueList()
+    queues = SetState()
     apply(queues, 1, Declare("queue/a"))
     before = queues.rows.digest
     for index, data in enumerate(log, 2):
-        assert reason(queues.apply(index, data)) is RefusedFor.MALFORMED
+        answer = queues.apply(index, data)
+        assert isinstance(answer, Refused) and answer.reason is RefusedFor.MALFORMED
     assert queues.rows.digest == before
 
 
@@ -166,11 +168,11 @@ operations = st.builds(
 @given(st.lists(operations, max_size=30), st.integers(0, 30))
 def test_a_replica_that_goes_on_behind_a_snapshot_is_equal(log: list[Operation], at: int) -> None:
     """Trap 3, too: state and index are one snapshot, and the rest is applied again."""
-    whole, part = QueueList(), QueueList()
+    whole, part = SetState(), SetState()
     answers = [apply(whole, index, operation) for index, operation in enumerate(log, 1)]
     for index, operation in enumerate(log[:at], 1):
         apply(part, index, operation)
-    restored = QueueList([*part.rows])
+    restored = SetState([*part.rows])
     assert restored.rows.digest == part.rows.digest
     again = [apply(restored, index, operation) for index, operation in enumerate(log[at:], at + 1)]
     assert again == answers[at:]
@@ -179,8 +181,8 @@ def test_a_replica_that_goes_on_behind_a_snapshot_is_equal(log: list[Operation],
 
 PROGRAM = """
 from topic.queues.operations import Configure, Declare, Delete, QueueId, QueueSettings, encode
-from topic.queues.queue_list import QueueList, entry
-queues = QueueList()
+from topic.queues.state import SetState, entry
+queues = SetState()
 for index in range(1, 500):
     name, id = f"queue/{index * 7 % 50}", QueueId(100, index - 20)
     settings = QueueSettings(index % 3 or None, index % 4 or None)
@@ -215,7 +217,7 @@ def test_replicas_do_not_differ_by_the_hashes_of_texts() -> None:
 )
 def test_a_row_that_is_no_queue_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match=r"state of a set|Queue is"):
-        QueueList([(b"qa", value)])
+        SetState([(b"qa", value)])
 
 
 # bytes

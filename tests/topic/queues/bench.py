@@ -1,0 +1,146 @@
+"""A bench of routers that have the replicas of one set, each with a disk that is done at once."""
+
+from collections.abc import Sequence
+from random import Random
+
+from tests.set_store import MemorySets, StoreNames
+from tests.topic.bench import Bench, Station
+from topic.core import Topic
+from topic.node import SETS, SetPort
+from topic.queues.actions import Answered
+from topic.queues.ingress import ingress_of
+from topic.queues.operations import Answer, Declare, Done, QueueId
+from topic.queues.set_map import SetMap, SetPlan
+from topic.queues.sets import ReplicaSets
+from topic.queues.storing import ReadPiece, StoreChange, Write
+from topic.raft.limits import RaftLimits
+
+SET = "q0"
+QUEUE = "queue/1"
+STEP_S = 0.05
+ELECTED_S = 5
+"""Seconds within which the set has a leader."""
+
+
+class QueueStation(Station):
+    """It gives the disk its changes back as done with the next turn."""
+
+    bench: "QueueBench"
+
+    def port(self, core: Topic) -> SetPort:
+        self.answers: dict[int, Answer] = {}
+        self.waiting: list[StoreChange | ReadPiece] = []
+        bench, disk = self.bench, self.bench.disks[self.name]
+        sets = ReplicaSets(
+            self.name,
+            bench.map,
+            sorted(bench.names),
+            disk.contents,
+            RaftLimits(),
+            bench.random.random,
+            core.outlet.clock.stamp,
+            bench.new_store,
+            bench.now,
+        )
+        return SetPort(sets, self, takes_messages=True)
+
+    def keep(self, changes: Sequence[StoreChange | ReadPiece]) -> None:
+        self.waiting += changes
+
+    def answered(self, answered: Answered) -> None:
+        self.answers[answered.number] = answered.answer
+
+    def write(self) -> bool:
+        """Let the disk do what it was given. Returns whether that was something."""
+        waiting, self.waiting = self.waiting, []
+        for change in waiting:
+            if isinstance(change, ReadPiece):
+                self.node.piece_read(change, self.bench.disks[self.name].read(change))
+            else:
+                self.bench.disks[self.name].write([change])
+                if isinstance(change, Write):
+                    self.node.stored(change)
+        self.node.pump()
+        return bool(waiting)
+
+
+class QueueBench(Bench):
+    """Routers with the voters of one set, which has one queue, unless `declares` is false."""
+
+    station = QueueStation
+
+    def __init__(self, *names: str, voters: str = "abc", declares: bool = True) -> None:
+        self.map = SetMap([SetPlan(SET, tuple(voters))])
+        self.new_store = StoreNames()
+        self.disks = {name: MemorySets(self.new_store.parts([SET])) for name in names}
+        self.random = Random(0)
+        self.hanging: set[str] = set()
+        """Routers whose disks do nothing."""
+        super().__init__(*names, configured=[ingress_of(SET)])
+        self.wait(ELECTED_S)
+        if declares:
+            self.queue = self.declare(QUEUE)
+
+    def at(self, router: str) -> QueueStation:
+        station = self.stations[router]
+        assert isinstance(station, QueueStation)
+        return station
+
+    def carry(self, here: str, there: str, payload: bytes) -> None:
+        if payload.startswith(SETS):
+            self._wires[here, there].append(payload)
+        else:
+            super().carry(here, there, payload)
+
+    def flow(self) -> None:
+        super().flow()
+        while sum(self.at(name).write() for name in self.stations if name not in self.hanging):
+            super().flow()
+
+    def wait(self, seconds: int, *routers: str) -> None:
+        """In steps that are shorter than the time between two candidates."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now += STEP_S
+            for name in routers or self.names:
+                self._time(name)
+                self.flow()
+
+    def declare(self, name: str) -> QueueId:
+        number = self.at("a").node.ask(Declare(name))
+        self.collect("a")
+        self.flow()
+        answer = self.at("a").answers[number]
+        assert isinstance(answer, Done), answer
+        return answer.id
+
+    def leaders(self) -> list[str]:
+        """The routers that take themselves for the leader."""
+        return [name for name in self.stations if SET in self.sets(name).led]
+
+    @property
+    def leader(self) -> str:
+        [leader] = self.leaders()
+        return leader
+
+    def sets(self, router: str) -> ReplicaSets:
+        sets = self.at(router).node.sets
+        assert sets is not None
+        return sets
+
+    def messages(self, router: str) -> list[bytes]:
+        """What the queue has, as that router knows."""
+        return [*self.sets(router).state(SET).messages.of(self.queue).values()]
+
+    def stop(self, name: str) -> None:
+        """The process is gone, and the others notice. `start` begins the next one."""
+        self.kill(name)
+        del self.stations[name]
+        self.names = tuple(other for other in self.names if other != name)
+
+    def start(self, name: str, incarnation: int) -> None:
+        self.names = (*self.names, name)
+        self.boot(name, incarnation)
+        for other in self.names[:-1]:
+            self.meet(name, other)
+        self.flow()

@@ -1,0 +1,294 @@
+"""Publishers of a queue, through the ingress of its set: a message is accepted when a majority has it, and once.
+
+a, b, c   voters of the set; a leads first
+d         has no replica
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.topic.bench import pen_at
+from tests.topic.clients import Pen, key_of
+from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench
+from tests.topic.raft.mutants import Mutant
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.queues.ingress import TERM_BITS, Ingress, fence_of, ingress_address
+from topic.queues.leaders import SetLeaders
+from topic.queues.messages import QueuedMessages
+from topic.queues.replica import SetReplica
+
+ACCEPTED, REJECTED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED
+ADDRESS = ingress_address(SET, QUEUE)
+ALL = (b"1", b"2", b"3", b"4")
+
+
+def publisher(bench: QueueBench, router: str, former: Pen | None = None, **options: Any) -> Pen:
+    return pen_at(bench, router, former, address=ADDRESS, **options)
+
+
+def unsettled(bench: QueueBench, router: str) -> list[bytes]:
+    return bench.sets(router).state(SET).messages.unsettled
+
+
+@pytest.mark.parametrize("router", ["a", "c", "d"])
+def test_a_message_is_in_the_queue_at_all_replicas_when_it_is_accepted(router: str) -> None:
+    bench = QueueBench(*"abcd")
+    pen = publisher(bench, router)
+    pen.send(*ALL)
+    assert pen.outcomes == dict.fromkeys(ALL, ACCEPTED)
+    for name in "abc":
+        assert bench.messages(name) == [*ALL]
+    pen.settle(*ALL)
+    assert [unsettled(bench, name) for name in "abc"] == [[], [], []] and bench.records() == {}
+
+
+def test_nothing_is_accepted_without_a_majority() -> None:
+    bench = QueueBench(*"abc")
+    pen = publisher(bench, "a")
+    for other in "bc":
+        bench.part("a", other)
+    pen.send(b"1")
+    bench.wait(20, "a")
+    assert pen.outcomes == {}
+    for other in "bc":
+        bench.meet("a", other)
+    bench.flow()
+    bench.wait(ELECTED_S)
+    assert pen.outcomes == {b"1": ACCEPTED}
+    assert [bench.messages(name) for name in "abc"] == [[b"1"]] * 3
+
+
+def test_nothing_is_accepted_before_it_is_on_the_disks_of_a_majority() -> None:
+    bench = QueueBench(*"abc")
+    pen = publisher(bench, "a")
+    bench.hanging |= {"b", "c"}
+    pen.send(b"1")
+    assert pen.outcomes == {}
+    bench.hanging.discard("b")
+    bench.flow()
+    assert pen.outcomes == {b"1": ACCEPTED}
+
+
+@pytest.mark.parametrize("at", ["b", "d"])
+def test_the_next_leader_goes_on(at: str) -> None:
+    bench = QueueBench(*"abcd")
+    pen = publisher(bench, at)
+    pen.send(b"1", b"2")
+    pen.settle(b"1")
+    bench.hanging |= {"b", "c"}
+    pen.send(b"3")
+    assert pen.outcomes == dict.fromkeys((b"1", b"2"), ACCEPTED)
+    bench.stop("a")
+    bench.hanging.clear()
+    bench.wait(ELECTED_S)
+    pen.send(b"4")
+    assert pen.outcomes == dict.fromkeys(ALL, ACCEPTED)
+    assert bench.messages(bench.leader) == [*ALL]
+    pen.settle(b"2", b"3", b"4")
+    bench.wait(2)
+    assert unsettled(bench, bench.leader) == [] and bench.records() == {}
+
+
+def test_all_routers_may_die_at_once() -> None:
+    bench = QueueBench(*"abc")
+    pen = publisher(bench, "a")
+    pen.send(b"1", b"2")
+    for name in "abc":
+        bench.stop(name)
+    for name in "abc":
+        bench.start(name, 2)
+    bench.wait(ELECTED_S + 15)
+    assert bench.messages("a") == [b"1", b"2"]
+    again = publisher(bench, "c", pen, unsettled={b"2": 0, b"3": 0})
+    again.send(b"2", b"3")
+    bench.wait(2)
+    assert again.outcomes == {b"2": ACCEPTED, b"3": ACCEPTED}
+    assert bench.messages(bench.leader) == [b"1", b"2", b"3"], "what came again is not enqueued again"
+
+
+def test_a_tag_is_used_again_at_a_later_leader() -> None:
+    bench = QueueBench(*"abcd")
+    pen = publisher(bench, "d")
+    pen.send(b"old", tags=[b"t"])
+    pen.settle(b"old")
+    bench.stop("a")
+    bench.wait(ELECTED_S)
+    pen.send(b"new", tags=[b"t"])
+    assert bench.messages(bench.leader) == [b"old", b"new"]
+
+
+def test_a_leader_that_was_given_up_answers_nothing() -> None:
+    """Trap 23: it does not know it, it has contact with a home that does not know it either, and it has answered a
+    delivery of the same key before."""
+    bench = QueueBench(*"abcde")
+    pen = publisher(bench, "e")
+    pen.send(b"old", tags=[b"t"])
+    for other in "bce":  # these notice that they have lost the leader, and it does not
+        bench.lose(other, "a")
+        bench.part("d", other)
+    bench.wait(ELECTED_S, "b", "c", "e")
+    assert sorted(bench.leaders()) in (["a", "b"], ["a", "c"])
+    pen.settle(b"old")
+    bench.wait(1, "b", "c", "e")
+    again = publisher(bench, "d", pen, unsettled={})
+    again.send(b"new", tags=[b"t"])
+    bench.wait(10, "a", "d")
+    assert again.outcomes == {}
+    for other in "bce":
+        bench.part("a", other)
+        bench.meet("a", other)
+        bench.meet("d", other)
+    bench.flow()
+    bench.wait(ELECTED_S)
+    assert again.outcomes == {b"t": ACCEPTED}
+    assert [bench.messages(name) for name in "abc"] == 3 * [[b"old", b"new"]]
+
+
+def test_a_leader_that_was_given_up_answers_nothing_by_its_map() -> None:
+    """Its map has a key that nobody could tell it anything of, and under which another message is in doubt now."""
+    bench = QueueBench(*"abcde")
+    pen = publisher(bench, "e")
+    pen.send(b"old", tags=[b"t"])
+    bench.part("b", "e")
+    bench.stop("a")
+    bench.wait(ELECTED_S)
+    assert bench.leader == "b"
+    bench.lose("c", "b")
+    for other in "ce":
+        bench.part("d", other)
+    bench.names = (*bench.names, "a")
+    bench.boot("a", 2)
+    for other in "ce":
+        bench.meet("a", other)
+    bench.wait(ELECTED_S, "a", "c", "e")
+    assert sorted(bench.leaders()) in (["a", "b"], ["b", "c"])
+    pen.settle(b"old")
+    bench.wait(1, "a", "c", "e")
+    again = publisher(bench, "d", pen, unsettled={b"t": 0})
+    again.send(b"new", tags=[b"t"])
+    bench.wait(10, "b", "d")
+    assert again.outcomes == {}
+    for other in "ace":
+        bench.part("b", other)
+        bench.meet("b", other)
+        bench.meet("d", other)
+    bench.flow()
+    bench.wait(ELECTED_S)
+    assert again.outcomes == {b"t": ACCEPTED}
+    assert [bench.messages(name) for name in "abc"] == 3 * [[b"old", b"new"]]
+
+
+def test_a_router_that_leads_again_knows_what_it_has_answered() -> None:
+    bench = QueueBench(*"abc")
+    pen = publisher(bench, "a")
+    pen.send(b"1")
+    for other in "bc":
+        bench.part("a", other)
+    bench.wait(1, "a")
+    for other in "bc":
+        bench.meet("a", other)
+    bench.flow()
+    bench.wait(ELECTED_S)
+    assert bench.leader == "a"
+    pen.send(b"2")
+    pen.settle(b"1", b"2")
+    bench.wait(2)
+    assert bench.messages("b") == [b"1", b"2"] and unsettled(bench, "b") == [] and bench.records() == {}
+
+
+def test_what_a_publisher_gives_up_before_it_was_proposed_is_not_enqueued(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = QueueBench(*"abc")
+    pen = publisher(bench, "a")
+    with monkeypatch.context() as busy:
+        busy.setattr(SetReplica, "propose", lambda self, proposals: None)
+        pen.send(b"1", b"2")
+        pen.settle(b"1")
+    bench.wait(1)
+    pen.send(b"3")
+    assert pen.outcomes == {b"2": ACCEPTED, b"3": ACCEPTED}
+    pen.settle(b"2", b"3")
+    assert bench.messages("b") == [b"2", b"3"] and unsettled(bench, "b") == []
+
+
+def test_there_is_no_queue() -> None:
+    bench = QueueBench(*"abc", declares=False)
+    pen = publisher(bench, "a")
+    pen.send(b"1")
+    assert pen.outcomes == {b"1": REJECTED}
+    bench.queue = bench.declare(QUEUE)
+    pen.send(b"2")
+    assert pen.outcomes == {b"1": REJECTED, b"2": ACCEPTED} and bench.messages("b") == [b"2"]
+
+
+def test_settled_messages_are_enqueued_and_nothing_is_remembered() -> None:
+    bench = QueueBench(*"abc")
+    pen = publisher(bench, "c")
+    pen.send(b"1", b"2", tags=[b"t", b"t"], presettled=True)
+    assert bench.messages("a") == [b"1", b"2"] and unsettled(bench, "a") == []
+
+
+def test_what_a_publisher_gives_up_may_be_in_the_queue_and_is_not_remembered() -> None:
+    bench = QueueBench(*"abc")
+    pen = publisher(bench, "a")
+    bench.hanging |= {"b", "c"}
+    pen.send(b"1")
+    pen.settle(b"1")
+    bench.hanging.clear()
+    bench.flow()
+    assert bench.messages("a") in ([], [b"1"]) and unsettled(bench, "a") == []
+
+
+def test_more_waits_than_a_leader_takes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topic.queues.ingress.UNDECIDED", 100)
+    bench = QueueBench(*"abc")
+    pens = [publisher(bench, "abc"[number % 3], name=f"p{number}") for number in range(9)]
+    bench.hanging |= {"b", "c"}
+    for number, pen in enumerate(pens):
+        for place in range(5):
+            pen.send(bytes([number, place]) * 20)
+    ingress = bench.at(bench.leader).node._leaders._led[SET].ingress  # type: ignore[union-attr]
+    assert 0 < ingress._held < 300
+    bench.hanging.clear()
+    bench.flow()
+    assert len(bench.messages("a")) == 45 and ingress._held == 0
+    assert all(len(pen.outcomes) == 5 for pen in pens)
+
+
+def test_a_fence_grows_with_life_and_term() -> None:
+    life = 1_700_000_000_000 << 16
+    fences = [fence_of(life, term, count) for term in (1, 2, 1000) for count in (0, 1, (1 << TERM_BITS) - 1)]
+    assert fences == sorted(set(fences)) and fences[-1] < fence_of(life + (3_600_000 << 16), 1001, 0)
+
+
+def test_keys_are_those_of_the_publishers() -> None:
+    bench = QueueBench(*"abc")
+    pen = publisher(bench, "a")
+    pen.send(b"1")
+    assert unsettled(bench, "b") == [key_of(pen, b"1")]
+
+
+# rules broken on purpose
+
+BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
+    (Ingress, "come", "dict.fromkeys(unsettled, 0)", "dict.fromkeys(unsettled, 0x24)",
+     test_a_leader_that_was_given_up_answers_nothing_by_its_map),
+    (Ingress, "come", "dict.fromkeys(unsettled, 0)", "{}", partial(test_the_next_leader_goes_on, "d")),
+    (Ingress, "forget", "self._over.update", "len",
+     partial(test_a_message_is_in_the_queue_at_all_replicas_when_it_is_accepted, "a")),
+    (Ingress, "decided", "place in answer.refused", "False", test_there_is_no_queue),
+    (Ingress, "_propose", "if is_settled else", "if False else",
+     test_settled_messages_are_enqueued_and_nothing_is_remembered),
+    (SetLeaders, "_lead", "fence_of(*since, 0)", "1", partial(test_the_next_leader_goes_on, "d")),
+    (QueuedMessages, "enqueue", "known = self._keys.get(key)", "known = None",
+     partial(test_the_next_leader_goes_on, "d")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(BROKEN)))
+def test_a_rule_that_is_broken_is_noticed(number: int) -> None:
+    owner, method, old, new, scene = BROKEN[number]
+    with Mutant(owner, method, old, new, old, "").applied(), pytest.raises((Exception, pytest.fail.Exception)):
+        scene()

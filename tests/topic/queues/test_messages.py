@@ -1,0 +1,202 @@
+"""Messages in queues: each is enqueued once, in the order of the log, whatever becomes of its queue."""
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.topic.queues.test_state import LIFE
+from topic.identity import KEY_LENGTH
+from topic.queues.messages import KEY, MESSAGE, position_of
+from topic.queues.operations import Declare, Delete, Done, QueueId, Refused, encode
+from topic.queues.proposals import (
+    ENQUEUE,
+    SETTLED,
+    Enqueue,
+    Enqueued,
+    Proposal,
+    Settled,
+    encode_proposal,
+    read_proposal,
+)
+from topic.queues.state import SetState, entry
+
+ALL = frozenset[int]()
+
+
+def key(number: int) -> bytes:
+    return b"%032d" % number
+
+
+def propose(state: SetState, index: int, proposal: Proposal) -> Enqueued | None:
+    answer = state.apply(index, entry(LIFE, encode_proposal(proposal)))
+    state.check()
+    assert not isinstance(answer, Done | Refused)
+    return answer
+
+
+def enqueue(state: SetState, index: int, queue: str, *numbers: int) -> frozenset[int]:
+    """Messages that are named after their keys. Returns the places of those that were refused."""
+    answer = propose(state, index, Enqueue(queue, [key(one) for one in numbers], [b"%d" % one for one in numbers]))
+    assert answer is not None
+    return answer.refused
+
+
+def declare(state: SetState, index: int, name: str) -> QueueId:
+    answer = state.apply(index, entry(LIFE, encode(Declare(name))))
+    assert isinstance(answer, Done)
+    return answer.id
+
+
+def delete(state: SetState, index: int, name: str, id_: QueueId) -> None:
+    assert isinstance(state.apply(index, entry(LIFE, encode(Delete(name, id_)))), Done)
+    state.check()
+
+
+def test_messages_are_in_the_order_of_the_log() -> None:
+    state = SetState()
+    one, other = declare(state, 1, "queue/1"), declare(state, 2, "queue/2")
+    assert (
+        enqueue(state, 3, "queue/1", 5, 4) == enqueue(state, 4, "queue/2", 6) == enqueue(state, 5, "queue/1", 3) == ALL
+    )
+    assert state.messages.of(one) == {position_of(3, 0): b"5", position_of(3, 1): b"4", position_of(5, 0): b"3"}
+    assert [*state.messages.of(other).values()] == [b"6"]
+
+
+def test_a_delivery_that_comes_again_is_enqueued_once() -> None:
+    """Within a batch, in a later entry, and until it is settled."""
+    state = SetState()
+    queue = declare(state, 1, "queue/1")
+    assert enqueue(state, 2, "queue/1", 1, 1) == enqueue(state, 3, "queue/1", 2, 1) == ALL
+    assert [*state.messages.of(queue).values()] == [b"1", b"2"]
+    propose(state, 4, Settled([key(1), key(9)]))
+    assert state.messages.unsettled == [key(2)]
+    assert [*state.messages.of(queue).values()] == [b"1", b"2"], "a message that was enqueued stays"
+    enqueue(state, 5, "queue/1", 1)  # its publisher has used the tag again
+    assert [*state.messages.of(queue).values()] == [b"1", b"2", b"1"]
+
+
+def test_a_delivery_keeps_its_first_answer() -> None:
+    """Trap 17: also when the queue comes or goes in between."""
+    state = SetState()
+    assert enqueue(state, 1, "queue/1", 1) == {0}
+    queue = declare(state, 2, "queue/1")
+    assert enqueue(state, 3, "queue/1", 1, 2) == {0}
+    delete(state, 4, "queue/1", queue)
+    assert enqueue(state, 5, "queue/1", 2, 3) == {1}
+    assert not state.messages.of(queue)
+    later = declare(state, 6, "queue/1")
+    assert enqueue(state, 7, "queue/1", 2, 1, 3, 4) == {1, 2}
+    assert [*state.messages.of(later).values()] == [b"4"], "what an earlier queue of the name had stays away"
+
+
+def test_a_queue_that_is_deleted_leaves_no_rows() -> None:
+    state = SetState()
+    queue = declare(state, 1, "queue/1")
+    empty = state.rows.digest
+    enqueue(state, 2, "queue/1", 1, 2, 3)
+    propose(state, 3, Settled([key(1), key(2), key(3)]))
+    assert len(state.rows) == 4
+    delete(state, 4, "queue/1", queue)
+    assert len(state.rows) == 0
+    declare(state, 1, "queue/1")
+    assert state.rows.digest == empty
+
+
+Asked = tuple[str, str, list[int]]
+some_numbers = st.lists(st.integers(1, 6), min_size=1)
+proposals: st.SearchStrategy[Asked] = st.one_of(
+    st.tuples(st.just("enqueue"), st.sampled_from("abc"), some_numbers),
+    st.tuples(st.just("settle"), st.just(""), some_numbers),
+    st.tuples(st.sampled_from(("declare", "delete")), st.sampled_from("abc"), st.just([])),
+)
+
+
+def data_of(state: SetState, kind: str, name: str, numbers: list[int]) -> bytes:
+    if kind == "enqueue":
+        return encode_proposal(Enqueue(name, [key(one) for one in numbers], [b"%d" % one for one in numbers]))
+    if kind == "settle":
+        return encode_proposal(Settled([key(one) for one in numbers]))
+    known = state.get(name)
+    return encode(Declare(name) if kind == "declare" or known is None else Delete(name, known.id))
+
+
+@given(st.lists(proposals, max_size=20), st.integers(0, 20))
+def test_a_replica_that_goes_on_behind_a_snapshot_is_equal(log: list[Asked], at: int) -> None:
+    """And it has each message once, in order."""
+    whole, part = SetState(), SetState()
+    entries: list[bytes] = []
+    for index, asked in enumerate(log, 1):
+        entries.append(entry(LIFE, data_of(whole, *asked)))
+        whole.apply(index, entries[-1])
+        whole.check()
+    for index, data in enumerate(entries[:at], 1):
+        part.apply(index, data)
+    restored = SetState(part.rows)
+    for index, data in enumerate(entries[at:], at + 1):
+        restored.apply(index, data)
+    assert restored.rows.digest == whole.rows.digest
+    for queue in whole:
+        assert [*restored.messages.of(queue.id).items()] == [*whole.messages.of(queue.id).items()]
+
+
+@pytest.mark.parametrize(
+    "proposal",
+    [
+        Enqueue("queue/1", [key(1), key(2)], [b"1", b""]),
+        Enqueue("queue/1", [], [b"1", b"2"]),
+        Settled([key(1)]),
+        Settled([]),
+    ],
+)
+def test_a_proposal_is_read_as_it_was_written(proposal: Proposal) -> None:
+    assert read_proposal(msgpack.unpackb(encode_proposal(proposal))) == proposal
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [ENQUEUE],
+        [ENQUEUE, "", [key(1)], [b""]],
+        [ENQUEUE, b"a", [key(1)], [b""]],
+        [ENQUEUE, "a", [key(1)], ["text"]],
+        [ENQUEUE, "a", [key(1)], []],
+        [ENQUEUE, "a", [], []],
+        [ENQUEUE, "a", [key(1)[1:]], [b""]],
+        [ENQUEUE, "a", key(1), [b""]],
+        [SETTLED, key(1)],
+        [SETTLED, [1]],
+        [SETTLED, [], []],
+        [SETTLED + 1, []],
+        [2**63, []],
+    ],
+)
+def test_what_is_no_proposal_is_refused(parts: list[Any]) -> None:
+    state = SetState()
+    declare(state, 1, "a")
+    before = state.rows.digest
+    assert isinstance(state.apply(2, entry(LIFE, msgpack.packb(parts))), Refused)
+    assert state.rows.digest == before
+    state.check()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (KEY + key(1), b"\x02"),
+        (KEY + key(1)[1:], b"\x01"),
+        (MESSAGE + bytes(11), b"\xc1"),
+        (MESSAGE + bytes(11), msgpack.packb([1, 2])),
+        (MESSAGE + bytes(11), msgpack.packb([1, 2, "text"])),
+        (MESSAGE + bytes(10), msgpack.packb([1, 2, b""])),
+    ],
+)
+def test_a_row_that_is_no_message_is_refused(row: tuple[bytes, bytes]) -> None:
+    with pytest.raises(ValueError, match="a row of the state of a set"):
+        SetState([row])
+
+
+def test_keys_have_the_length_of_delivery_keys() -> None:
+    assert len(key(1)) == KEY_LENGTH

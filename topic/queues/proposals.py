@@ -1,0 +1,85 @@
+"""What the ends of a leader propose to their set, as bytes (protocol 14.3). No router can ask for this, as for an
+operation (`topic.queues.operations`).
+
+| proposal | does | answer |
+| --- | --- | --- |
+| `Enqueue(queue, keys, messages)` | puts messages into a queue, each once | `Enqueued` |
+| `Settled(keys)` | forgets how these deliveries were answered | none |
+
+A proposal is one msgpack array, [kind, …]. Its kind is a number that no operation has.
+"""
+
+import reprlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+import msgpack
+
+from topic.identity import KEY_LENGTH
+from topic.queues.operations import MOST_NAME
+
+FIRST: Final = 16
+"""The least kind of a proposal."""
+ENQUEUE, SETTLED = FIRST, FIRST + 1
+MOST_PLACES: Final = 1 << 20
+"""Messages of one entry."""
+
+
+@attrs.frozen(slots=True)
+class Enqueue:
+    """Put messages into a queue."""
+
+    queue: str
+    keys: Sequence[bytes]
+    """The delivery keys, one for each message. Empty if the publishers want no answer: then nothing is remembered."""
+    messages: Sequence[bytes]
+
+
+@attrs.frozen(slots=True)
+class Settled:
+    """The publishers of these deliveries have settled them, so none of the deliveries is transferred again."""
+
+    keys: Sequence[bytes]
+
+
+Proposal = Enqueue | Settled
+
+
+@attrs.frozen(slots=True)
+class Enqueued:
+    """The answer to an `Enqueue` with keys: the queue has each of these messages, or had it before."""
+
+    refused: frozenset[int]
+    """The places of those for which there was no queue of that name. Each message keeps its first answer."""
+
+
+def encode_proposal(proposal: Proposal) -> bytes:
+    """As an entry has it, behind the life of the leader."""
+    if isinstance(proposal, Enqueue):
+        assert len(proposal.keys) in (0, len(proposal.messages)) and 0 < len(proposal.messages) <= MOST_PLACES
+        return bytes(msgpack.packb((ENQUEUE, proposal.queue, proposal.keys, proposal.messages)))
+    return bytes(msgpack.packb((SETTLED, proposal.keys)))
+
+
+def read_proposal(parts: list[Any]) -> Proposal:
+    """The proposal that an array is. Raises ValueError."""
+    if parts[0] == ENQUEUE and len(parts) == 4:
+        _, queue, keys, messages = parts
+        if not isinstance(queue, str) or not 0 < len(queue.encode()) <= MOST_NAME:
+            raise ValueError(f"Enqueue has the queue {reprlib.repr(queue)}, expected a text of 1 to {MOST_NAME} bytes")
+        if not isinstance(messages, list) or not all(type(one) is bytes for one in messages):
+            raise ValueError("Enqueue has messages that are no bytes")
+        if not 0 < len(messages) <= MOST_PLACES or len(_keys(keys)) not in (0, len(messages)):
+            expected = f"expected one for each of {len(keys)} keys, and {MOST_PLACES} at most"
+            raise ValueError(f"Enqueue has {len(messages)} messages, {expected}")
+        return Enqueue(queue, keys, messages)
+    if parts[0] == SETTLED and len(parts) == 2:
+        return Settled(_keys(parts[1]))
+    raise ValueError(f"a proposal begins with {reprlib.repr(parts[0])} and has {len(parts)} parts")
+
+
+def _keys(value: Any) -> list[bytes]:
+    if not isinstance(value, list) or not all(type(one) is bytes and len(one) == KEY_LENGTH for one in value):
+        raise ValueError(f"a proposal has keys that are no {KEY_LENGTH} bytes")
+    return value
