@@ -7,23 +7,25 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from tests import engine, forks
 
 ROOT = Path(__file__).parent
-AT_ONCE = "simulation", "topic", "linkstate", "golden"
-"""Folders whose tests only compute: one worker's, which gives way to processes whose timers run."""
-FIRST = "processes", "interop", "test_wheel.py", "failover"
+COMPUTES = "exhaustive", "simulation", "topic/raft", "topic", "linkstate", "golden", "mutants"
+"""Folders whose tests only compute; what takes longest at a time is first. One worker begins with them, and gives way
+to processes whose timers run. The others take what it has left when they have nothing else."""
+APART = "exhaustive", "simulation", "topic/raft", "mutants"
+"""A worker takes a test of these at a time: so all workers come to an end together."""
+FIRST = "processes", "interop", "failover/audit", "test_wheel.py", "failover", "fuzz"
 """What takes longest of the rest."""
-LAST = "exhaustive", "mutants"
-"""They only compute, too: for workers that have nothing else left."""
 NICE = 10
 
 # Hundreds of processes are started: what they import is compiled once, also where the environment says otherwise.
@@ -58,13 +60,20 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def _folder(item: pytest.Item) -> str:
-    return item.path.relative_to(ROOT).parts[0]
+def _place(nodeid: str, folders: Sequence[str]) -> int | None:
+    """The first of these folders that the test is in."""
+    path = nodeid.removeprefix("tests/")
+    return next((place for place, folder in enumerate(folders) if path.startswith(folder)), None)
+
+
+def _computes(nodeid: str) -> bool:
+    return _place(nodeid, COMPUTES) is not None
 
 
 def _turn(item: pytest.Item) -> int:
-    folder, early = _folder(item), (*AT_ONCE, *FIRST)
-    return early.index(folder) if folder in early else len(early) + (folder in LAST)
+    early = *COMPUTES, *FIRST
+    place = _place(item.nodeid, early)
+    return len(early) if place is None else place
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -73,18 +82,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     forks.is_on = item.get_closest_marker("real_start") is None
-    if "PYTEST_XDIST_WORKER" in os.environ and _folder(item) in (*AT_ONCE, *LAST) and os.nice(0) < NICE:
+    if "PYTEST_XDIST_WORKER" in os.environ and _computes(item.nodeid) and os.nice(0) < NICE:
         os.nice(NICE)
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no type information
-    """A worker takes a file at a time. Who begins takes all that is computed at once. Of what comes last a worker takes
-    a test at a time: so all come to an end together."""
+    """The first worker takes what computes, the others all else, a file at a time, in the order of collection. Who has
+    none of its own kind left takes of the other: the first worker, which is nice, from the end, where no timers run."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        folder = file.split("/")[1]
-        return "computing" if folder in AT_ONCE else nodeid if folder in LAST else file
+        return nodeid if _place(nodeid, APART) is not None else str(super()._split_scope(nodeid))
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        first = node is self.nodes[0]
+        own = next((unit for unit in self.workqueue if _computes(unit) == first), None)
+        unit = own or next(reversed(self.workqueue) if first else iter(self.workqueue))
+        self.workqueue.move_to_end(unit, last=False)
+        super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)
