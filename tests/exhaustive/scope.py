@@ -118,7 +118,7 @@ SCOPES = {
 """What `make exhaustive` explores."""
 
 QUICK = (
-    "together-attached", "together-prompt", "apart-prompt",
-    "away", "away-moved", "out-of-reach", "refused", "partial", "grows", "one-of-two",
+    "together-attached", "apart-prompt", "away", "away-moved", "out-of-reach", "refused", "partial", "grows",
+    "one-of-two",
 )  # fmt: skip
 """What every run of the tests does: each kind of fault, and no scope takes half a minute."""

@@ -12,8 +12,8 @@ from tests.simulation.evidence import CALMER, KINDS, Kind, LoggedWorld, witnesse
 from tests.simulation.judge import Judge
 from tests.simulation.parties import Violation
 
-RUNS = {"ours": 25, "strangers": 25}
-FEW = 9
+RUNS = {"ours": 12, "strangers": 12}
+FEW = 6
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
