@@ -162,6 +162,8 @@ class Cluster:
         self._votes: dict[tuple[Replica, int, int], Replica] = {}
         self.decided: dict[tuple[int, int], Entry] = {}
         """By life and index."""
+        self._decided_in: dict[tuple[int, int], int] = {}
+        """By life and index: the term of the leader that has decided the entry."""
         for router in routers:
             self.start(router)
 
@@ -453,6 +455,7 @@ class Cluster:
         for index, entry in enumerate(committed.entries, committed.first):
             known = self.decided.setdefault((life, index), entry)
             assert known == entry, f"two entries are decided at {index} of life {life}: {known}, {entry}"
+            self._decided_in.setdefault((life, index), replica.raft.hard.term)
             replica.state = attrs.evolve(replica.state, applied=(*replica.state.applied, entry))
             if self._digests and index % self._digests == 0:
                 replica.states[index] = replica.state
@@ -472,9 +475,10 @@ class Cluster:
                 assert self._leaders.setdefault(key, raft.me) == raft.me, f"two lead in term {key[1]}"
 
     def _check_complete(self, raft: Raft) -> None:
-        """A leader that begins has all that was decided in its life (Raft, 3.6.3)."""
+        """A leader that begins has all that was decided in earlier terms of its life (Raft, 3.6.3). If its last vote
+        arrives late, a leader of a later term may have decided something by then."""
         for (life, index), entry in self.decided.items():
-            if life == raft.hard.life:
+            if life == raft.hard.life and self._decided_in[life, index] < raft.hard.term:
                 assert raft.log.last >= index, f"the leader of term {raft.hard.term} lacks entry {index}"
                 assert self._log(raft)[index - 1] == entry, f"the leader has another entry at {index}"
 

@@ -718,3 +718,31 @@ def test_an_acknowledgement_that_waits_for_the_disk_does_not_come_after_a_later_
     cluster.finish("b")
     told = [one.body.index for _, one in cluster.channels["b", "c"] if isinstance(one.body, say.Stored)]
     assert told == [b.log.last]
+
+
+def test_a_leader_that_is_elected_late_may_lack_what_a_later_one_has_decided() -> None:
+    """The vote for b is on its way when its voter a stands itself, in the next term. Then it arrives."""
+    cluster = led("a", "b", "c")
+    cluster.do("a", lambda r: r.resign(cluster.now))
+    while cluster.step_without_time():
+        pass
+    cluster.tick("b")
+    for sender, receiver in (("b", "a"), ("a", "b"), ("b", "a")):  # asks for a pre-vote, has it, asks for a vote
+        cluster.deliver(sender, receiver)
+        for router in "ab":
+            while cluster.replicas[router].disk.writes:
+                cluster.finish(router)
+    cluster.tick("a")
+    while ("a", "c") in cluster.waiting() or ("c", "a") in cluster.waiting() or cluster.replicas["c"].disk.writes:
+        for pair in {("a", "c"), ("c", "a")}.intersection(cluster.waiting()):
+            cluster.deliver(*pair)
+        for router in "ac":
+            while cluster.replicas[router].disk.writes:
+                cluster.finish(router)
+    decided = raft(cluster, "a").log.commit
+    cluster.deliver("a", "b")
+    assert cluster.leaders() == ["a", "b"]
+    assert raft(cluster, "b").hard.term < raft(cluster, "a").hard.term
+    assert raft(cluster, "b").log.entries(decided, decided) != raft(cluster, "a").log.entries(decided, decided)
+    cluster.settle()
+    assert len(cluster.leaders()) == 1
