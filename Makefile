@@ -106,10 +106,12 @@ simulate-soak: setup
 	@$(VENV)/bin/python -m tests.simulation.evidence $$(date +%s) --count 500 --strangers
 
 exhaustive: setup
+	@$(VENV)/bin/python -m tests.topic.raft.search
 	@$(VENV)/bin/python -m tests.exhaustive all
 
 mutants: setup
 	@$(VENV)/bin/python -m tests.mutants
+	@$(VENV)/bin/python -m tests.topic.raft.mutants
 
 clean:
 	rm -rf $(VENV) tests/interop/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build

@@ -17,7 +17,8 @@ import attrs
 import pytest
 
 from tests.topic.raft import test_snapshots, test_traps
-from tests.topic.raft.search import QUICK, Search
+from tests.topic.raft.scopes import LONG, QUICK
+from tests.topic.raft.search import Search
 from tests.topic.raft.walk import Walk
 from topic.raft.configuration import Configuration
 from topic.raft.digests import Digests
@@ -40,8 +41,8 @@ class Mutant:
     rule: str
     """What the text keeps."""
     by: int | str
-    """A seed of the walk that notices, a scenario of `test_traps.py` or `test_snapshots.py`, or a quick scope of the
-    search, by name."""
+    """A seed of the walk that notices, a scenario of `test_traps.py` or `test_snapshots.py`, or a scope of the search,
+    by name."""
 
     @property
     def name(self) -> str:
@@ -758,6 +759,184 @@ MUTANTS = [
 ]
 
 
+SEARCHED = [
+    M(FollowerProgress, "disconnected", "self.next = self._told = 0", "pass", "what a cut lost is sent again", "cuts"),
+    M(Raft, "_take_lead", "self._acknowledge(sender)", "pass", "a log that agrees is acknowledged", "restarts"),
+    M(Leadership, "decide", "self._log.stable", "self._log.last", "a leader counts its own disk", "slow disks"),
+    M(Raft, "_take_vote", "self.hard.vote in (None, sender)", "True", "one vote in a term", "two candidates"),
+    M(
+        Raft,
+        "_take_stand_now",
+        "self._stand(now)",
+        "(self._enter(self.hard.term + 1, self.me), self._follow_nobody(now), self._win(now))",
+        "who is told to stand is elected",
+        "a transfer",
+    ),
+    M(
+        Leadership,
+        "_next_configuration",
+        " and progress.is_caught_up(self._log.last, now, self._limits.election)",
+        " and False",
+        "a learner becomes a voter",
+        "a learner",
+    ),
+    M(Leadership, "_next_configuration", "[:1]:", "[:0]:", "members outside the ring leave", "voters change"),
+    M(
+        Leadership,
+        "_next_configuration",
+        "known.member != member",
+        "False",
+        "a replaced store leaves",
+        "a store replaced",
+    ),
+    M(Configuration, "is_majority", "2 *", "4 *", "a third is no majority", "two stores lost"),
+    M(Configuration, "is_majority", "2 *", "4 *", "one of three is no majority", "the first two stores lost"),
+    M(Raft, "_try_effect", "self._take_effect()", "pass", "what all have accepted takes effect", "a set begins"),
+    M(Raft, "follow_ring", "self._greet()", "pass", "routers are told of a new file", "files that differ"),
+    M(
+        Raft,
+        "_take_pre_vote",
+        "self.leader is None and self.log",
+        "self.log",
+        "a leader in contact stays",
+        "graphs of contacts, from all",
+    ),
+    # scopes of `make exhaustive`
+    M(
+        RaftLog,
+        "is_no_newer_than",
+        "(last_term, last) >= (self.last_term, self.last)",
+        "True",
+        "votes are for complete logs",
+        "terms",
+    ),
+    M(Leadership, "decide", "self._log.stable", "self._log.last", "the leader's disk counts", "terms and slow disks"),
+    M(
+        Raft,
+        "_acknowledge",
+        "min(self.log.stable, self._matched)",
+        "self._matched",
+        "what is acknowledged is on the disk",
+        "restarts and slow disks",
+    ),
+    M(
+        Raft,
+        "_take_vote",
+        "self.hard.vote in (None, sender)",
+        "True",
+        "one vote, with a restart",
+        "two candidates and a restart",
+    ),
+    M(
+        Raft,
+        "_take_vote",
+        "self.hard.vote in (None, sender)",
+        "True",
+        "one vote, with a cut",
+        "two candidates and a cut",
+    ),
+    M(
+        Raft,
+        "disconnect",
+        "self.leadership.disconnect(member)",
+        "pass",
+        "a log is compared anew in each contact",
+        "a transfer and a cut",
+    ),
+    M(Leadership, "_take_in", "self.connect(member)", "pass", "a new leader says so", "a transfer and a restart"),
+    M(
+        Leadership,
+        "_next_configuration",
+        " and progress.is_caught_up(self._log.last, now, self._limits.election)",
+        " and False",
+        "a learner becomes a voter, with a cut",
+        "a learner and a cut",
+    ),
+    M(Leadership, "_take_in", "self.connect(member)", "pass", "a leader tells members", "a learner and an election"),
+    M(
+        KnownStores,
+        "is_in_effect",
+        "any(known.begun for known in same) or accepted.issuperset(configuration.voters)",
+        "len(accepted) * 2 > len(configuration.voters)",
+        "a life takes effect when all have it",
+        "a set begins and loses two stores",
+    ),
+    M(
+        Raft,
+        "follow_ring",
+        "self._greet()",
+        "pass",
+        "routers are told of a file",
+        "files that differ and slow disks",
+    ),
+    M(
+        Raft,
+        "recover",
+        "attrs.evolve(self.hard, life=self._new_life())",
+        "self.hard",
+        "a recovered set has a new life",
+        "recovered while others return",
+    ),
+    M(
+        Raft,
+        "recover",
+        "attrs.evolve(self.hard, life=self._new_life())",
+        "self.hard",
+        "each recovery has a new life",
+        "recovered twice",
+    ),
+    M(
+        Raft,
+        "recover",
+        "attrs.evolve(self.hard, life=self._new_life())",
+        "self.hard",
+        "each recovery has its life",
+        "recovered twice, the other clock",
+    ),
+    M(
+        Raft,
+        "recover",
+        "self._stand(now)",
+        "(self._stand(now), self._win(now))",
+        "who recovers is elected by its own disk",
+        "recovered, and a restart",
+    ),
+    M(
+        FollowerProgress,
+        "take_piece",
+        "self._piece, self.probe = None, piece.snapshot.index",
+        "self._piece = None",
+        "entries come behind the snapshot",
+        "a snapshot and slow disks",
+    ),
+    M(
+        Raft,
+        "_take_greeting",
+        "self.leadership.connect(member)",
+        "pass",
+        "a leader says so in each contact",
+        "graphs of contacts, from none",
+    ),
+    M(
+        Raft,
+        "_take_pre_vote",
+        "self.leader is None and self.log",
+        "self.log",
+        "a leader of four voters stays",
+        "graphs of contacts of four voters, from all",
+    ),
+    M(
+        Raft,
+        "_take_greeting",
+        "self.leadership.connect(member)",
+        "pass",
+        "a leader of four voters says so",
+        "graphs of contacts of four voters, from none",
+    ),
+]
+"""What each scope of the search notices. The suite has those of quick scopes."""
+
+
 SCENARIOS = {
     name: one
     for module in (test_traps, test_snapshots)
@@ -765,7 +944,7 @@ SCENARIOS = {
     if name.startswith("test_") and not signature(one).parameters
 }
 """Those that take no parameters, by name."""
-SEARCHES = {scope.name: Search(scope).run for scope in QUICK}
+SEARCHES = {scope.name: Search(scope).run for scope in QUICK + LONG}
 
 
 def notices(mutant: Mutant, by: int | str) -> str:
@@ -789,7 +968,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=300)
     arguments = parser.parse_args()
     missed = 0
-    for mutant in MUTANTS:
+    for mutant in MUTANTS + SEARCHED:
         if arguments.name and not any(name in mutant.name for name in arguments.name):
             continue
         for by in [mutant.by, *SCENARIOS, *range(arguments.seeds)]:
