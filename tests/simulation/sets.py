@@ -175,6 +175,8 @@ class SetWorld:
         self._names = 0
         self._decided: dict[tuple[str, int], list[Entry | None]] = {}
         """By set and life: the entries from index 1 on."""
+        self._decided_in: dict[tuple[str, int, int], int] = {}
+        """By set, life and index: the term of the leader that has decided the entry."""
         self._digests: dict[tuple[str, int, int], bytes] = {}
         """By set, life and index."""
         self._leaders: dict[tuple[str, int, int], str] = {}
@@ -401,6 +403,7 @@ class SetWorld:
         former = known[index - 1]
         if former is None:
             known[index - 1] = entry
+            self._decided_in[name, life, index] = replica.raft.hard.term
         elif former != entry:
             raise Violation(f"13 one log: {router} decides {entry} at {index} of {name}, not {former}")
         apply(index, entry)
@@ -409,7 +412,8 @@ class SetWorld:
             raise Violation(f"13 one state: {router} has another at {index} of {name}")
 
     def _watch_leader(self, router: str, name: str, replica: SetReplica) -> None:
-        """One leads in a term, and has all that was decided before."""
+        """One leads in a term, and has all that was decided in earlier terms. If its last vote arrives late, a leader
+        of a later term may have decided something by then."""
         raft = replica.raft
         term = name, raft.hard.life, raft.hard.term
         if raft.leadership is None or self._leaders.get(term) == router:
@@ -418,11 +422,13 @@ class SetWorld:
             term not in self._leaders, f"13 one leader: {router} leads {term}, as {self._leaders.get(term)} does"
         )
         self._leaders[term] = router
-        known = self._decided.get((name, raft.hard.life), [])
-        self._check(raft.log.last >= len(known), f"13 complete: {router} leads {name} without entry {len(known)}")
-        for index, entry in enumerate(known[raft.log.snapshot.index :], raft.log.snapshot.index + 1):
-            has = raft.log.entries(index, index)[0]
-            self._check(entry in (None, has), f"13 complete: {router} leads {name} with {has} at {index}, not {entry}")
+        for index, entry in enumerate(self._decided.get(term[:2], []), 1):
+            if entry is None or self._decided_in[name, raft.hard.life, index] >= raft.hard.term:
+                continue
+            self._check(raft.log.last >= index, f"13 complete: {router} leads {name} without entry {index}")
+            if index > raft.log.snapshot.index:
+                has = raft.log.entries(index, index)[0]
+                self._check(entry == has, f"13 complete: {router} leads {name} with {has} at {index}, not {entry}")
 
     # in the end
 

@@ -1,9 +1,15 @@
 """Meshes with replica sets: one log for each set whatever fails, and answers to all who ask."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from tests.simulation.parties import Violation
 from tests.simulation.test_simulation import run
 from topic.queues.operations import Done, RefusedFor
+from topic.raft.log import Entry, RaftLog
+from topic.raft.messages import Hard
 
 FIRST = 15
 """The first seeds, of which is asked what happens in them."""
@@ -34,3 +40,21 @@ def test_a_mesh_with_sets_is_worth_its_name() -> None:
     assert sum(isinstance(answer, Done) for answer in answers) > 300
     reasons = {answer.reason for answer in answers if answer is not None and not isinstance(answer, Done)}
     assert reasons == {RefusedFor.DIFFERS, RefusedFor.CHANGED, RefusedFor.NOT_FOUND, RefusedFor.NO_ANSWER}
+
+
+def test_a_leader_is_judged_by_what_was_decided_in_earlier_terms() -> None:
+    """A vote may arrive when a leader of a later term has decided something: its candidate leads without that."""
+    judge = run(FIRST, odd=("sets",)).sets
+    assert judge is not None
+    name, state = next(iter(judge.map.plans)), SimpleNamespace(rows=SimpleNamespace(digest=b""))
+
+    def leads(term: int, *entries: Entry) -> Any:
+        raft = SimpleNamespace(hard=Hard(life=1, term=term), leadership=object(), log=RaftLog(entries))
+        return SimpleNamespace(raft=raft, plan=judge.map.plans[name], state=state)
+
+    judge._apply("a", leads(3), lambda index, entry: None, 1, Entry(3))
+    judge._watch_leader("b", name, leads(2))
+    with pytest.raises(Violation, match=r"13 complete: c leads .* without entry 1"):
+        judge._watch_leader("c", name, leads(4))
+    with pytest.raises(Violation, match=r"13 complete: d leads .* at 1"):
+        judge._watch_leader("d", name, leads(5, Entry(2)))
