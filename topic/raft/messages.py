@@ -13,7 +13,7 @@
 | `Piece` | a leader, to a log that ends before its own begins | this is a piece of the snapshot | no |
 | `Staged` | a follower | my disk has that piece | yes |
 | `Digest` | a follower, and a leader | my state at this index has this digest; a majority's has this digest | no |
-| `Outdated` | each | there is a later term than yours | no |
+| `Outdated` | each | there is a later term than yours, or a later life | no |
 | `Resigned` | a leader that leads no more | look for another one | no |
 | `StandNow` | a leader that hands over | begin an election without a pre-vote | no |
 | `Distrust` | a leader | your disk has lost what it had acknowledged | no |

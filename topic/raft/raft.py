@@ -223,7 +223,7 @@ class Raft:
 
     def _is_of_my_life(self, envelope: Envelope) -> bool:
         """Whether the sender speaks of the life of this store. A later life makes this store void; a leader's append
-        gives its life to a store that has none."""
+        gives its life to a store that has none, unless a router in contact has told of a later one in effect."""
         if envelope.life < self.hard.life:
             self._greet(envelope.sender.router)
             return False
@@ -232,6 +232,9 @@ class Raft:
                 self.set_aside(f"router {envelope.sender.router} has a later life of the set")
                 return False
             if not isinstance(envelope.body, say.Lead | say.Append):
+                return False
+            if envelope.life < (latest := self.stores.latest_life):
+                self._outbox.append(Send(Envelope(latest, self.me, envelope.sender, say.Outdated(0))))
                 return False
             self.hard = Hard(envelope.life, self.stores.mapping)
         if not self.hard.begun:  # only a life in effect has elections

@@ -112,6 +112,11 @@ class KnownStores:
                 return f"it has begun at router {router}"
         return ""
 
+    @property
+    def latest_life(self) -> int:
+        """The latest life that is in effect at a router in contact; 0 if none is."""
+        return max((known.life for known in self.all() if known.begun), default=0)
+
     def is_in_effect(self, hard: Hard, configuration: Configuration) -> bool:
         """Whether all voters have accepted the life in `hard`, which this store has on its disk."""
         same = [known for known in self.all() if known.life == hard.life]

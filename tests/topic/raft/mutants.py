@@ -87,6 +87,22 @@ MUTANTS = [
     ),
     M(
         Raft,
+        "_is_of_my_life",
+        "envelope.life < (latest := self.stores.latest_life)",
+        "(latest := 0)",
+        "a store takes no life that a later one has made void",
+        "test_a_store_without_a_life_takes_no_earlier_one_than_a_router_in_contact_has",
+    ),
+    M(
+        Raft,
+        "_is_of_my_life",
+        "self._outbox.append(Send(Envelope(latest",
+        "(Send(Envelope(latest",
+        "the leader of an earlier life is told of the later one",
+        "test_the_leader_of_an_earlier_life_is_told_of_a_later_one",
+    ),
+    M(
+        Raft,
         "_take_pre_vote",
         "self.leader is None and self.log",
         "self.log",
@@ -791,6 +807,7 @@ SEARCHED = [
     ),
     M(Configuration, "is_majority", "2 *", "4 *", "a third is no majority", "two stores lost"),
     M(Configuration, "is_majority", "2 *", "4 *", "one of three is no majority", "the first two stores lost"),
+    M(Raft, "_take_greeting", "or known.life > self.hard.life", "", "an earlier life is set aside", "recovered"),
     M(Raft, "_try_effect", "self._take_effect()", "pass", "what all have accepted takes effect", "a set begins"),
     M(Raft, "follow_ring", "self._greet()", "pass", "routers are told of a new file", "files that differ"),
     M(
@@ -887,10 +904,10 @@ SEARCHED = [
     ),
     M(
         Raft,
-        "recover",
-        "attrs.evolve(self.hard, life=self._new_life())",
-        "self.hard",
-        "each recovery has its life",
+        "_is_of_my_life",
+        "envelope.life < (latest := self.stores.latest_life)",
+        "(latest := 0)",
+        "a store without a life takes no earlier one than a router in contact has",
         "recovered twice, the other clock",
     ),
     M(

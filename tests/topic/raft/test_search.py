@@ -15,6 +15,7 @@ def test_nothing_goes_wrong_in_any_order(scope: Scope) -> None:
     search = Search(scope)
     search.run()
     assert search.is_complete and search.states > 50 and search.rests
+    assert search.graphs in (0, 2**6), "some graphs of contacts of four routers never come to rest"
 
 
 @pytest.mark.parametrize("mutant", [one for one in SEARCHED if one.by in QUICK_NAMES], ids=lambda one: one.name)
@@ -24,9 +25,3 @@ def test_a_scope_notices_a_broken_rule(mutant: Mutant) -> None:
 
 def test_each_scope_notices_a_broken_rule() -> None:
     assert {scope.name for scope in QUICK + LONG} <= {mutant.by for mutant in MUTANTS + SEARCHED}
-
-
-def test_all_graphs_of_contacts_come_to_rest() -> None:
-    search = Search(next(scope for scope in QUICK if scope.name == "graphs of contacts, from all"))
-    search.run()
-    assert search.graphs == 2**6

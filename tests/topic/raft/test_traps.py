@@ -166,6 +166,50 @@ def test_an_earlier_life_is_void() -> None:
     assert not {cluster.replicas[router].disk.store for router in "bc"} & set(stores), "the former stores are set aside"
 
 
+def test_a_store_without_a_life_takes_no_earlier_one_than_a_router_in_contact_has() -> None:
+    """Operators have recovered a, and then c, each alone. These do not see each other, and b sees both. What a says
+    arrives sooner than what c says, and that before b has caught up. So b would take the life of a, be set aside for
+    the one of c, be made a learner by both, and so on without end."""
+    cluster = led("a", "b", "c")
+    cluster.cut("a")
+    cluster.cut("b")
+    for router in "ac":
+        cluster.do(router, lambda r: r.recover(cluster.now))
+        cluster.settle()
+    earlier = raft(cluster, "a").hard.life
+    cluster.meet("a", "b")
+    cluster.meet("b", "c")
+    while waiting := sorted(cluster.waiting(), reverse=raft(cluster, "b").hard.life == earlier):
+        greets = [pair for pair in waiting if isinstance(cluster.channels[pair][0][1].body, say.Greeting)]
+        cluster.deliver(*(greets or waiting)[0])
+        for router in "abc":
+            while cluster.replicas[router].disk.writes:
+                cluster.finish(router)
+        assert cluster.replicas["b"].disk.store <= b"b3", "b is set aside again and again"
+    cluster.settle()
+    assert cluster.leaders() == ["c"] and raft(cluster, "b").leader == raft(cluster, "c").me
+
+
+def test_the_leader_of_an_earlier_life_is_told_of_a_later_one() -> None:
+    """Router b has no life. It refuses the one of a, as it sees c, which has a later one and does not lead at present.
+    Would a not be told, it would go on to decide entries that are void, and wait for the answer of b for ever."""
+    cluster = led("a", "b", "c")
+    cluster.cut("a")
+    cluster.cut("b")
+    for router in "ac":
+        cluster.do(router, lambda r: r.recover(cluster.now))
+        cluster.settle()
+    cluster.do("c", lambda r: r.resign(cluster.now))
+    for router in "ca":
+        cluster.meet("b", router)
+        while cluster.step_without_time():
+            pass
+    assert "a: set aside, router b has a later life of the set" in cluster.said
+    assert not cluster.leaders() and raft(cluster, "b").hard.life == 0
+    cluster.settle()
+    assert cluster.leaders() == ["c"]
+
+
 def test_another_map_of_names_gets_no_answer() -> None:
     cluster = led("a", "b", "c")
     stranger = Replica("b", cluster.replicas["b"].disk.store)

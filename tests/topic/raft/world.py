@@ -73,8 +73,6 @@ class Scope:
     crashes: int = 0
     replaced: int = 0
     """How many disks are lost."""
-    stores: int = 9
-    """A router that has had so many stores does nothing any more."""
     losable: str = ""
     """The routers whose disk may be lost, and whose process may end; empty: all."""
     transfers: int = 0
@@ -246,12 +244,8 @@ class Model:
         return next((router for router in touched if router in self._mirror), None)
 
     def _receives(self, sender: int, receiver: int, draft: Draft) -> Iterator[Event]:
-        if draft[self.channels[sender, receiver]] and not self._is_worn(draft, receiver):
+        if draft[self.channels[sender, receiver]]:
             yield "receive", sender, receiver
-
-    def _is_worn(self, draft: Draft, router: int) -> bool:
-        """Routers without a bound to their stores are not looked at for it."""
-        return self.scope.stores < 9 and self.facts_of(draft, router).stores > self.scope.stores
 
     def _finishes(self, router: int, draft: Draft) -> Iterator[Event]:
         if self.facts_of(draft, router).under_way:
@@ -535,8 +529,6 @@ class Model:
     def check_rest(self, draft: Draft) -> None:
         """Nothing is under way: members in contact with a leader follow it and have what it has, and nobody follows
         anybody else."""
-        if any(self._is_worn(draft, router) for router in self.routers):
-            return
         views = {self.names[router]: self.view(draft, router) for router in self.routers}
         places = {name: place for place, name in enumerate(self.names)}
         for name, view in views.items():
