@@ -310,7 +310,7 @@ class Raft:
         are lost. Raises NotLeaderError if somebody leads."""
         if self.leader is not None:
             raise NotLeaderError(f"router {self.leader.router} leads this set: recovery is refused", self.leader)
-        if not self.hard.begun:
+        if not (self.hard.begun and self.log.last):
             raise NotLeaderError("the store of this router has never been part of the set", None)
         self._enter(self.hard.term + 1, None)
         self.hard = attrs.evolve(self.hard, life=self._new_life())

@@ -95,6 +95,14 @@ MUTANTS = [
     ),
     M(
         Raft,
+        "recover",
+        "self.hard.begun and self.log.last",
+        "self.hard.begun",
+        "an empty store is not recovered",
+        "test_a_store_without_an_entry_is_not_recovered",
+    ),
+    M(
+        Raft,
         "_is_of_my_life",
         "self._outbox.append(Send(Envelope(latest",
         "(Send(Envelope(latest",
@@ -807,7 +815,7 @@ SEARCHED = [
     ),
     M(Configuration, "is_majority", "2 *", "4 *", "a third is no majority", "two stores lost"),
     M(Configuration, "is_majority", "2 *", "4 *", "one of three is no majority", "the first two stores lost"),
-    M(Raft, "_take_greeting", "or known.life > self.hard.life", "", "an earlier life is set aside", "recovered"),
+    M(Raft, "recover", " and self.log.last", "", "a store without an entry is not recovered", "recovered"),
     M(Raft, "_try_effect", "self._take_effect()", "pass", "what all have accepted takes effect", "a set begins"),
     M(Raft, "follow_ring", "self._greet()", "pass", "routers are told of a new file", "files that differ"),
     M(
@@ -909,6 +917,14 @@ SEARCHED = [
         "(latest := 0)",
         "a store without a life takes no earlier one than a router in contact has",
         "recovered twice, the other clock",
+    ),
+    M(
+        Raft,
+        "_take_greeting",
+        "or known.life > self.hard.life",
+        "",
+        "a store of an earlier life is void",
+        "recovered, and cuts",
     ),
     M(
         Raft,

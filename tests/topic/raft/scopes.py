@@ -144,7 +144,7 @@ QUICK = [
           is_disk_slow=False),
     Scope(name="files that differ", begun=False, prepare=other_file, rings=("abc",), replaced=1, expect=one_life,
           at_rest=begun, is_disk_slow=False),
-    attrs.evolve(LONE, name="recovered", recoveries=1, are_greetings_slow=False),
+    attrs.evolve(LONE, name="recovered", routers="ab", ring="ab", recoveries=2, entries=1, cuts=1),
     Scope(name="a snapshot", prepare=behind, entries=1, cuts=1, is_disk_slow=False),
     attrs.evolve(GRAPHS, name="graphs of contacts, from all", meets=False, cuts=6),
 ]  # fmt: skip
@@ -165,6 +165,8 @@ LONG = [
     Scope(name="files that differ and slow disks", begun=False, prepare=other_file, rings=("abc",), expect=one_life,
           at_rest=begun, are_greetings_slow=True),
     attrs.evolve(LONE, name="recovered while others return", terms=3, recoveries=1, elections=1),
+    attrs.evolve(LONE, name="recovered, and cuts", routers="ab", ring="ab", recoveries=2, entries=1, elections=1,
+                 terms=4, cuts=2),
     attrs.evolve(LONE, name="recovered twice", recoveries=2),
     attrs.evolve(LONE, name="recovered twice, the other clock", recoveries=2, clocks="cba"),
     Scope(name="recovered, and a restart", prepare=apart, at_rest=mended, recoveries=1, crashes=1, is_disk_slow=False),

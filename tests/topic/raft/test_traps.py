@@ -166,6 +166,20 @@ def test_an_earlier_life_is_void() -> None:
     assert not {cluster.replicas[router].disk.store for router in "bc"} & set(stores), "the former stores are set aside"
 
 
+def test_a_store_without_an_entry_is_not_recovered() -> None:
+    """It has taken the life of a leader, and nothing else: as the only voter it would have an empty set."""
+    cluster = led("a", "b", "c")
+    cluster.replace_disk("c")
+    cluster.start("c")
+    cluster.meet_all()
+    while not raft(cluster, "c").hard.life:
+        assert cluster.step_without_time()
+    cluster.cut("c")
+    assert not raft(cluster, "c").log.last
+    with pytest.raises(NotLeaderError, match="has never been part of the set"):
+        raft(cluster, "c").recover(cluster.now)
+
+
 def test_a_store_without_a_life_takes_no_earlier_one_than_a_router_in_contact_has() -> None:
     """Operators have recovered a, and then c, each alone. These do not see each other, and b sees both. What a says
     arrives sooner than what c says, and that before b has caught up. So b would take the life of a, be set aside for
