@@ -66,8 +66,10 @@ def tell_apart(
         publisher = keys[group][:NAME_LENGTH].decode()
         entries = list(entries_at(facts.rows, at))
         found, certain = uses_of(entries, whole=publisher in whole, first=publisher in settling_first)
+        is_ordered = publisher in whole or publisher not in disordered
+        sure[group] = is_ordered or _is_one(entries)
         if max(found) > 1:
-            certain &= publisher in whole or publisher not in disordered
+            certain &= is_ordered
             number[group], sure[group] = 1, certain
             later = [(group, use, certain) for use in range(2, max(found) + 1)]
             first = len(keys) + len(more)
@@ -102,10 +104,21 @@ def uses_of(rows: Sequence[DeliveryEntry], *, whole: bool, first: bool = False) 
     clocks = _Clocks(publishing, starts, whole=whole)
     ordered = whole or (len({row.incarnation for row in publishing}) <= 1 and not (first and sent_again))
     for _, log in groupby(_in_order(row for row in rows if row.role == "router"), lambda row: row.source):
-        uses |= _follow(list(log), (Event.RECEIVED, Event.PLACEHOLDER), clocks.of_router)
+        uses |= _of_router(list(log), clocks)
     for _, log in groupby(_in_order(row for row in rows if row.role == "subscriber"), lambda row: row.source):
         uses |= _of_subscriber(list(log), rows, uses, clocks)
     return [uses[id(row)] for row in rows], ordered and clocks.certain
+
+
+def _is_one(rows: Iterable[DeliveryEntry]) -> bool:
+    """Whether it can only be one use, though nothing orders what different routers wrote. A home gives one use one
+    place, the publisher settles it at one home, and no home receives it after its publisher's map left it out."""
+    told = sorted((row for row in rows if row.role == "router"), key=lambda row: (row.hlc, row.source, row.place))
+    received = [(row.epoch_hlc or 0, row.n) for row in told if row.event == Event.RECEIVED and row.n >= 0]
+    settled = {row.epoch_hlc for row in told if row.event in (Event.SETTLED, Event.ABANDONED) and row.peer is None}
+    latest = max(received, default=(0, 0))[0]
+    is_left_out = any(epoch <= latest for epoch in _omitting(told))
+    return len(dict(received)) == len({*received}) and len(settled) <= 1 and not is_left_out
 
 
 def _in_order(rows: Iterable[DeliveryEntry]) -> list[DeliveryEntry]:
@@ -210,15 +223,32 @@ def _ends(publishing: Sequence[DeliveryEntry]) -> list[int]:
     return ends
 
 
+def _of_router(log: Sequence[DeliveryEntry], clocks: _Clocks) -> dict[int, int]:
+    """A record that begins with the map of a subscriber is of the use that its home tells of next. No hybrid clock
+    orders a map: the subscriber may have been sent what it names by a router with a faster clock."""
+    following: DeliveryEntry | None = None
+    told: dict[int, DeliveryEntry] = {}
+    for row in reversed(log):
+        if following and (row.incarnation != following.incarnation or row.event == Event.FORGOTTEN):
+            following = None
+        if row.event in (Event.RECEIVED, Event.RESOLVED):
+            following = row
+        told[id(row)] = following or row
+    return _follow(log, (Event.RECEIVED, Event.PLACEHOLDER), lambda row: clocks.of_router(told[id(row)]))
+
+
 def _follow(log: Sequence[DeliveryEntry], opening: Collection[int], locate: Locate) -> dict[int, int]:
     """The use that each row of a log tells of: that of the opening row before it, as entries about the end of one may
-    come after the next has begun elsewhere."""
+    come after the next has begun elsewhere. What comes behind a record that was forgotten opens the next one: outcomes
+    by a map stand before the placeholder."""
     uses: dict[int, int] = {}
     current, incarnation = 0, None
     for row in log:
         if row.event in opening or not current or row.incarnation != incarnation:
             current, incarnation = locate(row), row.incarnation
         uses[id(row)] = current
+        if row.event == Event.FORGOTTEN:
+            current = 0
     return uses
 
 

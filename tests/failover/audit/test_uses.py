@@ -5,11 +5,15 @@ from collections.abc import Callable
 import pytest
 
 from failover.audit import Verdict
-from failover.audit.judge.uses import uses_of
+from failover.audit.judge.uses import tell_apart, uses_of
+from failover.audit.read.columns import unpack
 from failover.audit.read.entries import DeliveryEntry
+from failover.audit.read.facts import Facts
+from failover.audit.read.logs import LocalLogs
 from tests.failover.audit.in_process import Judged
-from tests.failover.audit.runs import FAR, NEAR, ONE, TWO, Client, Run
-from topic.journal import Event, LoggedOutcome
+from tests.failover.audit.runs import FAR, NEAR, ONE, START_MS, TWO, Client, Run
+from topic.identity import Epoch
+from topic.journal import BY_MAP, Event, LoggedOutcome
 
 LIVES = 6
 HOSTS: dict[str, Callable[[str], str]] = {
@@ -93,8 +97,17 @@ def test_counts_that_clocks_cannot_explain_are_unknown(judged: Judged) -> None:
     assert report.verdict is Verdict.UNDECIDED and report.violations == {}
 
 
-def row(source: str, event: Event, at: int, *, epoch: int = 5, n: int = -1, peer: str | None = None) -> DeliveryEntry:
-    return DeliveryEntry(source, "router", 1, "h", at, at, at, event, 0, n, epoch, "P", None, peer, None, "K")
+def row(
+    source: str,
+    event: Event,
+    at: int,
+    *,
+    epoch: int = 5,
+    n: int = -1,
+    peer: str | None = None,
+    detail: str | None = None,
+) -> DeliveryEntry:
+    return DeliveryEntry(source, "router", 1, "h", at, at, at, event, 0, n, epoch, "P", None, peer, detail, "K")
 
 
 def test_an_edge_that_forgets_late_speaks_of_the_former_life() -> None:
@@ -107,6 +120,63 @@ def test_an_edge_that_forgets_late_speaks_of_the_former_life() -> None:
         row("b", Event.RECEIVED, 6, n=1, peer="a"),
     ]
     assert uses_of(rows, whole=False) == ([1, 1, 1, 2, 1, 2], True)
+
+
+@pytest.mark.parametrize("told", [Event.RECEIVED, Event.RESOLVED])
+def test_a_placeholder_by_a_clock_that_is_behind_is_of_the_life_that_home_tells_of_next(told: Event) -> None:
+    """A subscriber was sent the second life at a, and attached at b, whose clock is still behind."""
+    rows = [
+        row("a", Event.RECEIVED, 1, n=0),
+        row("b", Event.RECEIVED, 2, n=0, peer="a"),
+        row("a", Event.SETTLED, 3),
+        row("b", Event.FORGOTTEN, 4, peer="a"),
+        row("a", Event.RECEIVED, 9, n=1),
+        row("b", Event.OUTCOME, 5, detail=BY_MAP),
+        row("b", Event.PLACEHOLDER, 6, peer="a"),
+        row("b", told, 10, n=1 if told is Event.RECEIVED else -1, peer="a"),
+        row("b", Event.FORGOTTEN, 11, peer="a"),
+    ]
+    assert uses_of(rows, whole=False) == ([1, 1, 1, 1, 2, 2, 2, 2, 2], True)
+
+
+def test_a_placeholder_that_is_forgotten_before_home_tells_of_the_next_life_is_not_of_that() -> None:
+    rows = [
+        row("a", Event.RECEIVED, 1, n=0),
+        row("b", Event.PLACEHOLDER, 2, peer="a"),
+        row("a", Event.SETTLED, 3),
+        row("b", Event.FORGOTTEN, 4, peer="a"),
+        row("a", Event.RECEIVED, 5, n=1),
+        row("b", Event.RECEIVED, 6, n=1, peer="a"),
+    ]
+    assert uses_of(rows, whole=False) == ([1, 1, 1, 1, 2, 2], True)
+
+
+@pytest.mark.parametrize(
+    ("told", "may_be_several"),
+    [
+        ({}, False),
+        ({"event": Event.RECEIVED, "n": 1}, True),
+        ({"event": Event.SETTLED}, True),
+        ({"event": Event.RESOLVED, "peer": "b"}, True),
+    ],
+    ids=["received there", "received there twice", "settled there, too", "called settled there"],
+)
+def test_one_life_at_two_homes_may_be_several_if_no_clock_orders_the_homes(
+    told: dict[str, object], *, may_be_several: bool
+) -> None:
+    """The second home's clock is behind, so it seems to have had the delivery before the first home settled it."""
+    run = Run(messages=1)
+    forwarded = run.find("c", Event.RECEIVED, run.key(TWO, 0))
+    moved = forwarded | {"epoch": str(Epoch((START_MS << 16) + 1, "c", START_MS)), "peer": None}
+    at = run.logs["c"].index(forwarded) + 1
+    run.logs["c"][at:at] = [moved, moved | told]
+    logs = LocalLogs([(f"file:/run/{name}", data) for name, data in run.files()], 0)
+    logs.control()
+    facts = Facts(unpack(logs.some()))
+    assert tell_apart(facts, {ONE.name}).sure.all()
+    found = tell_apart(facts, {ONE.name}, disordered={ONE.name, TWO.name})
+    sure = dict(zip(found.key.tolist(), found.sure.tolist(), strict=True))
+    assert sure == {run.key(ONE, 0): True, run.key(TWO, 0): not may_be_several}
 
 
 def test_a_delivery_resumed_at_another_home_is_the_same_life() -> None:
