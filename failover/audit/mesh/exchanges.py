@@ -40,7 +40,9 @@ def disagreements(rows: Rows) -> list[Disagreement]:
     of, keys = by_key(rows.key)
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     groups = Groups(of, len(keys))
-    for told in (_of_publishers(facts, groups), _of_subscribers(facts, of), *_of_routers(facts, groups)):
+    publishers, subscribers = _of_publishers(facts, groups), _of_subscribers(facts, of)
+    through = (*_of_routers(facts, groups, publishers), *_of_audiences(facts, of, publishers, subscribers))
+    for told in (publishers, subscribers, *through):
         for pair, apart_us in _apart(facts, told):
             found[pair].append(apart_us)
     return [Disagreement(*pair, max(us, key=abs)) for pair, us in sorted(found.items()) if len(us) >= LEAST]
@@ -70,22 +72,36 @@ def _of_subscribers(facts: Facts, of: Ints) -> _Exchanges:
     )
 
 
-def _of_routers(facts: Facts, groups: Groups) -> Iterator[_Exchanges]:
+def _of_routers(facts: Facts, groups: Groups, publishers: _Exchanges) -> Iterator[_Exchanges]:
     """A router that had an acceptance by one of its subscribers before the home accepted: with that home, and with the
     publisher, as the home's own clock may be wrong, too."""
     rows, number = facts.rows, len(facts.rows.logs)
     pairs, pair = np.unique(groups.of * number + rows.log, return_inverse=True)
     here, of = Groups(pair.astype(np.int64), len(pairs)), pairs // max(number, 1)
-    own, home = (rows.hlc, rows.place), (rows.hlc, rows.log, rows.place)
-    asked = groups.first(facts.at_home & facts.tells(Event.RECEIVED), *home)[of]
-    heard = groups.first(facts.at_home & facts.tells(Event.ACCEPTED), *home)[of]
+    asked, heard, own = publishers.came[of], publishers.answered[of], (rows.hlc, rows.place)
     came = here.first(facts.by_router & ~facts.at_home & facts.tells(Event.RECEIVED), *own)
     answered = here.first(facts.by_router & facts.tells(Event.OUTCOME) & facts.accepted & (rows.detail == NONE), *own)
     same = (taken(rows.epoch, asked) == taken(rows.epoch, came)) & (taken(rows.hlc, answered) < taken(rows.hlc, heard))
     came = np.where(same, came, NONE)
     yield _Exchanges(asked, came, answered, heard)
-    publishers = _of_publishers(facts, groups)
     yield _Exchanges(publishers.asked[of], came, answered, publishers.heard[of])
+
+
+def _of_audiences(facts: Facts, of: Ints, publishers: _Exchanges, subscribers: _Exchanges) -> Iterator[_Exchanges]:
+    """A subscriber whose router waited for its acceptance, and had that before the home accepted: with the publisher
+    and with the home, as the clocks of all routers that tell how far its clock is ahead may have been set. Not on one
+    host: by its clock, the outcome was told too early."""
+    time, hlc, host = facts.rows.time, facts.rows.hlc, facts.host
+    told = np.logical_and.reduce([rows >= 0 for rows in attrs.astuple(subscribers)])
+    sent, came, answered, heard = (rows[told] for rows in attrs.astuple(subscribers))
+    waited = facts.rows.log[sent] == facts.rows.log[heard]
+    waited &= time[heard] - time[sent] >= time[answered] - time[came]
+    waited &= facts.accepted[answered] & facts.accepted[heard]
+    waited &= hlc[heard] < taken(hlc, publishers.answered[of[came]])
+    came, answered = came[waited], answered[waited]
+    for asked, known in ((publishers.asked, publishers.heard), (publishers.came, publishers.answered)):
+        elsewhere = taken(host, asked[of[came]]) != host[came]
+        yield _Exchanges(asked[of[came]], np.where(elsewhere, came, NONE), answered, known[of[came]])
 
 
 def _apart(facts: Facts, told: _Exchanges) -> Iterator[tuple[tuple[str, str], int]]:

@@ -5,7 +5,8 @@ import pytest
 from failover.audit import Verdict
 from failover.audit.mesh.exchanges import LEAST
 from tests.failover.audit.in_process import Judged
-from tests.failover.audit.runs import MID, NEAR, ONE, TWO, Run
+from tests.failover.audit.runs import MID, NEAR, ONE, START_MS, TWO, Run
+from topic.identity import Epoch
 from topic.journal import Event
 
 HOUR_MS = 3_600_000
@@ -75,12 +76,19 @@ def test_what_a_killed_client_may_have_lost_is_not_known_whenever_that_was(judge
 
 
 @pytest.mark.parametrize("count", [1, LEAST, 30])
-def test_a_router_that_answers_before_its_subscriber_did_is_no_wrong_clock(judged: Judged, count: int) -> None:
+@pytest.mark.parametrize(("hosts", "us"), [("one", 1), ("each its own", 1_500_000)])
+def test_a_router_that_answers_before_its_subscriber_did_is_no_wrong_clock(
+    judged: Judged, count: int, hosts: str, us: int
+) -> None:
     """Its subscriber was busy with these for longer than they took at the router, by whatever clock."""
     run = Run(messages=40)
+    run.hosts = {log: "host" if hosts == "one" else log for log in run.logs}
     for tag in range(5, 5 + count):
-        told = run.find("clients/one", Event.OUTCOME, run.key(ONE, tag))
-        run.find("clients/near", Event.PROCESSED, run.key(ONE, tag))["time_us"] = told["time_us"] + 1
+        told = run.find("clients/one", Event.OUTCOME, run.key(ONE, tag))["time_us"]
+        for row in [row for rows in run.logs.values() for row in rows if row["time_us"] > told]:
+            row["time_us"] += us
+            row["hlc"] += us // 1000 << 16
+        run.find("clients/near", Event.PROCESSED, run.key(ONE, tag))["time_us"] = told + us
     report = judged(run)
     assert report.violations == {"accepted too early": count} and report.clocks == ()
     assert {finding.subscribers for finding in report.findings} == {(str(NEAR.identity),)}
@@ -129,6 +137,22 @@ def test_an_edge_and_a_home_whose_clocks_were_both_set_accuse_nobody(judged: Jud
     report = judged(run)
     assert report.violations == {}, report.findings
     assert any("b and south disagree by" in clock for clock in report.clocks), report.clocks
+
+
+def test_a_subscriber_whose_clock_is_put_right_by_a_wrong_one_accuses_nobody(judged: Judged) -> None:
+    """The router that sent it everything was set back, so nothing is ordered by its clock. In the end the subscriber
+    attached at another one, which had been set forward."""
+    run = Run(messages=40)
+    run.hosts = {log: log for log in run.logs}
+    move(run, "a", -HOUR_MS, 0.5)
+    again = {"epoch": str(Epoch((START_MS << 16) + 1, "c", START_MS))}
+    run.after("clients/near", run.find("clients/near", Event.ATTACHED), **again)
+    run.after("c", run.find("a", Event.ATTACHED, subscriber=NEAR.name), **again)
+    for row in run.logs["c"][-2:]:
+        row["time_us"] += 3_000_000
+    report = judged(run)
+    assert report.violations == {}, report.findings
+    assert any("clients/near" in clock for clock in report.clocks), report.clocks
 
 
 @pytest.mark.parametrize("ms", [500, -20])
