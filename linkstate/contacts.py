@@ -134,8 +134,13 @@ class Contacts:
                 self._send_one(ACK, self._contacts[router], channel.acknowledge(), 0)
 
     def deadline(self) -> float:
-        greets = [contact.greet_at for contact in self._contacts.values()]
-        return min(greets + [channel.deadline() for channel in self._channels.values()], default=inf)
+        due = inf
+        for contact in self._contacts.values():
+            if contact.greet_at < due:
+                due = contact.greet_at
+        for channel in self._channels.values():
+            due = min(due, channel.ack_at, channel.probe_at)
+        return due
 
     def _receive_in_contact(self, contact: Contact, frame: ChannelFrame, x: int, y: int, now: float) -> None:
         channel = self._channels[contact.router]

@@ -41,7 +41,7 @@ class Membership:
     def tidy(self) -> None:
         """By force, when the faults are over: who was killed while it was leaving."""
         for at in self._operators():
-            dead = [name for name in at.mesh.plan.listed if not self._world.routers[name].alive]
+            dead = [name for name in sorted(at.mesh.plan.listed) if not self._world.routers[name].alive]
             gone = [name for name in dead if at.mesh.plan.routers[name].standing is Standing.LEAVING]
             if gone:
                 self._apply(at, sorted(at.mesh.plan.members), forced=gone)

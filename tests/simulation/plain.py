@@ -6,6 +6,7 @@ their link is detached with an error (protocol 8, Apart), if it has not broken m
 """
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import attrs
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tests.simulation.router import Router
     from tests.simulation.subscriber_link import SubscriberLink
 
+_name_of = lru_cache(link_name)
+"""Of an identity: asked for after each step."""
 RECENT = 10.0
 """Seconds after which every router in contact knows that a plain subscriber has moved."""
 
@@ -62,7 +65,7 @@ class PlainSubscribers:
         at = home.name, home.incarnation
         if at not in link.joined_by or at in link.lapsed_at or link.ended:
             return
-        if link_name(link.client.identity) in home.topic.directory.lapsed:
+        if _name_of(link.client.identity) in home.topic.directory.lapsed:
             link.lapsed_at.add(at)
             known = home.topic.directory.subscriber(link.subscriber.name)
             if known is not None and link.epoch is not None and known.epoch > link.epoch:
@@ -225,5 +228,5 @@ def _newest(reader: Reader) -> "SubscriberLink | None":
 
 def _has_missed(home: "Router", link: "SubscriberLink") -> bool:
     """Whether home has accepted something without it, or has heard that somebody has."""
-    entry = home.topic.directory.subscriber(link_name(link.client.identity))
+    entry = home.topic.directory.subscriber(_name_of(link.client.identity))
     return entry is not None and entry.epoch == link.epoch and entry.ending != ""

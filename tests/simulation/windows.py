@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def check_windows(router: "Router") -> None:
     for stream in router.topic.home.streams.values():
-        if stream.link is None:
+        if stream.link is None or not (stream.records or stream.withheld or stream.window.held):
             continue
         window, held = stream.window, sum(sizes(_unsettled(stream)))
         name = stream.identity.container

@@ -428,8 +428,9 @@ class ReplicaSets:
         """The declared queues that the replicas of this router have. There may be many: a pass over them makes none."""
         return chain.from_iterable(replica.state for replica in self._replicas.values())
 
-    def check(self) -> None:
-        """Assert what holds whenever no event is being handled."""
-        for name, replica in self._replicas.items():
+    def check(self, names: Iterable[str] | None = None) -> None:
+        """Assert what holds of these sets, or of all, whenever no event is being handled."""
+        for name in self._replicas if names is None else names:
+            replica = self._replicas[name]
             replica.check()
             assert name in self._touched or replica.leads == self._leads.get(name), "who leads is not told"

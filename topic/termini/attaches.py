@@ -266,8 +266,8 @@ class Attaches:
 
     def deadline(self) -> float:
         """When `awaited_long` may have a router to name, or `ready` an attach to begin; infinity if never."""
-        unknown = min((waiting.deadline for waiting in self._unknown.values()), default=math.inf)
-        return min(unknown, self._deadlines.earliest())
+        earliest = self._deadlines.earliest()
+        return min([earliest, *[waiting.deadline for waiting in self._unknown.values()]]) if self._unknown else earliest
 
     @property
     def awaited(self) -> set[str]:

@@ -43,6 +43,8 @@ class Grace:
 
     def deadline(self) -> float:
         """When the wait for a router is over. One in contact that has not told its section is about to."""
+        if not self._absent:
+            return math.inf
         away = self._absent.keys() - self.directory.contacts.keys()
         untils = [self._absent[router].until for router in away]
         return min((-math.inf if until is None else until for until in untils), default=math.inf)
