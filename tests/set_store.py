@@ -1,6 +1,6 @@
 """The store of the replicas of a router in memory (`topic.queues.storing.SetStore`), with the rules of a real one."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import attrs
 
@@ -21,6 +21,8 @@ class SetPart:
         self.pieces: list[bytes] = []
         """Of the snapshot that a leader sends."""
         self.entries: list[Entry] = []
+        self.number = 0
+        """How many changes it has had: the mark beside the store has it, too."""
 
     @property
     def content(self) -> SetContent:
@@ -35,6 +37,7 @@ class SetPart:
         copy = SetPart(self.store)
         copy.hard, copy.snapshot = self.hard, self.snapshot
         copy.rows, copy.pieces, copy.entries = dict(self.rows), list(self.pieces), list(self.entries)
+        copy.number = self.number
         return copy
 
     def write(self, persist: Persist, changes: Changes | None) -> None:
@@ -71,11 +74,28 @@ class MemorySets:
     def copy(self) -> "MemorySets":
         return MemorySets({name: part.copy() for name, part in self.parts.items()})
 
+    def changed_since(self, earlier: "MemorySets") -> list[str]:
+        """The sets that have changed since."""
+        return [name for name, part in self.parts.items() if part.number > earlier.parts[name].number]
+
+    def put_back(self, earlier: "MemorySets", new_store: Callable[[], bytes]) -> "MemorySets":
+        """An earlier store in the place of this one. The mark tells what it lacks: those sets begin anew."""
+        found = earlier.copy()
+        for name in self.changed_since(earlier):
+            self._begin_anew(found, name, new_store())
+        return found
+
+    def _begin_anew(self, found: "MemorySets", name: str, store: bytes) -> None:
+        part = SetPart(store)
+        part.number = self.parts[name].number + 1
+        found.former.append(found.parts[name])
+        found.parts[name] = part
+
     def write(self, changes: Sequence[StoreChange]) -> None:
         for change in changes:
+            self.parts[change.set].number += 1
             if isinstance(change, Renew):
-                self.former.append(self.parts[change.set])
-                self.parts[change.set] = SetPart(change.store)
+                self._begin_anew(self, change.set, change.store)
             else:
                 self.parts[change.set].write(change.persist, change.changes)
 

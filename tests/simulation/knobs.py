@@ -150,6 +150,12 @@ class Knobs:
     """Longest time that a disk of replica sets takes for a write."""
     disk_loss: float = 0.0
     """How often a router that starts again has another disk for its replica sets, an empty one."""
+    old_disks: float = 0.0
+    """How often it has an older copy of that disk."""
+    voters: int = 0
+    """How often operators choose other voters for a set."""
+    rash: float = 0.0
+    """How often, by run with such operators, one recovers a set that is not lost."""
     apart: tuple[float, ...] = (2.0, 4.0, 8.0)
     """Longest times for which partitions last."""
 

@@ -91,6 +91,9 @@ class Membership:
         members = sorted(at.mesh.plan.members)
         name = self._random.choice(members)
         rest = [member for member in members if member != name]
+        sets = self._world.sets
+        if sets is not None and sets.operators.is_kept(name):
+            return
         if name in self.wanted and at.name != name and self._connected(rest):
             self.wanted.remove(name)
             self._apply(at, rest)

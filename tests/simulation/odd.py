@@ -181,6 +181,12 @@ def _sets(knobs: Knobs, random: Random) -> dict[str, Any]:
     return shape | {"publishers": 1, "subscribers": 1, "messages": 10, "late": 0.0}
 
 
+def _voters(_: Knobs, random: Random) -> dict[str, Any]:
+    """Beside `sets`: operators who choose the voters and recover what is lost, and disks that come back."""
+    shape: dict[str, Any] = {"voters": random.choice((1, 3, 10)), "rash": random.choice((0.0, 0.0, 0.5))}
+    return shape | {"old_disks": random.choice((0.0, 0.3, 1.0))}
+
+
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "batch": _batch,
     "detach": _detach,
@@ -215,13 +221,26 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "wildcards": _wildcards,
     "balanced": _balanced,
     "sets": _sets,
+    "voters": _voters,
 }
 
 LIMITS = ("far clocks", "set back")
 """Played by name only: what these break is a limit (protocol 10), which the judge cannot always tell from a fault."""
 
 
-LATER = ("settles again", "gives up", "plain cuts", "grow", "filters", "ttl", "pieces", "wildcards", "balanced", "sets")
+LATER = (
+    "settles again",
+    "gives up",
+    "plain cuts",
+    "grow",
+    "filters",
+    "ttl",
+    "pieces",
+    "wildcards",
+    "balanced",
+    "sets",
+    "voters",
+)
 """Played by name only, in tests of their own: seeds that others have named stay the runs that they were."""
 
 

@@ -345,7 +345,9 @@ class Router:
         self.heard[router] = 0
 
     def loses_contact(self, router: str) -> None:
-        self.judge.check(self.knobs.faults != (), f"7 contacts: {self.name} loses {router} without a fault")
+        self.judge.check(
+            self.knobs.faults + self.knobs.changes != (), f"7 contacts: {self.name} loses {router} without a fault"
+        )
         other = self.judge.routers[router]
         self.parted_at[router] = self.schedule.now
         self.part_from(other)

@@ -7,9 +7,8 @@ hangs; one that fails ends its router. Clients ask at any router. `watch` checks
 `unrest` what has to be true in the end (protocol 13).
 """
 
-import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ import attrs
 
 from tests.set_store import MemorySets, StoreNames
 from tests.simulation.parties import Violation
+from tests.simulation.set_operators import SetOperators
 from topic.node import SetPort
 from topic.queues.actions import Answered, SetView
 from topic.queues.operations import (
@@ -38,8 +38,7 @@ from topic.queues.set_map import SetMap, SetPlan, hashed_plans
 from topic.queues.sets import ReplicaSets
 from topic.queues.state import SetState
 from topic.queues.storing import ReadPiece, Renew, StoreChange, Write
-from topic.raft.configuration import Configuration
-from topic.raft.errors import NotReadyError
+from topic.raft.configuration import Configuration, Replica
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry
 
@@ -63,6 +62,8 @@ class SetDisk:
         self._world = world
         self._router = router
         self.store = world.new_disk()
+        self.copy = self.store.copy()
+        """Of the store, as it was some time ago."""
         self.hangs_until = 0.0
         self.slow = world.knobs.disk
         """Longest time that a write takes."""
@@ -70,6 +71,10 @@ class SetDisk:
         """How many processes have used it."""
         self._waiting: deque[StoreChange | ReadPiece] = deque()
         self._under_way: list[StoreChange | ReadPiece] = []
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._under_way)
 
     # what the node asks (`topic.node.SetShell`)
 
@@ -107,6 +112,9 @@ class SetDisk:
         if isinstance(change, ReadPiece):
             return self.store.read(change)
         self.store.write([change])
+        part = self.store.parts[change.set]
+        if part.hard.life:
+            self._world.accepted.add((change.set, Replica(self._router.name, part.store)))
         return None
 
     def _tell(self, done: list[tuple[StoreChange | ReadPiece, tuple[bytes, bool] | None]]) -> None:
@@ -127,6 +135,7 @@ class SetDisk:
 
     def replace(self) -> None:
         self.store = self._world.new_disk()
+        self.copy = self.store.copy()
 
     def damage(self, name: str) -> None:
         """The store finds that its part of a set is damaged, and begins it anew."""
@@ -158,7 +167,9 @@ class SetWorld:
         self._schedule = world.schedule
         self._check = world.judge.check
         self.new_store = StoreNames()
-        self.map = self._draw_map(tuple(world.routers))
+        self.map = self._draw_map(tuple(world.routers)[: self.knobs.routers])
+        self.operators = SetOperators(world, self)
+        self._old = Random(f"old disks {world.seed}")
         dice = self.dice
         self._limits = RaftLimits(
             dead=self.knobs.dead,
@@ -186,6 +197,10 @@ class SetWorld:
         """By set, life and term."""
         self.is_lost: set[str] = set()
         """Sets of which so many disks are gone that they may have no leader any more."""
+        self.accepted: set[tuple[str, Replica]] = set()
+        """Set and store: those that have accepted a life. Others may have been told of that, or be about to be."""
+        self._may_have_lost: set[str] = set()
+        """Sets that an operator has recovered: of what was answered before, some may be lost."""
         self._last: list[tuple[float, Router, str]] = []
         """What is asked when all is at rest: who asks which set, after how many seconds."""
         self._flushed: dict[str, dict[str, None]] = {name: {} for name in world.routers}
@@ -205,10 +220,11 @@ class SetWorld:
 
     def port(self, router: "Router") -> SetPort:
         """What the node of a router that starts gets."""
+        members = sorted(router.mesh.plan.members)
         sets = ReplicaSets(
             router.name,
-            self.map,
-            router.names,
+            self.map.among(members),
+            members,
             self.disks[router.name].store.contents,
             self._limits,
             self.dice.random,
@@ -230,8 +246,20 @@ class SetWorld:
         if self.dice.random() < self.knobs.disk_loss and self._may_lose(router, list(self.map.plans)):
             self._world.note(router.name, "its disk is replaced")
             self.disks[router.name].replace()
+        elif self.knobs.old_disks and self._old.random() < self.knobs.old_disks:
+            self._put_back(router, self.disks[router.name])
         if (name := self._damaged(router)) is not None:
             self.disks[router.name].damage(name)
+
+    def _put_back(self, router: "Router", disk: SetDisk) -> None:
+        """A copy of its disk takes the place of that."""
+        changed = disk.store.changed_since(disk.copy)
+        if changed and self._may_lose(router, changed):
+            self._world.note(router.name, f"its disk is an older copy of itself, without changes of {changed}")
+            disk.store = disk.store.put_back(disk.copy, self.new_store)
+
+    def _copy(self, disk: SetDisk) -> None:
+        disk.copy = disk.store.copy()
 
     def _damaged(self, router: "Router") -> str | None:
         """The set of which the disk of a router is found to have damaged rows, if any."""
@@ -259,9 +287,10 @@ class SetWorld:
 
     def _can_spare(self, name: str, router: str) -> bool:
         """Whether the set has a majority without the disk of this router, by all configurations that may count."""
-        configurations = self._configurations(name)
+        configurations = self.configurations(name)
+        configurations += [later for one in configurations for later in _later(one)]
         parts = [(other, disk.store.parts[name]) for other, disk in self.disks.items()]
-        if not any(part.hard.begun for _, part in parts) and not self._has_taken_effect(name):
+        if not any(part.hard.begun for _, part in parts) and not self._takes_effect(name):
             return True  # an operator ends a beginning that cannot be completed
         left = {(other, part.store) for other, part in parts if other != router} - self._scrubbed
         return all(
@@ -269,14 +298,28 @@ class SetWorld:
             for one in configurations
         )
 
-    def _has_taken_effect(self, name: str) -> bool:
-        """Whether a router knows that the life of the set has taken effect. No disk may have that yet."""
-        nodes = [router.node for router in self._world.routers.values() if router.alive]
-        return any(node.sets is not None and node.sets._replicas[name].raft.hard.begun for node in nodes)
+    def _takes_effect(self, name: str) -> bool:
+        """Whether a router knows that the life of the set has taken effect, or may hear it: all have accepted it.
+        No disk may have that."""
+        known = [one.voters for one in self.configurations(name) if one.voters]
+        has_all = any(all((name, voter) in self.accepted for voter in voters) for voters in known)
+        return has_all or any(replica.raft.hard.begun for _, replica in self.replicas(name))
 
-    def _configurations(self, name: str) -> list[Configuration]:
-        """The last one that is decided, and all that are on a disk behind it."""
+    def replicas(self, name: str) -> "Iterator[tuple[Router, SetReplica]]":
+        """Those that run, or did until a router that starts just now began anew."""
+        for router in self._world.routers.values():
+            sets = router.node.sets if router.alive and hasattr(router, "node") else None
+            if sets is not None:
+                yield router, sets._replicas[name]
+
+    def configurations(self, name: str) -> list[Configuration]:
+        """The last one that is decided, and all that are on a disk behind it, or are to be: of the life that began
+        last."""
         parts = [disk.store.parts[name] for disk in self.disks.values()]
+        logs = [replica.raft.log for _, replica in self.replicas(name)]
+        if name in self._may_have_lost:
+            last_life = max(part.hard.life for part in parts)
+            parts = [part for part in parts if part.hard.life == last_life]
         decided = max((len(log) for (which, _), log in self._decided.items() if which == name), default=0)
         found: dict[int, list[Configuration]] = {}
         for part in parts:
@@ -284,6 +327,8 @@ class SetWorld:
             for index, entry in enumerate(part.entries, part.snapshot.index + 1):
                 if entry.configuration is not None:
                     found.setdefault(index, []).append(entry.configuration)
+        for log in logs:
+            found.setdefault(log.configured_at, []).append(log.configuration)
         last = max((index for index in found if index <= decided), default=0)
         return [one for index, ones in found.items() if index >= last for one in ones]
 
@@ -309,11 +354,15 @@ class SetWorld:
             self._schedule.at(self.dice.random() * (self.knobs.turmoil + 1.0), self._ask_something)
         for router in self._world.routers.values():
             self._schedule.at(self._rot.random() * (self.knobs.turmoil + 1.0), self._scrub, router)
+        if self.knobs.old_disks:
+            for disk in self.disks.values():
+                self._schedule.at(self._old.random() * self.knobs.turmoil, self._copy, disk)
+        self.operators.plan()
 
     def plan_last(self) -> None:
         """The faults are over."""
         self.heal()
-        self._schedule.after(LAST_S / 2, self._begin_anew)
+        self._schedule.after(LAST_S / 2, self.operators.end_losses)
         for router in self._world.routers.values():
             for name in self.map.plans:
                 self._last.append((self.dice.random(), router, name))
@@ -321,26 +370,12 @@ class SetWorld:
 
     def _look_for_rest(self, until: float) -> None:
         is_patient = self._world.seed % PATIENT == 0 or self.is_lost
-        if self._schedule.now >= until or not (is_patient or self._turmoil()):
+        is_busy = any(disk.is_busy for disk in self.disks.values())  # it hangs, perhaps
+        if self._schedule.now >= until or not (is_patient or is_busy or self._turmoil()):
             for after, router, name in self._last:
                 self._schedule.after(after, self._ask_last, router, name)
         else:
             self._schedule.at(min(self._schedule.now + 1.0, until), self._look_for_rest, until)
-
-    def _begin_anew(self) -> None:
-        """An operator ends beginnings that cannot be completed: a store that they name is gone (13.2)."""
-        for name, plan in self.map.plans.items():
-            parts = {router: disk.store.parts[name] for router, disk in self.disks.items()}
-            if not any(part.hard.begun for part in parts.values()) and any(part.hard.life for part in parts.values()):
-                self._world.note("operator", f"begins set {name} anew at {plan.voters[0]}")
-                router = self._world.routers[plan.voters[0]]
-                router.handle(self._begin_at, router, name)
-
-    @staticmethod
-    def _begin_at(router: "Router", name: str) -> None:
-        assert router.node.sets is not None
-        with contextlib.suppress(NotReadyError):
-            router.node.sets.begin_anew(name)
 
     def _ask_something(self) -> None:
         """Each client has names of its own, which it deletes when it knows that they were declared; all share some."""
@@ -393,10 +428,17 @@ class SetWorld:
         """What is answered is decided: it is there from now on."""
         plan = self.map.plan_of(request.operation.name)
         assert plan is not None
-        log = self._decided.get((plan.name, id_.life), [])
-        entry = log[id_.index - 1] if 0 < id_.index <= len(log) else None
-        name = decode(entry.data[8:]).name if entry is not None else ""
-        self._check(name == request.operation.name, f"13 kept: {request.operation} was answered, {entry} is decided")
+        logs = [log for (name, life), log in self._decided.items() if name == plan.name and life >= id_.life]
+        entries = [log[id_.index - 1] for log in logs if 0 < id_.index <= len(log)]
+        names = [decode(entry.data[8:]).name for entry in entries if entry is not None and entry.data]
+        if request.operation.name not in names:
+            raise Violation(f"13 kept: {request.operation} was answered, {entries} is decided")
+
+    def recovered(self, name: str, former: int, replica: SetReplica) -> None:
+        """An operator has made a replica the whole set, in a new life: that has what the replica had applied."""
+        self.is_lost.discard(name)
+        self._may_have_lost.add(name)
+        self._decided[name, replica.raft.hard.life] = self._decided[name, former][: replica.applied]
 
     # what always holds
 
@@ -499,7 +541,8 @@ class SetWorld:
         leaders = {view.leader for view in views.values()}
         if len(leaders) != 1 or "" in leaders:
             return f"13 liveness: {leaders} lead {name}"
-        ring = self.map.plans[name].voters
+        life = max(view.life for view in views.values())
+        ring = self._ring(name, life)
         voters = {view.voters for router, view in views.items() if router in ring}
         if {frozenset(one) for one in voters} != {frozenset(ring)}:
             return f"13 liveness: {name} has the voters {voters}, not {ring}"
@@ -507,9 +550,14 @@ class SetWorld:
         found = {one._replicas[name].state.rows.digest for one in sets if one is not None}
         if len(found) > 1:
             return f"13 one state: replicas of {name} differ"
-        if found - {self._model(name, max(view.life for view in views.values())).rows.digest}:
+        if found - {self._model(name, life).rows.digest}:
             return f"13 one state: replicas have not what the log of {name} leads to"
         return ""
+
+    def _ring(self, name: str, life: int) -> tuple[str, ...]:
+        """Who is to vote, by what is decided."""
+        entries = [entry for entry in self._decided.get((name, life), []) if entry is not None]
+        return next((entry.configuration.ring for entry in reversed(entries) if entry.configuration is not None), ())
 
     @staticmethod
     def _view(router: "Router", name: str) -> SetView:
@@ -533,7 +581,7 @@ class SetWorld:
         deleted = {one.operation.id for one in self.requests if isinstance(one.operation, Delete)}
         for one in self.requests:
             plan = self.map.plan_of(one.operation.name) if isinstance(one.answer, Done) else None
-            if plan is not None and plan.name == name:
+            if plan is not None and plan.name == name and (one.is_last or name not in self._may_have_lost):
                 self._check_in_the_end(one, model, deleted)
         twice = [queue for queue, count in created.items() if count > 1 and "own/" in queue]
         self._check(not twice, f"13 once: {twice} were declared twice")
@@ -548,3 +596,10 @@ class SetWorld:
                 raise Violation(f"13 kept: {request.operation} was answered, and the queue is there")
         elif not is_there and id_ not in deleted:
             raise Violation(f"13 kept: {request.operation} was answered, and the queue is gone")
+
+
+def _later(one: Configuration) -> list[Configuration]:
+    """What its leader may make of it before it hears that a store is lost: each step, and the last one."""
+    promoted = [one.promoting(learner) for learner in one.learners]
+    ring = tuple(member for member in one.members if member.router in one.ring)
+    return [*promoted, attrs.evolve(one, voters=ring)] if ring else promoted

@@ -1,0 +1,128 @@
+"""Operators of replica sets in a simulated mesh: they choose voters, begin sets anew, and recover them (protocol 13).
+
+They know all that routers and disks have: the commands ask every router before they act, and refuse what would harm.
+Some recover a set that is not lost, at a router that knows no leader: then entries may be lost, and nothing else.
+"""
+
+import contextlib
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+from topic.queues.replica import SetReplica
+from topic.raft.errors import BusyError, NotLeaderError, NotReadyError
+
+if TYPE_CHECKING:
+    from tests.simulation.router import Router
+    from tests.simulation.sets import SetWorld
+    from tests.simulation.world import World
+
+
+class SetOperators:
+    """Has dice of its own: without operators a run is what it was."""
+
+    def __init__(self, world: "World", sets: "SetWorld") -> None:
+        self._world = world
+        self._sets = sets
+        self._random = Random(f"operators {world.seed}")
+
+    def plan(self) -> None:
+        knobs, dice = self._world.knobs, self._random
+        times = [0.5 + dice.random() * (knobs.turmoil - 0.5) for _ in range(knobs.voters)]
+        for at in times:
+            self._world.schedule.at(at, self._choose_voters)
+        if times and dice.random() < knobs.rash:
+            self._world.schedule.at(0.5 + dice.random() * (knobs.turmoil - 0.5), self._recover_rashly)
+
+    def _command(self, router: "Router", command: "Callable[[Router], None]") -> None:
+        """It may be refused."""
+        router.handle(self._carry_out, router, command)
+
+    @staticmethod
+    def _carry_out(router: "Router", command: "Callable[[Router], None]") -> None:
+        with contextlib.suppress(NotLeaderError, BusyError, NotReadyError, ValueError):
+            command(router)
+
+    # voters
+
+    def _choose_voters(self) -> None:
+        self._choose(self._random.choice(list(self._sets.map.plans)))
+
+    def _choose(self, name: str, without: str = "") -> None:
+        """Other voters for the set, at a router that leads it."""
+        leaders = [router for router, replica in self._sets.replicas(name) if replica.raft.leadership is not None]
+        if not leaders:
+            return
+        at = self._random.choice(leaders)
+        members = sorted(at.mesh.plan.members - {without})
+        ring = self._random.sample(members, min(len(members), self._random.choice((1, 2, 3, 3, 3, 5))))
+        self._world.note("operator", f"at {at.name}: the voters of {name} are to be {ring}")
+        self._command(at, lambda at: self._choose_at(at, name, ring))
+
+    def _choose_at(self, at: "Router", name: str, ring: list[str]) -> None:
+        assert at.node.sets is not None
+        if at.mesh.plan.members.issuperset(ring):
+            at.node.sets.choose(name, ring, self._world.schedule.now)
+
+    def is_kept(self, router: str) -> bool:
+        """Whether the router may not leave the mesh: it is a voter of a set, or is to be one (`why_kept`). Then other
+        voters are chosen, so that it may leave later."""
+        kept = [name for name in self._sets.map.plans if self._has(name, router)]
+        for name in kept:
+            self._choose(name, without=router)
+        return bool(kept)
+
+    def _has(self, name: str, router: str) -> bool:
+        known = [replica.raft.log.configuration for _, replica in self._sets.replicas(name)]
+        known += self._sets.configurations(name)
+        return any(router in (*one.ring, *(member.router for member in one.members)) for one in known)
+
+    # what is lost
+
+    def end_losses(self) -> None:
+        """The faults are long over: begin sets anew that cannot begin, and recover those that nobody can lead."""
+        for name in self._sets.map.plans:
+            self._begin_anew(name)
+            if name in self._sets.is_lost:
+                self._recover_the_best(name)
+
+    def _begin_anew(self, name: str) -> None:
+        """An operator ends a beginning that cannot be completed: a store that it names is gone (13.2)."""
+        parts = [disk.store.parts[name] for disk in self._sets.disks.values()]
+        if any(part.hard.begun for part in parts) or not any(part.hard.life for part in parts):
+            return
+        plans = [replica.plan for _, replica in self._sets.replicas(name)]
+        router = self._world.routers[plans[0].voters[0]]
+        self._world.note("operator", f"begins set {name} anew at {router.name}")
+        self._command(router, lambda at: at.node.sets.begin_anew(name))  # type: ignore[union-attr]
+
+    def _recover_rashly(self) -> None:
+        name = self._random.choice(list(self._sets.map.plans))
+        chosen = [router for router, replica in self._sets.replicas(name) if self._may_recover(replica)]
+        if chosen:
+            self._recover(self._random.choice(chosen), name)
+
+    @staticmethod
+    def _may_recover(replica: SetReplica) -> bool:
+        raft = replica.raft
+        return raft.leader is None and raft.hard.begun and not raft.why_aside
+
+    def _recover_the_best(self, name: str) -> None:
+        """At the router whose log is the most up to date, if nobody leads."""
+        known = list(self._sets.replicas(name))
+        chosen = [(router, replica.raft) for router, replica in known if self._may_recover(replica)]
+        if chosen and all(replica.raft.leadership is None for _, replica in known):
+            self._recover(
+                max(chosen, key=lambda one: (one[1].hard.life, one[1].log.last_term, one[1].log.last))[0], name
+            )
+
+    def _recover(self, router: "Router", name: str) -> None:
+        self._world.note("operator", f"recovers set {name} from {router.name}")
+        self._command(router, lambda at: self._recover_at(at, name))
+
+    def _recover_at(self, at: "Router", name: str) -> None:
+        sets = at.node.sets
+        assert sets is not None
+        former = sets._replicas[name].raft.hard.life
+        sets.recover(name, self._world.schedule.now)
+        self._sets.recovered(name, former, sets._replicas[name])
