@@ -101,6 +101,8 @@ class SetOperators:
         chosen = [router for router, replica in self._sets.replicas(name) if self._may_recover(replica)]
         if chosen:
             self._recover(self._random.choice(chosen), name)
+        elif self._world.schedule.now < self._world.knobs.turmoil:
+            self._world.schedule.after(0.2, self._recover_rashly)
 
     @staticmethod
     def _may_recover(replica: SetReplica) -> bool:
