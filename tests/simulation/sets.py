@@ -438,7 +438,10 @@ class SetWorld:
         """An operator has made a replica the whole set, in a new life: that has what the replica had applied."""
         self.is_lost.discard(name)
         self._may_have_lost.add(name)
-        self._decided[name, replica.raft.hard.life] = self._decided[name, former][: replica.applied]
+        life = replica.raft.hard.life
+        kept = self._decided[name, life] = self._decided[name, former][: replica.applied]
+        for index in range(1, len(kept) + 1):
+            self._decided_in[name, life, index] = self._decided_in[name, former, index]
 
     # what always holds
 
