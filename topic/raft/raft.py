@@ -146,10 +146,9 @@ class Raft:
 
     def connect(self, router: str, now: float) -> None:
         """A contact with the router begins; nothing of an earlier one arrives any more."""
-        if self.why_aside:
-            return
         self.stores.connect(router)
-        self._greet(router)
+        if not self.why_aside:
+            self._greet(router)
 
     def disconnect(self, router: str, now: float) -> None:
         """The contact with the router has ended. What was under way is lost."""
@@ -179,10 +178,14 @@ class Raft:
         """A message has come from a router in contact, in the order in which that sent it. Raises BreachError if no
         replica would send it: the contact is to be dropped."""
         sender, body = envelope.sender, envelope.body
-        if self.why_aside:
-            return
         if isinstance(body, say.Greeting):
-            self._take_greeting(KnownStore(sender, envelope.life, *attrs.astuple(body, recurse=False)), now)
+            known = KnownStore(sender, envelope.life, *attrs.astuple(body, recurse=False))
+            if self.why_aside:
+                self.stores.learn(known)  # the replica that begins anew is not told it again
+            else:
+                self._take_greeting(known, now)
+        elif self.why_aside:
+            return
         elif self.stores.has(sender) and envelope.receiver == self.me:
             if isinstance(body, say.Propose):
                 self._take_proposal(envelope.life, body)

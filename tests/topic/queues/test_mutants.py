@@ -14,6 +14,7 @@ from topic.queues.requests import Requests
 from topic.queues.rows import StateRows
 from topic.queues.sets import ReplicaSets
 from topic.queues.state import SetState
+from topic.raft.raft import Raft
 
 Broken = tuple[Callable[[], None], type, str, str, str, str]
 """The scenario, and as of `Mutant`: class, method, text, other text, rule."""
@@ -54,6 +55,10 @@ BROKEN: list[Broken] = [
      SetReplica, "_apply", "self.raft.digested(index, self.state.rows.digest)", "pass", "states are compared"),
     (scenes.test_a_replica_with_another_state_begins_anew,
      SetReplica, "_renew", "self.raft.connect(router, now)", "pass", "a replica that begins anew has its contacts"),
+    (scenes.test_a_replica_that_is_about_to_begin_anew_hears_of_who_comes,
+     Raft, "receive", "self.stores.learn(known)", "pass", "a replica that begins anew knows who has come meanwhile"),
+    (scenes.test_a_replica_that_is_about_to_begin_anew_hears_of_who_comes,
+     Raft, "connect", "self.stores.connect(", "self.why_aside or self.stores.connect(", "and who is in contact"),
     (scenes.test_a_busy_leader_is_asked_again,
      Requests, "answer", "self._unsent[number] = None", "pass", "a busy leader is asked again"),
     (scenes.test_an_answer_of_a_former_leader_counts_nothing,

@@ -1,6 +1,7 @@
 """The sets of a mesh: requests at any router, leaders that change, stores that are lost."""
 
 from collections.abc import Sequence
+from unittest.mock import patch
 
 import pytest
 
@@ -427,6 +428,27 @@ def test_replicas_that_begin_anew_at_once_hear_of_each_other() -> None:
             cluster.deliver("b", "a")
     cluster.settle()
     assert isinstance(cluster.answer("a", Declare("queue/x")), Done)
+
+
+def test_a_replica_that_is_about_to_begin_anew_hears_of_who_comes() -> None:
+    """The router is busy: it makes contacts, and is told of stores, before it begins anew."""
+    cluster = begun()
+    cluster.cut("c")
+
+    def after(router: str) -> None:
+        if router != "c":
+            SetCluster.after(cluster, router)
+
+    with patch.object(cluster, "after", after):
+        cluster.sets("c").damaged("q0", "a scrub found it")
+        for other in "ab":
+            cluster.meet(other, "c")
+            while cluster.channels[other, "c"]:
+                cluster.deliver(other, "c")
+    cluster.after("c")
+    cluster.settle()
+    (view,) = cluster.sets("c").overview()
+    assert view.role == "follower" and set(view.voters) == {"a", "b", "c"}
 
 
 def test_a_topology_that_maps_names_otherwise_is_refused() -> None:
