@@ -139,7 +139,7 @@ class Contacts:
             if contact.greet_at < due:
                 due = contact.greet_at
         for channel in self._channels.values():
-            due = min(due, channel.ack_at, channel.probe_at)
+            due = min(due, channel.deadline())
         return due
 
     def _receive_in_contact(self, contact: Contact, frame: ChannelFrame, x: int, y: int, now: float) -> None:

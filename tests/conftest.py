@@ -87,8 +87,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist ships no type information
-    """The first worker takes what computes, the others all else, a file at a time, in the order of collection. Who has
-    none of its own kind left takes of the other: the first worker, which is nice, from the end, where no timers run."""
+    """The first worker takes the tests that only compute. The other workers take all other tests, a file at a time, in
+    the order of collection. A worker that has none of its own kind left takes tests of the other kind. The first worker
+    is nice, so it takes them from the end, where no timers run."""
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid if _place(nodeid, APART) is not None else str(super()._split_scope(nodeid))

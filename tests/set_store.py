@@ -4,10 +4,19 @@ from collections.abc import Callable, Collection, Sequence
 
 import attrs
 
-from topic.queues.rows import Changes, apply, piece_of, read_piece
+from topic.queues.rows import Changes, piece_of, read_piece
 from topic.queues.storing import ReadPiece, Renew, SetContent, StoreChange
 from topic.raft.log import NOTHING, Entry, Snapshot
 from topic.raft.messages import Hard, Persist, StoreContent
+
+
+def apply(rows: dict[bytes, bytes], changes: Changes) -> None:
+    """Change the rows that a store has."""
+    for key, value in changes.items():
+        if value is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = value
 
 
 class SetPart:
@@ -19,7 +28,7 @@ class SetPart:
         self.snapshot: Snapshot = NOTHING
         self.rows: dict[bytes, bytes] = {}
         self.pieces: list[bytes] = []
-        """Of the snapshot that a leader sends."""
+        """The pieces of the snapshot that a leader sends."""
         self.entries: list[Entry] = []
         self.number = 0
         """How many changes it has had: the mark beside the store has it, too."""

@@ -131,17 +131,16 @@ class Topic:
         unsettled: Mapping[bytes, int] | None = None,
         complete: bool = True,
         allowance: Allowance | None = None,
-        fence: int = 0,
     ) -> HomeStream:
         """An attach of a publisher (7.1); answered when all routers in contact know of it. With its unsettled map (tag
         to state, 0 for none) it resumes what it left, wherever that was; with a null one it begins afresh: a new
         generation tells it so (protocol 2). `seen` is the epoch that it echoes; nothing is concluded from
         what a map that is not `complete` lacks (AMQP 1.0 2.7.3, incomplete-unsettled). What it has unsettled counts
-        against the `allowance` of its connection. The leader of a set says by its `fence` which attach is later."""
+        against the `allowance` of its connection."""
         assert generation is None or len(generation) == GENERATION_LENGTH
         name = link_name(identity)
         known, latest = self.directory.publisher(name), self.directory.latest((Role.PUBLISHER, name))
-        epoch = self.outlet.fenced_epoch(fence) if fence else self.outlet.new_epoch(latest, seen.hlc)
+        epoch = self.outlet.new_epoch(latest, seen.hlc)
         kind = self.kinds.of(identity.address)
         stream = HomeStream(
             name,
@@ -240,16 +239,16 @@ class Topic:
         complete: bool = True,
         told: bool = False,
         wants: Wants | None = None,
-        fence: int = 0,
+        clock: int = 0,
     ) -> LocalSubscriber:
         """An attach of a subscriber (6.1); answered when all routers in contact have joined it. With its unsettled map
         (delivery key to state, 0 for none) it resumes what it left, wherever that was; with a null one, as with an
         empty one. If the map is not `complete` it is given only what the map names. `seen` as above. `told`: the client
-        says that it knows that its last link has ended without its doing (8, Apart). `wants` is its filter. `fence` as
-        above."""
+        says that it knows that its last link has ended without its doing (8, Apart). `wants` is its filter. `clock`:
+        of the attach, if the leader of a set makes it (14.2); 0 for all other links."""
         name = link_name(identity)
         known, latest = self.directory.subscriber(name), self.directory.latest((Role.SUBSCRIBER, name))
-        epoch = self.outlet.fenced_epoch(fence) if fence else self.outlet.new_epoch(latest, seen.hlc)
+        epoch = self.outlet.leaders_epoch(clock) if clock else self.outlet.new_epoch(latest, seen.hlc)
         kind = self.kinds.of(identity.address)
         if self.outlet.refuses(epoch, latest, link):
             return LocalSubscriber(name, identity, kind)

@@ -49,14 +49,14 @@ class Outlet:
             latest = max(latest, echoed)
         return Epoch(max(self.clock.stamp(), latest + 1), self.router, self.incarnation)
 
-    def fenced_epoch(self, fence: int) -> Epoch:
-        """An epoch for an attach by the leader of a set: its clock is the leader's fence (protocol 14.2)."""
-        return Epoch(fence, self.router, self.incarnation)
+    def leaders_epoch(self, clock: int) -> Epoch:
+        """An epoch for an attach by the leader of a set, which makes the clock from its term (protocol 14.2)."""
+        return Epoch(clock, self.router, self.incarnation)
 
     def refuses(self, epoch: Epoch, latest: int, link: Any) -> bool:
         """Whether the attach comes to nothing, and its link is told so. `latest` is the clock of the link's latest
-        attach. Only a fence may be that low: a later leader has attached the link. An epoch is too high if a router
-        that breaks the protocol has made up the link's last one: no other router would take it."""
+        attach. Only the clock of a leader may be that low: a later leader has attached the link. An epoch is too high
+        if a router that breaks the protocol has made up the link's last one: no other router would take it."""
         if latest < epoch.hlc < COUNTS:
             return False
         if epoch.hlc <= latest:

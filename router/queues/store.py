@@ -71,7 +71,7 @@ _PIECE: Final = "INSERT INTO piece VALUES (?, ?, ?)"
 _OWN: Final = "INSERT INTO store VALUES (?, ?)"
 _OWN_ANEW: Final = "UPDATE store SET (packed, sum) = (?, ?)"
 _INSERTS: Final = {"part": _PART, "entry": _ENTRY, "row": _ROW, "piece": _PIECE}
-"""By table of sets."""
+"""The statement that inserts a row, for each table of sets."""
 FORM: Final = FileForm(
     name="a store of replica sets",
     application=0x6F6E6371,  # "oncq"
@@ -408,8 +408,8 @@ class QueueStore:
         part.pieces.add(row[-1])
 
     def _restore(self, part: Part) -> None:
-        """The pieces that were put aside are the state. A piece that is no state has no rows: the replica finds the
-        same as it reads the pieces, and begins anew."""
+        """Put the rows of the pieces that were put aside in the place of the state. A piece that holds no rows is
+        skipped: the replica cannot read it either, and begins anew."""
         self._delete("row", *keys_of("row", part.place))
         part.rows = RowSums()
         for piece in [*self._select("piece", part.place)]:
@@ -555,7 +555,7 @@ def size_of(change: StoreChange) -> int:
 
 
 def _first_key(table: str) -> Any:
-    """What is less than all keys of a table."""
+    """A value that is less than each key of the table."""
     return b"" if table == "row" else -1
 
 

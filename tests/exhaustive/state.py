@@ -62,12 +62,12 @@ class _Walk:
 
 
 _codes = count(240)
-"""Of types; lower ones are for Python's own library and for packages."""
+"""Numbers of types. Python keeps lower numbers for its own library and for packages."""
 
 
 class _Rules(dict[type, Rule]):
-    """By type, each made when it is met first. From then on pickles name the type by a number: to look names up took
-    half the time of bringing a state back."""
+    """The codec of each type, made when the type is met first. From then on a pickle names the type by a number,
+    because looking up names took half the time of loading a state."""
 
     def __missing__(self, kind: type) -> Rule:
         copyreg.add_extension(kind.__module__, kind.__qualname__, next(_codes))

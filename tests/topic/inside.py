@@ -133,11 +133,11 @@ class Incoming:
 class InsideSubscriber(SubscribingEnd, InsideEnd):
     """Answers as it is given something, if it `accepts`."""
 
-    def __init__(self, bench: "Bench", router: str, state: Incoming, *, accepts: bool = True, fence: int = 0) -> None:
-        """`fence`: of a leader's attach; the link is a configured one."""
-        node, lifetime = bench.stations[router].node, CONFIGURED if fence else LASTING
+    def __init__(self, bench: "Bench", router: str, state: Incoming, *, accepts: bool = True, clock: int = 0) -> None:
+        """`clock`: of a leader's attach; the link is a configured one."""
+        node, lifetime = bench.stations[router].node, CONFIGURED if clock else LASTING
         super().__init__(node, INGRESS, lifetime, settles_first=False, sends_settled=False)
-        self.bench, self.state, self.accepts, self.fence = bench, state, accepts, fence
+        self.bench, self.state, self.accepts, self.clock = bench, state, accepts, clock
         self.resumed: list[tuple[int, bool]] = []
         """State, and whether it is settled."""
         self.why = ""
@@ -149,7 +149,7 @@ class InsideSubscriber(SubscribingEnd, InsideEnd):
 
     def come(self) -> None:
         now = self.node.now()
-        claim = Claim(None, self.state.map, True, NOWHERE, self.fence) if self.fence else self.claim(self.state.map)
+        claim = Claim(None, self.state.map, True, NOWHERE, self.clock) if self.clock else self.claim(self.state.map)
         self.attach(claim, now)
         self.bench.flow()
 

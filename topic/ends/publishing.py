@@ -52,7 +52,6 @@ class PublishingEnd(LinkEnd, Generic[Known]):
             unsettled=claim.unsettled,
             complete=claim.complete,
             allowance=allowance,
-            fence=claim.fence,
         )
         self.epoch = self.stream.epoch
 

@@ -53,7 +53,7 @@ class SubscribingEnd(LinkEnd):
             complete=claim.complete,
             told=told,
             wants=wants,
-            fence=claim.fence,
+            clock=claim.clock,
         )
         self.epoch = self.subscriber.epoch
 

@@ -26,13 +26,13 @@ from topic.queues.proposals import Enqueue, Enqueued, Proposal, Settled
 from topic.termini.attaches import Claim
 
 INSIDE: Final = "_sets/"
-"""What the addresses begin with that only the sets of the mesh have links to."""
+"""The beginning of the addresses that only the sets of the mesh have links to."""
 CREDIT: Final = 1 << 30
-"""Deliveries: without a limit. What waits for a majority is limited in bytes."""
+"""Deliveries: no limit. `UNDECIDED` limits the bytes."""
 UNDECIDED: Final = 1 << 20
-"""Bytes of messages that may wait for a majority: homes keep the rest."""
+"""Bytes of messages that may wait for a majority. Homes keep all further messages."""
 TERM_BITS: Final = 24
-"""A fence has room for so many attaches in one term: 2 to the power of this."""
+"""One term has clocks for 2^24 attaches of a link."""
 
 
 def ingress_address(set_: str, queue: str) -> str:
@@ -45,19 +45,19 @@ def ingress_of(set_: str) -> LinkIdentity:
     return LinkIdentity(INSIDE, set_, ingress_address(set_, "#"))
 
 
-def fence_of(life: int, term: int, count: int) -> int:
-    """The fence of the leader's attach of this number in the term. A later term, or life, has higher ones: a life is a
-    clock at its beginning, and a set has fewer elections than a clock has readings."""
+def term_clock(life: int, term: int, count: int) -> int:
+    """The clock of the leader's attach of this number in the term. A later term, or a later life, has higher clocks: a
+    life is a hybrid clock at its beginning, and a set has fewer elections than a clock has readings."""
     assert 0 <= count < 1 << TERM_BITS
     return life + (term << TERM_BITS) + count
 
 
 class Proposer(Protocol):
-    """The log of a set, as the ends of its leader use it."""
+    """The sets that this router leads, as their ends use them: `topic.queues.sets`."""
 
-    def propose(self, proposals: Sequence[Proposal]) -> int | None:
-        """Append entries, to be decided. Returns the index of the first. None: the leader is busy, or leads no more;
-        ask again later."""
+    def propose(self, name: str, proposals: Sequence[Proposal]) -> int | None:
+        """Append entries to the log of the set. Returns the index of the first. None: the leader is busy, or leads no
+        more; ask again later."""
 
 
 @attrs.define(slots=True)
@@ -65,24 +65,25 @@ class _Asked:
     """An entry that was proposed, and is not decided."""
 
     records: list[Record]
-    """Those that it enqueues."""
-    is_sign: bool = False
-    """When it is decided, this router still led after it was asked for a sign of that."""
+    """The deliveries that it enqueues."""
+    answers_echo: bool = False
+    """An echo that came before the entry was proposed is answered when the entry is decided."""
 
 
 class Ingress(SubscribingEnd, InsideEnd):
-    """Of one set, in one term of this router."""
+    """The ingress of one set, in one term of this router."""
 
-    def __init__(self, node: EndNode, set_: str, log: Proposer) -> None:
+    def __init__(self, node: EndNode, set_: str, sets: Proposer) -> None:
         super().__init__(node, ingress_of(set_), CONFIGURED, settles_first=False, sends_settled=False)
         self._begins = len(ingress_address(set_, ""))
-        self._log = log
+        self._set = set_
+        self._sets = sets
         self._new: dict[Record, None] = {}
-        """Those that are to be enqueued, in order."""
+        """The deliveries that are to be enqueued, in order."""
         self._over: dict[bytes, None] = {}
-        """The keys of those that are settled, which the log does not say yet."""
+        """The keys of the deliveries that are settled, and that the log has no `Settled` of."""
         self._is_asked = False
-        """Homes want to know whether it has read what was settled so far."""
+        """The core has sent an echo: it asks whether this end has read all settlements so far."""
         self._asked: dict[int, _Asked] = {}
         """By log index."""
         self._held = 0
@@ -92,10 +93,10 @@ class Ingress(SubscribingEnd, InsideEnd):
     def is_there(self) -> bool:
         return self.epoch is not None and not self.is_detached
 
-    def come(self, unsettled: Iterable[bytes], fence: int, now: float) -> None:
+    def come(self, unsettled: Iterable[bytes], clock: int, now: float) -> None:
         """This router leads: attach the link. `unsettled`: the keys of the deliveries that were answered, and are not
-        known to be settled."""
-        self.attach(Claim(None, dict.fromkeys(unsettled, 0), True, NOWHERE, fence), now)
+        known to be settled. `clock`: of the attach (`term_clock`)."""
+        self.attach(Claim(None, dict.fromkeys(unsettled, 0), True, NOWHERE, clock), now)
 
     def decided(self, index: int, answer: Enqueued | None) -> None:
         """An entry is decided, perhaps one of an earlier leader."""
@@ -108,12 +109,12 @@ class Ingress(SubscribingEnd, InsideEnd):
             for is_refused, places in groupby(range(len(records)), key=lambda place: place in answer.refused):
                 outcome = DeliveryOutcome.REJECTED if is_refused else DeliveryOutcome.ACCEPTED
                 self.node.topic.outcomes(self.subscriber, [records[place] for place in places], outcome)
-        if asked.is_sign:
+        if asked.answers_echo:
             self.node.topic.echoed(self.subscriber)
         self.go_on()
 
     def go_on(self) -> None:
-        """Propose what waits, once per pump, and take as much more as there is room for."""
+        """With the end of the pump, propose all that waits, and take more messages if there is room."""
         self.node.later(self._propose)
 
     def _propose(self) -> None:
@@ -121,7 +122,7 @@ class Ingress(SubscribingEnd, InsideEnd):
             return
         proposals: list[Proposal] = []
         asked: list[_Asked] = []
-        if self._over or self._is_asked:
+        if self._over or self._is_asked:  # without keys, too: an echo is answered by an entry
             proposals.append(Settled([*self._over]))
             asked.append(_Asked([], self._is_asked))
         for (address, is_settled), run in groupby(self._new, key=lambda one: (one.stream.address, one.presettled)):
@@ -130,7 +131,7 @@ class Ingress(SubscribingEnd, InsideEnd):
             proposals.append(Enqueue(address[self._begins :], keys, [_message(record) for record in records]))
             asked.append(_Asked(records))
         if proposals:
-            first = self._log.propose(proposals)
+            first = self._sets.propose(self._set, proposals)
             if first is None:
                 return
             self._asked.update(enumerate(asked, first))
@@ -161,7 +162,8 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     def settle(self, records: Sequence[Record]) -> None:
         for record in records:
-            if self._new.pop(record, record) is None:  # given up by its publisher before it was proposed
+            if record in self._new:  # its publisher has given it up before it was proposed
+                del self._new[record]
                 self._held -= record.size
         self.forget([record.key for record in records])
 
@@ -174,7 +176,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         self.go_on()
 
     def detach(self, action: Detach) -> None:
-        """A later leader has the link: what is not decided is answered there."""
+        """A later leader has the link, and answers all that is not decided."""
 
 
 def _message(record: Record) -> bytes:

@@ -1,29 +1,16 @@
-"""The links of the sets that one router leads (protocol 14): attached when it leads, suspended when it does no more."""
-
-from collections.abc import Sequence
+"""The links of the sets that one router leads (protocol 14). It attaches them when it leads, and suspends them when it
+leads no more."""
 
 import attrs
 
 from topic.ends.end import EndNode
-from topic.queues.ingress import Ingress, fence_of
-from topic.queues.proposals import Proposal
+from topic.queues.ingress import Ingress, term_clock
 from topic.queues.sets import ReplicaSets
 
 
 @attrs.frozen(slots=True)
-class SetLog:
-    """The log of one set (`topic.queues.ingress.Proposer`)."""
-
-    sets: ReplicaSets
-    name: str
-
-    def propose(self, proposals: Sequence[Proposal]) -> int | None:
-        return self.sets.propose(self.name, proposals)
-
-
-@attrs.frozen(slots=True)
 class _Led:
-    """What there is while this router leads a set, in one term."""
+    """The links of a set while this router leads it, in one term."""
 
     since: tuple[int, int]
     """Life and term."""
@@ -39,7 +26,8 @@ class SetLeaders:
         self._led: dict[str, _Led] = {}
 
     def follow(self) -> None:
-        """Attach or leave links as this router leads sets or does no more, and tell the links what was decided."""
+        """Attach links of sets that this router leads now, suspend links of sets that it leads no more, and give the
+        links the answers that were decided."""
         for name in self._sets.set_map.plans:
             ready, led = self._sets.ready(name), self._led.get(name)
             decided = self._sets.take_decided(name)
@@ -54,9 +42,9 @@ class SetLeaders:
                 led.ingress.go_on()
 
     def _lead(self, name: str, since: tuple[int, int]) -> None:
-        ingress = Ingress(self._node, name, SetLog(self._sets, name))
+        ingress = Ingress(self._node, name, self._sets)
         self._led[name] = _Led(since, ingress)
-        ingress.come(self._sets.state(name).messages.unsettled, fence_of(*since, 0), self._node.now())
+        ingress.come(self._sets.state(name).messages.unsettled, term_clock(*since, 0), self._node.now())
 
     def _leave(self, name: str, led: _Led) -> None:
         del self._led[name]

@@ -6,17 +6,17 @@ has settled it, also if the message is taken in the meantime, or the queue is de
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgpack
 
 from topic.identity import KEY_LENGTH
-from topic.queues.operations import QueueId
+from topic.queues.operations import QueueId, unpack
 from topic.queues.proposals import MOST_PLACES
 from topic.queues.rows import StateRows
 
 MESSAGE, KEY = b"m", b"k"
-"""What the keys of the rows of messages and of deliveries begin with: a position follows, or a delivery key."""
+"""The first byte of the key of the row of a message, and of a delivery. A position follows, or a delivery key."""
 TAKEN, REFUSED = b"\x01", b"\x00"
 """The value of the row of a delivery."""
 _POSITION: Final = 11
@@ -28,10 +28,10 @@ def position_of(index: int, place: int) -> int:
 
 
 class QueuedMessages:
-    """Those of all queues of a set."""
+    """The messages of all queues of a set."""
 
     def __init__(self, rows: StateRows) -> None:
-        """`rows`: where they are kept. Raises ValueError if these have a row of a message that is none."""
+        """Read the messages that `rows` has, and keep all later ones there. Raises ValueError if a row is wrong."""
         self._rows = rows
         self._queues: dict[QueueId, dict[int, bytes]] = {}
         """By queue and position, in the order of the positions: the messages."""
@@ -50,12 +50,12 @@ class QueuedMessages:
 
     @property
     def queues(self) -> set[QueueId]:
-        """Those that have had a message."""
+        """The queues that have had a message."""
         return {*self._queues}
 
     @property
     def unsettled(self) -> list[bytes]:
-        """The keys of the deliveries that their publishers have not settled."""
+        """The keys of all deliveries that were answered, and that their publishers have not settled."""
         return [*self._keys]
 
     def enqueue(self, queue: QueueId | None, index: int, keys: Sequence[bytes], messages: Sequence[bytes]) -> set[int]:
@@ -114,11 +114,7 @@ def _delivery(key: bytes, value: bytes) -> bytes:
 
 def _read(key: bytes, value: bytes) -> tuple[int, QueueId, bytes]:
     """Position, queue and message of a row. Raises ValueError."""
-    try:
-        parts: Any = msgpack.unpackb(value)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise ValueError(f"a row of the state of a set is no msgpack: {error}") from None
-    is_message = isinstance(parts, list) and [type(part) for part in parts] == [int, int, bytes]
-    if not is_message or len(key) != len(MESSAGE) + _POSITION:
+    parts = unpack(value, "a row of the state of a set")
+    if [type(part) for part in parts] != [int, int, bytes] or len(key) != len(MESSAGE) + _POSITION:
         raise ValueError("a row of the state of a set has a message that is none")
     return int.from_bytes(key[len(MESSAGE) :]), QueueId(*parts[:2]), parts[2]

@@ -1,5 +1,5 @@
-"""What the ends of a leader propose to their set, as bytes (protocol 14.3). No router can ask for this, as for an
-operation (`topic.queues.operations`).
+"""The proposals that the ends of a leader make to their set, as bytes (protocol 14.3). A router cannot request a
+proposal, as it requests an operation (`topic.queues.operations`).
 
 | proposal | does | answer |
 | --- | --- | --- |

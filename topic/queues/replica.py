@@ -76,11 +76,11 @@ class SetReplica:
         self.state = SetState(content.rows)
         self.applied = content.content.snapshot.index
         """The last log index that the queues have."""
-        self._changes: dict[int, Changes] = {}
-        """By index at which states are compared: what has changed in the rows since the index before, or since the
+        self._changes: dict[int, dict[bytes, bytes | None]] = {}
+        """By index at which states are compared: how the rows have changed since the index before, or since the
         snapshot."""
         self._compacted: Changes | None = None
-        """What the snapshot changes that the next write has."""
+        """If the next write has a new snapshot of this replica: how that snapshot changes the rows."""
         self._agreed: list[int] = []
         """Of these: a majority has the state, as this flush knows by now."""
         self._received: list[bytes] = []
@@ -230,7 +230,9 @@ class SetReplica:
             self._changes[index] = self.state.rows.take_changes()
             if len(self._changes) > KEPT:
                 first, second, *_ = self._changes
-                self._changes[second] = {**self._changes.pop(first), **self._changes[second]}
+                older = self._changes.pop(first)
+                older.update(self._changes[second])
+                self._changes[second] = older
             self.raft.digested(index, self.state.rows.digest)
 
     def _restore(self, action: Restore) -> None:

@@ -1,8 +1,8 @@
 """The state of one replica set as rows, each a key and a value in bytes (protocol 13.6).
 
-All that the log of a set leads to is in rows: the objects beside them only find things faster. So the digest, the
-changes that a snapshot writes, and the pieces that another replica is sent are the same for all kinds of state. The
-digest is a running sum over the rows, so a change costs the same whatever their number.
+The rows hold all that the log of a set has led to. Other objects only index them. So the digest, the changes of a
+snapshot, and the pieces for another replica have one implementation for all kinds of state. The digest is a running
+sum over the rows, so a change costs the same whatever their number.
 """
 
 import hashlib
@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgpack
+
+from topic.queues.operations import unpack
 
 Row = tuple[bytes, bytes]
 """Key and value."""
@@ -61,8 +63,8 @@ class StateRows:
     def digest(self) -> bytes:
         return (self._sum % 256**_DIGEST).to_bytes(_DIGEST)
 
-    def take_changes(self) -> Changes:
-        """What has changed since the last call, or since the rows were restored."""
+    def take_changes(self) -> dict[bytes, bytes | None]:
+        """The changes since the last call, or since the rows were restored."""
         changes, self._changes = self._changes, {}
         return changes
 
@@ -75,15 +77,6 @@ def _digest(key: bytes, value: bytes) -> int:
     hashed = hashlib.blake2b(len(key).to_bytes(4) + key, digest_size=_DIGEST)
     hashed.update(value)
     return int.from_bytes(hashed.digest())
-
-
-def apply(rows: dict[bytes, bytes], changes: Changes) -> None:
-    """Change rows that a store has."""
-    for key, value in changes.items():
-        if value is None:
-            rows.pop(key, None)
-        else:
-            rows[key] = value
 
 
 # pieces
@@ -106,11 +99,8 @@ def piece_of(rows: Iterable[Row]) -> tuple[bytes, bool]:
 
 def read_piece(piece: bytes) -> list[Row]:
     """The rows of a piece. Raises ValueError for bytes that `piece_of` does not write."""
-    try:
-        parts = msgpack.unpackb(piece)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise ValueError(f"a piece of the state of a set is no msgpack: {error}") from None
-    if not isinstance(parts, list) or len(parts) % 2 or not all(isinstance(part, bytes) for part in parts):
+    parts = unpack(piece, "a piece of the state of a set")
+    if len(parts) % 2 or not all(isinstance(part, bytes) for part in parts):
         raise ValueError("a piece of the state of a set is no array of keys and values")
     keys = parts[::2]
     if not all(0 < len(key) <= MOST_KEY for key in keys):

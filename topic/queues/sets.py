@@ -244,7 +244,7 @@ class ReplicaSets:
         return self._replicas[name].ready
 
     def state(self, name: str) -> SetState:
-        """Of the set, as far as this router has it. It changes with the log."""
+        """The state of the set, as far as this router has applied the log. It changes with the log."""
         return self._replicas[name].state
 
     def propose(self, name: str, proposals: Iterable[Proposal]) -> int | None:
@@ -255,7 +255,7 @@ class ReplicaSets:
         return first
 
     def take_decided(self, name: str) -> list[tuple[int, Enqueued | None]]:
-        """What was decided since the last call of what this router has proposed as the leader, by log index."""
+        """The proposals that were decided since the last call, while this router led: log index and answer."""
         decided, self._replicas[name].decided = self._replicas[name].decided, []
         return decided
 

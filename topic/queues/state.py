@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 import msgpack
 
-from topic.queues.messages import QueuedMessages
+from topic.queues.messages import KEY, MESSAGE, QueuedMessages
 from topic.queues.operations import (
     MOST,
     Answer,
@@ -33,7 +33,7 @@ from topic.queues.rows import Row, StateRows
 MOST_QUEUES: Final = 65_536
 """Of one set. All replicas have to have the same."""
 DECLARED: Final = b"q"
-"""What the key of the row of a queue begins with; its name follows."""
+"""The first byte of the key of the row of a queue. The name of the queue follows."""
 _LIFE: Final = 8
 """Bytes in which an entry begins with the life of its leader."""
 
@@ -76,6 +76,8 @@ class SetState:
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         """`rows`: the state that is restored. Raises ValueError if these rows are no state."""
         self.rows = StateRows(rows)
+        if any(key[:1] not in (DECLARED, MESSAGE, KEY) for key, _ in self.rows):
+            raise ValueError("a row of the state of a set has a key of an unknown kind")
         queues = [_queue(*row) for row in self.rows if row[0].startswith(DECLARED)]
         if len(queues) > MOST_QUEUES:
             raise ValueError(f"the state of a set has {len(queues)} queues, expected {MOST_QUEUES} at most")

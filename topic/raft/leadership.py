@@ -157,7 +157,7 @@ class Leadership:
 
     @property
     def sends_snapshot(self) -> bool:
-        """Whether a member in contact is being sent the snapshot, and its disk does not have all of it."""
+        """Whether the disk of a member in contact lacks a part of the snapshot that this leader sends."""
         index = self._log.snapshot.index
         return any(progress.needs_snapshot or progress.probe == index for progress in self.progress.values())
 

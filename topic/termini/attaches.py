@@ -47,8 +47,8 @@ class Claim:
     complete: bool
     seen: Epoch
     """Of its last attach, as far as it says."""
-    fence: int = 0
-    """Of an end of a set: the clock of this attach, by its leader's term (14.2). 0: the link is a client's."""
+    clock: int = 0
+    """The clock of this attach, if the leader of a set makes it (14.2). 0: the router takes its own clock."""
 
     @property
     def is_in_doubt(self) -> bool:
@@ -266,8 +266,8 @@ class Attaches:
 
     def deadline(self) -> float:
         """When `awaited_long` may have a router to name, or `ready` an attach to begin; infinity if never."""
-        earliest = self._deadlines.earliest()
-        return min([earliest, *[waiting.deadline for waiting in self._unknown.values()]]) if self._unknown else earliest
+        unknown = min((waiting.deadline for waiting in self._unknown.values()), default=math.inf)
+        return min(unknown, self._deadlines.earliest())
 
     @property
     def awaited(self) -> set[str]:

@@ -88,9 +88,9 @@ def _of_routers(facts: Facts, groups: Groups, publishers: _Exchanges) -> Iterato
 
 
 def _of_audiences(facts: Facts, of: Ints, publishers: _Exchanges, subscribers: _Exchanges) -> Iterator[_Exchanges]:
-    """A subscriber whose router waited for its acceptance, and had that before the home accepted: with the publisher
-    and with the home, as the clocks of all routers that tell how far its clock is ahead may have been set. Not on one
-    host: by its clock, the outcome was told too early."""
+    """Compare a subscriber with the publisher and with the home, if its router has waited for its acceptance, and had
+    the acceptance before the home accepted. Its router alone does not suffice: that router's clock may have been set.
+    On one host nothing is compared: there, one clock shows that the home accepted too early."""
     time, hlc, host = facts.rows.time, facts.rows.hlc, facts.host
     told = np.logical_and.reduce([rows >= 0 for rows in attrs.astuple(subscribers)])
     sent, came, answered, heard = (rows[told] for rows in attrs.astuple(subscribers))

@@ -62,12 +62,12 @@ def _damaged(what: str) -> AmqpError:
 
 
 _Room: TypeAlias = list[int]
-"""What is left of `MOST_EMPTY` for the rest of a value: one number. A list takes no call to make, and each value has
-one."""
+"""One number: how much of `MOST_EMPTY` the rest of a value may still use. It is a list because each value has one,
+and a list is made without a call."""
 
 
 def _take_room(room: _Room, count: int) -> None:
-    """For so many elements; none for less than one."""
+    """Use room for `count` elements; a count below 1 uses none. Raises AmqpError if there is not so much."""
     room[0] -= max(0, count)
     if room[0] < 0:
         what = f"the arrays of an AMQP value have more than {MOST_EMPTY} elements that take no bytes"

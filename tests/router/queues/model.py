@@ -7,7 +7,8 @@ from typing import Self
 
 import attrs
 
-from topic.queues.rows import Changes, apply, piece_of, read_piece
+from tests.set_store import apply
+from topic.queues.rows import Changes, piece_of, read_piece
 from topic.queues.storing import ReadPiece, Renew, SetContent, StoreChange, Write
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.log import NOTHING, Entry, Snapshot

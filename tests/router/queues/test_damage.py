@@ -403,6 +403,13 @@ def test_an_earlier_file_is_told_from_the_newest_change_that_there_was(example: 
         assert re.search(said, store.notes[0]), store.notes
 
 
+def put_page_back(path: Path, table: str, earlier: bytes) -> None:
+    """The first page with rows of the table is as it was in the earlier file."""
+    start = (pages_of(path)[table] - 1) * PAGE
+    data = path.read_bytes()
+    path.write_bytes(data[:start] + earlier[start : start + PAGE] + data[start + PAGE :])
+
+
 def test_rows_of_another_time_are_noticed_though_each_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "queues.db"
     with opened(path) as store:
@@ -411,9 +418,7 @@ def test_rows_of_another_time_are_noticed_though_each_is_whole(tmp_path: Path) -
         earlier = path.read_bytes()
         store.write([appended(2, 1, b"ONE", b"TWO")])
         contents = store.contents
-    start = (pages_of(path)["entry"] - 1) * PAGE
-    data = path.read_bytes()
-    path.write_bytes(data[:start] + earlier[start : start + PAGE] + data[start + PAGE :])
+    put_page_back(path, "entry", earlier)
     with opened(path, seed="anew") as store:
         assert store.contents["q0"].store != contents["q0"].store and "of another time" in store.notes[0]
         assert {name: store.contents[name] for name in ("q1", "eu")} == {name: contents[name] for name in ("q1", "eu")}
@@ -428,9 +433,7 @@ def test_rows_of_a_state_of_another_time_are_noticed_though_each_is_whole(tmp_pa
         earlier = path.read_bytes()
         compact(store, 2)
         contents = store.contents
-    start = (pages_of(path)["row"] - 1) * PAGE
-    data = path.read_bytes()
-    path.write_bytes(data[:start] + earlier[start : start + PAGE] + data[start + PAGE :])
+    put_page_back(path, "row", earlier)
     with opened(path, seed="anew") as store:
         assert store.contents["q0"].store != contents["q0"].store and "some of another time" in store.notes[0]
 

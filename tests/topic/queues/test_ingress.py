@@ -15,7 +15,7 @@ from tests.topic.clients import Pen, key_of
 from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench
 from tests.topic.raft.mutants import Mutant
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.queues.ingress import TERM_BITS, Ingress, fence_of, ingress_address
+from topic.queues.ingress import TERM_BITS, Ingress, ingress_address, term_clock
 from topic.queues.leaders import SetLeaders
 from topic.queues.messages import QueuedMessages
 from topic.queues.replica import SetReplica
@@ -257,10 +257,10 @@ def test_more_waits_than_a_leader_takes_at_once(monkeypatch: pytest.MonkeyPatch)
     assert all(len(pen.outcomes) == 5 for pen in pens)
 
 
-def test_a_fence_grows_with_life_and_term() -> None:
+def test_the_clock_of_an_attach_grows_with_life_and_term() -> None:
     life = 1_700_000_000_000 << 16
-    fences = [fence_of(life, term, count) for term in (1, 2, 1000) for count in (0, 1, (1 << TERM_BITS) - 1)]
-    assert fences == sorted(set(fences)) and fences[-1] < fence_of(life + (3_600_000 << 16), 1001, 0)
+    clocks = [term_clock(life, term, count) for term in (1, 2, 1000) for count in (0, 1, (1 << TERM_BITS) - 1)]
+    assert clocks == sorted(set(clocks)) and clocks[-1] < term_clock(life + (3_600_000 << 16), 1001, 0)
 
 
 def test_keys_are_those_of_the_publishers() -> None:
@@ -281,7 +281,7 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (Ingress, "decided", "place in answer.refused", "False", test_there_is_no_queue),
     (Ingress, "_propose", "if is_settled else", "if False else",
      test_settled_messages_are_enqueued_and_nothing_is_remembered),
-    (SetLeaders, "_lead", "fence_of(*since, 0)", "1", partial(test_the_next_leader_goes_on, "d")),
+    (SetLeaders, "_lead", "term_clock(*since, 0)", "1", partial(test_the_next_leader_goes_on, "d")),
     (QueuedMessages, "enqueue", "known = self._keys.get(key)", "known = None",
      partial(test_the_next_leader_goes_on, "d")),
 ]  # fmt: skip

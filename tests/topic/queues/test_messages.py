@@ -191,6 +191,7 @@ def test_what_is_no_proposal_is_refused(parts: list[Any]) -> None:
         (MESSAGE + bytes(11), msgpack.packb([1, 2])),
         (MESSAGE + bytes(11), msgpack.packb([1, 2, "text"])),
         (MESSAGE + bytes(10), msgpack.packb([1, 2, b""])),
+        (b"z", b""),
     ],
 )
 def test_a_row_that_is_no_message_is_refused(row: tuple[bytes, bytes]) -> None:

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topic.queues.rows import MOST_KEY, PIECE, Row, StateRows, apply, piece_of, read_piece
+from tests.set_store import apply
+from topic.queues.rows import MOST_KEY, PIECE, Row, StateRows, piece_of, read_piece
 
 keys = st.sampled_from([b"a", b"b", b"ab", b"c"])
 changed = st.lists(st.tuples(keys, st.none() | st.binary(max_size=3)), max_size=20)
