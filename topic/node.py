@@ -439,4 +439,4 @@ def boot(
     clock.advance(shell.wall_us() // 1000)
     plan = file.merge(store.plan)
     mesh = Mesh(name, incarnation, plan, clock, hello=hello, dead=settings.dead, max_payload=max_payload, budget=budget)
-    return mesh, Topic(name, incarnation, plan.members, clock, journal, settings, shell.now(), store.remembered)
+    return mesh, Topic(name, incarnation, plan.listed, clock, journal, settings, shell.now(), store.remembered)

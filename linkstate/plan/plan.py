@@ -85,12 +85,13 @@ class Plan:
 
     @cached_property
     def listed(self) -> frozenset[str]:
-        """Routers that belong to the mesh: members, and those that are leaving."""
+        """Routers that belong to the mesh: members, and routers that are leaving. Others wait for them, also while they
+        are not there: they are all that "all routers" means (protocol 11.5)."""
         return frozenset(name for name, router in self.routers.items() if router.standing is not Standing.REMOVED)
 
     @cached_property
     def members(self) -> frozenset[str]:
-        """The routers that others wait for, also while they are not there: all that "all routers" means."""
+        """Routers that are to stay: they take clients, and may be voters of sets."""
         return frozenset(name for name, router in self.routers.items() if router.standing is Standing.MEMBER)
 
     def admits(self, router: str, incarnation: int) -> bool:

@@ -48,9 +48,9 @@ class Alternates:
         return {name: directory.load_of(name) for name in names}
 
     def _others(self) -> dict[str, str]:
-        """With the addresses that clients are told."""
-        routers = self._mesh.plan.routers
-        return {name: at for name in self._node.topic.directory.members.others if (at := routers[name].amqp)}
+        """Router -> the address that clients are told. A router that leaves takes no clients."""
+        plan = self._mesh.plan
+        return {name: at for name in sorted(plan.members - {self.router}) if (at := plan.routers[name].amqp)}
 
     def _server(self, at: Address) -> dict[str, object]:
         return {"network-host": at.host, "port": at.port, "scheme": self._scheme, "hostname": at.host}

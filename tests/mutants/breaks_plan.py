@@ -7,7 +7,8 @@ from linkstate.contact import Contact
 from linkstate.plan.plan import Plan
 from tests.linkstate import test_plan, test_replanning
 from tests.mutants.mutant import RESUMING, Method, mutant
-from tests.topic import test_members
+from tests.topic import test_members, test_unheard_of
+from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
 from topic.directory.members import Members
 from topic.home.boot import Boot
@@ -54,10 +55,24 @@ def contacts_under_any_plan(receive_greet: Method) -> Method:
 
 @mutant(Members, "follow", by="145", **CHANGES)
 def first_plan_for_ever(_: Method) -> Method:
-    """11.5: all routers are the members of the plan as it is now."""
+    """11.5: all routers are those that the plan lists now."""
 
     def broken(members: Members, routers: Collection[str], contacts: Collection[str]) -> None:
         """Those of the topology file, that is."""
+
+    return broken
+
+
+@mutant(
+    Directory, "follow", by="7", scenario=test_unheard_of.test_who_resumes_waits_for_a_router_that_is_leaving
+)
+def leaving_is_gone(follow: Method) -> Method:
+    """11.5: a router that is leaving is waited for until it has left."""
+
+    def broken(directory: Directory, plan: Plan) -> object:
+        changes = follow(directory, plan)
+        directory.members.follow(plan.members, directory.contacts)
+        return changes
 
     return broken
 

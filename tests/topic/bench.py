@@ -13,6 +13,7 @@ import attrs
 
 from linkstate.clock import HybridClock
 from linkstate.events import ContactLost, Loss, Replanned, Transmit
+from linkstate.plan.plan import PlannedRouter, Standing
 from tests.contacts import Contacts
 from tests.deaf import Deaf
 from tests.plans import file
@@ -140,10 +141,13 @@ class Bench:
         self.stations[here].contacts.lost(there)
         self.collect(here)
 
-    def replan(self, members: str) -> None:
-        """The plan has these routers now, and all hear of it."""
-        for name in members:
-            self.stations[name].contacts.out.append(Replanned(file(members)))
+    def replan(self, listed: str, leaving: str = "") -> None:
+        """The plan lists these routers now, some of them as leaving, and all hear of it."""
+        plan = file(listed)
+        left = {name: PlannedRouter(standing=Standing.LEAVING) for name in leaving}
+        plan = attrs.evolve(plan, routers={**plan.routers, **left})
+        for name in listed:
+            self.stations[name].contacts.out.append(Replanned(plan))
             self.collect(name)
         self.flow()
 

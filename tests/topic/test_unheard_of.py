@@ -36,6 +36,35 @@ def test_who_resumes_an_attach_that_nobody_around_knows_waits_until_somebody_tel
     assert not again.outcomes and reader.delivered == [b"1"]
 
 
+def _left_alone() -> tuple[Bench, Pen, Pen]:
+    """A publisher and a subscriber of b, which leaves before it was ever in contact; the publisher goes on at a."""
+    bench = Bench("a", "b", "c", meet=False)
+    bench.wait(11)
+    reader_at(bench, "b")
+    pen = pen_at(bench, "b")
+    pen.send(b"1")
+    bench.replan("abc", leaving="b")
+    bench.meet("a", "c")
+    bench.flow()
+    return bench, pen, pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)
+
+
+def test_who_resumes_waits_for_a_router_that_is_leaving() -> None:
+    bench, _, again = _left_alone()
+    assert _waits(again), "b alone knows the publisher's last attach, and has not left"
+    bench.meet("a", "b")
+    bench.flow()
+    assert not _waits(again)
+    again.send(b"1")
+    assert not again.outcomes, "b has told of its subscriber"
+
+
+def test_who_resumes_does_not_wait_for_a_router_that_has_left() -> None:
+    bench, _, again = _left_alone()
+    bench.replan("ac")
+    assert not _waits(again)
+
+
 def test_nobody_waits_longer_for_that_than_termini_live() -> None:
     bench, _, pen = _cut_off()
     again = pen_at(bench, "a", pen, unsettled={b"1": 0}, seen=pen.stream.epoch)

@@ -241,7 +241,7 @@ class Directory:
 
     def follow(self, plan: Plan) -> list[Change]:
         """The plan has changed. Plain links of a router that was removed, which nobody brings back, have ended."""
-        self.members.follow(plan.members, self.contacts)
+        self.members.follow(plan.listed, self.contacts)
         self._prune()
         return self._end(e for e in self._entries if e.router not in plan.listed and not e.lifetime.timeout)
 

@@ -1,7 +1,7 @@
 """The routers that a directory waits for, what each has told, and acknowledged of our section (protocol 3.3 and 11).
 
-This is the one home of "all routers": they are the members of the plan, and whoever else is in contact, as a router
-that leaves is until it has gone.
+This is the one home of "all routers": they are the routers that the plan lists, and all others in contact. A router
+that is leaving counts until it has left, because it may be the only one that knows where a client was.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,7 +15,7 @@ class Members:
     """All routers but this one, and how far each has told of the attaches at it, as this one does."""
 
     def __init__(self, router: str, incarnation: int, routers: Collection[str], clock: HybridClock) -> None:
-        """`routers` are the members, this router perhaps among them."""
+        """`routers` are those that the plan lists, this router perhaps among them."""
         self.router = router
         self.incarnation = incarnation
         self._clock = clock
@@ -33,7 +33,7 @@ class Members:
         return min([self._told[self.router].hlc, *(clock - 1 for clock in self.untold)])
 
     def follow(self, routers: Collection[str], contacts: Collection[str]) -> None:
-        """The members are others now. A new one has acknowledged nothing."""
+        """The plan lists other routers now. A new one has acknowledged nothing."""
         self.others = tuple(sorted(set(routers) - {self.router}))
         self.acked = {router: self.acked.get(router, 0) for router in sorted({*self.others, *contacts})}
 
@@ -41,7 +41,7 @@ class Members:
         self.acked[router] = -1
 
     def lost(self, router: str) -> None:
-        """Nobody waits for one that was leaving."""
+        """Forget what the router has told. If the plan no longer lists it, nobody waits for it either."""
         self._told.pop(router, None)
         if router not in self.others:
             del self.acked[router]
@@ -72,7 +72,7 @@ class Members:
         return all(self.acked[router] >= version for router in routers)
 
     def unheard(self, heard: set[str]) -> set[str]:
-        """Members that are not among these."""
+        """Other routers of the plan that are not among these."""
         return {router for router in self.others if router not in heard}
 
     def least(self, version: int) -> int:
