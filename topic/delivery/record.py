@@ -130,6 +130,14 @@ class Record:
         return self.message is None and self.state is not State.SETTLED
 
     @property
+    def last_given(self) -> tuple[Epoch, int]:
+        """By which attach of its publisher the record was forwarded last, and its place in the publisher's order."""
+        if self.n >= 0:
+            return self.stream.epoch, self.n
+        assert self.given is not None, "no home has forwarded the record"
+        return self.given
+
+    @property
     def size(self) -> int:
         """Bytes of the message that is here."""
         return len(self.message) if self.message is not None else 0

@@ -22,7 +22,7 @@ from topic.directory.entry import CONFIGURED
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.subscribing import SubscribingEnd
 from topic.identity import NOWHERE, LinkIdentity
-from topic.queues.proposals import Enqueue, Enqueued, Proposal, Settled
+from topic.queues.proposals import Enqueue, Enqueued, Given, Proposal, Settled
 from topic.termini.attaches import Claim
 
 INSIDE: Final = "_sets/"
@@ -127,8 +127,9 @@ class Ingress(SubscribingEnd, InsideEnd):
             asked.append(_Asked([], self._is_asked))
         for (address, is_settled), run in groupby(self._new, key=lambda one: (one.stream.address, one.presettled)):
             records = list(run)
-            keys = [] if is_settled else [record.key for record in records]
-            proposals.append(Enqueue(address[self._begins :], keys, [_message(record) for record in records]))
+            kept = [] if is_settled else records
+            keys, messages = [record.key for record in kept], [_message(record) for record in records]
+            proposals.append(Enqueue(address[self._begins :], keys, _runs(kept), messages))
             asked.append(_Asked(records))
         if proposals:
             first = self._sets.propose(self._set, proposals)
@@ -177,6 +178,13 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     def detach(self, action: Detach) -> None:
         """A later leader has the link, and answers all that is not decided."""
+
+
+def _runs(records: Iterable[Record]) -> list[Given]:
+    """Where the home of each of these has it, in the same order."""
+    given = enumerate(record.last_given for record in records)
+    found = (list(run) for _, run in groupby(given, key=lambda one: (one[1][0], one[1][1] - one[0])))
+    return [Given(*run[0][1], len(run)) for run in found]
 
 
 def _message(record: Record) -> bytes:

@@ -3,20 +3,20 @@ proposal, as it requests an operation (`topic.queues.operations`).
 
 | proposal | does | answer |
 | --- | --- | --- |
-| `Enqueue(queue, keys, messages)` | puts messages into a queue, each once | `Enqueued` |
+| `Enqueue(queue, keys, given, messages)` | puts messages into a queue, each once | `Enqueued` |
 | `Settled(keys)` | forgets how these deliveries were answered | none |
 
 A proposal is one msgpack array, [kind, …]. Its kind is a number that no operation has.
 """
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import attrs
 import msgpack
 
-from topic.identity import KEY_LENGTH
+from topic.identity import KEY_LENGTH, Epoch
 from topic.queues.operations import MOST_NAME
 
 FIRST: Final = 16
@@ -27,12 +27,29 @@ MOST_PLACES: Final = 1 << 20
 
 
 @attrs.frozen(slots=True)
+class Given:
+    """A run of deliveries of one publisher that a home has forwarded one after the other."""
+
+    epoch: Epoch
+    """Of the publisher's attach."""
+    first: int
+    """The place of the first delivery in the publisher's order. It grows with each delivery of the attach."""
+    count: int
+
+    def each(self) -> Iterator[tuple[Epoch, int]]:
+        """Attach and place of each delivery."""
+        return ((self.epoch, self.first + i) for i in range(self.count))
+
+
+@attrs.frozen(slots=True)
 class Enqueue:
     """Put messages into a queue."""
 
     queue: str
     keys: Sequence[bytes]
     """The delivery keys, one for each message. Empty if the publishers want no answer: then nothing is remembered."""
+    given: Sequence[Given]
+    """Together as many as there are keys, in the same order."""
     messages: Sequence[bytes]
 
 
@@ -58,14 +75,16 @@ def encode_proposal(proposal: Proposal) -> bytes:
     """As an entry has it, behind the life of the leader."""
     if isinstance(proposal, Enqueue):
         assert len(proposal.keys) in (0, len(proposal.messages)) and 0 < len(proposal.messages) <= MOST_PLACES
-        return bytes(msgpack.packb((ENQUEUE, proposal.queue, proposal.keys, proposal.messages)))
+        assert sum(run.count for run in proposal.given) == len(proposal.keys)
+        given = [(*run.epoch, run.first, run.count) for run in proposal.given]
+        return bytes(msgpack.packb((ENQUEUE, proposal.queue, proposal.keys, given, proposal.messages)))
     return bytes(msgpack.packb((SETTLED, proposal.keys)))
 
 
 def read_proposal(parts: list[Any]) -> Proposal:
     """The proposal that an array is. Raises ValueError."""
-    if parts[0] == ENQUEUE and len(parts) == 4:
-        _, queue, keys, messages = parts
+    if parts[0] == ENQUEUE and len(parts) == 5:
+        _, queue, keys, given, messages = parts
         if not isinstance(queue, str) or not 0 < len(queue.encode()) <= MOST_NAME:
             raise ValueError(f"Enqueue has the queue {reprlib.repr(queue)}, expected a text of 1 to {MOST_NAME} bytes")
         if not isinstance(messages, list) or not all(type(one) is bytes for one in messages):
@@ -73,10 +92,21 @@ def read_proposal(parts: list[Any]) -> Proposal:
         if not 0 < len(messages) <= MOST_PLACES or len(_keys(keys)) not in (0, len(messages)):
             expected = f"expected one for each of {len(keys)} keys, and {MOST_PLACES} at most"
             raise ValueError(f"Enqueue has {len(messages)} messages, {expected}")
-        return Enqueue(queue, keys, messages)
+        return Enqueue(queue, keys, _given(given, len(keys)), messages)
     if parts[0] == SETTLED and len(parts) == 2:
         return Settled(_keys(parts[1]))
     raise ValueError(f"a proposal begins with {reprlib.repr(parts[0])} and has {len(parts)} parts")
+
+
+def _given(value: Any, count: int) -> list[Given]:
+    if not isinstance(value, list) or not all(isinstance(run, list) for run in value):
+        raise ValueError("Enqueue has runs of deliveries that are no arrays")
+    for run in value:
+        if [type(part) for part in run] != [int, str, int, int, int] or run[3] < 0 or run[4] < 1:
+            raise ValueError(f"Enqueue has the run of deliveries {reprlib.repr(run)}")
+    if sum(run[4] for run in value) != count:
+        raise ValueError(f"Enqueue has runs of {sum(run[4] for run in value)} deliveries, expected {count}")
+    return [Given(Epoch(*run[:3]), *run[3:]) for run in value]
 
 
 def _keys(value: Any) -> list[bytes]:

@@ -118,7 +118,7 @@ class SetState:
         if isinstance(proposal, Enqueue):
             queue = self._queues.get(proposal.queue)
             to = queue.id if queue is not None else None
-            return Enqueued(frozenset(self.messages.enqueue(to, index, proposal.keys, proposal.messages)))
+            return Enqueued(frozenset(self.messages.enqueue(to, index, proposal)))
         self.messages.settled(proposal.keys)
         return None
 

@@ -13,11 +13,12 @@ import pytest
 from tests.topic.bench import pen_at
 from tests.topic.clients import Pen, key_of
 from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench
+from tests.topic.queues.test_messages import test_a_key_is_of_another_delivery_later_on_the_same_attach
 from tests.topic.raft.mutants import Mutant
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.queues.ingress import TERM_BITS, Ingress, ingress_address, term_clock
 from topic.queues.leaders import SetLeaders
-from topic.queues.messages import QueuedMessages
+from topic.queues.messages import Answered, QueuedMessages
 from topic.queues.replica import SetReplica
 
 ACCEPTED, REJECTED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED
@@ -118,6 +119,25 @@ def test_a_tag_is_used_again_at_a_later_leader() -> None:
     bench.wait(ELECTED_S)
     pen.send(b"new", tags=[b"t"])
     assert bench.messages(bench.leader) == [b"old", b"new"]
+
+
+def test_a_tag_is_used_again_while_no_leader_can_read_of_that() -> None:
+    """The leader dies before it has the settlement on another disk than its own."""
+    bench = QueueBench(*"abcd")
+    pen = publisher(bench, "d")
+    pen.send(b"old", tags=[b"t"])
+    for other in "bc":
+        bench.hold("a", other)
+    pen.settle(b"old")
+    pen.send(b"new", tags=[b"t"])
+    bench.stop("a")
+    bench.let_go()
+    bench.wait(ELECTED_S)
+    assert pen.outcomes == {b"t": ACCEPTED}
+    assert [bench.messages(name) for name in "bc"] == 2 * [[b"old", b"new"]]
+    pen.settle(b"new")
+    bench.wait(2)
+    assert unsettled(bench, "b") == [] and bench.records() == {}
 
 
 def test_a_leader_that_was_given_up_answers_nothing() -> None:
@@ -282,8 +302,13 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (Ingress, "_propose", "if is_settled else", "if False else",
      test_settled_messages_are_enqueued_and_nothing_is_remembered),
     (SetLeaders, "_lead", "term_clock(*since, 0)", "1", partial(test_the_next_leader_goes_on, "d")),
-    (QueuedMessages, "enqueue", "known = self._keys.get(key)", "known = None",
+    (QueuedMessages, "enqueue", "known = self._answers.get(key)", "known = None",
      partial(test_the_next_leader_goes_on, "d")),
+    (Answered, "is_for", "or place <= self.place", "or True",
+     test_a_tag_is_used_again_while_no_leader_can_read_of_that),
+    (Answered, "is_for", "attach != self.attach or", "", test_a_key_is_of_another_delivery_later_on_the_same_attach),
+    (QueuedMessages, "enqueue", "known.attach < attach", "False",
+     test_a_key_is_of_another_delivery_later_on_the_same_attach),
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.topic.queues.test_state import LIFE
-from topic.identity import KEY_LENGTH
+from topic.identity import KEY_LENGTH, Epoch
 from topic.queues.messages import KEY, MESSAGE, position_of
 from topic.queues.operations import Declare, Delete, Done, QueueId, Refused, encode
 from topic.queues.proposals import (
@@ -16,6 +16,7 @@ from topic.queues.proposals import (
     SETTLED,
     Enqueue,
     Enqueued,
+    Given,
     Proposal,
     Settled,
     encode_proposal,
@@ -24,6 +25,8 @@ from topic.queues.proposals import (
 from topic.queues.state import SetState, entry
 
 ALL = frozenset[int]()
+ATTACH, LATER = Epoch(1, "a", 1), Epoch(2, "b", 1)
+RUN = [[1, "a", 1, 0, 1]]
 
 
 def key(number: int) -> bytes:
@@ -39,9 +42,15 @@ def propose(state: SetState, index: int, proposal: Proposal) -> Enqueued | None:
 
 def enqueue(state: SetState, index: int, queue: str, *numbers: int) -> frozenset[int]:
     """Messages that are named after their keys. Returns the places of those that were refused."""
-    answer = propose(state, index, Enqueue(queue, [key(one) for one in numbers], [b"%d" % one for one in numbers]))
-    assert answer is not None
+    answer = propose(state, index, asked(queue, *numbers))
+    assert isinstance(answer, Enqueued)
     return answer.refused
+
+
+def asked(queue: str, *numbers: int, attach: Epoch = ATTACH) -> Enqueue:
+    """Each delivery has its number as its place in its publisher's order, too."""
+    given = [Given(attach, number, 1) for number in numbers]
+    return Enqueue(queue, [key(one) for one in numbers], given, [b"%d" % one for one in numbers])
 
 
 def declare(state: SetState, index: int, name: str) -> QueueId:
@@ -76,6 +85,24 @@ def test_a_delivery_that_comes_again_is_enqueued_once() -> None:
     assert [*state.messages.of(queue).values()] == [b"1", b"2"], "a message that was enqueued stays"
     enqueue(state, 5, "queue/1", 1)  # its publisher has used the tag again
     assert [*state.messages.of(queue).values()] == [b"1", b"2", b"1"]
+
+
+def test_a_key_is_of_another_delivery_later_on_the_same_attach() -> None:
+    """Its publisher has used the tag again, and the leader that knew of the settlement is gone."""
+    state = SetState()
+    queue = declare(state, 1, "queue/1")
+
+    def give(attach: Epoch, place: int, message: bytes) -> None:
+        propose(
+            state, 2 + len(state.messages.of(queue)), Enqueue("queue/1", [key(1)], [Given(attach, place, 1)], [message])
+        )
+
+    give(ATTACH, 3, b"old")
+    give(ATTACH, 3, b"old, forwarded again")
+    give(LATER, 0, b"old, on the next attach")
+    give(ATTACH, 4, b"old, from a home that does not know of that attach")
+    give(LATER, 5, b"new")
+    assert [*state.messages.of(queue).values()] == [b"old", b"new"]
 
 
 def test_a_delivery_keeps_its_first_answer() -> None:
@@ -116,7 +143,7 @@ proposals: st.SearchStrategy[Asked] = st.one_of(
 
 def data_of(state: SetState, kind: str, name: str, numbers: list[int]) -> bytes:
     if kind == "enqueue":
-        return encode_proposal(Enqueue(name, [key(one) for one in numbers], [b"%d" % one for one in numbers]))
+        return encode_proposal(asked(name, *numbers))
     if kind == "settle":
         return encode_proposal(Settled([key(one) for one in numbers]))
     known = state.get(name)
@@ -145,8 +172,9 @@ def test_a_replica_that_goes_on_behind_a_snapshot_is_equal(log: list[Asked], at:
 @pytest.mark.parametrize(
     "proposal",
     [
-        Enqueue("queue/1", [key(1), key(2)], [b"1", b""]),
-        Enqueue("queue/1", [], [b"1", b"2"]),
+        Enqueue("queue/1", [key(1), key(2)], [Given(ATTACH, 7, 2)], [b"1", b""]),
+        Enqueue("queue/1", [key(1), key(2)], [Given(ATTACH, 7, 1), Given(LATER, 0, 1)], [b"1", b""]),
+        Enqueue("queue/1", [], [], [b"1", b"2"]),
         Settled([key(1)]),
         Settled([]),
     ],
@@ -159,13 +187,22 @@ def test_a_proposal_is_read_as_it_was_written(proposal: Proposal) -> None:
     "parts",
     [
         [ENQUEUE],
-        [ENQUEUE, "", [key(1)], [b""]],
-        [ENQUEUE, b"a", [key(1)], [b""]],
-        [ENQUEUE, "a", [key(1)], ["text"]],
-        [ENQUEUE, "a", [key(1)], []],
-        [ENQUEUE, "a", [], []],
-        [ENQUEUE, "a", [key(1)[1:]], [b""]],
-        [ENQUEUE, "a", key(1), [b""]],
+        [ENQUEUE, "a", [key(1)], [b""]],
+        [ENQUEUE, "", [key(1)], RUN, [b""]],
+        [ENQUEUE, b"a", [key(1)], RUN, [b""]],
+        [ENQUEUE, "a", [key(1)], RUN, ["text"]],
+        [ENQUEUE, "a", [key(1)], RUN, []],
+        [ENQUEUE, "a", [], [], []],
+        [ENQUEUE, "a", [key(1)[1:]], RUN, [b""]],
+        [ENQUEUE, "a", key(1), RUN, [b""]],
+        [ENQUEUE, "a", [key(1)], [], [b""]],
+        [ENQUEUE, "a", [], RUN, [b""]],
+        [ENQUEUE, "a", [key(1)], b"", [b""]],
+        [ENQUEUE, "a", [key(1)], [1], [b""]],
+        [ENQUEUE, "a", [key(1)], [[1, "a", 1, 0]], [b""]],
+        [ENQUEUE, "a", [key(1)], [[1, b"a", 1, 0, 1]], [b""]],
+        [ENQUEUE, "a", [key(1)], [[1, "a", 1, -1, 1]], [b""]],
+        [ENQUEUE, "a", [key(1)], [[1, "a", 1, 0, 2], [1, "a", 1, 2, -1]], [b""]],
         [SETTLED, key(1)],
         [SETTLED, [1]],
         [SETTLED, [], []],
