@@ -14,17 +14,16 @@ import msgpack
 
 from topic.identity import KEY_LENGTH, Epoch
 from topic.queues.operations import QueueId, unpack
-from topic.queues.proposals import MOST_PLACES, Enqueue
+from topic.queues.positions import POSITION_LENGTH, Run, each_of, position_key, position_of
+from topic.queues.proposals import Enqueue
+from topic.queues.reservations import RESERVED, Reservations
 from topic.queues.rows import StateRows
 
-MESSAGE, KEY = b"m", b"k"
-"""The first byte of the key of the row of a message, and of a delivery. A position follows, or a delivery key."""
-_POSITION: Final = 11
-"""Bytes."""
-
-
-def position_of(index: int, place: int) -> int:
-    return index * MOST_PLACES + place
+MESSAGE, FAILED, KEY = b"m", b"f", b"k"
+"""The first byte of the key of the row of a message, of the number of its failed deliveries, and of the answer to a
+delivery. A position follows, or a delivery key."""
+ROWS: Final = (MESSAGE, FAILED, KEY, RESERVED)
+"""The first bytes of the keys of all rows of this module."""
 
 
 @attrs.frozen(slots=True)
@@ -60,12 +59,17 @@ class QueuedMessages:
         """By queue and position, in the order of the positions: the messages."""
         self._answers: dict[bytes, Answered] = {}
         """By delivery key."""
-        for key, value in sorted(row for row in rows if row[0][:1] in (MESSAGE, KEY)):
+        self._failed: dict[int, int] = {}
+        """By position: how often a consumer had the message, and failed."""
+        for key, value in sorted(rows):
             if key[:1] == KEY:
                 self._answers[key[1:]] = _answered(key, value)
-            else:
+            elif key[:1] == MESSAGE:
                 position, queue, message = _read(key, value)
                 self._queues.setdefault(queue, {})[position] = message
+            elif key[:1] == FAILED:
+                self._failed[_position(key)] = _count(value)
+        self.reserved = Reservations(rows, chain.from_iterable(self._queues.values()))
 
     def of(self, queue: QueueId) -> dict[int, bytes]:
         """The messages of a queue by position, in order."""
@@ -73,7 +77,7 @@ class QueuedMessages:
 
     @property
     def queues(self) -> set[QueueId]:
-        """The queues that have had a message."""
+        """The queues that have a message."""
         return {*self._queues}
 
     @property
@@ -107,7 +111,7 @@ class QueuedMessages:
         if queue is None:
             return False
         self._queues.setdefault(queue, {})[position] = message
-        self._rows.put(_key(position), msgpack.packb((queue.life, queue.index, message)))
+        self._rows.put(MESSAGE + position_key(position), msgpack.packb((queue.life, queue.index, message)))
         return True
 
     def settled(self, keys: Sequence[bytes]) -> None:
@@ -116,21 +120,59 @@ class QueuedMessages:
             if self._answers.pop(key, None) is not None:
                 self._rows.delete(KEY + key)
 
+    # what consumers get
+
+    def failed(self, position: int) -> int:
+        """How often a consumer had the message at this position, and failed."""
+        return self._failed.get(position, 0)
+
+    def reserve(self, queue: QueueId, consumer: bytes, runs: Sequence[Run]) -> None:
+        """Keep messages for a consumer."""
+        self.reserved.reserve(self._there(queue, runs), consumer)
+
+    def free(self, queue: QueueId, runs: Sequence[Run], *, failed: bool) -> None:
+        """Keep messages for nobody. Each that was reserved counts as failed, if it is said so."""
+        positions = [position for position in self._there(queue, runs) if self.reserved.consumer(position) is not None]
+        self.reserved.free(positions)
+        for position in positions if failed else ():
+            self._failed[position] = count = self.failed(position) + 1
+            self._rows.put(FAILED + position_key(position), msgpack.packb((count,)))
+
+    def dequeue(self, queue: QueueId, runs: Sequence[Run]) -> None:
+        """Take messages out of their queue."""
+        messages = self._queues.get(queue, {})
+        for position in self._there(queue, runs):
+            del messages[position]
+            self._gone(position)
+        if not messages:
+            self._queues.pop(queue, None)
+
     def delete(self, queue: QueueId) -> None:
         """The queue is deleted, with all its messages."""
         for position in self._queues.pop(queue, {}):
-            self._rows.delete(_key(position))
+            self._gone(position)
+
+    def _there(self, queue: QueueId, runs: Sequence[Run]) -> list[int]:
+        """The positions of these that the queue has a message at."""
+        messages = self.of(queue)
+        return [position for position in each_of(runs) if position in messages]
+
+    def _gone(self, position: int) -> None:
+        self._rows.delete(MESSAGE + position_key(position))
+        self.reserved.gone(position)
+        if self._failed.pop(position, None) is not None:
+            self._rows.delete(FAILED + position_key(position))
 
     def check(self) -> None:
         """Assert what holds whenever no proposal is being applied."""
         fresh = QueuedMessages(self._rows)
         assert fresh._queues == self._queues, "the rows are not those of the messages"
         assert fresh._answers == self._answers, "the rows are not those of the answers"
+        assert fresh._failed == self._failed, "the rows are not those of failed deliveries"
+        there = set(chain.from_iterable(self._queues.values()))
+        assert there >= self._failed.keys(), "a message that is gone has failed"
+        self.reserved.check(there)
         assert all([*queue] == sorted(queue) for queue in self._queues.values()), "a queue is out of order"
-
-
-def _key(position: int) -> bytes:
-    return MESSAGE + position.to_bytes(_POSITION)
 
 
 def _answered(key: bytes, value: bytes) -> Answered:
@@ -144,6 +186,21 @@ def _answered(key: bytes, value: bytes) -> Answered:
 def _read(key: bytes, value: bytes) -> tuple[int, QueueId, bytes]:
     """Position, queue and message of a row. Raises ValueError."""
     parts = unpack(value, "a row of the state of a set")
-    if [type(part) for part in parts] != [int, int, bytes] or len(key) != len(MESSAGE) + _POSITION:
+    if [type(part) for part in parts] != [int, int, bytes]:
         raise ValueError("a row of the state of a set has a message that is none")
-    return int.from_bytes(key[len(MESSAGE) :]), QueueId(*parts[:2]), parts[2]
+    return _position(key), QueueId(*parts[:2]), parts[2]
+
+
+def _position(key: bytes) -> int:
+    """The position in the key of a row. Raises ValueError."""
+    if len(key) != 1 + POSITION_LENGTH:
+        raise ValueError("a row of the state of a set has a position that is none")
+    return int.from_bytes(key[1:])
+
+
+def _count(value: bytes) -> int:
+    """Raises ValueError."""
+    parts = unpack(value, "a row of the state of a set")
+    if [type(part) for part in parts] != [int] or parts[0] < 1:
+        raise ValueError("a row of the state of a set has a number of failed deliveries that is none")
+    return int(parts[0])

@@ -5,6 +5,9 @@ proposal, as it requests an operation (`topic.queues.operations`).
 | --- | --- | --- |
 | `Enqueue(queue, keys, given, messages)` | puts messages into a queue, each once | `Enqueued` |
 | `Settled(keys)` | forgets how these deliveries were answered | none |
+| `Reserve(queue, consumer, runs)` | keeps messages for one consumer | none |
+| `Free(queue, runs, failed)` | keeps messages for nobody | none |
+| `Dequeue(queue, runs)` | takes messages out of a queue | none |
 
 A proposal is one msgpack array, [kind, …]. Its kind is a number that no operation has.
 """
@@ -16,14 +19,13 @@ from typing import Any, Final
 import attrs
 import msgpack
 
-from topic.identity import KEY_LENGTH, Epoch
-from topic.queues.operations import MOST_NAME
+from topic.identity import KEY_LENGTH, NAME_LENGTH, Epoch
+from topic.queues.operations import MOST, MOST_NAME, QueueId
+from topic.queues.positions import MOST_PLACES, POSITION_LENGTH, Run
 
 FIRST: Final = 16
 """The least kind of a proposal."""
-ENQUEUE, SETTLED = FIRST, FIRST + 1
-MOST_PLACES: Final = 1 << 20
-"""Messages of one entry."""
+ENQUEUE, SETTLED, RESERVE, FREE, DEQUEUE = range(FIRST, FIRST + 5)
 
 
 @attrs.frozen(slots=True)
@@ -60,7 +62,35 @@ class Settled:
     keys: Sequence[bytes]
 
 
-Proposal = Enqueue | Settled
+@attrs.frozen(slots=True)
+class Reserve:
+    """These messages are for one consumer, and for no other any more. Messages that are gone stay gone."""
+
+    queue: QueueId
+    consumer: bytes
+    """The name of its link."""
+    runs: Sequence[Run]
+
+
+@attrs.frozen(slots=True)
+class Free:
+    """These messages are for nobody: the consumer has given them back, or it is gone."""
+
+    queue: QueueId
+    runs: Sequence[Run]
+    failed: bool
+    """The consumer may have begun to process them, and will not go on. It counts (AMQP 1.0 3.2.1, delivery-count)."""
+
+
+@attrs.frozen(slots=True)
+class Dequeue:
+    """A consumer has accepted these messages."""
+
+    queue: QueueId
+    runs: Sequence[Run]
+
+
+Proposal = Enqueue | Settled | Reserve | Free | Dequeue
 
 
 @attrs.frozen(slots=True)
@@ -78,7 +108,14 @@ def encode_proposal(proposal: Proposal) -> bytes:
         assert sum(run.count for run in proposal.given) == len(proposal.keys)
         given = [(*run.epoch, run.first, run.count) for run in proposal.given]
         return bytes(msgpack.packb((ENQUEUE, proposal.queue, proposal.keys, given, proposal.messages)))
-    return bytes(msgpack.packb((SETTLED, proposal.keys)))
+    if isinstance(proposal, Settled):
+        return bytes(msgpack.packb((SETTLED, proposal.keys)))
+    queue = proposal.queue.life, proposal.queue.index
+    if isinstance(proposal, Reserve):
+        return bytes(msgpack.packb((RESERVE, *queue, proposal.runs, proposal.consumer)))
+    if isinstance(proposal, Free):
+        return bytes(msgpack.packb((FREE, *queue, proposal.runs, proposal.failed)))
+    return bytes(msgpack.packb((DEQUEUE, *queue, proposal.runs)))
 
 
 def read_proposal(parts: list[Any]) -> Proposal:
@@ -95,7 +132,39 @@ def read_proposal(parts: list[Any]) -> Proposal:
         return Enqueue(queue, keys, _given(given, len(keys)), messages)
     if parts[0] == SETTLED and len(parts) == 2:
         return Settled(_keys(parts[1]))
+    if parts[0] == RESERVE and len(parts) == 5:
+        return Reserve(_queue(parts), _name(parts[4]), _runs(parts[3]))
+    if parts[0] == FREE and len(parts) == 5 and type(parts[4]) is bool:
+        return Free(_queue(parts), _runs(parts[3]), parts[4])
+    if parts[0] == DEQUEUE and len(parts) == 4:
+        return Dequeue(_queue(parts), _runs(parts[3]))
     raise ValueError(f"a proposal begins with {reprlib.repr(parts[0])} and has {len(parts)} parts")
+
+
+def _queue(parts: list[Any]) -> QueueId:
+    if not all(type(part) is int and 0 <= part <= MOST for part in parts[1:3]):
+        raise ValueError(f"a proposal has the queue {reprlib.repr(parts[1:3])}, expected two numbers up to {MOST}")
+    return QueueId(*parts[1:3])
+
+
+def _name(value: Any) -> bytes:
+    if type(value) is not bytes or len(value) != NAME_LENGTH:
+        raise ValueError(f"a proposal has a consumer that is no {NAME_LENGTH} bytes")
+    return value
+
+
+def _runs(value: Any) -> list[Run]:
+    """Disjoint and in ascending order: so their positions are as many as the messages that may be there."""
+    if not isinstance(value, list) or not all(
+        isinstance(run, list) and [type(position) for position in run] == [int, int] for run in value
+    ):
+        raise ValueError("a proposal has runs that are no pairs of positions")
+    bounds = [position for run in value for position in (run[0], run[1] + 1)]
+    if bounds != sorted(bounds) or bounds[:1] < [0] * len(bounds[:1]) or any(first > last for first, last in value):
+        raise ValueError("a proposal has runs that are not in ascending order")
+    if sum(last - first + 1 for first, last in value) > MOST_PLACES or (bounds and bounds[-1] >> 8 * POSITION_LENGTH):
+        raise ValueError(f"a proposal has runs of more than {MOST_PLACES} positions")
+    return [(first, last) for first, last in value]
 
 
 def _given(value: Any, count: int) -> list[Given]:

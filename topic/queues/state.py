@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 import msgpack
 
-from topic.queues.messages import KEY, MESSAGE, QueuedMessages
+from topic.queues.messages import ROWS, QueuedMessages
 from topic.queues.operations import (
     MOST,
     Answer,
@@ -27,7 +27,17 @@ from topic.queues.operations import (
     read_operation,
     unpack,
 )
-from topic.queues.proposals import FIRST, Enqueue, Enqueued, Proposal, read_proposal
+from topic.queues.proposals import (
+    FIRST,
+    Dequeue,
+    Enqueue,
+    Enqueued,
+    Free,
+    Proposal,
+    Reserve,
+    Settled,
+    read_proposal,
+)
 from topic.queues.rows import Row, StateRows
 
 MOST_QUEUES: Final = 65_536
@@ -76,7 +86,7 @@ class SetState:
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         """`rows`: the state that is restored. Raises ValueError if these rows are no state."""
         self.rows = StateRows(rows)
-        if any(key[:1] not in (DECLARED, MESSAGE, KEY) for key, _ in self.rows):
+        if any(key[:1] not in (DECLARED, *ROWS) for key, _ in self.rows):
             raise ValueError("a row of the state of a set has a key of an unknown kind")
         queues = [_queue(*row) for row in self.rows if row[0].startswith(DECLARED)]
         if len(queues) > MOST_QUEUES:
@@ -115,11 +125,19 @@ class SetState:
         return self._carry_out(asked, index)
 
     def _carry_out(self, proposal: Proposal, index: int) -> Enqueued | None:
-        if isinstance(proposal, Enqueue):
-            queue = self._queues.get(proposal.queue)
-            to = queue.id if queue is not None else None
-            return Enqueued(frozenset(self.messages.enqueue(to, index, proposal)))
-        self.messages.settled(proposal.keys)
+        match proposal:
+            case Enqueue():
+                queue = self._queues.get(proposal.queue)
+                to = queue.id if queue is not None else None
+                return Enqueued(frozenset(self.messages.enqueue(to, index, proposal)))
+            case Settled():
+                self.messages.settled(proposal.keys)
+            case Reserve():
+                self.messages.reserve(proposal.queue, proposal.consumer, proposal.runs)
+            case Free():
+                self.messages.free(proposal.queue, proposal.runs, failed=proposal.failed)
+            case Dequeue():
+                self.messages.dequeue(proposal.queue, proposal.runs)
         return None
 
     def _declare(self, operation: Declare, fresh: QueueId) -> Answer:

@@ -9,24 +9,33 @@ from hypothesis import strategies as st
 
 from tests.topic.queues.test_state import LIFE
 from topic.identity import KEY_LENGTH, Epoch
-from topic.queues.messages import KEY, MESSAGE, position_of
+from topic.queues.messages import FAILED, KEY, MESSAGE
 from topic.queues.operations import Declare, Delete, Done, QueueId, Refused, encode
+from topic.queues.positions import MOST_PLACES, position_of, runs_of
 from topic.queues.proposals import (
+    DEQUEUE,
     ENQUEUE,
+    FREE,
+    RESERVE,
     SETTLED,
+    Dequeue,
     Enqueue,
     Enqueued,
+    Free,
     Given,
     Proposal,
+    Reserve,
     Settled,
     encode_proposal,
     read_proposal,
 )
+from topic.queues.reservations import RESERVED
 from topic.queues.state import SetState, entry
 
 ALL = frozenset[int]()
 ATTACH, LATER = Epoch(1, "a", 1), Epoch(2, "b", 1)
 RUN = [[1, "a", 1, 0, 1]]
+ONE, OTHER = b"consumer 001", b"consumer 002"
 
 
 def key(number: int) -> bytes:
@@ -132,11 +141,79 @@ def test_a_queue_that_is_deleted_leaves_no_rows() -> None:
     assert state.rows.digest == empty
 
 
+# what consumers get
+
+
+def filled(*numbers: int) -> tuple[SetState, QueueId]:
+    """A state whose queue has these messages, at the positions `at(0)`, `at(1)`, …"""
+    state = SetState()
+    queue = declare(state, 1, "queue/1")
+    enqueue(state, 2, "queue/1", *numbers)
+    return state, queue
+
+
+def at(place: int) -> int:
+    return position_of(2, place)
+
+
+def holders(state: SetState, queue: QueueId) -> list[bytes | None]:
+    return [state.messages.reserved.consumer(position) for position in state.messages.of(queue)]
+
+
+def test_messages_are_reserved_given_back_and_taken() -> None:
+    state, queue = filled(1, 2, 3, 4)
+    propose(state, 3, Reserve(queue, ONE, [(at(0), at(2))]))
+    propose(state, 4, Reserve(queue, OTHER, [(at(3), at(3))]))
+    assert holders(state, queue) == [ONE, ONE, ONE, OTHER]
+    propose(state, 5, Free(queue, [(at(1), at(1))], failed=True))
+    assert holders(state, queue) == [ONE, None, ONE, OTHER]
+    assert [state.messages.failed(at(place)) for place in range(4)] == [0, 1, 0, 0]
+    propose(state, 6, Dequeue(queue, [(at(0), at(1)), (at(3), at(3))]))
+    assert [*state.messages.of(queue).values()] == [b"3"] and holders(state, queue) == [ONE]
+    propose(state, 7, Reserve(queue, OTHER, [(at(0), at(3))]))
+    assert holders(state, queue) == [OTHER], "what is gone stays gone, and the last consumer has the rest"
+
+
+def test_a_message_fails_only_when_somebody_had_it() -> None:
+    state, queue = filled(1)
+    propose(state, 3, Free(queue, [(at(0), at(0))], failed=True))
+    assert state.messages.failed(at(0)) == 0
+    for index, failed in enumerate((True, False, True), 4):
+        propose(state, index, Reserve(queue, ONE, [(at(0), at(0))]))
+        propose(state, index, Free(queue, [(at(0), at(0))], failed=failed))
+    assert state.messages.failed(at(0)) == 2
+
+
+def test_the_last_message_of_a_run_takes_its_row_along() -> None:
+    state, queue = filled(1, 2, 3)
+    propose(state, 3, Settled([key(1), key(2), key(3)]))
+    propose(state, 4, Reserve(queue, ONE, [(at(0), at(2))]))
+    propose(state, 5, Free(queue, [(at(1), at(1))], failed=True))
+    assert len(state.rows) == 1 + 3 + 2 + 1
+    for place in (2, 0, 1):
+        propose(state, 6, Dequeue(queue, [(at(place), at(place))]))
+    assert len(state.rows) == 1
+
+
+def test_a_queue_that_is_deleted_leaves_no_reservations() -> None:
+    state, queue = filled(1, 2, 3)
+    propose(state, 3, Settled([key(1), key(2), key(3)]))
+    propose(state, 4, Reserve(queue, ONE, [(at(0), at(1))]))
+    propose(state, 5, Free(queue, [(at(0), at(0))], failed=True))
+    delete(state, 6, "queue/1", queue)
+    assert len(state.rows) == 0
+    declare(state, 7, "queue/1")
+    propose(state, 8, Reserve(queue, ONE, [(at(0), at(2))]))
+    propose(state, 9, Dequeue(queue, [(at(0), at(2))]))
+    assert len(state.rows) == 1, "it has another id"
+
+
 Asked = tuple[str, str, list[int]]
 some_numbers = st.lists(st.integers(1, 6), min_size=1)
 proposals: st.SearchStrategy[Asked] = st.one_of(
     st.tuples(st.just("enqueue"), st.sampled_from("abc"), some_numbers),
     st.tuples(st.just("settle"), st.just(""), some_numbers),
+    st.tuples(st.sampled_from(("one", "other", "failed", "freed", "dequeue")), st.sampled_from("abc"), some_numbers),
     st.tuples(st.sampled_from(("declare", "delete")), st.sampled_from("abc"), st.just([])),
 )
 
@@ -147,7 +224,16 @@ def data_of(state: SetState, kind: str, name: str, numbers: list[int]) -> bytes:
     if kind == "settle":
         return encode_proposal(Settled([key(one) for one in numbers]))
     known = state.get(name)
-    return encode(Declare(name) if kind == "declare" or known is None else Delete(name, known.id))
+    if kind == "declare" or known is None:
+        return encode(Declare(name))
+    if kind == "delete":
+        return encode(Delete(name, known.id))
+    there = [*state.messages.of(known.id)]
+    runs = runs_of(sorted({there[number % len(there)] for number in numbers} if there else {7}))
+    if kind in ("one", "other"):
+        return encode_proposal(Reserve(known.id, ONE if kind == "one" else OTHER, runs))
+    taken = Dequeue(known.id, runs) if kind == "dequeue" else Free(known.id, runs, failed=kind == "failed")
+    return encode_proposal(taken)
 
 
 @given(st.lists(proposals, max_size=20), st.integers(0, 20))
@@ -167,6 +253,8 @@ def test_a_replica_that_goes_on_behind_a_snapshot_is_equal(log: list[Asked], at:
     assert restored.rows.digest == whole.rows.digest
     for queue in whole:
         assert [*restored.messages.of(queue.id).items()] == [*whole.messages.of(queue.id).items()]
+        assert holders(restored, queue.id) == holders(whole, queue.id)
+    restored.check()
 
 
 @pytest.mark.parametrize(
@@ -177,6 +265,9 @@ def test_a_replica_that_goes_on_behind_a_snapshot_is_equal(log: list[Asked], at:
         Enqueue("queue/1", [], [], [b"1", b"2"]),
         Settled([key(1)]),
         Settled([]),
+        Reserve(QueueId(5, 6), ONE, [(1, 1), (3, 9)]),
+        Free(QueueId(5, 6), [(0, 0)], failed=True),
+        Dequeue(QueueId(5, 6), []),
     ],
 )
 def test_a_proposal_is_read_as_it_was_written(proposal: Proposal) -> None:
@@ -206,7 +297,22 @@ def test_a_proposal_is_read_as_it_was_written(proposal: Proposal) -> None:
         [SETTLED, key(1)],
         [SETTLED, [1]],
         [SETTLED, [], []],
-        [SETTLED + 1, []],
+        [RESERVE, 1, 2, [[1, 2]], ONE[1:]],
+        [RESERVE, 1, 2, [[1, 2]], "text"],
+        [RESERVE, 1, [[1, 2]], ONE],
+        [FREE, 1, 2, [[1, 2]], 1],
+        [DEQUEUE, 1, 2, [[1, 2]], True],
+        [DEQUEUE, 1, -2, [[1, 2]]],
+        [DEQUEUE, 1, 2**63, [[1, 2]]],
+        [DEQUEUE, 1, b"2", [[1, 2]]],
+        [DEQUEUE, 1, 2, [1, 2]],
+        [DEQUEUE, 1, 2, [[1, 2, 3]]],
+        [DEQUEUE, 1, 2, [[2, 1]]],
+        [DEQUEUE, 1, 2, [[3, 4], [1, 2]]],
+        [DEQUEUE, 1, 2, [[1, 2], [2, 3]]],
+        [DEQUEUE, 1, 2, [[-1, 2]]],
+        [DEQUEUE, 1, 2, [[1, MOST_PLACES + 1]]],
+        [DEQUEUE + 1, []],
         [2**63, []],
     ],
 )
@@ -223,7 +329,14 @@ def test_what_is_no_proposal_is_refused(parts: list[Any]) -> None:
     "row",
     [
         (KEY + key(1), b"\x02"),
-        (KEY + key(1)[1:], b"\x01"),
+        (KEY + key(1), msgpack.packb([1, 1, "a", 1, 0])),
+        (KEY + key(1)[1:], msgpack.packb([True, 1, "a", 1, 0])),
+        (FAILED + bytes(11), msgpack.packb([0])),
+        (FAILED + bytes(11), msgpack.packb([1, 1])),
+        (FAILED + bytes(10), msgpack.packb([1])),
+        (RESERVED + bytes(11), msgpack.packb([0, ONE])),
+        (RESERVED + bytes(11), msgpack.packb([0, ONE[1:]])),
+        (RESERVED + bytes(10), msgpack.packb([0, ONE])),
         (MESSAGE + bytes(11), b"\xc1"),
         (MESSAGE + bytes(11), msgpack.packb([1, 2])),
         (MESSAGE + bytes(11), msgpack.packb([1, 2, "text"])),
@@ -234,6 +347,14 @@ def test_what_is_no_proposal_is_refused(parts: list[Any]) -> None:
 def test_a_row_that_is_no_message_is_refused(row: tuple[bytes, bytes]) -> None:
     with pytest.raises(ValueError, match="a row of the state of a set"):
         SetState([row])
+
+
+def test_two_rows_that_reserve_one_message_are_refused() -> None:
+    state, queue = filled(1, 2)
+    propose(state, 3, Reserve(queue, ONE, [(at(0), at(1))]))
+    [again] = [(key[:-1] + b"\x01", value) for key, value in state.rows if key[:1] == RESERVED]
+    with pytest.raises(ValueError, match="two rows of the state of a set reserve one message"):
+        SetState([*state.rows, again])
 
 
 def test_keys_have_the_length_of_delivery_keys() -> None:

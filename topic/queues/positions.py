@@ -1,0 +1,37 @@
+"""Positions of messages in the queues of a set (protocol 14.3).
+
+A position is the log index of the entry that has enqueued a message, and the place of the message in the entry. It
+names the message for ever. Positions have the order of the log.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Final
+
+MOST_PLACES: Final = 1 << 20
+"""Messages of one entry."""
+POSITION_LENGTH: Final = 11
+"""Bytes of a position in a key."""
+
+Run = tuple[int, int]
+"""The first and the last of consecutive positions."""
+
+
+def position_of(index: int, place: int) -> int:
+    return index * MOST_PLACES + place
+
+
+def position_key(position: int) -> bytes:
+    """Keys sort like positions."""
+    return position.to_bytes(POSITION_LENGTH)
+
+
+def runs_of(positions: Iterable[int]) -> list[Run]:
+    """The positions as runs, in the same order."""
+    runs = (list(run) for _, run in groupby(enumerate(positions), key=lambda one: one[1] - one[0]))
+    return [(run[0][1], run[-1][1]) for run in runs]
+
+
+def each_of(runs: Iterable[Run]) -> Iterator[int]:
+    """The positions of runs."""
+    return (position for first, last in runs for position in range(first, last + 1))

@@ -1,0 +1,111 @@
+"""Which messages of a set are reserved, and for which consumer (protocol 14.4).
+
+A leader offers a message only when a `Reserve` of it is decided. So the next leader knows which messages a consumer may
+have, and asks that consumer before it offers them to another. Messages at consecutive positions that are reserved
+together have one row, which goes with the last of them.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+import msgpack
+
+from topic.identity import NAME_LENGTH
+from topic.queues.operations import unpack
+from topic.queues.positions import POSITION_LENGTH, each_of, position_key, runs_of
+from topic.queues.rows import StateRows
+
+RESERVED: Final = b"r"
+"""The first byte of the key of the row of a run. The position of its first message follows."""
+
+
+@attrs.define(eq=False, slots=True)
+class _Run:
+    """Messages at consecutive positions, reserved together."""
+
+    first: int
+    last: int
+    consumer: bytes
+    """Its name."""
+    left: int
+    """How many of the messages are there."""
+
+    @property
+    def key(self) -> bytes:
+        return RESERVED + position_key(self.first)
+
+
+class Reservations:
+    """The reservations in all queues of a set."""
+
+    def __init__(self, rows: StateRows, positions: Iterable[int]) -> None:
+        """Read the reservations from `rows`, and keep all later ones there. `positions`: of all messages. Raises
+        ValueError if a row is wrong."""
+        self._rows = rows
+        self._runs: dict[int, _Run] = {}
+        """By position of a reserved message."""
+        there = sorted(positions)
+        for key, value in rows:
+            if key[:1] == RESERVED:
+                first, last, consumer = _read(key, value)
+                self._add(there[bisect_left(there, first) : bisect_right(there, last)], first, last, consumer)
+
+    def consumer(self, position: int) -> bytes | None:
+        """The name of the consumer that the message at this position is reserved for. None: it is not reserved."""
+        run = self._runs.get(position)
+        return run.consumer if run is not None else None
+
+    def reserve(self, positions: list[int], consumer: bytes) -> None:
+        """The messages at these positions, which are there, are for this consumer, and for no other any more."""
+        self.free(positions)
+        for first, last in runs_of(positions):
+            run = self._add(range(first, last + 1), first, last, consumer)
+            self._rows.put(run.key, msgpack.packb((last, consumer)))
+
+    def _add(self, positions: Iterable[int], first: int, last: int, consumer: bytes) -> _Run:
+        run = _Run(first, last, consumer, 0)
+        for position in positions:
+            if position in self._runs:
+                raise ValueError("two rows of the state of a set reserve one message")
+            self._runs[position] = run
+            run.left += 1
+        if not run.left:
+            raise ValueError("a row of the state of a set reserves no message")
+        return run
+
+    def free(self, positions: Iterable[int]) -> None:
+        """The messages at these positions are reserved no more. They are still there, so no run may cover them: what is
+        left of their runs becomes runs of its own."""
+        freed = {position: self._runs[position] for position in positions if position in self._runs}
+        for run in dict.fromkeys(freed.values()):
+            self._rows.delete(run.key)
+            there = [position for position in each_of([(run.first, run.last)]) if self._runs.get(position) is run]
+            for position in there:
+                del self._runs[position]
+            self.reserve([position for position in there if position not in freed], run.consumer)
+
+    def gone(self, position: int) -> None:
+        """There is no message at this position any more."""
+        run = self._runs.pop(position, None)
+        if run is not None:
+            run.left -= 1
+            if not run.left:
+                self._rows.delete(run.key)
+
+    def check(self, positions: Iterable[int]) -> None:
+        """Assert what holds whenever no proposal is being applied. `positions`: of all messages."""
+        fresh = Reservations(self._rows, positions)
+        found = [{at: (run.first, run.last, run.consumer) for at, run in one._runs.items()} for one in (self, fresh)]
+        assert found[0] == found[1], "the rows are not those of the reservations"
+
+
+def _read(key: bytes, value: bytes) -> tuple[int, int, bytes]:
+    """The first and the last position of a row, and the consumer. Raises ValueError."""
+    parts = unpack(value, "a row of the state of a set")
+    if [type(part) for part in parts] != [int, bytes] or len(key) != len(RESERVED) + POSITION_LENGTH:
+        raise ValueError("a row of the state of a set has a reservation that is none")
+    if len(parts[1]) != NAME_LENGTH:
+        raise ValueError(f"a row of the state of a set has a consumer that is no {NAME_LENGTH} bytes")
+    return int.from_bytes(key[len(RESERVED) :]), parts[0], parts[1]
