@@ -125,11 +125,36 @@ class Credit:
 
 
 @attrs.frozen(slots=True)
+class Chosen:
+    """Home has chosen this subscriber for these deliveries of a queue. Once the queue has them reserved for the
+    subscriber, `Topic.reserved` lets them go on (protocol 14.5)."""
+
+    link: Any
+    subscriber: bytes
+    """Its name."""
+    records: list[Record]
+
+
+@attrs.frozen(slots=True)
+class Wanted:
+    """Subscribers of a queue take more deliveries: `Topic.wanted` says how many."""
+
+    link: Any
+
+
+@attrs.frozen(slots=True)
 class Doubt:
     """Declare the router lost, unless something of it is on its way: it has not answered an attach within `join`."""
 
     router: str
     reason: str
+
+
+@attrs.frozen(slots=True)
+class Consumes:
+    """A subscriber has attached to the address of the consumers of a queue (protocol 14.5)."""
+
+    address: str
 
 
 @attrs.frozen(slots=True)
@@ -150,7 +175,9 @@ LinkAction = (
     | SettleSubscriber
     | AnswerDeliveries
     | Credit
+    | Chosen
+    | Wanted
 )
 """What is done on a client's link."""
 
-Action = LinkAction | Doubt | Note
+Action = LinkAction | Doubt | Consumes | Note

@@ -131,16 +131,17 @@ class Topic:
         unsettled: Mapping[bytes, int] | None = None,
         complete: bool = True,
         allowance: Allowance | None = None,
+        clock: int = 0,
     ) -> HomeStream:
         """An attach of a publisher (7.1); answered when all routers in contact know of it. With its unsettled map (tag
         to state, 0 for none) it resumes what it left, wherever that was; with a null one it begins afresh: a new
         generation tells it so (protocol 2). `seen` is the epoch that it echoes; nothing is concluded from
         what a map that is not `complete` lacks (AMQP 1.0 2.7.3, incomplete-unsettled). What it has unsettled counts
-        against the `allowance` of its connection."""
+        against the `allowance` of its connection. `clock`: of the attach, if the leader of a set makes it (14.2)."""
         assert generation is None or len(generation) == GENERATION_LENGTH
         name = link_name(identity)
         known, latest = self.directory.publisher(name), self.directory.latest((Role.PUBLISHER, name))
-        epoch = self.outlet.new_epoch(latest, seen.hlc)
+        epoch = self.outlet.leaders_epoch(clock) if clock else self.outlet.new_epoch(latest, seen.hlc)
         kind = self.kinds.of(identity.address)
         stream = HomeStream(
             name,
@@ -221,6 +222,16 @@ class Topic:
     def settle(self, stream: HomeStream, records: list[Record]) -> None:
         """The publisher settled these, each once."""
         self.home.settlement.settle(stream, records)
+
+    def wanted(self, stream: HomeStream) -> int:
+        """How many more deliveries the subscribers of a queue take, which this stream is of."""
+        return self.home.balancing.wanted(stream)
+
+    @event
+    def reserved(self, stream: HomeStream, subscriber: bytes, records: list[Record]) -> None:
+        """The queue keeps these for that subscriber, which was chosen for them (`Chosen`)."""
+        if self.home.streams.get(stream.publisher) is stream:
+            self.home.balancing.reserved(stream, subscriber, records)
 
     # subscribers
 

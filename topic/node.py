@@ -37,7 +37,7 @@ from linkstate.events import Action as MeshAction
 from linkstate.events import ContactLost, ContactMade, Full, Loss, Received, Replanned, Room, Transmit
 from linkstate.mesh import Mesh
 from linkstate.plan.plan import Plan
-from topic.actions import Action, Doubt, LinkAction, Note
+from topic.actions import Action, Consumes, Doubt, LinkAction, Note
 from topic.core import Topic
 from topic.directory.entry import LinkEntry, Role
 from topic.ends.end import InsideEnd
@@ -311,6 +311,9 @@ class Node:
             self.mesh.doubt(action.router, action.reason, self._shell.now())
         elif isinstance(action, Note):
             self._shell.note(action)
+        elif isinstance(action, Consumes):
+            if self._leaders is not None:
+                self._leaders.consumes(action.address)
         elif isinstance(action.link, InsideEnd):
             action.link.perform(action)
         else:

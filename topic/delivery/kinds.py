@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, refusal
 from topic.delivery.record import AWAITING_HOME, AddressKind, AtEdge, AtHome, HomeStream, Record, choose, taken
-from topic.settings import BALANCED, QUEUE, TOPIC, is_dynamic
+from topic.settings import BALANCED, QUEUE, TOPIC, is_dynamic, is_egress
 
 UNASSIGNED: Final = b""
 """In place of the subscriber that a delivery is for."""
@@ -32,6 +32,7 @@ class TopicKind(AddressKind):
     tells_room = False
     asks_once = False
     in_sets = False
+    is_of_queue = False
     ends_with_subscribers = False
     unfit = DeliveryOutcome.REJECTED
 
@@ -107,6 +108,7 @@ class BalancedKind(AddressKind):
     tells_room = True
     asks_once = True
     in_sets = False
+    is_of_queue = False
     ends_with_subscribers = False
     unfit = DeliveryOutcome.MODIFIED  # another subscriber may take it
 
@@ -212,10 +214,20 @@ class QueueKind(BalancedKind):
     in_sets = True
 
 
+class EgressKind(BalancedKind):
+    """The address of the consumers of a queue, to which its egress publishes (protocol 14.5)."""
+
+    __slots__ = ()
+
+    name = QUEUE
+    is_of_queue = True
+
+
 EACH_TO_ALL: Final = TopicKind()
 EACH_TO_ONE: Final = BalancedKind()
 OF_QUEUES: Final = QueueKind()
 OF_DYNAMIC_NODES: Final = DynamicKind()
+OF_EGRESSES: Final = EgressKind()
 NAMED: Final[dict[str, AddressKind]] = {kind.name: kind for kind in (EACH_TO_ALL, EACH_TO_ONE, OF_QUEUES)}
 
 
@@ -230,6 +242,8 @@ class AddressKinds:
         """By the beginning of the address; a topic if nothing is said of it."""
         if is_dynamic(address):
             return OF_DYNAMIC_NODES
+        if is_egress(address):
+            return OF_EGRESSES
         return next((kind for prefix, kind in self._prefixes if address.startswith(prefix)), EACH_TO_ALL)
 
 

@@ -518,6 +518,9 @@ class AddressKind(ABC):
     """A router that has not answered a Forward of a delivery is sent no other (protocol 12)."""
     in_sets: ClassVar[bool]
     """Replica sets decide which of these addresses exist (protocol 13). Clients cannot attach to them yet."""
+    is_of_queue: ClassVar[bool]
+    """The publisher is a queue. It agrees to each subscriber that home chooses, and keeps a delivery until one has
+    accepted or rejected it (protocol 14.5)."""
     ends_with_subscribers: ClassVar[bool]
     """When the last subscriber has gone there will be no other: the rest is rejected (protocol 12.8)."""
     unfit: ClassVar[DeliveryOutcome]
@@ -716,6 +719,7 @@ class HomeStream(Stream):
         "questions",
         "received",
         "reply",
+        "reserving",
         "settled_again",
         "settled_before",
         "settles_first",
@@ -773,6 +777,8 @@ class HomeStream(Stream):
         self.withheld: deque[Record] = deque()
         """Records that wait for their key, or for room, and all that came after (`topic.home.publishing`)."""
         self.unassigned: dict[Record, None] = {}  # one of many: what waits for a subscriber that has room, in order
+        self.reserving: dict[bytes, dict[Record, None]] = {}
+        """Of a queue, by the name of a subscriber: what home has chosen it for, and the queue has not agreed to."""
         self.until: dict[Record, float] = {}  # when the time of what nobody can have yet is over (`topic.home.ttl`)
         self.ahead: dict[str, int] = {}  # bytes of the first withheld message that each router was sent already
         self.gates: dict[bytes, Gate] = {}  # by subscriber name
@@ -819,10 +825,12 @@ class HomeStream(Stream):
         self.leave()
         self.gates.clear()
         self.unassigned.clear()
+        self.reserving.clear()
 
     def abandon(self) -> None:
         super().abandon()
         self.unassigned.clear()
+        self.reserving.clear()
         self.leave()
 
     # what it transfers, and what it has settled before
@@ -973,9 +981,27 @@ class HomeStream(Stream):
 
     def wait_no_more(self, records: Iterable[Record]) -> None:
         """A subscriber was chosen for these records, or they are over."""
-        if self.unassigned:
-            for record in records:
-                self.unassigned.pop(record, None)
+        for waiting in (self.unassigned, *self.reserving.values()):
+            for record in records if waiting else ():
+                waiting.pop(record, None)
+
+    def is_waiting(self, record: Record) -> bool:
+        """Whether the record waits for a subscriber, or for the queue to agree to one."""
+        return record in self.unassigned or any(record in chosen for chosen in self.reserving.values())
+
+    def reserve(self, records: Iterable[Record], subscriber: bytes) -> None:
+        """The queue is to agree to this subscriber for these records."""
+        self.reserving.setdefault(subscriber, {}).update(dict.fromkeys(records))
+
+    def agreed(self, records: Iterable[Record], subscriber: bytes) -> list[Record]:
+        """The queue has agreed. Returns the records that still wait for that."""
+        waiting = self.reserving.get(subscriber, {})
+        found = [record for record in records if record in waiting]
+        for record in found:
+            del waiting[record]
+        if not waiting:
+            self.reserving.pop(subscriber, None)
+        return found
 
     # gates
 

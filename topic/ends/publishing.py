@@ -10,7 +10,7 @@ Never here: what is published, when, and in which words it is told its outcome.
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from topic.actions import AnswerDeliveries, AnswerPublisher, Credit, Detach, Echo, LinkAction
+from topic.actions import AnswerDeliveries, AnswerPublisher, Chosen, Credit, Detach, Echo, LinkAction, Wanted
 from topic.delivery.allowance import Allowance
 from topic.delivery.record import HomeStream, Record
 from topic.directory.entry import Lifetime, Role
@@ -52,6 +52,7 @@ class PublishingEnd(LinkEnd, Generic[Known]):
             unsettled=claim.unsettled,
             complete=claim.complete,
             allowance=allowance,
+            clock=claim.clock,
         )
         self.epoch = self.stream.epoch
 
@@ -90,6 +91,10 @@ class PublishingEnd(LinkEnd, Generic[Known]):
                 pass  # of an attach before this one: it was still to be done as its answer brought this one about
             case Credit():
                 self.grant(action.count)
+            case Chosen():
+                self.choose(action)
+            case Wanted():
+                self.want()
             case Echo():
                 self.ask()
             case AnswerPublisher():
@@ -113,6 +118,14 @@ class PublishingEnd(LinkEnd, Generic[Known]):
     def grant(self, count: int) -> None:
         """So many more may be published."""
         raise NotImplementedError
+
+    def choose(self, action: Chosen) -> None:
+        """Home has chosen a subscriber for these. Only a queue is asked to agree."""
+        raise AssertionError(f"the end of a publisher that is no queue cannot perform {action}")
+
+    def want(self) -> None:
+        """Subscribers take more. Only a queue is told."""
+        raise AssertionError("the end of a publisher that is no queue is not told what subscribers take")
 
     def ask(self) -> None:
         """The publisher is to show that it is there: `alive` is called when it has."""

@@ -10,6 +10,7 @@ from operator import attrgetter
 
 import attrs
 
+from topic.actions import Consumes
 from topic.delivery.gates import Gate
 from topic.delivery.record import AWAITING_HOME, HomeStream, Record, State, answered_by
 from topic.delivery.streams import Streams
@@ -19,6 +20,7 @@ from topic.edge.edge import Edge
 from topic.home.decisions import Decisions
 from topic.home.liveness import Liveness
 from topic.journal import Event
+from topic.settings import is_egress
 
 UNSETTLED = (State.ACCEPTED, State.IN_DOUBT)
 
@@ -64,6 +66,8 @@ class Audiences:
             peer=self._custodian(subscriber),
             epoch=str(subscriber.epoch),
         )
+        if is_egress(subscriber.identity.address):
+            self.outlet.actions.append(Consumes(subscriber.identity.address))
         may_be_owed = known and _has_been_elsewhere(subscriber)
         for stream in self._streams.at(subscriber.identity.address) if may_be_owed else self._busy(subscriber):
             unproven = known and self._needs_proof(stream, subscriber)

@@ -11,6 +11,7 @@ from itertools import groupby, islice
 
 import attrs
 
+from topic.actions import Chosen, Wanted
 from topic.delivery.kinds import NOT_HAD, UNASSIGNED, verdict
 from topic.delivery.record import HomeStream, Record, State, spread
 from topic.delivery.streams import Streams
@@ -95,11 +96,35 @@ class Balancing:
 
     def go_on(self, stream: HomeStream) -> None:
         """Give what waits to subscribers that have room."""
+        if stream.kind.is_of_queue and stream.link is None:
+            return  # nobody is there to agree
         while stream.unassigned and (share := self._share(stream, stream.unassigned)) is not None:
             entry, records = share
             stream.wait_no_more(records)
-            if records := [record for record in records if self._is_for_nobody(record)]:
+            if not (records := [record for record in records if self._is_for_nobody(record)]):
+                continue
+            if stream.kind.is_of_queue:
+                stream.reserve(records, entry.name)
+                self.outlet.actions.append(Chosen(stream.link, entry.name, records))
+            else:
                 self._assign(stream, records, entry)
+        if stream.kind.is_of_queue and self.wanted(stream) > 0:
+            self.outlet.actions.append(Wanted(stream.link))
+
+    def wanted(self, stream: HomeStream) -> int:
+        """How many more deliveries the subscribers of a queue take, besides those that wait for one."""
+        return sum(room for _, room in self._able(stream)) - len(stream.unassigned)
+
+    def reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:
+        """The queue has agreed to the subscriber for these. It may have gone meanwhile: then they wait again."""
+        waiting = stream.agreed(records, name)
+        records = [record for record in waiting if self._is_for_nobody(record)]
+        able = [entry for entry, room in self._able(stream) if entry.name == name and room >= len(records)]
+        if records and able:
+            self._assign(stream, records, able[0])
+        elif records:
+            stream.wait_again(records)
+            self.go_on(stream)
 
     @staticmethod
     def _is_for_nobody(record: Record) -> bool:
@@ -147,7 +172,7 @@ class Balancing:
         """Who has room, and how much."""
         directory = self.directory
         rooms = [
-            (entry, self._room_of(entry))
+            (entry, self._room_of(entry) - len(stream.reserving.get(entry.name, ())))
             for entry in directory.subscribers(stream.address)
             if directory.in_contact(entry) and entry.name not in directory.lapsed
             if entry.name not in stream.questions
@@ -249,8 +274,10 @@ class Balancing:
         rejected, released, modified = record.refusals or NOT_HAD
         if modified and record.chosen:
             record.refused_for_itself(record.chosen)
+        if rejected or stream.kind.is_of_queue:
+            return rejected > 0
         is_used_up = record.tries + bool(released or modified) > self._redeliveries
-        return rejected > 0 or is_used_up or (bool(record.refused_by) and self._is_for_nobody_else(stream, record))
+        return is_used_up or (bool(record.refused_by) and self._is_for_nobody_else(stream, record))
 
     def _is_for_nobody_else(self, stream: HomeStream, record: Record) -> bool:
         """Whether all subscribers that there are have refused it for themselves."""
@@ -267,7 +294,7 @@ class Balancing:
 
     def choose_again(self, stream: HomeStream, records: Iterable[Record]) -> None:
         """Whoever it was for has not got it, or has gone. What was decided meanwhile, as others were told, is left."""
-        records = [record for record in records if record not in stream.unassigned and self._is_free(record)]
+        records = [record for record in records if not stream.is_waiting(record) and self._is_free(record)]
         if not records:
             return
         for record in records:

@@ -11,7 +11,7 @@ Never here: who leads, and what becomes of a message.
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 
@@ -22,11 +22,11 @@ from topic.directory.entry import CONFIGURED
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.subscribing import SubscribingEnd
 from topic.identity import NOWHERE, LinkIdentity
+from topic.queues.log import Proposer
 from topic.queues.proposals import Enqueue, Enqueued, Given, Proposal, Settled
+from topic.settings import INSIDE
 from topic.termini.attaches import Claim
 
-INSIDE: Final = "_sets/"
-"""The beginning of the addresses that only the sets of the mesh have links to."""
 CREDIT: Final = 1 << 30
 """Deliveries: no limit. `UNDECIDED` limits the bytes."""
 UNDECIDED: Final = 1 << 20
@@ -52,14 +52,6 @@ def term_clock(life: int, term: int, count: int) -> int:
     return life + (term << TERM_BITS) + count
 
 
-class Proposer(Protocol):
-    """The sets that this router leads, as their ends use them: `topic.queues.sets`."""
-
-    def propose(self, name: str, proposals: Sequence[Proposal]) -> int | None:
-        """Append entries to the log of the set. Returns the index of the first. None: the leader is busy, or leads no
-        more; ask again later."""
-
-
 @attrs.define(slots=True)
 class _Asked:
     """An entry that was proposed, and is not decided."""
@@ -73,11 +65,10 @@ class _Asked:
 class Ingress(SubscribingEnd, InsideEnd):
     """The ingress of one set, in one term of this router."""
 
-    def __init__(self, node: EndNode, set_: str, sets: Proposer) -> None:
+    def __init__(self, node: EndNode, set_: str, log: Proposer) -> None:
         super().__init__(node, ingress_of(set_), CONFIGURED, settles_first=False, sends_settled=False)
         self._begins = len(ingress_address(set_, ""))
-        self._set = set_
-        self._sets = sets
+        self._log = log
         self._new: dict[Record, None] = {}
         """The deliveries that are to be enqueued, in order."""
         self._over: dict[bytes, None] = {}
@@ -99,9 +90,8 @@ class Ingress(SubscribingEnd, InsideEnd):
         self.attach(Claim(None, dict.fromkeys(unsettled, 0), True, NOWHERE, clock), now)
 
     def decided(self, index: int, answer: Enqueued | None) -> None:
-        """An entry is decided, perhaps one of an earlier leader."""
-        asked = self._asked.pop(index, None)
-        if asked is None or not self.is_there:
+        asked = self._asked.pop(index)
+        if not self.is_there:
             return
         records = asked.records
         self._held -= sum(record.size for record in records)
@@ -132,7 +122,7 @@ class Ingress(SubscribingEnd, InsideEnd):
             proposals.append(Enqueue(address[self._begins :], keys, _runs(kept), messages))
             asked.append(_Asked(records))
         if proposals:
-            first = self._sets.propose(self._set, proposals)
+            first = self._log.propose(self, proposals)
             if first is None:
                 return
             self._asked.update(enumerate(asked, first))

@@ -1,20 +1,95 @@
 """The links of the sets that one router leads (protocol 14). It attaches them when it leads, and suspends them when it
 leads no more."""
 
-import attrs
+from collections.abc import Sequence
 
 from topic.ends.end import EndNode
+from topic.queues.egress import Egress, egress_address
 from topic.queues.ingress import Ingress, term_clock
+from topic.queues.log import ProposingEnd
+from topic.queues.operations import QueueId
+from topic.queues.proposals import Enqueued, Proposal
 from topic.queues.sets import ReplicaSets
+from topic.queues.state import Queue
+from topic.settings import INSIDE, OUT
 
 
-@attrs.frozen(slots=True)
-class _Led:
+class Led:
     """The links of a set while this router leads it, in one term."""
 
-    since: tuple[int, int]
-    """Life and term."""
-    ingress: Ingress
+    def __init__(self, node: EndNode, sets: ReplicaSets, name: str, since: tuple[int, int]) -> None:
+        """`since`: life and term."""
+        self.since = since
+        self._node = node
+        self._sets = sets
+        self._name = name
+        self._attaches = 0
+        """How often links were attached in this term."""
+        self._proposed: dict[int, ProposingEnd] = {}
+        """By log index: the end that has proposed the entry."""
+        self._busy: dict[ProposingEnd, None] = {}
+        """Ends that the leader was too busy for."""
+        self.egresses: dict[QueueId, Egress] = {}
+        self.ingress = Ingress(node, name, self)
+        self.ingress.come(sets.state(name).messages.unsettled, self._next_clock(), node.now())
+        for queue in sets.state(name):
+            if self._has_egress(queue):
+                self._begin(queue.name, queue.id)
+
+    def _next_clock(self) -> int:
+        self._attaches += 1
+        return term_clock(*self.since, self._attaches)
+
+    def _has_egress(self, queue: Queue) -> bool:
+        """Whether the queue has messages, or consumers, which may ask about messages that are gone."""
+        address = egress_address(self._name, queue.name)
+        there = self._sets.state(self._name).messages.of(queue.id)
+        return bool(there) or any(self._node.topic.directory.subscribers(address))
+
+    def _begin(self, queue: str, id_: QueueId) -> None:
+        messages = self._sets.state(self._name).messages
+        egress = self.egresses[id_] = Egress(self._node, self._name, queue, id_, messages, self)
+        egress.come(self._next_clock(), self._node.now())
+
+    def consumes(self, queue: str) -> None:
+        """A consumer of this queue has attached."""
+        known = self._sets.state(self._name).get(queue)
+        if known is not None and known.id not in self.egresses:
+            self._begin(queue, known.id)
+
+    def propose(self, end: ProposingEnd, proposals: Sequence[Proposal]) -> int | None:
+        """As `Proposer.propose`."""
+        first = self._sets.propose(self._name, proposals)
+        if first is None:
+            self._busy[end] = None
+        else:
+            self._proposed.update(dict.fromkeys(range(first, first + len(proposals)), end))
+        return first
+
+    def follow(self, decided: Sequence[tuple[int, Enqueued | None]]) -> None:
+        """Give the links the answers that were decided."""
+        busy, self._busy = self._busy, {}
+        for end in busy:
+            end.go_on()
+        for index, answer in decided:
+            if index in self._proposed:  # else it is an entry of an earlier leader
+                self._proposed.pop(index).decided(index, answer)
+            if answer is not None and answer.queue is not None and answer.positions:
+                self._enqueued(answer.queue, answer.positions)
+        for id_ in [id_ for id_ in self.egresses if self._sets.state(self._name).name_of(id_) is None]:
+            self.egresses.pop(id_).leave(self._node.now(), closed=True)
+
+    def _enqueued(self, id_: QueueId, positions: Sequence[int]) -> None:
+        queue = self._sets.state(self._name).name_of(id_)
+        if id_ in self.egresses:
+            self.egresses[id_].enqueued(positions)
+        elif queue is not None:  # else it was deleted since
+            self._begin(queue, id_)
+
+    def leave(self) -> None:
+        """This router leads no more."""
+        for end in (self.ingress, *self.egresses.values()):
+            end.leave(self._node.now(), closed=False)
 
 
 class SetLeaders:
@@ -23,29 +98,25 @@ class SetLeaders:
     def __init__(self, node: EndNode, sets: ReplicaSets) -> None:
         self._node = node
         self._sets = sets
-        self._led: dict[str, _Led] = {}
+        self.led: dict[str, Led] = {}
+
+    def consumes(self, address: str) -> None:
+        """A consumer has attached to this address (`egress_address`)."""
+        set_, _, queue = address.removeprefix(INSIDE).partition(OUT)
+        if set_ in self.led:
+            self.led[set_].consumes(queue)
 
     def follow(self) -> None:
         """Attach links of sets that this router leads now, suspend links of sets that it leads no more, and give the
         links the answers that were decided."""
         for name in self._sets.set_map.plans:
-            ready, led = self._sets.ready(name), self._led.get(name)
+            ready, led = self._sets.ready(name), self.led.get(name)
             decided = self._sets.take_decided(name)
             if led is not None and led.since != ready:
-                self._leave(name, led)
+                led.leave()
+                del self.led[name]
                 led = None
-            if led is None and ready is not None:
-                self._lead(name, ready)
-            elif led is not None:
-                for index, answer in decided:
-                    led.ingress.decided(index, answer)
-                led.ingress.go_on()
-
-    def _lead(self, name: str, since: tuple[int, int]) -> None:
-        ingress = Ingress(self._node, name, self._sets)
-        self._led[name] = _Led(since, ingress)
-        ingress.come(self._sets.state(name).messages.unsettled, term_clock(*since, 0), self._node.now())
-
-    def _leave(self, name: str, led: _Led) -> None:
-        del self._led[name]
-        led.ingress.leave(self._node.now(), closed=False)
+            if led is not None:
+                led.follow(decided)
+            elif ready is not None:
+                self.led[name] = Led(self._node, self._sets, name, ready)

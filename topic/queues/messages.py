@@ -15,7 +15,7 @@ import msgpack
 from topic.identity import KEY_LENGTH, Epoch
 from topic.queues.operations import QueueId, unpack
 from topic.queues.positions import POSITION_LENGTH, Run, each_of, position_key, position_of
-from topic.queues.proposals import Enqueue
+from topic.queues.proposals import Enqueue, Enqueued
 from topic.queues.reservations import RESERVED, Reservations
 from topic.queues.rows import StateRows
 
@@ -85,31 +85,33 @@ class QueuedMessages:
         """The keys of all deliveries that were answered, and that their publishers have not settled."""
         return [*self._answers]
 
-    def enqueue(self, queue: QueueId | None, index: int, asked: Enqueue) -> set[int]:
-        """Put messages into a queue; None: there is no such queue. Returns the numbers of those that were refused, now
-        or before. Without keys a message that there is no queue for is dropped."""
+    def enqueue(self, queue: QueueId | None, index: int, asked: Enqueue) -> Enqueued:
+        """Put messages into a queue; None: there is no such queue. Without keys a message that there is no queue for is
+        dropped."""
         refused: set[int] = set()
+        fresh: list[int] = []
         if not asked.keys:
-            for number, message in enumerate(asked.messages):
-                self._take(queue, position_of(index, number), message)
-            return refused
+            for place, message in enumerate(asked.messages):
+                self._take(queue, position_of(index, place), message, fresh)
+            return Enqueued(frozenset(), queue, fresh)
         given = chain.from_iterable(run.each() for run in asked.given)
-        for number, (key, (attach, place), message) in enumerate(zip(asked.keys, given, asked.messages, strict=True)):
+        for place, (key, (attach, n), message) in enumerate(zip(asked.keys, given, asked.messages, strict=True)):
             known = self._answers.get(key)
-            if known is not None and known.is_for(attach, place):
+            if known is not None and known.is_for(attach, n):
                 is_taken = known.taken
             else:
-                is_taken, known = self._take(queue, position_of(index, number), message), None
+                is_taken, known = self._take(queue, position_of(index, place), message, fresh), None
             if known is None or known.attach < attach:
-                self._answers[key] = answered = Answered(is_taken, attach, place)
+                self._answers[key] = answered = Answered(is_taken, attach, n)
                 self._rows.put(KEY + key, answered.row)
             if not is_taken:
-                refused.add(number)
-        return refused
+                refused.add(place)
+        return Enqueued(frozenset(refused), queue, fresh)
 
-    def _take(self, queue: QueueId | None, position: int, message: bytes) -> bool:
+    def _take(self, queue: QueueId | None, position: int, message: bytes, fresh: list[int]) -> bool:
         if queue is None:
             return False
+        fresh.append(position)
         self._queues.setdefault(queue, {})[position] = message
         self._rows.put(MESSAGE + position_key(position), msgpack.packb((queue.life, queue.index, message)))
         return True

@@ -95,10 +95,14 @@ Proposal = Enqueue | Settled | Reserve | Free | Dequeue
 
 @attrs.frozen(slots=True)
 class Enqueued:
-    """The answer to an `Enqueue` with keys: the queue has each of these messages, or had it before."""
+    """The answer to an `Enqueue`: the queue has each of these messages, or had it before."""
 
     refused: frozenset[int]
     """The places of those for which there was no queue of that name. Each message keeps its first answer."""
+    queue: QueueId | None
+    """The queue of that name; None: there is none."""
+    positions: Sequence[int]
+    """Of the messages that were not in the queue before."""
 
 
 def encode_proposal(proposal: Proposal) -> bytes:

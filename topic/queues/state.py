@@ -92,6 +92,7 @@ class SetState:
         if len(queues) > MOST_QUEUES:
             raise ValueError(f"the state of a set has {len(queues)} queues, expected {MOST_QUEUES} at most")
         self._queues = {queue.name: queue for queue in sorted(queues, key=lambda queue: queue.id)}
+        self._names = {queue.id: queue.name for queue in queues}
         self.messages = QueuedMessages(self.rows)
 
     def __len__(self) -> int:
@@ -103,6 +104,10 @@ class SetState:
 
     def get(self, name: str) -> Queue | None:
         return self._queues.get(name)
+
+    def name_of(self, queue: QueueId) -> str | None:
+        """The name of the queue of this id; None: it is deleted."""
+        return self._names.get(queue)
 
     # operations
 
@@ -128,8 +133,7 @@ class SetState:
         match proposal:
             case Enqueue():
                 queue = self._queues.get(proposal.queue)
-                to = queue.id if queue is not None else None
-                return Enqueued(frozenset(self.messages.enqueue(to, index, proposal)))
+                return self.messages.enqueue(queue.id if queue is not None else None, index, proposal)
             case Settled():
                 self.messages.settled(proposal.keys)
             case Reserve():
@@ -163,7 +167,7 @@ class SetState:
         if isinstance(operation, Configure):
             return self._configure(known, operation, fresh)
         self.rows.delete(_key(known.name))
-        del self._queues[known.name]
+        del self._queues[known.name], self._names[known.id]
         self.messages.delete(known.id)
         return Done(known.id, known.version)
 
@@ -178,6 +182,7 @@ class SetState:
 
     def _put(self, queue: Queue) -> None:
         self._queues[queue.name] = queue
+        self._names[queue.id] = queue.name
         self.rows.put(*queue.row)
 
     def check(self) -> None:
@@ -186,4 +191,5 @@ class SetState:
         self.messages.check()
         found = {key: _queue(key, value) for key, value in self.rows if key.startswith(DECLARED)}
         assert found == {_key(queue.name): queue for queue in self}, "the rows are not those of the queues"
+        assert self._names == {queue.id: queue.name for queue in self}
         assert self.messages.queues <= {queue.id for queue in self}, "messages of a queue that is not there"

@@ -1,0 +1,277 @@
+"""Consumers of a queue, through its egress: each message is for one of them, and leaves the queue when it is accepted.
+
+a, b, c   voters of the set; a leads first
+d, e      have no replica
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.topic.bench import reader_at
+from tests.topic.clients import Pen, Reader
+from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench
+from tests.topic.queues.test_ingress import publisher, unsettled
+from tests.topic.raft.mutants import Mutant
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.home.balancing import Balancing
+from topic.queues.egress import Egress, egress_address
+from topic.queues.leaders import Led
+from topic.queues.operations import Delete
+
+ACCEPTED, RELEASED, REJECTED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.RELEASED, DeliveryOutcome.REJECTED
+ADDRESS = egress_address(SET, QUEUE)
+
+
+def plain(bench: QueueBench, router: str, name: str = "s", **options: Any) -> Reader:
+    """A consumer that does not resume."""
+    return bench.subscriber(router, name, address=ADDRESS, **options)
+
+
+def lasting(bench: QueueBench, router: str, name: str = "s", **options: Any) -> Reader:
+    return reader_at(bench, router, name, address=ADDRESS, **options)
+
+
+def filled(*messages: bytes, routers: str = "abcde", at: str = "e") -> tuple[QueueBench, Pen]:
+    """A queue with these messages, which are settled."""
+    bench = QueueBench(*routers)
+    pen = publisher(bench, at)
+    if messages:
+        pen.send(*messages)
+        pen.settle(*messages)
+    return bench, pen
+
+
+def at_rest(bench: QueueBench) -> bool:
+    """The queue is empty, and nothing is kept of what was in it."""
+    rows = {len(bench.sets(name).state(SET).rows) for name in bench.names if name in "abc"}
+    return rows == {1} and bench.records() == {} and unsettled(bench, bench.leader) == []
+
+
+@pytest.mark.parametrize("router", ["a", "b", "d"])
+def test_a_message_leaves_the_queue_when_a_consumer_has_accepted_it(router: str) -> None:
+    bench, _ = filled(b"1", b"2")
+    reader = plain(bench, router)
+    assert reader.delivered == [b"1", b"2"]
+    assert bench.messages("b") == [b"1", b"2"]
+    reader.accept(b"1")
+    assert bench.messages("b") == [b"2"] and reader.settled_messages == [b"1"]
+    reader.accept(b"2")
+    bench.wait(1)
+    assert at_rest(bench)
+
+
+def test_messages_go_to_consumers_as_they_are_enqueued() -> None:
+    bench, pen = filled()
+    reader = plain(bench, "d", credit=2)
+    pen.send(b"1", b"2", b"3")
+    assert reader.delivered == [b"1", b"2"]
+    reader.accept(b"1")
+    reader.grant(2)
+    assert reader.delivered == [b"1", b"2", b"3"]
+
+
+def test_each_message_is_for_one_consumer() -> None:
+    bench, _ = filled(*(b"%d" % number for number in range(20)))
+    readers = [plain(bench, router, router, credit=3) for router in "abde"]
+    for _ in range(20):
+        for reader in readers:
+            left = [message or b"" for message in reader.delivered if message not in reader.settled_messages]
+            reader.accept(*left[:1])
+            reader.grant(3 - len(left[1:]))
+    delivered = [message for reader in readers for message in reader.delivered]
+    assert len(delivered) == 20 and {*delivered} == {b"%d" % number for number in range(20)}
+    bench.wait(1)
+    assert at_rest(bench)
+
+
+def test_nothing_is_offered_before_a_majority_knows_to_whom() -> None:
+    bench, _ = filled(b"1")
+    bench.hanging |= {"b", "c"}
+    reader = plain(bench, "a")
+    assert reader.delivered == []
+    bench.hanging.clear()
+    bench.flow()
+    assert reader.delivered == [b"1"]
+
+
+def test_nothing_is_settled_before_a_majority_knows_that_it_is_over() -> None:
+    bench, _ = filled(b"1")
+    reader = plain(bench, "a")
+    bench.hanging |= {"b", "c"}
+    reader.accept(b"1")
+    assert reader.settled_messages == []
+    bench.hanging.clear()
+    bench.flow()
+    assert reader.settled_messages == [b"1"]
+
+
+@pytest.mark.parametrize("kind", [plain, lasting])
+@pytest.mark.parametrize("router", ["b", "d"])
+def test_a_consumer_goes_on_with_what_it_has_when_the_leader_changes(router: str, kind: Any) -> None:
+    bench, pen = filled(b"1", b"2", b"3")
+    reader = kind(bench, router, credit=2)
+    other = kind(bench, "e", "t", credit=5)
+    assert (reader.delivered, other.delivered) == ([b"1", b"2"], [b"3"])
+    reader.accept(b"1")
+    bench.stop("a")
+    bench.wait(ELECTED_S)
+    pen.send(b"4")
+    assert (reader.delivered, other.delivered) == ([b"1", b"2"], [b"3", b"4"])
+    reader.accept(b"2")
+    other.accept(b"3", b"4")
+    assert bench.messages(bench.leader) == []
+    assert set(reader.settled_messages) == {b"1", b"2"}
+
+
+@pytest.mark.parametrize("kind", [plain, lasting])
+def test_the_leader_dies_before_it_has_taken_what_was_accepted(kind: Any) -> None:
+    bench, _ = filled(b"1")
+    reader, other = kind(bench, "d"), kind(bench, "e", "t")
+    bench.hanging |= {"b", "c"}
+    [holder] = [one for one in (reader, other) if one.delivered]
+    holder.accept(b"1")
+    assert holder.settled_messages == []
+    bench.stop("a")
+    bench.hanging.clear()
+    bench.wait(ELECTED_S)
+    assert bench.messages(bench.leader) == [] and holder.settled_messages == [b"1"]
+    assert len(reader.delivered + other.delivered) == 1
+
+
+def test_what_a_plain_consumer_had_goes_to_another_when_its_router_dies() -> None:
+    bench, _ = filled(b"1")
+    plain(bench, "d")
+    other = plain(bench, "b", "t")
+    assert other.delivered == []
+    bench.stop("d")
+    bench.wait(10)
+    assert other.delivered == [b"1"]
+    other.accept(b"1")
+    assert bench.messages("a") == []
+
+
+@pytest.mark.parametrize("has_accepted", [False, True])
+def test_a_consumer_resumes_elsewhere_when_its_router_dies(has_accepted: bool) -> None:
+    bench, _ = filled(b"1")
+    reader, other = lasting(bench, "d"), plain(bench, "b", "t")
+    assert reader.delivered == [b"1"]
+    [record] = [record for record, _ in reader.handed]
+    bench.stop("d")
+    bench.wait(10)
+    assert other.delivered == [], "it waits for the consumer that has it"
+    state = ACCEPTED if has_accepted else 0
+    again = lasting(bench, "e", unsettled={record.key: state}, seen=reader.end.epoch)
+    if not has_accepted:
+        assert again.resumed == [(b"1", 0, False)]
+        bench.tick("e").outcomes(again.end, [bench.cores["e"].records.by_key[record.key]], ACCEPTED)
+        bench.flow()
+    bench.wait(1)
+    assert bench.messages("a") == [] and other.delivered == []
+
+
+def test_what_is_released_goes_to_another_as_often_as_it_takes() -> None:
+    bench, _ = filled(b"1")
+    reader = plain(bench, "d")
+    for _ in range(12):
+        reader.answer(RELEASED, reader.delivered[-1] or b"")
+    assert bench.messages("a") == [b"1"]
+    reader.accept(b"1")
+    bench.wait(1)
+    assert at_rest(bench)
+
+
+def test_what_is_rejected_leaves_the_queue() -> None:
+    bench, _ = filled(b"1")
+    reader = plain(bench, "d")
+    reader.answer(REJECTED, b"1")
+    bench.wait(1)
+    assert at_rest(bench)
+
+
+def test_all_routers_may_die_at_once() -> None:
+    bench, _ = filled(b"1", b"2", b"3", routers="abc", at="c")
+    reader = lasting(bench, "b", credit=2)
+    reader.accept(b"1")
+    for name in "abc":
+        bench.stop(name)
+    for name in "abc":
+        bench.start(name, 2)
+    bench.wait(ELECTED_S + 15)
+    [two] = [record for record, message in reader.handed if message == b"2"]
+    again = lasting(bench, "c", unsettled={two.key: ACCEPTED}, seen=reader.end.epoch)
+    bench.wait(2)
+    assert bench.messages(bench.leader) == [b"3"] and again.delivered == [b"3"]
+
+
+def test_a_queue_without_consumers_keeps_its_messages() -> None:
+    bench, _ = filled(b"1", b"2")
+    assert bench.records() == {}, "only the state has them"
+    reader = plain(bench, "d", credit=1)
+    assert reader.delivered == [b"1"] and bench.records() == {"a": 1, "d": 1}
+
+
+def test_a_consumer_that_comes_back_late_is_told_that_its_message_is_over() -> None:
+    """The queue is empty, and a router leads that has had no consumer of it."""
+    bench, _ = filled(b"1")
+    reader = lasting(bench, "d")
+    [record] = [record for record, _ in reader.handed]
+    reader.accept(b"1")
+    reader.close()
+    bench.stop("a")
+    bench.wait(ELECTED_S)
+    assert bench.messages(bench.leader) == []
+    again = lasting(bench, "e", unsettled={record.key: ACCEPTED})
+    bench.wait(2)
+    assert [settled for _, _, settled in again.resumed] == [True]
+    again.answer_echo()
+    assert bench.records() == {}
+
+
+def test_a_queue_that_is_deleted_has_no_egress() -> None:
+    bench, pen = filled(b"1", b"2")
+    reader = plain(bench, "d", credit=1)
+    bench.at("a").node.ask(Delete(QUEUE, bench.queue))
+    bench.collect("a")
+    bench.flow()
+    leaders = bench.at("a").node._leaders
+    assert leaders is not None and not leaders.led[SET].egresses
+    reader.accept(b"1")
+    bench.wait(1)
+    assert bench.records() == {}
+    bench.queue = bench.declare(QUEUE)
+    pen.send(b"3")
+    reader.grant(5)
+    assert reader.delivered == [b"1", b"3"]
+
+
+# rules broken on purpose
+
+BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
+    (Egress, "come", "dict.fromkeys(map(position_key, self._doubted), 0)", "{}",
+     partial(test_a_consumer_goes_on_with_what_it_has_when_the_leader_changes, "d", lasting)),
+    (Egress, "_go_on", "Reserve(self.queue, consumer, self._runs(records))", "Reserve(self.queue, consumer, [])",
+     partial(test_a_consumer_goes_on_with_what_it_has_when_the_leader_changes, "d", lasting)),
+    (Egress, "tell", "self._over += action.records", "self.node.topic.settle(self.stream, action.records)",
+     test_nothing_is_settled_before_a_majority_knows_that_it_is_over),
+    (Egress, "_publish", "self.node.topic.wanted(self.stream)", "1000",
+     test_a_queue_without_consumers_keeps_its_messages),
+    (Balancing, "go_on", "stream.kind.is_of_queue:", "False:",
+     test_nothing_is_offered_before_a_majority_knows_to_whom),
+    (Balancing, "_is_refused", "rejected or stream.kind.is_of_queue", "rejected",
+     test_what_is_released_goes_to_another_as_often_as_it_takes),
+    (Led, "_has_egress", "bool(there) or any(self._node.topic.directory.subscribers(address))", "bool(there)",
+     partial(test_the_leader_dies_before_it_has_taken_what_was_accepted, plain)),
+    (Led, "consumes", "known is not None", "False",
+     test_a_consumer_that_comes_back_late_is_told_that_its_message_is_over),
+    (Led, "follow", "closed=True", "closed=False", test_a_queue_that_is_deleted_has_no_egress),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(BROKEN)))
+def test_a_rule_that_is_broken_is_noticed(number: int) -> None:
+    owner, method, old, new, scene = BROKEN[number]
+    with Mutant(owner, method, old, new, old, "").applied(), pytest.raises((Exception, pytest.fail.Exception)):
+        scene()

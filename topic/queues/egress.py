@@ -1,0 +1,192 @@
+"""The egress of a queue: the publisher to the consumers of the queue, at the router that leads (protocol 14.5).
+
+    queue ── publish ─▶ home ── chosen ─▶ Egress ── Reserve ─▶ log of the set ── decided ─▶ home ── offer ─▶ consumer
+    queue ◀── decided ── log of the set ◀── Dequeue ── Egress ◀── accepted ── home ◀── accepted ── consumer
+
+The messages of a queue are deliveries of one publisher, whose home is the leader's router. The home chooses a consumer
+for each, and offers it when a majority has that. A consumer is settled when a majority has the `Dequeue`. The next
+leader attaches the same link with the reserved messages as its map: so the home asks the consumers that have them.
+
+Never here: which consumer gets a message, and what becomes of a message in the state.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+import attrs
+
+from topic.actions import AnswerDeliveries, AnswerPublisher, Chosen, Detach
+from topic.delivery.record import Record
+from topic.directory.entry import CONFIGURED
+from topic.ends.end import EndNode, InsideEnd
+from topic.ends.publishing import PublishingEnd
+from topic.identity import GENERATION_LENGTH, NOWHERE, LinkIdentity
+from topic.queues.log import Proposer
+from topic.queues.messages import QueuedMessages
+from topic.queues.operations import QueueId
+from topic.queues.positions import position_key, runs_of
+from topic.queues.proposals import Dequeue, Enqueued, Proposal, Reserve
+from topic.settings import INSIDE, OUT
+from topic.termini.attaches import Claim
+
+
+def egress_address(set_: str, queue: str) -> str:
+    """The address from which the consumers of a queue receive."""
+    return f"{INSIDE}{set_}{OUT}{queue}"
+
+
+def egress_of(set_: str, queue: str) -> LinkIdentity:
+    """The link of the egress of a queue."""
+    return LinkIdentity(INSIDE, set_, egress_address(set_, queue))
+
+
+def generation_of(queue: QueueId) -> bytes:
+    """The life of the egress as a publisher, the same for all leaders. A queue that is declared again has another."""
+    return blake2b(str(queue).encode(), digest_size=GENERATION_LENGTH).digest()
+
+
+@attrs.define(slots=True)
+class _Asked:
+    """An entry that was proposed, and is not decided."""
+
+    records: list[Record]
+    """The deliveries that it reserves or dequeues."""
+    consumer: bytes | None
+    """The name of the consumer that they are reserved for; None: they are dequeued."""
+    answers_echo: bool = False
+
+
+class Egress(PublishingEnd[int], InsideEnd):
+    """The egress of one queue, in one term of this router. It knows a delivery by the position of the message."""
+
+    def __init__(
+        self, node: EndNode, set_: str, name: str, queue: QueueId, messages: QueuedMessages, log: Proposer
+    ) -> None:
+        super().__init__(node, egress_of(set_, name), CONFIGURED, settles_first=False)
+        self.queue = queue
+        self._messages = messages
+        self._log = log
+        self._doubted: list[int] = []
+        """The positions of messages that were reserved before this router led, and that the home does not have yet."""
+        self._free: deque[int] = deque()
+        """The positions of all other messages that the home does not have, in order."""
+        self._credit = 0
+        self._chosen: dict[bytes, list[Record]] = {}
+        """By the name of a consumer: what is to be reserved for it."""
+        self._over: list[Record] = []
+        """What is to be dequeued."""
+        self._is_asked = False
+        """The core asks whether this end is still there."""
+        self._asked: dict[int, _Asked] = {}
+        """By log index."""
+
+    @property
+    def is_there(self) -> bool:
+        return self.epoch is not None and not self.is_detached
+
+    @property
+    def answers(self) -> bool:
+        return True
+
+    def come(self, clock: int, now: float) -> None:
+        """This router leads: attach the link. `clock`: of the attach (`term_clock`)."""
+        for position in self._messages.of(self.queue):
+            is_free = self._messages.reserved.consumer(position) is None
+            (self._free if is_free else self._doubted).append(position)
+        doubted = dict.fromkeys(map(position_key, self._doubted), 0)
+        self.attach(Claim(generation_of(self.queue), doubted, True, NOWHERE, clock), now)
+
+    def enqueued(self, positions: Iterable[int]) -> None:
+        """The queue has more messages."""
+        self._free.extend(positions)
+        self.go_on()
+
+    def decided(self, index: int, answer: Enqueued | None) -> None:
+        asked = self._asked.pop(index)
+        if not self.is_there:
+            return
+        if asked.consumer is not None:
+            self.node.topic.reserved(self.stream, asked.consumer, asked.records)
+        elif asked.records:
+            for record in asked.records:
+                del self.open[record]
+            self.node.topic.settle(self.stream, asked.records)
+        if asked.answers_echo:
+            self.alive(answered=True)
+
+    def go_on(self) -> None:
+        """With the end of the pump, publish what there is credit for, and propose all that waits."""
+        self.node.later(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.is_there:
+            return
+        if self.is_answered:
+            self._publish()
+        proposals: list[Proposal] = []
+        asked: list[_Asked] = []
+        for consumer, records in self._chosen.items():
+            proposals.append(Reserve(self.queue, consumer, self._runs(records)))
+            asked.append(_Asked(records, consumer))
+        if self._over or self._is_asked:  # without messages, too: an echo is answered by an entry
+            proposals.append(Dequeue(self.queue, self._runs(self._over)))
+            asked.append(_Asked(self._over, None, self._is_asked))
+        if not proposals:
+            return
+        first = self._log.propose(self, proposals)
+        if first is not None:
+            self._asked.update(enumerate(asked, first))
+            self._chosen, self._over, self._is_asked = {}, [], False
+
+    def _runs(self, records: Iterable[Record]) -> Sequence[tuple[int, int]]:
+        return runs_of(sorted(self.open[record] for record in records))
+
+    def _publish(self) -> None:
+        """Publish what consumers may have already, and as much of the rest as they take."""
+        there = self._messages.of(self.queue)
+        if self._doubted:
+            doubted, self._doubted = self._doubted, []
+            self._give([position for position in doubted if position in there])
+        most = min(self._credit, self.node.topic.wanted(self.stream)) if self._free else 0
+        positions: list[int] = []
+        while self._free and len(positions) < most:
+            position = self._free.popleft()
+            if position in there:
+                positions.append(position)
+        self._give(positions)
+
+    def _give(self, positions: list[int]) -> None:
+        if positions:
+            there = self._messages.of(self.queue)
+            self._credit -= len(positions)
+            self.publish(positions, [*map(position_key, positions)], [there[position] for position in positions])
+
+    # what the core asks
+
+    def begin(self, action: AnswerPublisher) -> None:
+        self._credit = action.credit
+        self.go_on()
+
+    def grant(self, count: int) -> None:
+        self._credit += count
+        self.go_on()
+
+    def choose(self, action: Chosen) -> None:
+        self._chosen.setdefault(action.subscriber, []).extend(action.records)
+        self.go_on()
+
+    def want(self) -> None:
+        self.go_on()
+
+    def tell(self, action: AnswerDeliveries) -> None:
+        """A consumer has accepted the messages, or rejected them: they leave the queue."""
+        self._over += action.records
+        self.go_on()
+
+    def ask(self) -> None:
+        self._is_asked = True
+        self.go_on()
+
+    def detach(self, action: Detach) -> None:
+        """A later leader has the link."""

@@ -1,0 +1,24 @@
+"""The log of a set, as the ends of its leader use it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from topic.queues.proposals import Enqueued, Proposal
+
+
+class ProposingEnd(Protocol):
+    """An end that has entries decided: `topic.queues.ingress`, `topic.queues.egress`."""
+
+    def decided(self, index: int, answer: Enqueued | None) -> None:
+        """The entry of the end at this log index is decided."""
+
+    def go_on(self) -> None:
+        """Propose again what waits: the leader was busy."""
+
+
+class Proposer(Protocol):
+    """The log of one set that this router leads: `topic.queues.leaders`."""
+
+    def propose(self, end: ProposingEnd, proposals: Sequence[Proposal]) -> int | None:
+        """Append entries to the log. Returns the index of the first. None: the leader is busy, or leads no more; the
+        end is told to go on."""
