@@ -191,9 +191,18 @@ class Peers:
         for contact in self.directory.contacts if news else ():
             self.outlet.batches.gossip(contact, left if contact == router else told)
         for change in changes:
-            entry, is_expired = change.entry, change.old is not None and change.entry.status is Status.EXPIRED
+            entry, old = change.entry, change.old
+            is_expired = old is not None and entry.status is Status.EXPIRED
             if is_expired and entry.router != router and self.directory.tells_itself(entry):
                 self.outlet.batches.gossip(entry.router, [entry])
+            elif old is not None and self._is_taken_from(old, entry):
+                self.outlet.batches.gossip(old.router, [entry])
+
+    def _is_taken_from(self, old: LinkEntry, entry: LinkEntry) -> bool:
+        """Whether a plain subscriber has moved from another router in contact, which may not know: it may not be in
+        contact with the new one, and that may be lost before it is."""
+        is_plain = entry.role is Role.SUBSCRIBER and not entry.lifetime.timeout
+        return is_plain and entry.live and old.live and old.router != entry.router and self.directory.tells_itself(old)
 
     def _is_news(self, change: Change, learned: bool) -> bool:
         """Whether the change is passed on. An ending is if its owner tells it, or if it ends a link of ours: if every

@@ -170,6 +170,21 @@ def contact_outlived(end: Method) -> Method:
     return broken
 
 
+@mutant(
+    Peers,
+    "_is_taken_from",
+    by="4",
+    scenario=test_moving.test_a_late_attach_of_a_plain_subscriber_takes_the_link_also_if_its_router_dies_at_once,
+)
+def taken_unseen(_: Method) -> Method:
+    """3.3: the former router of a plain subscriber hears that another router has it."""
+
+    def broken(peers: Peers, old: LinkEntry, entry: LinkEntry) -> bool:
+        return False
+
+    return broken
+
+
 @mutant(Peers, "_pass_on", by="2", scenario=test_moving.test_where_a_publisher_went_is_passed_on_by_where_it_was)
 def nothing_passed_on(_: Method) -> Method:
     """3.3: what is learned of subscribers is passed on: contacts are not transitive while they are made."""

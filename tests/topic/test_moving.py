@@ -301,6 +301,21 @@ def test_that_a_link_of_ours_has_closed_elsewhere_is_passed_on() -> None:
     assert entry is None or not entry.live
 
 
+def test_a_late_attach_of_a_plain_subscriber_takes_the_link_also_if_its_router_dies_at_once() -> None:
+    """Its former router is not in contact with that router, and all others take the link for ended. So the former router
+    has to know, and its client has to attach again."""
+    bench = Bench("a", "b", "c")
+    bench.part("a", "c")
+    reader = bench.subscriber("a")
+    bench.subscriber("c")
+    assert [detach.condition for detach in reader.mine(Detach)] == ["amqp:link:stolen"]
+    bench.kill("c")
+    again = bench.subscriber("a")
+    pen = pen_at(bench, "b")
+    pen.send(b"1")
+    assert again.delivered == [b"1"] and not pen.outcomes
+
+
 def test_a_close_that_may_be_late_with_its_attach_ends_nothing() -> None:
     """Their connection stalled, and the subscriber has begun anew since: what it is owed then, it still gets (6.12)."""
     pen, again = closed_as_it_attaches(heard_of_it=False)
