@@ -302,8 +302,8 @@ def test_that_a_link_of_ours_has_closed_elsewhere_is_passed_on() -> None:
 
 
 def test_a_late_attach_of_a_plain_subscriber_takes_the_link_also_if_its_router_dies_at_once() -> None:
-    """Its former router is not in contact with that router, and all others take the link for ended. So the former router
-    has to know, and its client has to attach again."""
+    """The former router is not in contact with the new one, and all others take the link for ended. So the former
+    router has to know, and its client has to attach again."""
     bench = Bench("a", "b", "c")
     bench.part("a", "c")
     reader = bench.subscriber("a")
