@@ -71,7 +71,6 @@ class Egress(PublishingEnd[int], InsideEnd):
         """The positions of messages that were reserved before this router led, and that the home does not have yet."""
         self._free: deque[int] = deque()
         """The positions of all other messages that the home does not have, in order."""
-        self._credit = 0
         self._chosen: dict[bytes, list[Record]] = {}
         """By the name of a consumer: what is to be reserved for it."""
         self._over: list[Record] = []
@@ -148,7 +147,7 @@ class Egress(PublishingEnd[int], InsideEnd):
         if self._doubted:
             doubted, self._doubted = self._doubted, []
             self._give([position for position in doubted if position in there])
-        most = min(self._credit, self.node.topic.wanted(self.stream)) if self._free else 0
+        most = self.node.topic.wanted(self.stream) if self._free else 0
         positions: list[int] = []
         while self._free and len(positions) < most:
             position = self._free.popleft()
@@ -159,18 +158,15 @@ class Egress(PublishingEnd[int], InsideEnd):
     def _give(self, positions: list[int]) -> None:
         if positions:
             there = self._messages.of(self.queue)
-            self._credit -= len(positions)
             self.publish(positions, [*map(position_key, positions)], [there[position] for position in positions])
 
     # what the core asks
 
     def begin(self, action: AnswerPublisher) -> None:
-        self._credit = action.credit
         self.go_on()
 
     def grant(self, count: int) -> None:
-        self._credit += count
-        self.go_on()
+        """The window of a publisher bounds what a client may send. Here the consumers bound it: `Topic.wanted`."""
 
     def choose(self, action: Chosen) -> None:
         self._chosen.setdefault(action.subscriber, []).extend(action.records)
