@@ -16,7 +16,7 @@ from failover.cli.watch.known_queues import (
     queue_named,
     sets_of_mesh,
 )
-from failover.cli.watch.replica_sets import begin, recover, sets, voters
+from failover.cli.watch.replica_sets import begin, recover, replace, sets, voters
 from failover.client.management import Management, RefusedError
 from router.cli.base import console
 from router.entities.replicas import DECLARED_QUEUE, SETTINGS
@@ -259,5 +259,5 @@ def _replicas(known: KnownQueue) -> Iterable[list[str]]:
         ]
 
 
-for command in (sets, voters, begin, recover):
+for command in (sets, voters, replace, begin, recover):
     queue.add_command(command)

@@ -1,6 +1,7 @@
-"""`oncemesh queue sets`, `voters`, `begin`, `recover`: the replica sets of a mesh, and an operator's word about one."""
+"""`oncemesh queue sets`, `voters`, `replace`, `begin`, `recover`: the replica sets of a mesh, and an operator's word
+about them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -9,14 +10,14 @@ import trio
 from failover.cli.clients import read_text
 from failover.cli.watch.asking import Ask, asking, json_option, table
 from failover.cli.watch.known_queues import set_named, sets_of_mesh
-from failover.cli.watch.mesh_client import planned
+from failover.cli.watch.mesh_client import planned, those_of
 from failover.client.management import Management
 from router.cli.base import console
 from router.entities.replicas import SET
 from router.mesh.errors import RunError
 from router.mesh.quantities import format_duration
 from router.mesh.reading import expected
-from router.mesh.shown.sets import ShownSet
+from router.mesh.shown.sets import ShownSet, how_replaced
 from router.text.printable import printable, printable_json
 
 DONE_S: Final = 30.0
@@ -42,14 +43,60 @@ def voters(name: str, routers: tuple[str, ...], ask: Ask) -> None:
     """
 
     async def main(management: Management) -> None:
-        known = await set_named(management, name)
-        if known.leader is None:
-            raise RunError(f"no router leads set {name}: {MAJORITY}")
-        await _tell_set(management, known.leader, name, {"ring": list(routers)})
-        await _until(management, name, f"set {name} is changing its voters", lambda one: _has_voters(one, routers))
-        click.echo(printable(f"set {name} has the voters {', '.join(routers)}"))
+        await _choose(management, await set_named(management, name), routers)
 
     ask(main)
+
+
+@click.command()
+@click.argument("old", metavar="OLD", callback=read_text)
+@click.argument("news", metavar="NEW...", nargs=-1, required=True)
+@asking
+def replace(old: str, news: tuple[str, ...], ask: Ask) -> None:
+    """Replace a router as a voter in all replica sets that have it.
+
+    Each of these sets keeps its other voters and has NEW in the place of OLD. If several are given, a set has the first
+    of them that is no voter of it yet. OLD need not run, but a majority of the voters of each set. One set after the
+    other copies everything to NEW, then takes out OLD. If the command is interrupted, repeat it.
+
+    \b
+    Examples:
+      oncemesh queue replace c d
+      oncemesh queue replace c d e
+    """
+
+    async def main(management: Management) -> None:
+        routers = await planned(management, ())
+        those_of(news, routers)
+        sets = await sets_of_mesh(management)
+        chosen = _replaced(sets.values(), old, news, routers)
+        for name, ring in chosen.items():
+            _leader_of(sets[name])
+            if silent := {*ring}.intersection(news) - sets[name].rows.keys():
+                raise RunError(f"router {min(silent)} does not answer: start it, or name another router")
+        for name, ring in chosen.items():
+            await _choose(management, await set_named(management, name), ring)
+
+    ask(main)
+
+
+def _replaced(
+    sets: Collection[ShownSet], old: str, news: Sequence[str], routers: Iterable[str]
+) -> dict[str, list[str]]:
+    """By set that has the router `old`: who are to be its voters. `routers`: all of the mesh. Raises RunError."""
+    held = [one for one in sets if old in one.members]
+    if not held:
+        known = sorted({router for one in sets for router in one.members})
+        raise RunError(f"router {old} is no voter of any replica set{f', {expected(old, known)}' if known else ''}")
+    chosen: dict[str, list[str]] = {}
+    for one in held:
+        new = one.first_new(news)
+        if new is None and old in one.ring:
+            what = f"router {news[0]} is a voter" if len(news) == 1 else f"routers {', '.join(news)} are voters"
+            todo = how_replaced(held, old, [*news, *(router for router in routers if router != old)])
+            raise RunError(f"{what} of replica set {one.name} already, for example use {todo}")
+        chosen[one.name] = [new if new is not None and router == old else router for router in one.ring]
+    return chosen
 
 
 @click.command()
@@ -71,7 +118,7 @@ def begin(name: str, may_lose: bool, ask: Ask) -> None:
 
     async def main(management: Management) -> None:
         known = await set_named(management, name)
-        if known.best["life"] is not None and known.leader is not None:
+        if known.has_begun and known.leader is not None:
             raise RunError(f"set {name} has begun, and router {known.leader} leads it")
         silent = sorted({*await planned(management, ())} - {*known.rows})
         if silent and not may_lose:
@@ -122,6 +169,20 @@ def recover(name: str, source: str, may_lose: bool, ask: Ask) -> None:
         click.echo(printable(f"set {name} goes on with the store of router {source}, led by router {led.leader}"))
 
     ask(main)
+
+
+async def _choose(management: Management, known: ShownSet, routers: Sequence[str]) -> None:
+    """Have these be the voters of a set; returns when they are. Raises RunError."""
+    name = known.name
+    await _tell_set(management, _leader_of(known), name, {"ring": list(routers)})
+    await _until(management, name, f"set {name} is changing its voters", lambda one: _has_voters(one, routers))
+    click.echo(printable(f"set {name} has the voters {', '.join(routers)}"))
+
+
+def _leader_of(known: ShownSet) -> str:
+    if known.leader is None:
+        raise RunError(f"no router leads set {known.name}: {MAJORITY}")
+    return known.leader
 
 
 async def _tell_set(management: Management, router: str, name: str, body: Mapping[str, Any]) -> None:

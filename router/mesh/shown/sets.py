@@ -38,10 +38,23 @@ class ShownSet:
         """The routers that are to be voters."""
         return list(self.best["ring"])
 
+    @property
+    def members(self) -> list[str]:
+        """The routers that are members, or are to be."""
+        row = self.best
+        return list(dict.fromkeys((*row["ring"], *row["voters"], *row["learners"])))
+
+    @property
+    def has_begun(self) -> bool:
+        return self.best["life"] is not None
+
     def has(self, router: str) -> bool:
         """Whether the set has begun, and the router is a member, or is to be one."""
-        row = self.best
-        return row["life"] is not None and router in (*row["ring"], *row["voters"], *row["learners"])
+        return self.has_begun and router in self.members
+
+    def first_new(self, routers: Iterable[str]) -> str | None:
+        """The first of these that is not in the ring."""
+        return next((router for router in routers if router not in self.ring), None)
 
     def can_spare(self, router: str) -> bool:
         """Whether the set has a leader that answers, and a majority without this router."""
@@ -63,14 +76,27 @@ def why_kept(sets: Iterable[ShownSet], router: str, others: Sequence[str], *, fo
     held = [one for one in sets if one.has(router) and not (forced and one.can_spare(router))]
     if not held:
         return ""
-    names = f"replica set{'s' if len(held) > 1 else ''} {', '.join(one.name for one in held)}"
-    what = f"router {router} is a voter of {names}"
+    what = f"router {router} is a voter of {in_words(one.name for one in held)}"
     if forced:
         return f"{what}, and no majority is left without it: start the other voters first, see oncemesh queue sets"
-    ring = held[0].ring
-    fresh = [other for other in others if other not in ring]
-    voters = [other for other in ring if other != router] + fresh[:1]
-    return f"{what}: choose others first, for example with oncemesh queue voters {held[0].name} {' '.join(voters)}"
+    return f"{what}: choose others first, for example with {how_replaced(held, router, others)}"
+
+
+def how_replaced(sets: Iterable[ShownSet], old: str, others: Sequence[str]) -> str:
+    """The command that has routers of `others` be voters of these sets in the place of `old`; or, if a set has all of
+    them, the one that has it go on with fewer."""
+    news = dict[str, None]()
+    for one in sets:
+        if (new := one.first_new(others)) is None:
+            left = (router for router in one.ring if router != old)
+            return f"oncemesh queue voters {one.name} {' '.join(left)}"
+        news[new] = None
+    return f"oncemesh queue replace {old} {' '.join(news)}"
+
+
+def in_words(names: Iterable[str]) -> str:
+    first, *more = names
+    return f"replica set{'s' if more else ''} {', '.join([first, *more])}"
 
 
 def _knowledge(row: Row) -> tuple[int, int, bool, int]:

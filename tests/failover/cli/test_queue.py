@@ -240,6 +240,39 @@ def test_an_operator_chooses_the_voters_of_a_set(mesh: AgreeingMesh) -> None:
     assert failed("voters", "q0", "a").startswith("no router leads set q0: a majority of its voters has to be")
 
 
+def test_an_operator_replaces_a_voter_in_all_sets(mesh: AgreeingMesh) -> None:
+    """Each set gets the first of the named routers that it lacks, also where the leader is replaced."""
+    told = done("replace", "b", "d", "a")
+    assert told == "set eu has the voters a, d, c\nset q0 has the voters a, c, d\n"
+    assert mesh.voters == {"eu": ("a", "d", "c"), "q0": ("a", "c", "d")}
+    assert failed("replace", "b", "a") == "router b is no voter of any replica set, expected a, c or d"
+
+
+def test_a_replacement_that_was_interrupted_is_repeated(mesh: AgreeingMesh) -> None:
+    done("voters", "eu", "a", "d", "c")
+    assert done("replace", "b", "a") == "set q0 has the voters a, c, d\n"
+
+
+def test_nothing_is_replaced_if_one_set_cannot(mesh: AgreeingMesh) -> None:
+    former = dict(mesh.voters)
+    already = "router d is a voter of replica set q0 already, for example use oncemesh queue replace c d a"
+    assert failed("replace", "c", "d") == already
+    already = "routers a, b are voters of replica set eu already, for example use oncemesh queue replace c d a"
+    assert failed("replace", "c", "a", "b") == already
+    assert failed("replace", "c", "z") == 'there is no router "z" in this mesh, expected a, b, c or d'
+    mesh.absent.add("d")
+    assert failed("replace", "c", "d", "a") == "router d does not answer: start it, or name another router"
+    mesh.absent.clear()
+    del mesh.leaders["q0"]
+    assert failed("replace", "c", "d", "a").startswith("no router leads set q0: a majority of its voters has to be")
+    assert mesh.voters == former
+
+
+def test_where_each_router_is_a_voter_fewer_can_be_chosen(mesh: AgreeingMesh) -> None:
+    done("voters", "eu", "a", "b", "c", "d")
+    assert failed("replace", "c", "d").endswith("already, for example use oncemesh queue voters eu a b d")
+
+
 def test_a_change_that_takes_long_is_told(mesh: AgreeingMesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replica_sets, "DONE_S", 0.01)
     monkeypatch.setattr(replica_sets, "_has_voters", lambda one, routers: False)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from router.mesh.shown.sets import ShownSet, sets_in, why_kept
+from router.mesh.shown.sets import ShownSet, how_replaced, sets_in, why_kept
 
 
 def shown(name: str = "q0", *, may_stop: Sequence[str] = "abc", role: str = "leader", **row: Any) -> ShownSet:
@@ -19,8 +19,15 @@ def shown(name: str = "q0", *, may_stop: Sequence[str] = "abc", role: str = "lea
 def test_a_voter_does_not_leave_and_the_error_says_what_to_do() -> None:
     why = why_kept([shown(), shown("q1")], "c", "abd", forced=False)
     what = "router c is a voter of replica sets q0, q1: choose others first"
-    assert why == f"{what}, for example with oncemesh queue voters q0 a b d"
+    assert why == f"{what}, for example with oncemesh queue replace c d"
     assert why_kept([shown()], "c", "ab", forced=False).endswith("oncemesh queue voters q0 a b")
+
+
+def test_who_takes_the_place_of_a_voter_is_none_yet_in_each_set() -> None:
+    sets = [shown(), shown("q1", ring=list("bcd")), shown("q2", ring=list("cda"))]
+    assert how_replaced(sets, "c", "abd") == "oncemesh queue replace c d a b"
+    assert how_replaced(sets[:1], "c", "bade") == "oncemesh queue replace c d"
+    assert how_replaced([*sets, shown("q3", ring=list("abcd"))], "c", "abd") == "oncemesh queue voters q3 a b d"
 
 
 @pytest.mark.parametrize("row", [{"ring": list("abd")}, {"learners": ["d"]}])
