@@ -58,6 +58,7 @@ class RunningMesh:
         host: str = "",
         http: bool = False,
         mqtt: bool = False,
+        queues: Mapping[str, Any] | None = None,
     ) -> None:
         self.host = host or "127.{}.{}.{}".format(*(random.randint(1, 254) for _ in range(3)))
         self.plan = directory / f"{topology}.yaml"
@@ -73,6 +74,8 @@ class RunningMesh:
         if security is not None:
             plan["security"] = dict(security)
         plan.setdefault("limits", {}).update(limits or {})
+        if queues is not None:
+            plan["queues"] = dict(queues)
         self.plan.write_text(yaml.safe_dump(plan))
         self.name = topology
         self.directory = RunDirectory(directory / "run")
@@ -216,10 +219,12 @@ def running(
     host: str = "",
     http: bool = False,
     mqtt: bool = False,
+    queues: Mapping[str, Any] | None = None,
     **timing: str,
 ) -> Iterator[RunningMesh]:
     """A mesh for a fixture. The files that its `security` names are from the directory."""
-    mesh = RunningMesh(topology, directory, timing, command, security, limits, host=host, http=http, mqtt=mqtt)
+    parts = (command, security, limits)
+    mesh = RunningMesh(topology, directory, timing, *parts, host=host, http=http, mqtt=mqtt, queues=queues)
     try:
         trio.run(mesh.up)
         yield mesh

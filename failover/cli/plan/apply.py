@@ -1,7 +1,8 @@
 """The commands that change which routers and links a mesh has while it runs: apply, remove (protocol 11)."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import click
@@ -13,12 +14,12 @@ from failover.cli.mesh import HALF_UP
 from failover.cli.watch.known_queues import sets_of_mesh
 from failover.client.management import Management
 from router.cli.base import console, run, run_dir_option, until_signal
-from router.mesh.config import AMQP, HTTP, INTER, MQTT, RouterConfig, Topology
+from router.mesh.config import AMQP, HTTP, INTER, MQTT, Queues, RouterConfig, Topology
 from router.mesh.errors import FileError, RunError
 from router.mesh.launcher import HalfUpError, Launcher
 from router.mesh.reading import expected
 from router.mesh.rundir import RouterEntry, RunDirectory, find_run_dir
-from router.mesh.shown.sets import why_kept
+from router.mesh.shown.sets import ShownSet, why_kept
 from router.mesh.shown.status_view import headline, routers_table
 from router.mesh.status import contacts_of, look, planned
 from router.mesh.topology import load
@@ -38,23 +39,33 @@ def apply(topology: Path, run_dir: Path | None) -> None:
     New routers in the file start here, join the mesh, and then accept clients. Other routers ask clients that can
     resume to move there, a few at a time, until all routers have about equally many links. Routers that the file no
     longer has move their clients to others and stop; a router that is a voter of a replica set must be replaced first
-    (oncemesh queue voters). Links and their costs change as the file says. Nothing else may
-    differ: neither the other sections of the file, nor the listeners of running routers. Routers read those when they
-    start.
+    (oncemesh queue replace). Links and their costs change as the file says. The voters of a named replica set may
+    differ if they are those that the set has now. Nothing else may differ: neither the other sections of the file, nor
+    the listeners of running routers. Routers read those when they start.
 
     \b
     Example: oncemesh apply bigger.yaml
     """
     directory, wanted = find_run_dir(run_dir), load(topology)
     former = load(directory.topology_path)
-    differing = [name for name in SAME if getattr(wanted, name) != getattr(former, name)]
+    differing = [name for name in SAME if _fixed(wanted, name) != _fixed(former, name)]
     if differing:
         raise RunError(
             f"{topology}: {', '.join(differing)} cannot change while the mesh runs, expected the former values"
         )
     _check_listeners(wanted, former, directory)
     check(wanted, wanted.routers)
+    run(_check_sets, wanted, former, directory)
     raise click.exceptions.Exit(run(_apply, wanted, directory, ()))
+
+
+def _fixed(topology: Topology, name: str) -> object:
+    """A part of the topology without what counts only until the replica sets begin."""
+    part = getattr(topology, name)
+    if not isinstance(part, Queues):
+        return part
+    named = tuple(attrs.evolve(one, voters=(), prefer=None) for one in part.named)
+    return attrs.evolve(part, named=named, replicas=0)
 
 
 @click.command()
@@ -70,7 +81,7 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
     other router knows, so --force is needed to remove it. Until then the other routers keep the links and deliveries
     that concern it.
 
-    A voter of a replica set is refused: choose other voters first (oncemesh queue voters). A voter that does not run is
+    A voter of a replica set is refused: replace it first (oncemesh queue replace). A voter that does not run is
     removed with --force if its sets have a majority without it; it stays one of their voters in name until others are
     chosen.
 
@@ -94,14 +105,20 @@ def remove(router: str, run_dir: Path | None, force: bool) -> None:
     members = {name for name, standing in listed.items() if standing == "member"}
     if joined := sorted(members - former.routers.keys() - {router}):
         raise RunError(f"{', '.join(joined)} joined later: use oncemesh apply with a topology that lists them")
-    raise click.exceptions.Exit(run(_apply, _without(former, router, directory), directory, (router,) if force else ()))
+    sets = run(_sets, directory) if former.queues is not None and members else []
+    if router in members:
+        _check_leaving(sets, [router], [name for name in former.routers if name != router], forced=force)
+    wanted = _without(former, router, directory, sets)
+    raise click.exceptions.Exit(run(_apply, wanted, directory, (router,) if force else ()))
 
 
-def _without(topology: Topology, router: str, directory: RunDirectory) -> Topology:
+def _without(topology: Topology, router: str, directory: RunDirectory, sets: Iterable[ShownSet]) -> Topology:
     """The same without that router and its links, in a file of the run directory, which is checked as any other."""
     said = yaml.safe_load(topology.path.read_text())
     said["routers"].pop(router, None)
     said["links"] = [link for link in said.get("links") or [] if router not in _ends(link)]
+    if said.get("queues"):
+        _leave_sets(said["queues"], router, len(said["routers"]), {one.name: one.ring for one in sets})
     path = directory.path / "topology.removed.yaml"
     path.write_text(yaml.safe_dump(said, sort_keys=False))
     try:
@@ -111,6 +128,19 @@ def _without(topology: Topology, router: str, directory: RunDirectory) -> Topolo
         raise RunError(
             f"without router {router} the topology is not valid: {whys}; change the file and use oncemesh apply"
         ) from None
+
+
+def _leave_sets(queues: dict[str, Any], router: str, left: int, rings: Mapping[str, list[str]]) -> None:
+    """The part of the topology has no voter of that name, and not more replicas than there are routers `left`. `rings`:
+    the voters of sets by their logs."""
+    for one in queues.get("named") or []:
+        if router in one["voters"]:
+            voters = rings.get(one["name"]) or one["voters"]
+            one["voters"] = [voter for voter in voters if voter != router]
+            if one.get("prefer") not in one["voters"]:
+                one.pop("prefer", None)
+    if queues.get("replicas", 0) > left:
+        del queues["replicas"]
 
 
 def _ends(link: object) -> Collection[str]:
@@ -137,18 +167,43 @@ def _moved(wanted: RouterConfig, former: RouterConfig, entry: RouterEntry) -> It
             yield kind, str(was or "none"), str(said or "none")
 
 
-async def _check_sets(wanted: Topology, directory: RunDirectory, forced: Collection[str]) -> None:
-    """Raises RunError if a router would leave that a replica set needs."""
+async def _check_sets(wanted: Topology, former: Topology, directory: RunDirectory) -> None:
+    """Raises RunError if a router would leave that a replica set needs, or if sets are to have other voters."""
+    if wanted.queues is None:
+        return
     views = await look(directory, fetcher(directory))
     members = {name for name, standing in planned(views).items() if standing == "member"}
     gone = sorted(members - wanted.routers.keys())
-    if wanted.queues is None or not gone:
-        return
+    if gone or wanted.queues != former.queues:
+        sets = await _sets(directory)
+        _check_leaving(sets, gone, [*wanted.routers])
+        _check_voters(wanted, former, sets, gone)
+
+
+async def _sets(directory: RunDirectory) -> list[ShownSet]:
     target = find_target(directory.path, (), None, "apply")
     async with Management(target.urls, target.credentials, timeout=ANSWER_S) as management:
-        sets = (await sets_of_mesh(management)).values()
-    if whys := [why for name in gone if (why := why_kept(sets, name, [*wanted.routers], forced=name in forced))]:
+        return [*(await sets_of_mesh(management)).values()]
+
+
+def _check_leaving(
+    sets: Collection[ShownSet], gone: Iterable[str], others: Sequence[str], *, forced: bool = False
+) -> None:
+    if whys := [why for name in gone if (why := why_kept(sets, name, others, forced=forced))]:
         raise RunError("; ".join(whys))
+
+
+def _check_voters(wanted: Topology, former: Topology, sets: Iterable[ShownSet], gone: Collection[str]) -> None:
+    """The voters in a file have no effect on a set that has begun. So they may change only to those that it has."""
+    assert wanted.queues is not None and former.queues is not None
+    rings = {one.name: [router for router in one.ring if router not in gone] for one in sets}
+    for one in wanted.queues.named:
+        ring = rings.get(one.name, [])
+        if one not in former.queues.named and {*one.voters} != {*ring}:
+            raise RunError(
+                f"{wanted.path}: replica set {one.name} has the voters {', '.join(ring)}, expected these: a file does "
+                f"not change them, but oncemesh queue voters {one.name} {' '.join(one.ring)} does"
+            )
 
 
 async def _apply(wanted: Topology, directory: RunDirectory, forced: Collection[str]) -> int:
@@ -156,7 +211,6 @@ async def _apply(wanted: Topology, directory: RunDirectory, forced: Collection[s
     out, lack = console(), ""
     launcher = Launcher(directory, fetcher(directory))
     async with until_signal() as scope:
-        await _check_sets(wanted, directory, forced)
         with out.status(f"applying {wanted.path.name}"):
             try:
                 await launcher.apply(wanted, forced)
