@@ -64,11 +64,11 @@ async def test_routers_count_what_they_tell_each_other(triangle: RunningMesh) ->
                 assert row["bytesSent"] > 0 < row["bytesReceived"]
 
 
-async def test_the_doctor_hears_the_clocks_of_other_hosts_by_way_of_a_router_of_this(triangle: RunningMesh) -> None:
+async def test_the_doctor_hears_routers_of_other_hosts_by_way_of_a_router_of_this(triangle: RunningMesh) -> None:
     here = (await look(triangle.directory, fetch_status))["b"]
     clocks: dict[str, Clock] = {}
-    await ask_others(triangle.directory, {"b": here}, clocks)
-    assert {*clocks} == {"a", "c"}
+    told = await ask_others(triangle.directory, {"b": here}, clocks)
+    assert {*clocks} == {*told} == {"a", "c"} and told["a"]["router"] == "a"
     assert all(abs(clock.ahead_s) < 60 and not clock.refused for clock in clocks.values())
     await ask_others(triangle.directory, {}, clocks)
     assert {*clocks} == {"a", "c"}

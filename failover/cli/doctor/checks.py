@@ -15,7 +15,7 @@ from failover.cli.doctor.symptoms import Symptoms
 from router.mesh.planned import sets_of
 from router.mesh.quantities import format_duration, format_size
 from router.mesh.reading import either
-from router.mesh.shown.sets import shown_sets
+from router.mesh.shown.sets import ShownSet, in_words
 from router.mesh.shown.status_view import aside, disks
 from router.mesh.shown.waits import waits
 from router.mesh.status import contacts_of, unseen_by
@@ -299,26 +299,74 @@ def troubles(seen: Symptoms) -> Found:
 
 
 def replica_sets(seen: Symptoms) -> Found:
-    sets = shown_sets(seen.views.values())
     leaderless: dict[tuple[str, ...], list[str]] = {}
     needy: dict[tuple[str, ...], list[str]] = {}
-    for one in sets:
+    for one in seen.sets:
+        if not one.has_begun:
+            continue
         if one.leader is None:
             leaderless.setdefault(tuple(sorted(one.best["voters"] or one.best["ring"])), []).append(one.name)
         elif one.needed and len(one.best["ring"]) > TWO:
             needy.setdefault(tuple(sorted(one.needed)), []).append(one.name)
     for voters, names in leaderless.items():
         todo = f"start these; a majority of them has to be in contact: {', '.join(voters)}"
-        yield Level.FAIL, f"no router leads {_replica_sets(names)}: no queue of these can change", todo
+        yield Level.FAIL, f"no router leads {in_words(names)}: no queue of these can change", todo
     for needed, names in needy.items():
         todo = "start the other routers of these, or wait until their replicas have caught up"
-        yield Level.WARN, f"if router {either(needed)} stops, no majority is left of {_replica_sets(names)}", todo
-    for what in aside(sets):
+        yield Level.WARN, f"if router {either(needed)} stops, no majority is left of {in_words(names)}", todo
+    for what in aside(seen.sets):
         yield Level.WARN, f"router {what}", "the router's log has the file's new name; the leader sends a new copy"
+    yield from _differing(seen)
+    yield from _other_voters(seen)
 
 
-def _replica_sets(names: list[str]) -> str:
-    return f"replica set{'s' if len(names) > 1 else ''} {', '.join(names)}"
+def _differing(seen: Symptoms) -> Found:
+    """Sets about which routers do not agree, and others that have not begun."""
+    differing: dict[str, list[str]] = {}
+    unbegun: list[str] = []
+    for one in seen.sets:
+        if difference := _difference(one, seen):
+            differing.setdefault(difference, []).append(one.name)
+        elif not one.has_begun:
+            unbegun.append(one.name)
+    for difference, names in differing.items():
+        todo = "copy one topology file to all hosts, and restart the routers that had another one"
+        yield Level.FAIL, f"the topologies of routers differ about {in_words(names)}: {difference}", todo
+    if unbegun:
+        todo = f"start all routers; if one stays away, use oncemesh queue begin {unbegun[0]}"
+        yield Level.FAIL, f"no queue can be declared in {in_words(unbegun)}: not begun yet", todo
+
+
+def _difference(one: ShownSet, seen: Symptoms) -> str:
+    """In what the topologies of routers differ about a set; empty if they agree. The voters count until it begins."""
+    said: dict[str, list[str]] = {}
+    for router in seen.statuses:
+        row = one.rows.get(router)
+        voters = f"voters {', '.join(row['ring'])}" if row is not None and not one.has_begun else ""
+        said.setdefault("no such set" if row is None else voters, []).append(router)
+    if len(said) == 1:
+        return ""
+    return "; ".join(
+        f"{what} at router{'s' if len(routers) > 1 else ''} {', '.join(routers)}"
+        for what, routers in said.items()
+        if what
+    )
+
+
+def _other_voters(seen: Symptoms) -> Found:
+    """Named sets with other voters than the topology says, if routers agree about them."""
+    queues = seen.topology.queues if seen.topology is not None else None
+    named = {one.name: one for one in seen.sets}
+    for said in queues.named if queues is not None else ():
+        one = named.get(said.name)
+        if one is None or not one.ring or {*one.ring} == {*said.voters} or _difference(one, seen):
+            continue
+        ring, voters = (", ".join(names) for names in (one.ring, said.voters))
+        todo = "restart the routers: they read the topology when they start"
+        if one.has_begun:
+            choose = f"oncemesh queue voters {one.name} {' '.join(said.ring)}"
+            todo = f"write {ring} into the topology file of each host, or have the voters of the file with {choose}"
+        yield Level.WARN, f"replica set {one.name} has the voters {ring}, but {voters} in the topology", todo
 
 
 def _has_topology(seen: Symptoms) -> object:
@@ -369,8 +417,8 @@ CHECKS: Final = (
     Check("waiting", "publishers do not wait long for any client", _any_answers, waiting),
     Check(
         "sets",
-        "each replica set has a leader, and keeps its majority if a router stops",
-        lambda seen: shown_sets(seen.views.values()),
+        "each replica set has a leader and the voters of the topology, and keeps its majority if a router stops",
+        lambda seen: seen.sets,
         replica_sets,
     ),
     Check("troubles", "no full disk, no limit exceeded", _any_answers, troubles),

@@ -101,11 +101,12 @@ async def _look(directory: RunDirectory | None, path: Path | None, named: Collec
         unreadable = error.messages
     clocks: dict[str, Clock] = {}
     views: dict[str, RouterView] = {}
+    elsewhere: dict[str, dict[str, Any]] = {}
     if directory is not None and plan is not None:
         views = await _look_twice(directory, _noting(clocks, fetcher(directory)))
-        await ask_others(directory, views, clocks)
+        elsewhere = await ask_others(directory, views, clocks)
     here = _here(plan, directory, path, named) if plan is not None else []
-    return symptoms(plan, here, unreadable, directory, views, clocks)
+    return symptoms(plan, here, unreadable, directory, views, clocks, elsewhere)
 
 
 def _noting(clocks: dict[str, Clock], fetch: FetchStatus) -> FetchStatus:
@@ -133,13 +134,15 @@ async def _look_twice(directory: RunDirectory, fetch: FetchStatus) -> dict[str, 
     return views
 
 
-async def ask_others(directory: RunDirectory, views: Mapping[str, RouterView], clocks: dict[str, Clock]) -> None:
-    """Routers of other hosts tell their clocks by way of one of this host."""
-
+async def ask_others(
+    directory: RunDirectory, views: Mapping[str, RouterView], clocks: dict[str, Clock]
+) -> dict[str, dict[str, Any]]:
+    """Routers of other hosts tell their clocks, and all else, by way of one of this host. Returns their statuses."""
+    told: dict[str, dict[str, Any]] = {}
     seen = [view for view in views.values() if view.status is not None]
     others = {name for view in seen for name in contacts_of(view)} - {*views}
     if not others:
-        return
+        return told
     scheme, credentials = operator_of(directory)
     urls = [f"{scheme}://{Address.parse(view.amqp).here}" for view in seen]
     try:
@@ -147,11 +150,13 @@ async def ask_others(directory: RunDirectory, views: Mapping[str, RouterView], c
             async with Management(urls, credentials) as management:
 
                 async def ask(router: str) -> None:
-                    note_clock(clocks, await management.status(router))
+                    told[router] = await management.status(router)
+                    note_clock(clocks, told[router])
 
                 await of_each(sorted(others), ask)
     except* OSError:  # no router has us, or not any more
         pass
+    return told
 
 
 def show(out: Console, findings: Iterable[Diagnosis]) -> None:

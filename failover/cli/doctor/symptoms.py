@@ -20,6 +20,7 @@ from router.mesh.config import Topology
 from router.mesh.errors import FileError
 from router.mesh.listeners import ListenError, listen
 from router.mesh.rundir import RunDirectory, running_meshes
+from router.mesh.shown.sets import ShownSet, sets_in
 from router.mesh.status import RouterView
 from router.security.doors import check
 from router.security.validity import Validity, validity_of
@@ -105,10 +106,23 @@ class Symptoms:
     views: Mapping[str, RouterView] = Factory(dict)
     clocks: Mapping[str, "Clock"] = Factory(dict)
     """Of routers that answer, wherever they run."""
+    elsewhere: Mapping[str, Mapping[str, Any]] = Factory(dict)
+    """Router of another host -> its status."""
     stores: Mapping[str, StoreFault] = Factory(dict)
     """Router -> what is wrong with its store of replica sets, of routers of this host that do not run."""
     ended: Mapping[str, str] = Factory(dict)
     """Router -> the last line of a traceback in its log."""
+
+    @property
+    def statuses(self) -> dict[str, Mapping[str, Any]]:
+        """Of routers that answer, wherever they run."""
+        here = {name: view.status for name, view in self.views.items() if view.status is not None}
+        return {**here, **self.elsewhere}
+
+    @property
+    def sets(self) -> list[ShownSet]:
+        """The replica sets; empty in a mesh without queues."""
+        return sets_in((router, row) for router, status in self.statuses.items() for row in status.get("sets", ()))
 
 
 def host() -> Machine:
@@ -230,6 +244,7 @@ def symptoms(
     directory: RunDirectory | None,
     views: Mapping[str, RouterView],
     clocks: Mapping[str, Clock],
+    elsewhere: Mapping[str, Mapping[str, Any]],
 ) -> Symptoms:
     why, certificates = security(topology, here) if topology is not None else ("", {})
     idle = [name for name in here if name not in views or not views[name].running]
@@ -248,6 +263,7 @@ def symptoms(
         disk(directory.path) if directory is not None else None,
         views,
         clocks,
+        elsewhere,
         stores(topology, directory, idle) if topology is not None and directory is not None else {},
         ended(directory, views) if directory is not None else {},
     )

@@ -86,6 +86,7 @@ WAITS = [{"for": "subscriber s/l on topic/x", "records": 3, "publishers": ["p/l 
 LEADERLESS = replica_set("b", leader=None)
 NEEDED = replica_set("a", may_stop=["c"])
 ASIDE = replica_set("b", why_aside="rot")
+UNBEGUN = replica_set("a", life=None, leader=None, voters=[])
 ALL = [{"router": router, "contact": True} for router in "abc"]
 ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("descriptors", {"host": attrs.evolve(HOST, descriptors=1024)}, Level.WARN, "1024 descriptors"),
@@ -123,6 +124,8 @@ ILL: list[tuple[str, dict[str, Any], Level, str]] = [
     ("sets", {"views": {"b": view("b", sets=[LEADERLESS], routes=ALL)}}, Level.FAIL, "no router leads replica set q0"),
     ("sets", {"views": views(a=view("a", sets=[NEEDED]))}, Level.WARN, "if router a or b stops, no majority is left"),
     ("sets", {"views": views(b=view("b", sets=[ASIDE]))}, Level.WARN, "b set its store of replica set q0 aside: rot"),
+    ("sets", {"views": {"a": view("a", sets=[UNBEGUN], routes=ALL)}}, Level.FAIL, "in replica set q0: not begun yet"),
+    ("sets", {"views": views(c=view("c", sets=[]))}, Level.FAIL, "about replica set q0: no such set at router c"),
     ("troubles", {"views": views(a=view("a", disk={"log": "full"}))}, Level.FAIL, "a cannot write its delivery log"),
     ("troubles", {"views": views(a=view("a", exceeded={"links": 7}))}, Level.WARN, "links 7 times"),
 ]  # fmt: skip
@@ -326,3 +329,49 @@ def test_replica_sets_with_the_same_fault_are_named_together(well: Symptoms) -> 
         one for one in examine(attrs.evolve(well, views={"a": view("a", sets=rows, routes=ALL)})) if one.check == "sets"
     ]
     assert found.what == "if router a or b stops, no majority is left of replica sets x, y"
+
+
+def told_of_sets(well: Symptoms, **rows: dict[str, Any]) -> list[tuple[Level, str, str]]:
+    """What doctor tells if routers have these rows. Only the first router is of this host."""
+    here, *others = rows
+    statuses = {name: {"sets": [rows[name]]} for name in others}
+    seen = attrs.evolve(well, views={here: view(here, sets=[rows[here]], routes=ALL)}, elsewhere=statuses)
+    return [(one.level, one.what, one.todo) for one in examine(seen) if one.check == "sets"]
+
+
+def test_topologies_that_name_other_voters_of_a_set_are_told_with_their_routers(well: Symptoms) -> None:
+    """It does not begin. No router need be started, as for a set without a leader."""
+    rows = {"a": UNBEGUN, "b": UNBEGUN, "c": {**UNBEGUN, "ring": list("abd")}}
+    [(level, what, todo)] = told_of_sets(well, **rows)
+    differs = "voters a, b, c at routers a, b; voters a, b, d at router c"
+    assert (level, what) == (Level.FAIL, f"the topologies of routers differ about replica set q0: {differs}")
+    assert todo == "copy one topology file to all hosts, and restart the routers that had another one"
+
+
+@pytest.fixture
+def named(well: Symptoms, tmp_path: Path) -> Symptoms:
+    """The topology names the voters of set eu."""
+    sets = "{sets: 1, named: [{name: eu, prefix: queue/eu/, voters: [a, b, c], prefer: b}]}"
+    return attrs.evolve(well, topology=plan(tmp_path, TRIANGLE + QUEUES.replace("{}", sets)))
+
+
+def test_voters_that_are_not_those_of_the_topology_are_told(named: Symptoms) -> None:
+    row = {**replica_set("a", ring=list("abd"), voters=list("abd"), may_stop=list("abd")), "name": "eu"}
+    [(level, what, todo)] = told_of_sets(named, a=row)
+    assert (level, what) == (Level.WARN, "replica set eu has the voters a, b, d, but a, b, c in the topology")
+    write = "write a, b, d into the topology file of each host, or have the voters of the file with "
+    assert todo == f"{write}oncemesh queue voters eu b a c"
+    [_, (_, _, todo)] = told_of_sets(named, a={**row, "life": None})
+    assert todo == "restart the routers: they read the topology when they start"
+    [(_, what, _)] = told_of_sets(named, a={**row, "life": None}, b={**UNBEGUN, "name": "eu"})
+    assert what.startswith("the topologies of routers differ about replica set eu"), "and nothing else is told of it"
+    [(level, _, _)] = told_of_sets(named, a={**replica_set("a", ring=list("bac")), "name": "eu"})
+    assert level is Level.PASS, "another order"
+
+
+def test_a_leader_of_another_host_is_believed(well: Symptoms) -> None:
+    """By a follower of this host alone it is not known which routers a set needs."""
+    rows = {router: replica_set(router, leader="b", may_stop=["c"]) for router in "ab"}
+    assert [what for _, what, _ in told_of_sets(well, **rows)] == [
+        "if router a or b stops, no majority is left of replica set q0"
+    ]
