@@ -150,6 +150,12 @@ class Peers:
         self._end_later(told)
         self._correct(router, told)
 
+    @event
+    def remember(self, entries: list[LinkEntry]) -> None:
+        """Take subscribers that this router has known before, if no router in contact tells of them: as orphans."""
+        changes = self.directory.apply_gossip(self.directory.router, entries)
+        self._changes.follow(changes, learned=True)
+
     def _on_applied(self, router: str, versions: dict[str, list[int]]) -> None:
         """A publisher resumes at that router: what it has in doubt is owed to subscribers that its former home knew."""
         applied = {name: (incarnation, version) for name, (incarnation, version) in versions.items()}

@@ -18,7 +18,7 @@ import attrs
 
 from topic.actions import AnswerDeliveries, AnswerPublisher, Chosen, Detach
 from topic.delivery.record import Record
-from topic.directory.entry import CONFIGURED
+from topic.directory.entry import CONFIGURED, LinkEntry
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.publishing import PublishingEnd
 from topic.identity import GENERATION_LENGTH, NOWHERE, LinkIdentity
@@ -125,9 +125,9 @@ class Egress(PublishingEnd[int], InsideEnd):
             self._publish()
         proposals: list[Proposal] = []
         asked: list[_Asked] = []
-        for consumer, records in self._chosen.items():
+        for consumer, records in self._consumers():
             proposals.append(Reserve(self.queue, consumer, self._runs(records)))
-            asked.append(_Asked(records, consumer))
+            asked.append(_Asked(records, consumer.name))
         if self._over or self._is_asked:  # without messages, too: an echo is answered by an entry
             proposals.append(Dequeue(self.queue, self._runs(self._over)))
             asked.append(_Asked(self._over, None, self._is_asked))
@@ -137,6 +137,18 @@ class Egress(PublishingEnd[int], InsideEnd):
         if first is not None:
             self._asked.update(enumerate(asked, first))
             self._chosen, self._over, self._is_asked = {}, [], False
+
+    def _consumers(self) -> list[tuple[LinkEntry, list[Record]]]:
+        """The consumers that home has chosen, and for what. If one has gone since, home chooses another."""
+        found: list[tuple[LinkEntry, list[Record]]] = []
+        for name, records in list(self._chosen.items()):
+            consumer = self.node.topic.directory.subscriber(name)
+            if consumer is not None and consumer.live:
+                found.append((consumer, records))
+            else:
+                del self._chosen[name]
+                self.node.topic.reserved(self.stream, name, records)
+        return found
 
     def _runs(self, records: Iterable[Record]) -> Sequence[tuple[int, int]]:
         return runs_of(sorted(self.open[record] for record in records))

@@ -30,6 +30,8 @@ class Led:
         self._busy: dict[ProposingEnd, None] = {}
         """Ends that the leader was too busy for."""
         self.egresses: dict[QueueId, Egress] = {}
+        lasting = [entry for entry in sets.state(name).messages.reserved.consumers if entry.lifetime.timeout]
+        node.topic.peers.remember(lasting)
         self.ingress = Ingress(node, name, self)
         self.ingress.come(sets.state(name).messages.unsettled, self._next_clock(), node.now())
         for queue in sets.state(name):

@@ -12,17 +12,18 @@ from typing import Final
 import attrs
 import msgpack
 
+from topic.directory.entry import LinkEntry
 from topic.identity import KEY_LENGTH, Epoch
 from topic.queues.operations import QueueId, unpack
 from topic.queues.positions import POSITION_LENGTH, Run, each_of, position_key, position_of
 from topic.queues.proposals import Enqueue, Enqueued
-from topic.queues.reservations import RESERVED, Reservations
+from topic.queues.reservations import CONSUMER, RESERVED, Reservations
 from topic.queues.rows import StateRows
 
 MESSAGE, FAILED, KEY = b"m", b"f", b"k"
 """The first byte of the key of the row of a message, of the number of its failed deliveries, and of the answer to a
 delivery. A position follows, or a delivery key."""
-ROWS: Final = (MESSAGE, FAILED, KEY, RESERVED)
+ROWS: Final = (MESSAGE, FAILED, KEY, RESERVED, CONSUMER)
 """The first bytes of the keys of all rows of this module."""
 
 
@@ -128,7 +129,7 @@ class QueuedMessages:
         """How often a consumer had the message at this position, and failed."""
         return self._failed.get(position, 0)
 
-    def reserve(self, queue: QueueId, consumer: bytes, runs: Sequence[Run]) -> None:
+    def reserve(self, queue: QueueId, consumer: LinkEntry, runs: Sequence[Run]) -> None:
         """Keep messages for a consumer."""
         self.reserved.reserve(self._there(queue, runs), consumer)
 

@@ -19,9 +19,11 @@ from typing import Any, Final
 import attrs
 import msgpack
 
-from topic.identity import KEY_LENGTH, NAME_LENGTH, Epoch
+from topic.directory.entry import LinkEntry, Role, unpack_entry
+from topic.identity import KEY_LENGTH, Epoch
 from topic.queues.operations import MOST, MOST_NAME, QueueId
 from topic.queues.positions import MOST_PLACES, POSITION_LENGTH, Run
+from topic.wire.segments import is_entry
 
 FIRST: Final = 16
 """The least kind of a proposal."""
@@ -67,8 +69,7 @@ class Reserve:
     """These messages are for one consumer, and for no other any more. Messages that are gone stay gone."""
 
     queue: QueueId
-    consumer: bytes
-    """The name of its link."""
+    consumer: LinkEntry
     runs: Sequence[Run]
 
 
@@ -116,7 +117,7 @@ def encode_proposal(proposal: Proposal) -> bytes:
         return bytes(msgpack.packb((SETTLED, proposal.keys)))
     queue = proposal.queue.life, proposal.queue.index
     if isinstance(proposal, Reserve):
-        return bytes(msgpack.packb((RESERVE, *queue, proposal.runs, proposal.consumer)))
+        return bytes(msgpack.packb((RESERVE, *queue, proposal.runs, proposal.consumer.pack())))
     if isinstance(proposal, Free):
         return bytes(msgpack.packb((FREE, *queue, proposal.runs, proposal.failed)))
     return bytes(msgpack.packb((DEQUEUE, *queue, proposal.runs)))
@@ -137,7 +138,7 @@ def read_proposal(parts: list[Any]) -> Proposal:
     if parts[0] == SETTLED and len(parts) == 2:
         return Settled(_keys(parts[1]))
     if parts[0] == RESERVE and len(parts) == 5:
-        return Reserve(_queue(parts), _name(parts[4]), _runs(parts[3]))
+        return Reserve(_queue(parts), consumer_of(parts[4]), _runs(parts[3]))
     if parts[0] == FREE and len(parts) == 5 and type(parts[4]) is bool:
         return Free(_queue(parts), _runs(parts[3]), parts[4])
     if parts[0] == DEQUEUE and len(parts) == 4:
@@ -151,10 +152,12 @@ def _queue(parts: list[Any]) -> QueueId:
     return QueueId(*parts[1:3])
 
 
-def _name(value: Any) -> bytes:
-    if type(value) is not bytes or len(value) != NAME_LENGTH:
-        raise ValueError(f"a proposal has a consumer that is no {NAME_LENGTH} bytes")
-    return value
+def consumer_of(value: Any) -> LinkEntry:
+    """The consumer of a packed entry. Raises ValueError."""
+    entry = unpack_entry(value) if is_entry(value) else None
+    if entry is None or entry.role is not Role.SUBSCRIBER or not entry.live:
+        raise ValueError(f"expected the entry of a consumer that is attached, not {reprlib.repr(value)}")
+    return entry
 
 
 def _runs(value: Any) -> list[Run]:

@@ -2,23 +2,26 @@
 
 A leader offers a message only when a `Reserve` of it is decided. So the next leader knows which messages a consumer may
 have, and asks that consumer before it offers them to another. Messages at consecutive positions that are reserved
-together have one row, which goes with the last of them.
+together have one row, which goes with the last of them. A consumer has a row as long as a message is reserved for it:
+so the next leader knows the consumer also if no router in contact does.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from typing import Final
 
 import attrs
 import msgpack
 
+from topic.directory.entry import LinkEntry
 from topic.identity import NAME_LENGTH
 from topic.queues.operations import unpack
 from topic.queues.positions import POSITION_LENGTH, each_of, position_key, runs_of
+from topic.queues.proposals import consumer_of
 from topic.queues.rows import StateRows
 
-RESERVED: Final = b"r"
-"""The first byte of the key of the row of a run. The position of its first message follows."""
+RESERVED, CONSUMER = b"r", b"c"
+"""The first byte of the key of the row of a run, and of a consumer. The position of its first message follows, or the
+name of the consumer."""
 
 
 @attrs.define(eq=False, slots=True)
@@ -37,6 +40,14 @@ class _Run:
         return RESERVED + position_key(self.first)
 
 
+@attrs.define(slots=True)
+class _Consumer:
+    entry: LinkEntry
+    """Its link, when a message was reserved for it last."""
+    held: int
+    """How many messages are reserved for it."""
+
+
 class Reservations:
     """The reservations in all queues of a set."""
 
@@ -46,20 +57,46 @@ class Reservations:
         self._rows = rows
         self._runs: dict[int, _Run] = {}
         """By position of a reserved message."""
+        self._consumers: dict[bytes, _Consumer] = {}
+        """By name."""
         there = sorted(positions)
+        for key, value in rows:
+            if key[:1] == CONSUMER:
+                entry = consumer_of(unpack(value, "a row of the state of a set"))
+                if key[1:] != entry.name:
+                    raise ValueError("a row of the state of a set has the key of another consumer")
+                self._consumers[entry.name] = _Consumer(entry, 0)
         for key, value in rows:
             if key[:1] == RESERVED:
                 first, last, consumer = _read(key, value)
+                if consumer not in self._consumers:
+                    raise ValueError("a row of the state of a set is for a consumer that it does not have")
                 self._add(there[bisect_left(there, first) : bisect_right(there, last)], first, last, consumer)
+        if not all(consumer.held for consumer in self._consumers.values()):
+            raise ValueError("a row of the state of a set is of a consumer that has no message")
+
+    @property
+    def consumers(self) -> list[LinkEntry]:
+        """The consumers that messages are reserved for, as they were attached then."""
+        return [consumer.entry for consumer in self._consumers.values()]
 
     def consumer(self, position: int) -> bytes | None:
         """The name of the consumer that the message at this position is reserved for. None: it is not reserved."""
         run = self._runs.get(position)
         return run.consumer if run is not None else None
 
-    def reserve(self, positions: list[int], consumer: bytes) -> None:
+    def reserve(self, positions: list[int], consumer: LinkEntry) -> None:
         """The messages at these positions, which are there, are for this consumer, and for no other any more."""
         self.free(positions)
+        if not positions:
+            return
+        known = self._consumers.setdefault(consumer.name, _Consumer(consumer, 0))
+        if not known.held or known.entry != consumer:
+            known.entry = consumer
+            self._rows.put(CONSUMER + consumer.name, msgpack.packb(consumer.pack()))
+        self._put(positions, consumer.name)
+
+    def _put(self, positions: list[int], consumer: bytes) -> None:
         for first, last in runs_of(positions):
             run = self._add(range(first, last + 1), first, last, consumer)
             self._rows.put(run.key, msgpack.packb((last, consumer)))
@@ -71,6 +108,7 @@ class Reservations:
                 raise ValueError("two rows of the state of a set reserve one message")
             self._runs[position] = run
             run.left += 1
+            self._consumers[consumer].held += 1
         if not run.left:
             raise ValueError("a row of the state of a set reserves no message")
         return run
@@ -84,7 +122,9 @@ class Reservations:
             there = [position for position in each_of([(run.first, run.last)]) if self._runs.get(position) is run]
             for position in there:
                 del self._runs[position]
-            self.reserve([position for position in there if position not in freed], run.consumer)
+            self._consumers[run.consumer].held -= len(there)
+            self._put([position for position in there if position not in freed], run.consumer)
+            self._drop(run.consumer)
 
     def gone(self, position: int) -> None:
         """There is no message at this position any more."""
@@ -93,12 +133,21 @@ class Reservations:
             run.left -= 1
             if not run.left:
                 self._rows.delete(run.key)
+            self._consumers[run.consumer].held -= 1
+            self._drop(run.consumer)
+
+    def _drop(self, consumer: bytes) -> None:
+        """Forget the consumer, if no message is reserved for it."""
+        if not self._consumers[consumer].held:
+            del self._consumers[consumer]
+            self._rows.delete(CONSUMER + consumer)
 
     def check(self, positions: Iterable[int]) -> None:
         """Assert what holds whenever no proposal is being applied. `positions`: of all messages."""
         fresh = Reservations(self._rows, positions)
         found = [{at: (run.first, run.last, run.consumer) for at, run in one._runs.items()} for one in (self, fresh)]
         assert found[0] == found[1], "the rows are not those of the reservations"
+        assert fresh._consumers == self._consumers, "the rows are not those of the consumers"
 
 
 def _read(key: bytes, value: bytes) -> tuple[int, int, bytes]:

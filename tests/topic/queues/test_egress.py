@@ -172,6 +172,26 @@ def test_a_consumer_resumes_elsewhere_when_its_router_dies(has_accepted: bool) -
     assert bench.messages("a") == [] and other.delivered == []
 
 
+def test_a_consumer_that_no_router_knows_is_waited_for() -> None:
+    """Only the former leader was in contact with the router of the consumer, and both are dead."""
+    bench = QueueBench(*"abcde")
+    for other in "bce":
+        bench.part("d", other)
+    pen = publisher(bench, "e")
+    pen.send(b"1")
+    reader = lasting(bench, "d")
+    assert reader.delivered == [b"1"]
+    bench.stop("d")
+    bench.stop("a")
+    bench.wait(ELECTED_S)
+    taker = plain(bench, "b", "t")
+    assert taker.delivered == []
+    [record] = [record for record, _ in reader.handed]
+    again = lasting(bench, "e", unsettled={record.key: ACCEPTED}, seen=reader.end.epoch)
+    bench.wait(1)
+    assert bench.messages(bench.leader) == [] and taker.delivered == again.delivered == []
+
+
 def test_what_is_released_goes_to_another_as_often_as_it_takes() -> None:
     bench, _ = filled(b"1")
     reader = plain(bench, "d")
@@ -264,6 +284,8 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_what_is_released_goes_to_another_as_often_as_it_takes),
     (Led, "_has_egress", "bool(there) or any(self._node.topic.directory.subscribers(address))", "bool(there)",
      partial(test_the_leader_dies_before_it_has_taken_what_was_accepted, plain)),
+    (Led, "__init__", "peers.remember(lasting)", "peers.remember([])",
+     test_a_consumer_that_no_router_knows_is_waited_for),
     (Led, "consumes", "known is not None", "False",
      test_a_consumer_that_comes_back_late_is_told_that_its_message_is_over),
     (Led, "follow", "closed=True", "closed=False", test_a_queue_that_is_deleted_has_no_egress),

@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import attrs
 import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.topic.queues.test_state import LIFE
-from topic.identity import KEY_LENGTH, Epoch
+from topic.directory.entry import Lifetime, LinkEntry, Role, Status
+from topic.identity import KEY_LENGTH, Epoch, LinkIdentity, link_name
 from topic.queues.messages import FAILED, KEY, MESSAGE
 from topic.queues.operations import Declare, Delete, Done, QueueId, Refused, encode
 from topic.queues.positions import MOST_PLACES, position_of, runs_of
@@ -29,13 +31,20 @@ from topic.queues.proposals import (
     encode_proposal,
     read_proposal,
 )
-from topic.queues.reservations import RESERVED
+from topic.queues.reservations import CONSUMER, RESERVED
 from topic.queues.state import SetState, entry
 
 ALL = frozenset[int]()
 ATTACH, LATER = Epoch(1, "a", 1), Epoch(2, "b", 1)
 RUN = [[1, "a", 1, 0, 1]]
-ONE, OTHER = b"consumer 001", b"consumer 002"
+
+
+def consumer(name: str, clock: int = 1) -> LinkEntry:
+    identity = LinkIdentity(name, "link", "_sets/q0/out/queue/1")
+    return LinkEntry(Role.SUBSCRIBER, link_name(identity), identity, Epoch(clock, "a", 1), lifetime=Lifetime(60))
+
+
+ONE, OTHER = consumer("one"), consumer("other")
 
 
 def key(number: int) -> bytes:
@@ -156,8 +165,11 @@ def at(place: int) -> int:
     return position_of(2, place)
 
 
-def holders(state: SetState, queue: QueueId) -> list[bytes | None]:
-    return [state.messages.reserved.consumer(position) for position in state.messages.of(queue)]
+def holders(state: SetState, queue: QueueId) -> list[LinkEntry | None]:
+    """By position, the consumers that the messages are reserved for."""
+    entries = {entry.name: entry for entry in state.messages.reserved.consumers}
+    names = [state.messages.reserved.consumer(position) for position in state.messages.of(queue)]
+    return [entries[name] if name is not None else None for name in names]
 
 
 def test_messages_are_reserved_given_back_and_taken() -> None:
@@ -172,6 +184,21 @@ def test_messages_are_reserved_given_back_and_taken() -> None:
     assert [*state.messages.of(queue).values()] == [b"3"] and holders(state, queue) == [ONE]
     propose(state, 7, Reserve(queue, OTHER, [(at(0), at(3))]))
     assert holders(state, queue) == [OTHER], "what is gone stays gone, and the last consumer has the rest"
+
+
+def test_a_consumer_is_known_while_it_has_a_message() -> None:
+    state, queue = filled(1, 2)
+    later = consumer("one", 2)
+    propose(state, 3, Reserve(queue, ONE, [(at(0), at(0))]))
+    propose(state, 4, Reserve(queue, later, [(at(1), at(1))]))
+    assert state.messages.reserved.consumers == [later]
+    propose(state, 5, Reserve(queue, OTHER, [(at(1), at(1))]))
+    assert state.messages.reserved.consumers == [later, OTHER]
+    propose(state, 6, Free(queue, [(at(0), at(0))], failed=False))
+    assert state.messages.reserved.consumers == [OTHER]
+    propose(state, 7, Dequeue(queue, [(at(1), at(1))]))
+    propose(state, 8, Reserve(queue, ONE, [(at(1), at(1))]))
+    assert state.messages.reserved.consumers == []
 
 
 def test_a_message_fails_only_when_somebody_had_it() -> None:
@@ -189,7 +216,7 @@ def test_the_last_message_of_a_run_takes_its_row_along() -> None:
     propose(state, 3, Settled([key(1), key(2), key(3)]))
     propose(state, 4, Reserve(queue, ONE, [(at(0), at(2))]))
     propose(state, 5, Free(queue, [(at(1), at(1))], failed=True))
-    assert len(state.rows) == 1 + 3 + 2 + 1
+    assert len(state.rows) == 1 + 3 + 2 + 1 + 1
     for place in (2, 0, 1):
         propose(state, 6, Dequeue(queue, [(at(place), at(place))]))
     assert len(state.rows) == 1
@@ -297,9 +324,11 @@ def test_a_proposal_is_read_as_it_was_written(proposal: Proposal) -> None:
         [SETTLED, key(1)],
         [SETTLED, [1]],
         [SETTLED, [], []],
-        [RESERVE, 1, 2, [[1, 2]], ONE[1:]],
+        [RESERVE, 1, 2, [[1, 2]], ONE.pack()[1:]],
+        [RESERVE, 1, 2, [[1, 2]], attrs.evolve(ONE, role=Role.PUBLISHER).pack()],
+        [RESERVE, 1, 2, [[1, 2]], attrs.evolve(ONE, status=Status.CLOSED).pack()],
         [RESERVE, 1, 2, [[1, 2]], "text"],
-        [RESERVE, 1, [[1, 2]], ONE],
+        [RESERVE, 1, [[1, 2]], ONE.pack()],
         [FREE, 1, 2, [[1, 2]], 1],
         [DEQUEUE, 1, 2, [[1, 2]], True],
         [DEQUEUE, 1, -2, [[1, 2]]],
@@ -334,9 +363,12 @@ def test_what_is_no_proposal_is_refused(parts: list[Any]) -> None:
         (FAILED + bytes(11), msgpack.packb([0])),
         (FAILED + bytes(11), msgpack.packb([1, 1])),
         (FAILED + bytes(10), msgpack.packb([1])),
-        (RESERVED + bytes(11), msgpack.packb([0, ONE])),
-        (RESERVED + bytes(11), msgpack.packb([0, ONE[1:]])),
-        (RESERVED + bytes(10), msgpack.packb([0, ONE])),
+        (RESERVED + bytes(11), msgpack.packb([0, ONE.name])),
+        (RESERVED + bytes(11), msgpack.packb([0, ONE.name[1:]])),
+        (RESERVED + bytes(10), msgpack.packb([0, ONE.name])),
+        (CONSUMER + ONE.name, msgpack.packb(ONE.pack())),
+        (CONSUMER + OTHER.name, msgpack.packb(ONE.pack())),
+        (CONSUMER + ONE.name, msgpack.packb([ONE.name])),
         (MESSAGE + bytes(11), b"\xc1"),
         (MESSAGE + bytes(11), msgpack.packb([1, 2])),
         (MESSAGE + bytes(11), msgpack.packb([1, 2, "text"])),
@@ -345,7 +377,7 @@ def test_what_is_no_proposal_is_refused(parts: list[Any]) -> None:
     ],
 )
 def test_a_row_that_is_no_message_is_refused(row: tuple[bytes, bytes]) -> None:
-    with pytest.raises(ValueError, match="a row of the state of a set"):
+    with pytest.raises(ValueError, match=r"a row of the state of a set|expected the entry of a consumer"):
         SetState([row])
 
 
