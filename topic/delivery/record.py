@@ -710,6 +710,7 @@ class HomeStream(Stream):
         "echo_covers",
         "expected",
         "gates",
+        "holders",
         "incomplete",
         "keys",
         "lifetime",
@@ -779,6 +780,8 @@ class HomeStream(Stream):
         self.unassigned: dict[Record, None] = {}  # one of many: what waits for a subscriber that has room, in order
         self.reserving: dict[bytes, dict[Record, None]] = {}
         """Of a queue, by the name of a subscriber: what home has chosen it for, and the queue has not agreed to."""
+        self.holders: dict[bytes, bytes] = {}
+        """Of a queue, by tag: the subscriber that may have a delivery of the map of this attach."""
         self.until: dict[Record, float] = {}  # when the time of what nobody can have yet is over (`topic.home.ttl`)
         self.ahead: dict[str, int] = {}  # bytes of the first withheld message that each router was sent already
         self.gates: dict[bytes, Gate] = {}  # by subscriber name
@@ -988,6 +991,14 @@ class HomeStream(Stream):
     def is_waiting(self, record: Record) -> bool:
         """Whether the record waits for a subscriber, or for the queue to agree to one."""
         return record in self.unassigned or any(record in chosen for chosen in self.reserving.values())
+
+    def reserved_before(self, holders: Mapping[bytes, bytes]) -> None:
+        """The queue had agreed to these subscribers (tag to name) before this attach, and to no other."""
+        self.holders.update(holders)
+
+    def take_holder(self, record: Record) -> bytes:
+        """Returns, and forgets, the subscriber that the queue had agreed to."""
+        return self.holders.pop(record.tag)
 
     def reserve(self, records: Iterable[Record], subscriber: bytes) -> None:
         """The queue is to agree to this subscriber for these records."""

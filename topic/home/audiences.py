@@ -321,6 +321,11 @@ class Audiences:
         if kind.concerns(record, name) and self._seek(record, name, not_at=not_at):
             self._forward([record], name)
 
+    def seek_all(self, records: list[Record], name: bytes) -> None:
+        """The subscriber may have these: await it where it is, and forward them there."""
+        for run in _runs([record for record in records if self._seek(record, name, not_at=None)]):
+            self._forward(run, name)
+
     def _is_asked(self, record: Record, name: bytes) -> bool:
         """Whether the router where it is has been asked already, and has not answered: it answers once."""
         subscriber = self.directory.subscriber(name)

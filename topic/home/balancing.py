@@ -58,7 +58,7 @@ class Balancing:
         first = stream.place(len(records))
         again = records[0].chosen is None
         audience = NO_AUDIENCE
-        if again:
+        if again and not stream.kind.is_of_queue:
             audience = attrs.evolve(self.directory.audience(stream.address), detail=ONE_OF_MANY)
         spread(records, first, audience)
         self.outlet.trace_received(stream, records, audience)
@@ -69,10 +69,22 @@ class Balancing:
                 self._home.evaluate(stream, list(stream.unassigned))
             return
         stream.had(records)
+        if stream.kind.is_of_queue:
+            self._ask_holders(stream, records)
+            return
         if audience.routers:
             self.outlet.batches.forward(audience.routers, stream, records, self.directory.applied, None)
         for record in records:
             self._give(record, stream.kind.holders(record, self._edge.delivery.joined_at(stream)))
+        self._home.evaluate(stream, records)
+
+    def _ask_holders(self, stream: HomeStream, records: list[Record]) -> None:
+        """The queue says who may have each of these: nobody else is asked."""
+        for name, run in groupby(records, key=stream.take_holder):
+            theirs = list(run)
+            for record in theirs:
+                record.choose(name)
+            self._home.seek_all(theirs, name)
         self._home.evaluate(stream, records)
 
     def _give(self, record: Record, subscribers: list[LocalSubscriber]) -> None:

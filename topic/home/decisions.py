@@ -11,6 +11,9 @@ class Decisions(AtHome, Protocol):
     def evaluate(self, stream: HomeStream, records: list[Record]) -> None:
         """Fewer are awaited for these records: answer the publisher of those that nobody is awaited for."""
 
+    def seek_all(self, records: list[Record], name: bytes) -> None:
+        """Await this subscriber for these records, wherever it is."""
+
     def expire(self, stream: HomeStream, records: list[Record]) -> None:
         """The time of these is over, and nobody has any of them: end them."""
 

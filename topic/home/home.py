@@ -180,6 +180,10 @@ class Home:
         if stream.settles_first:
             self.settlement.settle(stream, records)
 
+    def seek_all(self, records: list[Record], name: bytes) -> None:
+        """Await this subscriber for these records, wherever it is."""
+        self.audiences.seek_all(records, name)
+
     def expire(self, stream: HomeStream, records: list[Record]) -> None:
         """The time of these is over, and nobody has any of them (protocol 5, Time to live)."""
         self._handed_on(stream, [record for record in records if record.presettled])

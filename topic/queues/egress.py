@@ -91,10 +91,11 @@ class Egress(PublishingEnd[int], InsideEnd):
     def come(self, clock: int, now: float) -> None:
         """This router leads: attach the link. `clock`: of the attach (`term_clock`)."""
         for position in self._messages.of(self.queue):
-            is_free = self._messages.reserved.consumer(position) is None
+            is_free = not self._messages.reserved.has(position)
             (self._free if is_free else self._doubted).append(position)
         doubted = dict.fromkeys(map(position_key, self._doubted), 0)
         self.attach(Claim(generation_of(self.queue), doubted, True, NOWHERE, clock), now)
+        self.stream.reserved_before({position_key(at): self._messages.reserved.at(at) for at in self._doubted})
 
     def enqueued(self, positions: Iterable[int]) -> None:
         """The queue has more messages."""

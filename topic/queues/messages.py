@@ -135,7 +135,7 @@ class QueuedMessages:
 
     def free(self, queue: QueueId, runs: Sequence[Run], *, failed: bool) -> None:
         """Keep messages for nobody. Each that was reserved counts as failed, if it is said so."""
-        positions = [position for position in self._there(queue, runs) if self.reserved.consumer(position) is not None]
+        positions = [position for position in self._there(queue, runs) if self.reserved.has(position)]
         self.reserved.free(positions)
         for position in positions if failed else ():
             self._failed[position] = count = self.failed(position) + 1

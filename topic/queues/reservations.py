@@ -80,10 +80,13 @@ class Reservations:
         """The consumers that messages are reserved for, as they were attached then."""
         return [consumer.entry for consumer in self._consumers.values()]
 
-    def consumer(self, position: int) -> bytes | None:
-        """The name of the consumer that the message at this position is reserved for. None: it is not reserved."""
-        run = self._runs.get(position)
-        return run.consumer if run is not None else None
+    def has(self, position: int) -> bool:
+        """Whether the message at this position is reserved."""
+        return position in self._runs
+
+    def at(self, position: int) -> bytes:
+        """The name of the consumer that the message at this position is reserved for."""
+        return self._runs[position].consumer
 
     def reserve(self, positions: list[int], consumer: LinkEntry) -> None:
         """The messages at these positions, which are there, are for this consumer, and for no other any more."""

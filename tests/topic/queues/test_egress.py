@@ -192,6 +192,22 @@ def test_a_consumer_that_no_router_knows_is_waited_for() -> None:
     assert bench.messages(bench.leader) == [] and taker.delivered == again.delivered == []
 
 
+def test_only_what_a_consumer_has_waits_for_it() -> None:
+    """Its router is dead, like the leader: what others had is theirs, or goes to others."""
+    bench, _ = filled(b"1", b"2", b"3")
+    gone, here = lasting(bench, "d", credit=1), plain(bench, "e", "t", credit=1)
+    plain(bench, "d", "u", credit=1)
+    assert (gone.delivered, here.delivered) == ([b"1"], [b"2"])
+    bench.stop("d")
+    bench.stop("a")
+    bench.wait(ELECTED_S + 10)
+    here.accept(b"2")
+    here.grant(5)
+    assert here.delivered == [b"2", b"3"] and here.settled_messages == [b"2"]
+    here.accept(b"3")
+    assert bench.messages(bench.leader) == [b"1"]
+
+
 def test_what_is_released_goes_to_another_as_often_as_it_takes() -> None:
     bench, _ = filled(b"1")
     reader = plain(bench, "d")
@@ -284,6 +300,8 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_what_is_released_goes_to_another_as_often_as_it_takes),
     (Led, "_has_egress", "bool(there) or any(self._node.topic.directory.subscribers(address))", "bool(there)",
      partial(test_the_leader_dies_before_it_has_taken_what_was_accepted, plain)),
+    (Balancing, "spread", "stream.kind.is_of_queue:\n        self._ask", "False:\n        self._ask",
+     test_only_what_a_consumer_has_waits_for_it),
     (Led, "__init__", "peers.remember(lasting)", "peers.remember([])",
      test_a_consumer_that_no_router_knows_is_waited_for),
     (Led, "consumes", "known is not None", "False",

@@ -168,8 +168,8 @@ def at(place: int) -> int:
 def holders(state: SetState, queue: QueueId) -> list[LinkEntry | None]:
     """By position, the consumers that the messages are reserved for."""
     entries = {entry.name: entry for entry in state.messages.reserved.consumers}
-    names = [state.messages.reserved.consumer(position) for position in state.messages.of(queue)]
-    return [entries[name] if name is not None else None for name in names]
+    reserved = state.messages.reserved
+    return [entries[reserved.at(at)] if reserved.has(at) else None for at in state.messages.of(queue)]
 
 
 def test_messages_are_reserved_given_back_and_taken() -> None:
