@@ -145,6 +145,15 @@ def _settled_first(each: Testimony) -> Flags:
     return found & _published_by(each, lambda publisher: publisher.settles_first)
 
 
+def sent_anew(each: Testimony) -> Flags:
+    """Whether its publisher settles first, and attached again after a home had answered, and so settled, the delivery:
+    the publisher has lost the answer, and the home that receives it then takes it for a new one."""
+    facts, deliveries = each.facts, each.deliveries
+    answered = deliveries.groups.lowest(facts.at_home & facts.tells(Event.ACCEPTED), facts.epoch_hlc)
+    found: Flags = (answered < deliveries.sent_last)[each.at]
+    return found & _published_by(each, lambda publisher: publisher.settles_first)
+
+
 def has_ended(each: Testimony) -> Flags:
     """Whether a router other than its home gave it up, as its publisher, which has no timeout, had ended there."""
     facts = each.facts

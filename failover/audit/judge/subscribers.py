@@ -11,7 +11,7 @@ import numpy as np
 
 from failover.audit.judge.kinds import EDGE, HOME, Violating, concluded
 from failover.audit.judge.owed import Owed, by_reason, ended
-from failover.audit.judge.repeats import Repeats, has_ended
+from failover.audit.judge.repeats import Repeats, has_ended, sent_anew
 from failover.audit.judge.sequence import Order
 from failover.audit.judge.testimony import Testimony
 from failover.audit.read.columns import NONE, Flags
@@ -36,7 +36,8 @@ class SubscriberVerdicts:
     """Nothing is concluded."""
     unordered: Flags
     """These may rightly have come later: another filter may have let them through then, another subscriber had them
-    before, or a router had given them up; or no attach tells in which order they were sent."""
+    before, a router had given them up, or their publisher sent them anew; or no attach tells in which order they were
+    sent."""
     unsure: Flags
     """The same, if a log that lacks its end told so."""
     timely: Flags
@@ -80,7 +81,7 @@ def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
         unplaced=each.was_handed & (fates.position[1][each.at] == NONE) & ~fates.invented[each.at],
         handed=each.handed,
         vague=vague,
-        unordered=(each.pairs.left_out != NONE) | each.deliveries.balanced[each.at] | each.disordered | has_ended(each),
+        unordered=_unordered(each),
         unsure=each.lacking(EDGE) | each.lacking(HOME),
         timely=timely | unanswered,
         repeated={reason: flags & ~vague for reason, flags in repeats.unpromised.items()},
@@ -92,6 +93,12 @@ def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
             ("unknown", owed.missing),
         ),
     )
+
+
+def _unordered(each: Testimony) -> Flags:
+    left_out, balanced = each.pairs.left_out != NONE, each.deliveries.balanced[each.at]
+    found: Flags = left_out | balanced | each.disordered | has_ended(each) | sent_anew(each)
+    return found
 
 
 def lost(each: Testimony, owed: Owed) -> Flags:
