@@ -31,7 +31,7 @@ from router.mesh.config import (
 from router.mesh.marked import MarkedList, MarkedText, Value
 from router.mesh.quantities import Address, parse_duration
 from router.mesh.reading import converter, either, expected, shown, size, text, whole
-from topic.settings import DYNAMIC, KINDS
+from topic.settings import DYNAMIC, INSIDE, KINDS
 
 MOST_MESSAGE = 1 << 30
 """The largest `limits.max_message`."""
@@ -73,8 +73,9 @@ def _dialled(text: str) -> Address:
 def _prefix(text: str) -> str:
     if not text or not text.isprintable() or " " in text:
         raise ValueError(f'"{text}" is not a prefix, expected the start of an address such as topic/')
-    if text.startswith(DYNAMIC) or DYNAMIC.startswith(text):
-        raise ValueError(f'"{text}" begins addresses of dynamic nodes, which are {DYNAMIC}…: expected another start')
+    for start, of in ((DYNAMIC, "dynamic nodes"), (INSIDE, "replica sets")):
+        if text.startswith(start) or start.startswith(text):
+            raise ValueError(f'"{text}" begins addresses of {of}, which are {start}…: expected another start')
     return text
 
 

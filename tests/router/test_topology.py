@@ -292,6 +292,23 @@ def test_a_bad_topology_is_explained_by_file_line_and_expectation(tmp_path: Path
     assert complaints(tmp_path, text) == [complaint]
 
 
+@pytest.mark.parametrize(
+    ("prefix", "whose"),
+    [
+        ("_sets/", "replica sets, which are _sets/…"),
+        ("_sets/q0/out/", "replica sets, which are _sets/…"),
+        ("_dynamic/a/", "dynamic nodes, which are _dynamic/…"),
+        ("_", "dynamic nodes, which are _dynamic/…"),
+        ("_se", "replica sets, which are _sets/…"),
+    ],
+)
+def test_no_address_of_clients_begins_like_one_of_the_mesh(tmp_path: Path, prefix: str, whose: str) -> None:
+    text = f"mesh: m\nrouters: {{a: {{amqp: 127.0.0.1:0}}}}\naddresses: [{{prefix: {prefix}, kind: topic}}]\n"
+    assert complaints(tmp_path, text) == [
+        f'mesh.yaml:3: addresses[0].prefix: "{prefix}" begins addresses of {whose}: expected another start'
+    ]
+
+
 def test_all_problems_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = """\
 mesh: bad mesh
