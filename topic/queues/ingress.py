@@ -23,6 +23,7 @@ from topic.ends.end import EndNode, InsideEnd
 from topic.ends.subscribing import SubscribingEnd
 from topic.identity import NOWHERE, LinkIdentity
 from topic.queues.log import Proposer
+from topic.queues.messages import QueuedMessages
 from topic.queues.proposals import Enqueue, Enqueued, Given, Proposal, Settled
 from topic.settings import INSIDE
 from topic.termini.attaches import Claim
@@ -31,6 +32,9 @@ CREDIT: Final = 1 << 30
 """Deliveries: no limit. `UNDECIDED` limits the bytes."""
 UNDECIDED: Final = 1 << 20
 """Bytes of messages that may wait for a majority. Homes keep all further messages."""
+FULL: Final = 32 << 20
+"""Bytes of the messages of a set, in all its queues: when it has more, homes keep all further messages. A replica takes
+a snapshot of `MOST_STATE` bytes at most."""
 TERM_BITS: Final = 24
 """One term has clocks for 2^24 attaches of a link."""
 
@@ -65,9 +69,10 @@ class _Asked:
 class Ingress(SubscribingEnd, InsideEnd):
     """The ingress of one set, in one term of this router."""
 
-    def __init__(self, node: EndNode, set_: str, log: Proposer) -> None:
+    def __init__(self, node: EndNode, set_: str, messages: QueuedMessages, log: Proposer) -> None:
         super().__init__(node, ingress_of(set_), CONFIGURED, settles_first=False, sends_settled=False)
         self._begins = len(ingress_address(set_, ""))
+        self._messages = messages
         self._log = log
         self._new: dict[Record, None] = {}
         """The deliveries that are to be enqueued, in order."""
@@ -128,7 +133,8 @@ class Ingress(SubscribingEnd, InsideEnd):
             self._asked.update(enumerate(asked, first))
             self._new, self._over, self._is_asked = {}, {}, False
         self.node.topic.credit(self.subscriber, CREDIT)
-        self.node.topic.room(self.subscriber, max(0, UNDECIDED - self._held))
+        room = min(UNDECIDED, FULL - self._messages.size) - self._held
+        self.node.topic.room(self.subscriber, max(0, room))
 
     # what the core asks
 

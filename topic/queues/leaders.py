@@ -32,7 +32,7 @@ class Led:
         self.egresses: dict[QueueId, Egress] = {}
         lasting = [entry for entry in sets.state(name).messages.reserved.consumers if entry.lifetime.timeout]
         node.topic.peers.remember(lasting)
-        self.ingress = Ingress(node, name, self)
+        self.ingress = Ingress(node, name, sets.state(name).messages, self)
         self.ingress.come(sets.state(name).messages.unsettled, self._next_clock(), node.now())
         for queue in sets.state(name):
             if self._has_egress(queue):
@@ -78,6 +78,8 @@ class Led:
                 self._proposed.pop(index).decided(index, answer)
             if answer is not None and answer.queue is not None and answer.positions:
                 self._enqueued(answer.queue, answer.positions)
+        if decided:
+            self.ingress.go_on()  # there may be room
         for id_ in [id_ for id_ in self.egresses if self._sets.state(self._name).name_of(id_) is None]:
             self.egresses.pop(id_).leave(self._node.now(), closed=True)
 

@@ -70,6 +70,8 @@ class QueuedMessages:
                 self._queues.setdefault(queue, {})[position] = message
             elif key[:1] == FAILED:
                 self._failed[_position(key)] = _count(value)
+        self.size = sum(len(message) for queue in self._queues.values() for message in queue.values())
+        """Bytes of all messages."""
         self.reserved = Reservations(rows, chain.from_iterable(self._queues.values()))
 
     def of(self, queue: QueueId) -> dict[int, bytes]:
@@ -114,6 +116,7 @@ class QueuedMessages:
             return False
         fresh.append(position)
         self._queues.setdefault(queue, {})[position] = message
+        self.size += len(message)
         self._rows.put(MESSAGE + position_key(position), msgpack.packb((queue.life, queue.index, message)))
         return True
 
@@ -145,22 +148,22 @@ class QueuedMessages:
         """Take messages out of their queue."""
         messages = self._queues.get(queue, {})
         for position in self._there(queue, runs):
-            del messages[position]
-            self._gone(position)
+            self._gone(position, messages.pop(position))
         if not messages:
             self._queues.pop(queue, None)
 
     def delete(self, queue: QueueId) -> None:
         """The queue is deleted, with all its messages."""
-        for position in self._queues.pop(queue, {}):
-            self._gone(position)
+        for position, message in self._queues.pop(queue, {}).items():
+            self._gone(position, message)
 
     def _there(self, queue: QueueId, runs: Sequence[Run]) -> list[int]:
         """The positions of these that the queue has a message at."""
         messages = self.of(queue)
         return [position for position in each_of(runs) if position in messages]
 
-    def _gone(self, position: int) -> None:
+    def _gone(self, position: int, message: bytes) -> None:
+        self.size -= len(message)
         self._rows.delete(MESSAGE + position_key(position))
         self.reserved.gone(position)
         if self._failed.pop(position, None) is not None:
@@ -170,6 +173,7 @@ class QueuedMessages:
         """Assert what holds whenever no proposal is being applied."""
         fresh = QueuedMessages(self._rows)
         assert fresh._queues == self._queues, "the rows are not those of the messages"
+        assert fresh.size == self.size
         assert fresh._answers == self._answers, "the rows are not those of the answers"
         assert fresh._failed == self._failed, "the rows are not those of failed deliveries"
         there = set(chain.from_iterable(self._queues.values()))

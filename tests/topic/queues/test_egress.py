@@ -242,6 +242,22 @@ def test_all_routers_may_die_at_once() -> None:
     assert bench.messages(bench.leader) == [b"3"] and again.delivered == [b"3"]
 
 
+def test_a_set_that_is_full_takes_messages_when_others_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topic.queues.ingress.FULL", 100)
+    bench = QueueBench(*"abcde")
+    pens = [publisher(bench, "abcde"[number % 5], name=f"p{number}") for number in range(10)]
+    for number, pen in enumerate(pens):
+        pen.send(bytes([number]) * 40)
+    there = bench.sets("b").state(SET).messages
+    assert 100 <= there.size <= 100 + 40
+    reader = plain(bench, "d", credit=1)
+    for _ in pens:
+        reader.accept(reader.delivered[-1] or b"")
+        assert there.size <= 100 + 40
+        reader.grant(1)
+    assert len(reader.delivered) == 10 and [len(pen.outcomes) for pen in pens] == [1] * 10
+
+
 def test_a_queue_without_consumers_keeps_its_messages() -> None:
     bench, _ = filled(b"1", b"2")
     assert bench.records() == {}, "only the state has them"
@@ -285,6 +301,12 @@ def test_a_queue_that_is_deleted_has_no_egress() -> None:
 
 # rules broken on purpose
 
+
+def with_patches(scene: Callable[[pytest.MonkeyPatch], None]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        scene(patch)
+
+
 BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (Egress, "come", "dict.fromkeys(map(position_key, self._doubted), 0)", "{}",
      partial(test_a_consumer_goes_on_with_what_it_has_when_the_leader_changes, "d", lasting)),
@@ -306,6 +328,8 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_a_consumer_that_no_router_knows_is_waited_for),
     (Led, "consumes", "known is not None", "False",
      test_a_consumer_that_comes_back_late_is_told_that_its_message_is_over),
+    (Led, "follow", "self.ingress.go_on()", "pass",
+     partial(with_patches, test_a_set_that_is_full_takes_messages_when_others_have_gone)),
     (Led, "follow", "closed=True", "closed=False", test_a_queue_that_is_deleted_has_no_egress),
 ]  # fmt: skip
 
