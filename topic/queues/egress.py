@@ -71,6 +71,8 @@ class Egress(PublishingEnd[int], InsideEnd):
         """The positions of messages that were reserved before this router led, and that the home does not have yet."""
         self._free: deque[int] = deque()
         """The positions of all other messages that the home does not have, in order."""
+        self._last = -1
+        """The highest position that this end has been told of."""
         self._chosen: dict[bytes, list[Record]] = {}
         """By the name of a consumer: what is to be reserved for it."""
         self._over: list[Record] = []
@@ -91,15 +93,17 @@ class Egress(PublishingEnd[int], InsideEnd):
     def come(self, clock: int, now: float) -> None:
         """This router leads: attach the link. `clock`: of the attach (`term_clock`)."""
         for position in self._messages.of(self.queue):
+            self._last = position
             is_free = not self._messages.reserved.has(position)
             (self._free if is_free else self._doubted).append(position)
         doubted = dict.fromkeys(map(position_key, self._doubted), 0)
         self.attach(Claim(generation_of(self.queue), doubted, True, NOWHERE, clock), now)
         self.stream.reserved_before({position_key(at): self._messages.reserved.at(at) for at in self._doubted})
 
-    def enqueued(self, positions: Iterable[int]) -> None:
-        """The queue has more messages."""
-        self._free.extend(positions)
+    def enqueued(self, positions: Sequence[int]) -> None:
+        """The queue has more messages. This end may have found some of them as it came."""
+        self._free.extend(position for position in positions if position > self._last)
+        self._last = max(self._last, *positions)
         self.go_on()
 
     def decided(self, index: int, answer: Enqueued | None) -> None:

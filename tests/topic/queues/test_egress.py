@@ -73,6 +73,18 @@ def test_messages_go_to_consumers_as_they_are_enqueued() -> None:
     assert reader.delivered == [b"1", b"2", b"3"]
 
 
+def test_an_egress_that_begins_is_told_of_a_message_that_it_has_found() -> None:
+    """Two entries were decided together, and it has begun with the first of them: the state has both."""
+    bench, _ = filled(b"1", b"2")
+    leaders = bench.at("a").node._leaders
+    assert leaders is not None
+    leaders.led[SET].egresses[bench.queue].enqueued([*bench.sets("a").state(SET).messages.of(bench.queue)][1:])
+    reader = plain(bench, "d")
+    reader.accept(b"1", b"2")
+    bench.wait(1)
+    assert reader.delivered == [b"1", b"2"] and at_rest(bench)
+
+
 def test_each_message_is_for_one_consumer() -> None:
     bench, _ = filled(*(b"%d" % number for number in range(20)))
     readers = [plain(bench, router, router, credit=3) for router in "abde"]
