@@ -23,6 +23,7 @@ class Led:
         self._node = node
         self._sets = sets
         self._name = name
+        self._deletions = sets.state(name).deletions
         self._attaches = 0
         """How often links were attached in this term."""
         self._proposed: dict[int, ProposingEnd] = {}
@@ -80,7 +81,14 @@ class Led:
                 self._enqueued(answer.queue, answer.positions)
         if decided:
             self.ingress.go_on()  # there may be room
-        for id_ in [id_ for id_ in self.egresses if self._sets.state(self._name).name_of(id_) is None]:
+        if self._deletions != self._sets.state(self._name).deletions:
+            self._close_deleted()
+
+    def _close_deleted(self) -> None:
+        """Close the egresses of queues that are deleted: their consumers' deliveries end with them."""
+        state = self._sets.state(self._name)
+        self._deletions = state.deletions
+        for id_ in [id_ for id_ in self.egresses if state.name_of(id_) is None]:
             self.egresses.pop(id_).leave(self._node.now(), closed=True)
 
     def _enqueued(self, id_: QueueId, positions: Sequence[int]) -> None:

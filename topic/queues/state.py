@@ -93,6 +93,8 @@ class SetState:
             raise ValueError(f"the state of a set has {len(queues)} queues, expected {MOST_QUEUES} at most")
         self._queues = {queue.name: queue for queue in sorted(queues, key=lambda queue: queue.id)}
         self._names = {queue.id: queue.name for queue in queues}
+        self.deletions = 0
+        """How many queues were deleted since this object was made."""
         self.messages = QueuedMessages(self.rows)
 
     def __len__(self) -> int:
@@ -168,6 +170,7 @@ class SetState:
             return self._configure(known, operation, fresh)
         self.rows.delete(_key(known.name))
         del self._queues[known.name], self._names[known.id]
+        self.deletions += 1
         self.messages.delete(known.id)
         return Done(known.id, known.version)
 

@@ -342,7 +342,7 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_a_consumer_that_comes_back_late_is_told_that_its_message_is_over),
     (Led, "follow", "self.ingress.go_on()", "pass",
      partial(with_patches, test_a_set_that_is_full_takes_messages_when_others_have_gone)),
-    (Led, "follow", "closed=True", "closed=False", test_a_queue_that_is_deleted_has_no_egress),
+    (Led, "_close_deleted", "closed=True", "closed=False", test_a_queue_that_is_deleted_has_no_egress),
 ]  # fmt: skip
 
 
