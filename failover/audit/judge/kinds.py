@@ -54,10 +54,12 @@ UNOWED = {
 """Why a subscriber processed deliveries that it was not owed."""
 UNACCEPTED = ("unpublished", "declined", "unanswered")
 """Of these: to whom published them they are none. Who publishes such a one again, under another key, has it twice."""
-FIRST, ENDED, AFRESH = "first", "ended", "afresh"
+FIRST, ENDED, LATE, AFRESH = "first", "ended", "late", "afresh"
 REPEATED = {
     FIRST: "because their publisher, which uses settle mode first, attached again (at least once is promised)",
     ENDED: "because routers lost contact with the router of their publisher, which has no timeout (at least once is "
+    "promised)",
+    LATE: "because a router read an attach of their publisher late, which ended its life there (at least once is "
     "promised)",
     AFRESH: "which attached without a map or in settle mode first meanwhile (at least once is promised)",
 }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from failover.audit.judge.kinds import AFRESH, ENDED, FIRST
+from failover.audit.judge.kinds import AFRESH, ENDED, FIRST, LATE
 from failover.audit.judge.testimony import Testimony
 from failover.audit.mesh.attaches import Life
 from failover.audit.mesh.clients import Client
@@ -34,8 +34,10 @@ class Repeats:
             afresh[pair] = repeated[pair] and not any(map(of.repeats, of.links(rows)))
         first = repeated & _settled_first(each)
         ended = repeated & ~first & has_ended(each)
-        self.duplicated: Flags = repeated & ~first & ~ended & ~afresh
-        self.unpromised: Mapping[str, Flags] = {FIRST: first, ENDED: ended, AFRESH: afresh & ~first & ~ended}
+        late = repeated & ~first & ~ended & _given_up_late(each)
+        afresh &= ~(first | ended | late)
+        self.duplicated: Flags = repeated & ~(first | ended | late | afresh)
+        self.unpromised: Mapping[str, Flags] = {FIRST: first, ENDED: ended, LATE: late, AFRESH: afresh}
         """By the reasons of `kinds.REPEATED`."""
 
 
@@ -160,6 +162,19 @@ def has_ended(each: Testimony) -> Flags:
     given_up = facts.by_router & facts.tells(Event.ABANDONED) & (facts.rows.peer != NONE)
     found: Flags = each.deliveries.groups.any(given_up)[each.at]
     return found & _published_by(each, lambda publisher: not publisher.timeout_s)
+
+
+def _given_up_late(each: Testimony) -> Flags:
+    """Whether its home gave it up as an attach of its publisher came that was never answered."""
+    facts, rows = each.facts, each.facts.rows
+    given_up = facts.at_home & facts.tells(Event.ABANDONED)
+    found = np.zeros(len(each.deliveries.uses.key), np.bool_)
+    for name, client in each.case.clients.publishers.items():
+        for life, log in client.unanswered:
+            there = np.isin(rows.log, [number for number, one in enumerate(rows.logs) if one.name == log])
+            theirs = each.deliveries.uses.publisher() == name.encode()
+            found |= theirs & each.deliveries.groups.any(given_up & there & (facts.epoch_hlc < life))
+    return found[each.at]
 
 
 def _published_by(each: Testimony, such: Callable[[Client], bool]) -> Flags:
