@@ -44,7 +44,7 @@ from topic.ends.end import InsideEnd
 from topic.errors import BreachError, UnkeptError
 from topic.journal import Block, Event
 from topic.queues.actions import Answered, SetEvent, SetNote, Tell
-from topic.queues.leaders import SetLeaders
+from topic.queues.leader.leaders import SetLeaders
 from topic.queues.operations import Operation
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write

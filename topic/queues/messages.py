@@ -28,7 +28,7 @@ ROWS: Final = (MESSAGE, FAILED, KEY, RESERVED, CONSUMER)
 
 
 @attrs.frozen(slots=True)
-class Answered:
+class DeliveryAnswer:
     """How a delivery was answered."""
 
     taken: bool
@@ -58,7 +58,7 @@ class QueuedMessages:
         self._rows = rows
         self._queues: dict[QueueId, dict[int, bytes]] = {}
         """By queue and position, in the order of the positions: the messages."""
-        self._answers: dict[bytes, Answered] = {}
+        self._answers: dict[bytes, DeliveryAnswer] = {}
         """By delivery key."""
         self._failed: dict[int, int] = {}
         """By position: how often a consumer had the message, and failed."""
@@ -105,7 +105,7 @@ class QueuedMessages:
             else:
                 is_taken, known = self._take(queue, position_of(index, place), message, fresh), None
             if known is None or known.attach < attach:
-                self._answers[key] = answered = Answered(is_taken, attach, n)
+                self._answers[key] = answered = DeliveryAnswer(is_taken, attach, n)
                 self._rows.put(KEY + key, answered.row)
             if not is_taken:
                 refused.add(place)
@@ -182,12 +182,12 @@ class QueuedMessages:
         assert all([*queue] == sorted(queue) for queue in self._queues.values()), "a queue is out of order"
 
 
-def _answered(key: bytes, value: bytes) -> Answered:
+def _answered(key: bytes, value: bytes) -> DeliveryAnswer:
     """What a row says of a delivery. Raises ValueError."""
     parts = unpack(value, "a row of the state of a set")
     if [type(part) for part in parts] != [bool, int, str, int, int] or len(key) != len(KEY) + KEY_LENGTH:
         raise ValueError("a row of the state of a set has an answer that is none")
-    return Answered(parts[0], Epoch(*parts[1:4]), parts[4])
+    return DeliveryAnswer(parts[0], Epoch(*parts[1:4]), parts[4])
 
 
 def _read(key: bytes, value: bytes) -> tuple[int, QueueId, bytes]:

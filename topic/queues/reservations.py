@@ -25,7 +25,7 @@ name of the consumer."""
 
 
 @attrs.define(eq=False, slots=True)
-class _Run:
+class _ReservedRun:
     """Messages at consecutive positions, reserved together."""
 
     first: int
@@ -55,7 +55,7 @@ class Reservations:
         """Read the reservations from `rows`, and keep all later ones there. `positions`: of all messages. Raises
         ValueError if a row is wrong."""
         self._rows = rows
-        self._runs: dict[int, _Run] = {}
+        self._runs: dict[int, _ReservedRun] = {}
         """By position of a reserved message."""
         self._consumers: dict[bytes, _Consumer] = {}
         """By name."""
@@ -104,8 +104,8 @@ class Reservations:
             run = self._add(range(first, last + 1), first, last, consumer)
             self._rows.put(run.key, msgpack.packb((last, consumer)))
 
-    def _add(self, positions: Iterable[int], first: int, last: int, consumer: bytes) -> _Run:
-        run = _Run(first, last, consumer, 0)
+    def _add(self, positions: Iterable[int], first: int, last: int, consumer: bytes) -> _ReservedRun:
+        run = _ReservedRun(first, last, consumer, 0)
         for position in positions:
             if position in self._runs:
                 raise ValueError("two rows of the state of a set reserve one message")

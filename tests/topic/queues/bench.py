@@ -8,7 +8,7 @@ from tests.topic.bench import Bench, Station
 from topic.core import Topic
 from topic.node import SETS, SetPort
 from topic.queues.actions import Answered
-from topic.queues.ingress import ingress_of
+from topic.queues.leader.ingress import ingress_of
 from topic.queues.operations import Answer, Declare, Done, QueueId
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import ReplicaSets

@@ -17,8 +17,8 @@ from tests.topic.queues.test_ingress import publisher, unsettled
 from tests.topic.raft.mutants import Mutant
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.home.balancing import Balancing
-from topic.queues.egress import Egress, egress_address
-from topic.queues.leaders import Led
+from topic.queues.leader.egress import Egress, egress_address
+from topic.queues.leader.leaders import LedSet
 from topic.queues.operations import Delete
 
 ACCEPTED, RELEASED, REJECTED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.RELEASED, DeliveryOutcome.REJECTED
@@ -255,7 +255,7 @@ def test_all_routers_may_die_at_once() -> None:
 
 
 def test_a_set_that_is_full_takes_messages_when_others_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topic.queues.ingress.FULL", 100)
+    monkeypatch.setattr("topic.queues.leader.ingress.FULL", 100)
     bench = QueueBench(*"abcde")
     pens = [publisher(bench, "abcde"[number % 5], name=f"p{number}") for number in range(10)]
     for number, pen in enumerate(pens):
@@ -332,17 +332,17 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_nothing_is_offered_before_a_majority_knows_to_whom),
     (Balancing, "_is_refused", "rejected or stream.kind.is_of_queue", "rejected",
      test_what_is_released_goes_to_another_as_often_as_it_takes),
-    (Led, "_has_egress", "bool(there) or any(self._node.topic.directory.subscribers(address))", "bool(there)",
+    (LedSet, "_has_egress", "bool(there) or any(self._node.topic.directory.subscribers(address))", "bool(there)",
      partial(test_the_leader_dies_before_it_has_taken_what_was_accepted, plain)),
     (Balancing, "spread", "stream.kind.is_of_queue:\n        self._ask", "False:\n        self._ask",
      test_only_what_a_consumer_has_waits_for_it),
-    (Led, "__init__", "peers.remember(lasting)", "peers.remember([])",
+    (LedSet, "__init__", "peers.remember(lasting)", "peers.remember([])",
      test_a_consumer_that_no_router_knows_is_waited_for),
-    (Led, "consumes", "known is not None", "False",
+    (LedSet, "consumes", "known is not None", "False",
      test_a_consumer_that_comes_back_late_is_told_that_its_message_is_over),
-    (Led, "follow", "self.ingress.go_on()", "pass",
+    (LedSet, "follow", "self.ingress.go_on()", "pass",
      partial(with_patches, test_a_set_that_is_full_takes_messages_when_others_have_gone)),
-    (Led, "_close_deleted", "closed=True", "closed=False", test_a_queue_that_is_deleted_has_no_egress),
+    (LedSet, "_close_deleted", "closed=True", "closed=False", test_a_queue_that_is_deleted_has_no_egress),
 ]  # fmt: skip
 
 

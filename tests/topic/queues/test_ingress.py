@@ -16,9 +16,9 @@ from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench
 from tests.topic.queues.test_messages import test_a_key_is_of_another_delivery_later_on_the_same_attach
 from tests.topic.raft.mutants import Mutant
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.queues.ingress import TERM_BITS, Ingress, ingress_address, term_clock
-from topic.queues.leaders import Led
-from topic.queues.messages import Answered, QueuedMessages
+from topic.queues.leader.ingress import TERM_BITS, Ingress, ingress_address, term_clock
+from topic.queues.leader.leaders import LedSet
+from topic.queues.messages import DeliveryAnswer, QueuedMessages
 from topic.queues.replica import SetReplica
 
 ACCEPTED, REJECTED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED
@@ -262,7 +262,7 @@ def test_what_a_publisher_gives_up_may_be_in_the_queue_and_is_not_remembered() -
 
 
 def test_more_waits_than_a_leader_takes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topic.queues.ingress.UNDECIDED", 100)
+    monkeypatch.setattr("topic.queues.leader.ingress.UNDECIDED", 100)
     bench = QueueBench(*"abc")
     pens = [publisher(bench, "abc"[number % 3], name=f"p{number}") for number in range(9)]
     bench.hanging |= {"b", "c"}
@@ -301,13 +301,14 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (Ingress, "decided", "place in answer.refused", "False", test_there_is_no_queue),
     (Ingress, "_propose", "if is_settled else", "if False else",
      test_settled_messages_are_enqueued_and_nothing_is_remembered),
-    (Led, "_next_clock", "term_clock(*self.since, self._attaches)", "self._attaches",
+    (LedSet, "_next_clock", "term_clock(*self.since, self._attaches)", "self._attaches",
      partial(test_the_next_leader_goes_on, "d")),
     (QueuedMessages, "enqueue", "known = self._answers.get(key)", "known = None",
      partial(test_the_next_leader_goes_on, "d")),
-    (Answered, "is_for", "or place <= self.place", "or True",
+    (DeliveryAnswer, "is_for", "or place <= self.place", "or True",
      test_a_tag_is_used_again_while_no_leader_can_read_of_that),
-    (Answered, "is_for", "attach != self.attach or", "", test_a_key_is_of_another_delivery_later_on_the_same_attach),
+    (DeliveryAnswer, "is_for", "attach != self.attach or", "",
+     test_a_key_is_of_another_delivery_later_on_the_same_attach),
     (QueuedMessages, "enqueue", "known.attach < attach", "False",
      test_a_key_is_of_another_delivery_later_on_the_same_attach),
 ]  # fmt: skip

@@ -4,9 +4,9 @@ leads no more."""
 from collections.abc import Sequence
 
 from topic.ends.end import EndNode
-from topic.queues.egress import Egress, egress_address
-from topic.queues.ingress import Ingress, term_clock
-from topic.queues.log import ProposingEnd
+from topic.queues.leader.egress import Egress, egress_address
+from topic.queues.leader.ingress import Ingress, term_clock
+from topic.queues.leader.log import ProposingEnd
 from topic.queues.operations import QueueId
 from topic.queues.proposals import Enqueued, Proposal
 from topic.queues.sets import ReplicaSets
@@ -14,7 +14,7 @@ from topic.queues.state import Queue
 from topic.settings import INSIDE, OUT
 
 
-class Led:
+class LedSet:
     """The links of a set while this router leads it, in one term."""
 
     def __init__(self, node: EndNode, sets: ReplicaSets, name: str, since: tuple[int, int]) -> None:
@@ -110,7 +110,7 @@ class SetLeaders:
     def __init__(self, node: EndNode, sets: ReplicaSets) -> None:
         self._node = node
         self._sets = sets
-        self.led: dict[str, Led] = {}
+        self.led: dict[str, LedSet] = {}
 
     def consumes(self, address: str) -> None:
         """A consumer has attached to this address (`egress_address`)."""
@@ -131,4 +131,4 @@ class SetLeaders:
             if led is not None:
                 led.follow(decided)
             elif ready is not None:
-                self.led[name] = Led(self._node, self._sets, name, ready)
+                self.led[name] = LedSet(self._node, self._sets, name, ready)

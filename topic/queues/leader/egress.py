@@ -22,7 +22,7 @@ from topic.directory.entry import CONFIGURED, LinkEntry
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.publishing import PublishingEnd
 from topic.identity import GENERATION_LENGTH, NOWHERE, LinkIdentity
-from topic.queues.log import Proposer
+from topic.queues.leader.log import Proposer
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 from topic.queues.positions import position_key, runs_of
@@ -47,7 +47,7 @@ def generation_of(queue: QueueId) -> bytes:
 
 
 @attrs.define(slots=True)
-class _Asked:
+class _Proposed:
     """An entry that was proposed, and is not decided."""
 
     records: list[Record]
@@ -79,7 +79,7 @@ class Egress(PublishingEnd[int], InsideEnd):
         """What is to be dequeued."""
         self._is_asked = False
         """The core asks whether this end is still there."""
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, _Proposed] = {}
         """By log index."""
 
     @property
@@ -129,13 +129,13 @@ class Egress(PublishingEnd[int], InsideEnd):
         if self.is_answered:
             self._publish()
         proposals: list[Proposal] = []
-        asked: list[_Asked] = []
+        asked: list[_Proposed] = []
         for consumer, records in self._consumers():
             proposals.append(Reserve(self.queue, consumer, self._runs(records)))
-            asked.append(_Asked(records, consumer.name))
+            asked.append(_Proposed(records, consumer.name))
         if self._over or self._is_asked:  # without messages, too: an echo is answered by an entry
             proposals.append(Dequeue(self.queue, self._runs(self._over)))
-            asked.append(_Asked(self._over, None, self._is_asked))
+            asked.append(_Proposed(self._over, None, self._is_asked))
         if not proposals:
             return
         first = self._log.propose(self, proposals)

@@ -7,7 +7,7 @@ from topic.queues.proposals import Enqueued, Proposal
 
 
 class ProposingEnd(Protocol):
-    """An end that has entries decided: `topic.queues.ingress`, `topic.queues.egress`."""
+    """An end that has entries decided: `topic.queues.leader.ingress`, `topic.queues.leader.egress`."""
 
     def decided(self, index: int, answer: Enqueued | None) -> None:
         """The entry of the end at this log index is decided."""
@@ -17,7 +17,7 @@ class ProposingEnd(Protocol):
 
 
 class Proposer(Protocol):
-    """The log of one set that this router leads: `topic.queues.leaders`."""
+    """The log of one set that this router leads: `topic.queues.leader.leaders`."""
 
     def propose(self, end: ProposingEnd, proposals: Sequence[Proposal]) -> int | None:
         """Append entries to the log. Returns the index of the first. None: the leader is busy, or leads no more; the
