@@ -10,7 +10,8 @@
 # make soak           twenty kills, and what the logs have of them; then the library of chaos scripts on real processes,
 #                     which goes on where it was interrupted (SOAK=directory)
 # make simulate-soak  50,000 simulated meshes, from one seed each, that nobody has played: it says from which seed on. One
-#                     that fails is kept in tests/simulation/test_simulation.py. Then walks of MQTT, and audits of runs
+#                     that fails is kept in tests/simulation/test_simulation.py. Then walks of MQTT and
+#                     of queues, and audits of runs
 # make exhaustive     every interleaving within small scopes
 # make mutants        every rule broken on purpose, and who notices
 # Each sets up .venv first if that has not been done.
@@ -103,6 +104,7 @@ soak: setup
 simulate-soak: setup
 	@$(VENV)/bin/python -m tests.simulation --count 50000
 	@$(VENV)/bin/python -m tests.router.mqtt.walk $$(date +%s) --count 2000
+	@$(VENV)/bin/python -m tests.topic.queues.walks $$(date +%s) --count 5000
 	@$(VENV)/bin/python -m tests.simulation.evidence $$(date +%s) --count 500 --strangers
 
 exhaustive: setup

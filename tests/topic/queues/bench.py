@@ -11,7 +11,7 @@ from topic.queues.actions import Answered
 from topic.queues.leader.ingress import ingress_of
 from topic.queues.operations import Answer, Declare, Done, QueueId
 from topic.queues.set_map import SetMap, SetPlan
-from topic.queues.sets import ReplicaSets
+from topic.queues.sets import COMPARE_EVERY, ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
 from topic.raft.limits import RaftLimits
 
@@ -41,6 +41,7 @@ class QueueStation(Station):
             core.outlet.clock.stamp,
             bench.new_store,
             bench.now,
+            compare_every=bench.compare_every,
         )
         return SetPort(sets, self, takes_messages=True)
 
@@ -69,11 +70,19 @@ class QueueBench(Bench):
 
     station = QueueStation
 
-    def __init__(self, *names: str, voters: str = "abc", declares: bool = True) -> None:
+    def __init__(
+        self,
+        *names: str,
+        voters: str = "abc",
+        declares: bool = True,
+        seed: int = 0,
+        compare_every: int = COMPARE_EVERY,
+    ) -> None:
+        self.compare_every = compare_every
         self.map = SetMap([SetPlan(SET, tuple(voters))])
         self.new_store = StoreNames()
         self.disks = {name: MemorySets(self.new_store.parts([SET])) for name in names}
-        self.random = Random(0)
+        self.random = Random(seed)
         self.hanging: set[str] = set()
         """Routers whose disks do nothing."""
         super().__init__(*names, configured=[ingress_of(SET)])

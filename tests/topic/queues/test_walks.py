@@ -1,0 +1,53 @@
+"""A fixed set of random walks of a queue; more with `python -m tests.topic.queues.walks`."""
+
+import pytest
+
+from tests.topic.queues.walks import Walk, attempt, tell
+from tests.topic.raft.mutants import Mutant
+from topic.home.balancing import Balancing
+from topic.queues.leader.egress import Egress
+from topic.queues.leader.ingress import Ingress
+from topic.queues.leader.leaders import LedSet
+
+SEEDS = 36
+MOST = 15
+"""Seeds in which a broken rule is noticed."""
+
+
+def play(seed: int) -> Walk:
+    walk, error = attempt(seed, verbose=True)
+    if error is not None:
+        raise AssertionError("\n".join((*walk.trace[-40:], tell(seed, error)))) from error
+    return walk
+
+
+def test_what_is_promised_of_a_queue_holds_whatever_fails() -> None:
+    walks = [play(seed) for seed in range(SEEDS)]
+    assert sum(len(walk.judge.messages) for walk in walks) > 10 * SEEDS
+    lines = [line for walk in walks for line in walk.trace]
+    for happens in (
+        "stops", "starts", "has lost", "in contact", "hands over", "disks hang", "is held", "is gone", "settles",
+        "closes its link", "again", "ACCEPTED", "RELEASED", "REJECTED", "is resumed", "is restated",
+    ):  # fmt: skip
+        assert any(happens in line for line in lines), f"no walk has: {happens}"
+
+
+def test_the_same_seed_is_the_same_walk() -> None:
+    assert play(1).trace == play(1).trace
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "old", "new"),
+    [
+        (Egress, "_go_on", "Reserve(self.queue, consumer, self._runs(records))", "Reserve(self.queue, consumer, [])"),
+        (Egress, "tell", "self._over += action.records", "self.node.topic.settle(self.stream, action.records)"),
+        (Balancing, "_is_refused", "rejected or stream.kind.is_of_queue", "rejected"),
+        (Balancing, "spread", "stream.kind.is_of_queue:\n        self._ask", "False:\n        self._ask"),
+        (Ingress, "come", "dict.fromkeys(unsettled, 0)", "{}"),
+        (Ingress, "forget", "self._over.update", "len"),
+        (LedSet, "_next_clock", "term_clock(*self.since, self._attaches)", "self._attaches"),
+    ],
+)
+def test_a_rule_that_is_broken_is_noticed(owner: type, method: str, old: str, new: str) -> None:
+    with Mutant(owner, method, old, new, old, "").applied():
+        assert any(attempt(seed)[1] is not None for seed in range(MOST))

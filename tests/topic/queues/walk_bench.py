@@ -1,0 +1,159 @@
+"""A bench on which all that is under way gets further one by one, in any order (`tests.topic.queues.walks`).
+
+A batch arrives, a disk does a write, a router notices that another one has ended, and whatever else the walk has under
+way (`others`). What is on a channel arrives in order while the contact lasts, and is lost with it.
+"""
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+from linkstate.events import ContactLost
+from tests.store import MemoryStore
+from tests.topic.queues.bench import QueueBench, QueueStation
+from topic.node import Happening
+from topic.queues.storing import ReadPiece, Write
+
+START_US = 1_700_000_000_000_000
+
+Move = Callable[[], None]
+
+
+class WalkStation(QueueStation):
+    bench: "WalkBench"
+
+    def wall_us(self) -> int:
+        """Its clock goes with the time of the bench, and is later whenever it is asked."""
+        self.bench.wall_us = max(self.bench.wall_us + 1000, START_US + int(self.bench.now * 1e6))
+        return self.bench.wall_us
+
+    def note(self, happening: Happening) -> None:
+        super().note(happening)
+        if isinstance(happening, ContactLost):
+            self.bench.has_lost(self.name, happening.router)
+
+
+class WalkBench(QueueBench):
+    station = WalkStation
+    stores: dict[str, MemoryStore]
+
+    def __init__(self, routers: str, *, seed: int, compare_every: int) -> None:
+        self._incarnation = 1
+        super().__init__(*routers, seed=seed, compare_every=compare_every)
+        self.stores = {name: station.store for name, station in self.stations.items()}
+
+    def at(self, router: str) -> WalkStation:
+        station = self.stations[router]
+        assert isinstance(station, WalkStation)
+        return station
+
+    def note(self, what: str) -> None:
+        """For the trace."""
+
+    def has_lost(self, here: str, there: str) -> None:
+        """A router has lost the contact with another one."""
+
+    # what is under way
+
+    def others(self) -> list[Move]:
+        """What else may happen next."""
+        return []
+
+    def moves(self) -> list[Move]:
+        """What may happen next by itself."""
+        moves: list[Move] = []
+        for (here, there), queue in self._wires.items():
+            if queue and (here, there) not in self._held and there in self.stations:
+                moves.append(partial(self.step, here, there))
+        for name in self.stations:
+            if self.at(name).waiting and name not in self.hanging:
+                moves.append(partial(self.write, name))
+            if len(self.stations) < len(self.disks):
+                moves += [partial(self.lose, name, gone) for gone in self.contacts(name) if gone not in self.stations]
+        return moves + self.others()
+
+    def go_on(self, most: int) -> None:
+        """Let so much happen, or less until all is at rest."""
+        for _ in range(most):
+            moves = self.moves()
+            if not moves:
+                return
+            self.random.choice(moves)()
+
+    def flow(self) -> None:
+        for name in self.stations:
+            self.collect(name)
+        self.go_on(100_000)
+        assert not self.moves(), "it does not come to rest"
+
+    def step(self, here: str, there: str) -> None:
+        payload = self._wires[here, there].popleft()
+        if here in self.stations:
+            ours, theirs = (self.stations[name].node.topic.outlet.clock for name in (there, here))
+            ours.merge(theirs.read())
+        self.stations[there].contacts.received(here, payload)
+        self.collect(there)
+
+    def write(self, name: str) -> None:
+        """The disk does what it was given first."""
+        station = self.at(name)
+        change = station.waiting.pop(0)
+        station.node.now()
+        if isinstance(change, ReadPiece):
+            station.node.piece_read(change, self.disks[name].read(change))
+        else:
+            self.disks[name].write([change])
+            if isinstance(change, Write):
+                station.node.stored(change)
+        station.node.pump()
+
+    # contacts
+
+    def contacts(self, name: str) -> Collection[str]:
+        """The routers that it has contact with, as far as it knows."""
+        return self.stations[name].node.topic.directory.contacts
+
+    def is_whole(self, one: str, other: str) -> bool:
+        """Whether both have contact."""
+        return other in self.contacts(one) and one in self.contacts(other)
+
+    def meet(self, a: str, b: str) -> None:
+        self.part(a, b)
+        super().meet(a, b)
+
+    # processes
+
+    def stop(self, name: str) -> None:
+        """The process is gone. Its disk has done the first of what it was given; the others notice later."""
+        station = self.at(name)
+        done = station.waiting[: self.random.randint(0, len(station.waiting))]
+        self.disks[name].write([change for change in done if not isinstance(change, ReadPiece)])
+        del self.stations[name]
+        self.names = tuple(self.stations)
+        self.hanging.discard(name)
+
+    def start(self, name: str, incarnation: int = 0) -> None:
+        """The next process, with the stores of the former one, and no contacts yet."""
+        for other in self.names:
+            self._wires[other, name].clear()
+            self._wires[name, other].clear()
+            if name in self.contacts(other):
+                self.lose(other, name)
+        self._incarnation += 1
+        self.boot(name, incarnation or self._incarnation, self.stores[name])
+        self.names = tuple(self.stations)
+        self.collect(name)
+
+    # time
+
+    def wait(self, seconds: float, *routers: str) -> None:
+        """All that is due happens at its time, and what comes of it (`rest`)."""
+        end = self.now + seconds
+        while self.now < end:
+            due = min((station.node.deadline() for station in self.stations.values()), default=end)
+            self.now = min(end, max(due, self.now + 0.001))
+            for name in [name for name, station in self.stations.items() if station.node.deadline() <= self.now]:
+                self._time(name)
+            self.rest()
+
+    def rest(self) -> None:
+        self.flow()

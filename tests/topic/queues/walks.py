@@ -1,0 +1,456 @@
+"""Random walks of a queue: routers, disks, contacts and clients do what one seed says, and a judge looks on.
+
+python -m tests.topic.queues.walks 4711 --trace      one seed, with everything that happened
+python -m tests.topic.queues.walks 0 --count 1000    many: those that fail, and how to see each again
+
+a, b, c   voters of the set
+d, e      have no replica
+
+A step of a walk is something that a client does or a fault. Behind it all comes to rest, or only a few of the batches,
+disk writes and frames that are under way get a little further. In the end all faults are healed. Then publishers send
+nothing new, and consumers accept what comes until the queue is empty.
+
+The judge says (docs/protocol.md 14, and what is promised for topics in 1 and 12)
+
+1. what was accepted is processed once, by one consumer. If a plain client was in doubt of it, or a consumer was away
+   for longer than its timeout: at least once;
+2. a lasting consumer is not given again what it has accepted, once that is settled;
+3. no two consumers have a message at a time, unless the first one is plain and its link or a contact of its router is
+   lost, or it was away for longer than its timeout;
+4. nothing comes that nobody has sent, and nothing that was accepted is lost;
+5. all is processed within `BOUND_S` after the faults, although nothing new is sent;
+6. at rest nothing is kept of what is over, and replicas with the same applied index are equal at any time.
+"""
+
+import argparse
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import combinations
+
+import attrs
+
+from tests.topic.queues.bench import QUEUE, SET
+from tests.topic.queues.walk_bench import Move, WalkBench
+from tests.topic.queues.walkers import ACCEPTED, REJECTED, RELEASED, Client, Consumer, Link, Publisher, PublisherLink
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.directory.entry import Lifetime
+from topic.queues.leader.egress import egress_address
+from topic.queues.leader.ingress import ingress_address
+from topic.queues.state import SetState
+
+ROUTERS, VOTERS = "abcde", "abc"
+STEPS = 100
+LEADER_S = 10
+"""Seconds after the faults within which a router leads."""
+BOUND_S = 30
+"""Seconds within which all is over then."""
+FORGOTTEN_S = 350
+"""The same if a publisher does not come back: its keys are placeholders for so long (protocol 6.10)."""
+OTHER = "queue/2"
+
+
+class JudgeError(Exception):
+    """What is promised does not hold."""
+
+
+@attrs.define
+class Message:
+    publisher: Publisher
+    is_told: bool = False
+    """Its publisher has read that it is accepted."""
+    is_loose: bool = False
+    """At least once is promised of it, not more."""
+    processed: list[str] = attrs.Factory(list)
+    """By these consumers."""
+
+
+class Judge:
+    def __init__(self, walk: "Walk") -> None:
+        self._walk = walk
+        self.messages: dict[bytes, Message] = {}
+        self._settled: set[tuple[str, bytes]] = set()
+        self._digests: dict[tuple[int, int], bytes] = {}
+        """Of the state, by life and applied index."""
+        self._looked: dict[str, tuple[SetState, tuple[int, int]]] = {}
+        """By router: the state that was looked at last."""
+
+    def expects(self, holds: bool, what: str) -> None:
+        if not holds:
+            raise JudgeError(what)
+
+    def loosen(self, texts: Iterable[bytes]) -> None:
+        for text in texts:
+            self.messages[text].is_loose = True
+
+    # what publishers know
+
+    def sent(self, publisher: Publisher, text: bytes) -> None:
+        assert publisher.link is not None
+        is_plain = not publisher.is_lasting
+        self.messages[text] = Message(publisher, is_loose=is_plain and publisher.link.is_doubted)
+
+    def told(self, text: bytes, outcome: DeliveryOutcome) -> None:
+        self.expects(outcome is ACCEPTED, f"{text.decode()} is {outcome.name.lower()}, though there is a queue")
+        self.messages[text].is_told = True
+
+    # what consumers know
+
+    def handed(self, consumer: Consumer, text: bytes) -> None:
+        self._walk.note(f"{consumer.name} has {text.decode()}")
+        message = self.messages.get(text)
+        if message is None:
+            raise JudgeError(f"{consumer.name} is given {text!r}, which nobody has sent")
+        for other in self._walk.consumers:
+            if other.has(text):
+                excused = other.is_in_doubt or message.is_loose
+                self.expects(excused, f"{consumer.name} is given {text.decode()}, and {other.name} has it")
+                message.is_loose = True
+        is_new = (consumer.name, text) not in self._settled or message.is_loose
+        self.expects(is_new, f"{consumer.name} is given {text.decode()} again")
+
+    def processed(self, consumer: Consumer, text: bytes) -> None:
+        message = self.messages[text]
+        message.is_loose |= consumer.is_in_doubt
+        message.processed.append(consumer.name)
+        who = " and ".join(message.processed)
+        self.expects(len(message.processed) == 1 or message.is_loose, f"{text.decode()} is processed by {who}")
+
+    def settled(self, consumer: Consumer, text: bytes) -> None:
+        self._settled.add((consumer.name, text))
+
+    @property
+    def missing(self) -> list[str]:
+        """What was accepted and is not processed."""
+        return [text.decode() for text, one in self.messages.items() if one.is_told and not one.processed]
+
+    # what routers have
+
+    def look(self) -> None:
+        for name, station in self._walk.stations.items():
+            station.node.topic.check()
+            sets = self._walk.sets(name)
+            sets.check()
+            replica = sets._replicas[SET]
+            at = replica.raft.hard.life, replica.applied
+            if self._looked.get(name) == (replica.state, at):
+                continue
+            self._looked[name] = replica.state, at
+            replica.state.check()
+            digest = replica.state.rows.digest
+            self.expects(self._digests.setdefault(at, digest) == digest, f"{name} has another state at {at[1]}")
+
+
+class Walk(WalkBench):
+    _haste = 1.0
+
+    def __init__(self, seed: int, *, verbose: bool = False) -> None:
+        self.verbose = verbose
+        self.trace: list[str] = []
+        self.is_over = False
+        """Nothing new is sent, and nothing fails."""
+        self.links: list[Link] = []
+        self.publishers: list[Publisher] = []
+        self.consumers: list[Consumer] = []
+        self.judge = Judge(self)
+        super().__init__(ROUTERS, seed=seed, compare_every=5 if seed % 2 else 1000)
+        dice = self.random
+        self._haste = dice.choice((0.1, 0.4, 0.8))
+        """How often all comes to rest behind a step."""
+        often = partial(dice.choice, (0, 0, 1, 3))
+        self._steps: dict[Callable[[], None], int] = {
+            self._publish: 14, self._consume: 26, self._pass_time: 8, self._break: 2 * often(),
+            self._stop: often(), self._stop_all: dice.choice((0, 0, 0, 1)), self._start: 3,
+            self._hand_over: often(), self._lose: often(), self._cut: often(), self._meet: 4,
+            self._hold: often(), self._let_go: 2, self._hang: often(), self._disks_go_on: 2,
+        }  # fmt: skip
+        self.queues = [QUEUE] if dice.random() < 0.7 else [QUEUE, OTHER]
+        if OTHER in self.queues:
+            self.declare(OTHER)
+        self._timeout, self._plain = dice.choice((60, 60, 8)), dice.choice((0, 0.1, 0.5))
+        for number in range(dice.randint(1, 3)):
+            queue = dice.choice(self.queues)
+            self.publishers.append(Publisher(self, f"p{number}", ingress_address(SET, queue), self._lifetime()))
+        for number in range(dice.randint(len(self.queues), 4)):
+            queue = self.queues[number % len(self.queues)]
+            self.consumers.append(Consumer(self, f"c{number}", egress_address(SET, queue), self._lifetime()))
+
+    def _lifetime(self) -> Lifetime:
+        return Lifetime() if self.random.random() < self._plain else Lifetime(self._timeout, "connection-close", 1)
+
+    @property
+    def clients(self) -> list[Client]:
+        return [*self.publishers, *self.consumers]
+
+    def note(self, what: str) -> None:
+        if self.verbose:
+            self.trace.append(f"{self.now:8.3f} {what}")
+
+    def others(self) -> list[Move]:
+        """Routers and clients read what the other end has said."""
+        moves: list[Move] = []
+        for link in self.links:
+            if link.is_open and link.outbox:
+                moves.append(link.serve)
+            if link.client.link is link and link.inbox:
+                moves.append(link.read)
+            if isinstance(link, PublisherLink) and link.owes_sign and link.is_open and not link.is_left:
+                moves.append(link.acknowledge)
+        return moves
+
+    def rest(self) -> None:
+        if self.is_over or self.random.random() < self._haste:
+            self.flow()
+        else:
+            self.go_on(self.random.randrange(8))
+        self.links = [link for link in self.links if link.client.link is link or (link.is_open and link.outbox)]
+        for client in self.clients:
+            if client.is_here() and self._sees_all(client.link.station.name):
+                client.seen_at = self.now
+            elif self.now - client.seen_at >= 0.9 * client.lifetime.timeout:
+                client.may_be_over = True
+        self.judge.look()
+
+    def _sees_all(self, name: str) -> bool:
+        return all(self.is_whole(name, other) for other in self.stations if other != name)
+
+    def has_lost(self, here: str, there: str) -> None:
+        self.note(f"{here} has lost {there}")
+        for link in self.links:
+            if link.station.name in (here, there) and not link.client.is_lasting:
+                link.is_doubted = True
+                if link.client.link is link:
+                    self.judge.loosen(link.client.in_doubt)
+
+    # steps of the walk
+
+    def play(self) -> None:
+        kinds, weights = [*self._steps], [*self._steps.values()]
+        for _ in range(STEPS):
+            [step] = self.random.choices(kinds, weights)
+            step()
+            self.rest()
+        self._end()
+
+    def _publish(self) -> None:
+        one, dice = self.random.choice(self.publishers), self.random
+        if one.link is None:
+            self._attach(one)
+            return
+        if dice.random() < 0.7:
+            one.send(dice.randint(1, 3))
+        if dice.random() < 0.4:
+            one.settle(dice.randint(1, 3))
+
+    def _consume(self) -> None:
+        one, dice = self.random.choice(self.consumers), self.random
+        if one.link is None and dice.random() < 0.8:
+            self._attach(one)
+        if dice.random() < 0.6:
+            one.grant(dice.randint(1, 4))
+        for key in dice.sample(one.todo, min(len(one.todo), dice.randint(0, 2))):
+            is_given_back = key in one.handles.values() and dice.random() < one.fussiness
+            one.answer(key, RELEASED if is_given_back else dice.choice((ACCEPTED, ACCEPTED, ACCEPTED, REJECTED)))
+
+    def _attach(self, client: Client) -> None:
+        if self.stations and (self.now >= client.asleep_until or self.is_over):
+            client.attach(self.random.choice([*self.stations]))
+
+    def _break(self) -> None:
+        client = self.random.choice(self.clients)
+        if client.link is not None:
+            if client.is_in and self.random.random() < 0.1:
+                self._close(client)
+            else:
+                client.lose()
+                client.asleep_until = self.now + self.random.choice((0, 0, 1, 10))
+
+    def _close(self, client: Client) -> None:
+        self.note(f"{client.name} closes its link")
+        client.link.leave()
+        self.judge.loosen(client.in_doubt)
+        client.begin_afresh()
+        client.left()
+
+    def _pass_time(self) -> None:
+        self.wait(self.random.choice((0.05, 0.2, 0.5, 2)))
+
+    def _stop(self) -> None:
+        """At most a minority of the voters does not run by this."""
+        may = [name for name in self.names if name not in VOTERS or {*VOTERS} <= {*self.names}]
+        if may:
+            self.stop(self.random.choice(may))
+
+    def _stop_all(self) -> None:
+        for name in self.names:
+            self.stop(name)
+
+    def stop(self, name: str) -> None:
+        self.note(f"{name} stops")
+        station = self.at(name)
+        super().stop(name)
+        for link in self.links:
+            if link.station is station:
+                link.end(self.random.randint(0, len(link.inbox)))
+
+    def _start(self) -> None:
+        gone = [name for name in ROUTERS if name not in self.names]
+        if gone:
+            self.start(self.random.choice(gone))
+
+    def start(self, name: str, incarnation: int = 0) -> None:
+        self.note(f"{name} starts")
+        super().start(name, incarnation)
+        for other in self.names:
+            if other != name and self.random.random() < 0.8:
+                self.meet(name, other)
+
+    def _hand_over(self) -> None:
+        """A leader is about to stop, and another router is to lead. Perhaps it does not stop."""
+        if self.leaders():
+            name = self.random.choice(self.leaders())
+            self.note(f"{name} hands over")
+            self.sets(name).leave(self.now)
+            self.collect(name)
+
+    def _parted(self) -> list[tuple[str, str]]:
+        return [pair for pair in combinations(self.names, 2) if not self.is_whole(*pair)]
+
+    def _lose(self) -> None:
+        """One of two routers notices that they have no contact, and perhaps the other one, too."""
+        if len(self.names) > 1:
+            act = self.random.choice((self.lose, self.part))
+            here, there = self.random.sample(self.names, 2)
+            if there in self.contacts(here):
+                act(here, there)
+
+    def _cut(self) -> None:
+        """Some routers are cut off from the others."""
+        side = [name for name in self.names if self.random.random() < 0.4]
+        for here, there in combinations(self.names, 2):
+            if (here in side) is not (there in side):
+                self.part(here, there)
+
+    def _meet(self) -> None:
+        for pair in self._parted()[: self.random.choice((1, 99))]:
+            self.note(f"{pair[0]} and {pair[1]} are in contact")
+            self.meet(*pair)
+
+    def _hold(self) -> None:
+        if len(self.names) > 1:
+            here, there = self.random.sample(self.names, 2)
+            self.note(f"what {here} says to {there} is held")
+            self.hold(here, there)
+
+    def _let_go(self) -> None:
+        self._held.clear()
+
+    def _hang(self) -> None:
+        if self.names:
+            self.hanging.add(self.random.choice(self.names))
+            self.note(f"disks hang: {sorted(self.hanging)}")
+
+    def _disks_go_on(self) -> None:
+        self.hanging.clear()
+
+    # the end
+
+    def _end(self) -> None:
+        self.note("all faults are healed")
+        self.is_over = True
+        self.hanging.clear()
+        self._held.clear()
+        for name in [name for name in ROUTERS if name not in self.names]:
+            self.start(name)
+        for pair in self._parted():
+            self.meet(*pair)
+        if self._timeout < BOUND_S and self.random.random() < 0.5:
+            self._part_with(self.random.choice([*self.publishers, *self.consumers[len(self.queues) :]]))
+        self.flow()
+        self._until(lambda: "" if len(self.leaders()) == 1 else f"{self.leaders()} lead", LEADER_S)
+        self._until(self._in_doubt, BOUND_S)
+        is_whole = not any(publisher.is_gone for publisher in self.publishers)
+        self._until(self._left, BOUND_S if is_whole else FORGOTTEN_S)
+
+    def _part_with(self, client: Client) -> None:
+        """It does not come back."""
+        self.note(f"{client.name} is gone")
+        client.is_gone = client.may_be_over = True
+        if client.link is not None:
+            client.lose()
+        self.judge.loosen(client.in_doubt)
+
+    def _until(self, what: Callable[[], str], seconds: float) -> None:
+        end = self.now + seconds
+        while left := what():
+            self.judge.expects(self.now < end, f"after {seconds} s: {left}")
+            self.wait(1)
+            while [client for client in self.clients if not client.is_gone and self._goes_on(client)]:
+                self.flow()
+
+    def _goes_on(self, client: Client) -> bool:
+        """Have the client do what there is to do. Returns whether that was something."""
+        if client.link is None:
+            self._attach(client)
+            return True
+        before = len(client.link.outbox)
+        client.finish()
+        return len(client.link.outbox) > before
+
+    def _in_doubt(self) -> str:
+        """What is not over yet, as far as clients can see."""
+        if missing := self.judge.missing:
+            return f"{missing} are not processed"
+        if busy := [one.name for one in self.clients if not one.is_gone and (one.unsettled or not one.is_in)]:
+            return f"{busy} have something in doubt, or no answer"
+        return ""
+
+    def _left(self) -> str:
+        """What routers keep."""
+        if records := self.records():
+            return f"records are left: {records}"
+        rows = {name: [key for key, _ in self.sets(name).state(SET).rows] for name in VOTERS}
+        if any(len(keys) != len(self.queues) for keys in rows.values()):
+            return f"rows are left: {rows}"
+        return ""
+
+
+def attempt(seed: int, *, verbose: bool = False) -> tuple[Walk, Exception | None]:
+    walk = Walk(seed, verbose=verbose)
+    try:
+        walk.play()
+    except Exception as error:
+        return walk, error
+    return walk, None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.topic.queues.walks", description="random walks of a queue")
+    parser.add_argument("first", type=int, help="the first seed")
+    parser.add_argument("--count", type=int, default=1, help="how many seeds")
+    parser.add_argument("--trace", action="store_true", help="print everything that happens")
+    options = parser.parse_args()
+    began, failed, messages = time.monotonic(), 0, 0
+    for seed in range(options.first, options.first + options.count):
+        walk, error = attempt(seed, verbose=options.trace)
+        messages += len(walk.judge.messages)
+        if walk.trace:
+            print("\n".join(walk.trace))
+        if error is not None:
+            failed += 1
+            print(tell(seed, error), flush=True)
+    pace = 60 * options.count / (time.monotonic() - began)
+    print(f"{options.count} seeds, {messages} messages, {failed} failed, {pace:.0f} seeds a minute")
+    return 1 if failed else 0
+
+
+def tell(seed: int, error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"{type(error).__name__} {error!s:.200} ({frame.filename.rsplit('/', 1)[-1]}:{frame.lineno})"
+    return f"seed {seed}: {what}\nreplay with: python -m tests.topic.queues.walks {seed} --trace"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
