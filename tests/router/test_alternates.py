@@ -16,12 +16,10 @@ from topic.properties import SERVER_LIST
 def alternates(count: int) -> Alternates:
     """Of a router with so many others, of which the last can be reached and has the fewest links."""
     names = [f"router{number}" for number in range(count)]
-    directory = SimpleNamespace(
-        contacts={names[-1]}, load_of=names.index, members=SimpleNamespace(others=dict.fromkeys(names))
-    )
+    directory = SimpleNamespace(contacts={names[-1]}, load_of=names.index)
     node: Any = SimpleNamespace(name="ours", topic=SimpleNamespace(directory=directory))
     routers = {name: SimpleNamespace(amqp=f"{name}.frankfurt.exchange.example.com:5672") for name in names}
-    mesh: Any = SimpleNamespace(plan=SimpleNamespace(routers=routers))
+    mesh: Any = SimpleNamespace(plan=SimpleNamespace(routers=routers, members=frozenset(routers)))
     return Alternates(node, mesh, Security())
 
 

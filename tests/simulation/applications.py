@@ -146,7 +146,7 @@ class Applications:
         reader, link = self._judge.readers[client.name], client.link
         if not message.anew or message.text not in reader.had:
             return message.anew
-        if link is None or link.settled_there.get(message.text) not in message.former:
+        if link is None or not (message.settled_on and link.settled_there.get(message.text) in message.former):
             return False
         self._judge.note(client.name, f"limit: its router holds {message.text.decode()} as it was sent first, settled")
         reader.had.discard(message.text)

@@ -54,7 +54,6 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("first", 9787074),
         ("first", 9790030),  # the same; its home had told the next one that it was settled
         ("first", 9716008),  # the same; the former home settled by itself
-        ("first", 9902137),  # the same; a subscriber came to a former home, which held it as it was sent first
         ("first", 9882167),  # the same, and a subscriber that had not had it was given it behind later ones
         ("presettled", 9715162),  # the same: an attach got an epoch below the one that it echoed
         ("grace", 9712272),  # its former router told a home that it had gone, before the home heard of the new one
