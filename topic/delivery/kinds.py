@@ -222,6 +222,14 @@ class EgressKind(BalancedKind):
     name = QUEUE
     is_of_queue = True
 
+    def owed(self, record: Record, subscribers: list[Any]) -> list[Any]:
+        _for_nobody_else(record, subscribers)
+        return super().owed(record, subscribers)
+
+    def offered(self, record: Record, subscribers: list[Any]) -> list[Any]:
+        _for_nobody_else(record, subscribers)
+        return super().offered(record, subscribers)
+
 
 EACH_TO_ALL: Final = TopicKind()
 EACH_TO_ONE: Final = BalancedKind()
@@ -245,6 +253,13 @@ class AddressKinds:
         if is_egress(address):
             return OF_EGRESSES
         return next((kind for prefix, kind in self._prefixes if address.startswith(prefix)), EACH_TO_ALL)
+
+
+def _for_nobody_else(record: Record, subscribers: list[Any]) -> None:
+    """The queue has reserved the record for one of these. Nobody else waits for home to name it in the record, for all
+    that its map says: home asks about no other reservation (14.6)."""
+    for other in [s for s, state in record.locals.items() if state == AWAITING_HOME and s not in subscribers]:
+        other.let_go(record)
 
 
 def verdict(record: Record) -> Refusals | None:

@@ -15,13 +15,14 @@ from tests.topic.clients import Pen, Reader
 from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench
 from tests.topic.queues.test_ingress import publisher, unsettled
 from tests.topic.raft.mutants import Mutant
+from topic.delivery.kinds import EgressKind
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.home.balancing import Balancing
 from topic.queues.leader.egress import Egress, egress_address
 from topic.queues.leader.leaders import LedSet
 from topic.queues.operations import Delete
 
-ACCEPTED, RELEASED, REJECTED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.RELEASED, DeliveryOutcome.REJECTED
+ACCEPTED, REJECTED, RELEASED, MODIFIED = DeliveryOutcome
 ADDRESS = egress_address(SET, QUEUE)
 
 
@@ -220,6 +221,30 @@ def test_only_what_a_consumer_has_waits_for_it() -> None:
     assert bench.messages(bench.leader) == [b"1"]
 
 
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_who_has_given_a_message_back_keeps_it_from_nobody(is_asked: bool) -> None:
+    """Its map says so while nobody leads. The next leader asks the consumer that has the message, or gives it to one if
+    that has gone, at the same router."""
+    bench, _ = filled(b"1")
+    fussy = lasting(bench, "d", credit=1)
+    fussy.answer(MODIFIED, b"1")
+    other = lasting(bench, "d", "t") if is_asked else plain(bench, "e", "t")
+    assert other.delivered == [b"1"]
+    bench.stop("a")
+    if not is_asked:
+        bench.stop("e")
+    [record] = [record for record, _ in fussy.handed]
+    fussy.vanish()
+    again = lasting(bench, "d", unsettled={record.key: MODIFIED}, seen=fussy.end.epoch, credit=0)
+    bench.wait(ELECTED_S)
+    taker = other if is_asked else plain(bench, "d", "u")
+    assert taker.delivered == [b"1"]
+    taker.accept(b"1")
+    again.grant(1)
+    bench.wait(1)
+    assert bench.messages(bench.leader) == [] and again.resumed == [(None, 0, True)]
+
+
 def test_what_is_released_goes_to_another_as_often_as_it_takes() -> None:
     bench, _ = filled(b"1")
     reader = plain(bench, "d")
@@ -336,6 +361,10 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_the_leader_dies_before_it_has_taken_what_was_accepted, plain)),
     (Balancing, "spread", "stream.kind.is_of_queue:\n        self._ask", "False:\n        self._ask",
      test_only_what_a_consumer_has_waits_for_it),
+    (EgressKind, "owed", "_for_nobody_else(record, subscribers)", "pass",
+     partial(test_who_has_given_a_message_back_keeps_it_from_nobody, True)),
+    (EgressKind, "offered", "_for_nobody_else(record, subscribers)", "pass",
+     partial(test_who_has_given_a_message_back_keeps_it_from_nobody, False)),
     (LedSet, "__init__", "peers.remember(lasting)", "peers.remember([])",
      test_a_consumer_that_no_router_knows_is_waited_for),
     (LedSet, "consumes", "known is not None", "False",
