@@ -116,6 +116,11 @@ class WalkBench(QueueBench):
         """Whether both have contact."""
         return other in self.contacts(one) and one in self.contacts(other)
 
+    def lose(self, here: str, there: str) -> None:
+        """One of the two notices, unless it has already."""
+        if there in self.contacts(here):
+            super().lose(here, there)
+
     def meet(self, a: str, b: str) -> None:
         self.part(a, b)
         super().meet(a, b)
@@ -136,8 +141,7 @@ class WalkBench(QueueBench):
         for other in self.names:
             self._wires[other, name].clear()
             self._wires[name, other].clear()
-            if name in self.contacts(other):
-                self.lose(other, name)
+            self.lose(other, name)
         self._incarnation += 1
         self.boot(name, incarnation or self._incarnation, self.stores[name])
         self.names = tuple(self.stations)

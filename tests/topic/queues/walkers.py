@@ -29,7 +29,7 @@ from topic.actions import (
     SettleSubscriber,
 )
 from topic.core import Topic
-from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
 from topic.delivery.record import HomeStream, Record
 from topic.directory.entry import Lifetime
 from topic.edge.subscriber import LocalSubscriber
@@ -38,7 +38,7 @@ from topic.identity import NOWHERE, Epoch, LinkIdentity, link_name
 if TYPE_CHECKING:
     from tests.topic.queues.walks import Walk
 
-ACCEPTED, RELEASED, REJECTED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.RELEASED, DeliveryOutcome.REJECTED
+ACCEPTED, REJECTED, RELEASED, MODIFIED = DeliveryOutcome
 FINAL = ACCEPTED, REJECTED
 MOST = 10
 """Credit of a consumer."""
@@ -62,7 +62,7 @@ class Link:
         self.is_attached = False
         """The attach has come to the router."""
         self.is_doubted = False
-        """Its router has lost a contact since the attach: others may take a plain client for gone."""
+        """Some router was out of contact with its router since the attach: it may take a plain client for gone."""
         self.handles: dict[Record, int] = {}
         self.records: dict[int, Record] = {}
         self._next = count()
@@ -452,12 +452,12 @@ class ConsumerLink(Link):
         self._limit = limit
         self.topic.credit(self.subscriber, max(limit - self._sent, 0))
 
-    def outcome(self, handle: int, outcome: DeliveryOutcome, settled: bool) -> None:
+    def outcome(self, handle: int, outcome: DeliveryOutcome, settled: bool, final: bool) -> None:
         record = self.records.get(handle)
         if record is not None:
             if settled:
                 self.drop([record])
-            self.topic.outcomes(self.subscriber, [record], outcome)
+            self.topic.outcomes(self.subscriber, [record], outcome, final=final)
 
     def echoed(self) -> None:
         self.topic.echoed(self.subscriber)
@@ -534,7 +534,9 @@ class Consumer(Client):
         self.is_silent = self.walk.random.random() < 0.2
         """It echoes no epoch."""
         self.fussiness = self.walk.random.choice((0.05, 0.2, 0.7))
-        """How often it releases a message."""
+        """How often it gives a message back."""
+        self.is_choosy = False
+        """It wants some messages never again."""
 
     def open(self, station: WalkStation) -> ConsumerLink:
         link = ConsumerLink(self, station)
@@ -544,7 +546,7 @@ class Consumer(Client):
 
     def has(self, text: bytes) -> bool:
         """It has the message, and has not given it back."""
-        return any(one == text and self.unsettled[key] != RELEASED for key, one in self.texts.items())
+        return any(one == text and self.unsettled[key] not in GIVEN_BACK for key, one in self.texts.items())
 
     @property
     def todo(self) -> list[bytes]:
@@ -584,7 +586,7 @@ class Consumer(Client):
         self._had += 1
         self.handles[handle] = key
         known = self.unsettled.get(key)
-        if known is None or (known == RELEASED and not resumed):
+        if known is None or (known in GIVEN_BACK and not resumed):
             self.walk.judge.expects(not resumed, f"{text.decode()} is resumed at {self.name}, which has not named it")
             self.walk.judge.handed(self, text)
             self.unsettled[key], self.texts[key] = 0, text
@@ -607,7 +609,7 @@ class Consumer(Client):
 
     def settled(self, handle: int, again: bool) -> None:
         key = self.handles.pop(handle, None)
-        if key is not None and not (again and self.unsettled.get(key) != RELEASED):
+        if key is not None and not (again and self.unsettled.get(key) not in GIVEN_BACK):
             self._forget(key)
 
     def _forget(self, key: bytes) -> None:
@@ -636,7 +638,8 @@ class Consumer(Client):
     def answer(self, key: bytes, outcome: DeliveryOutcome) -> None:
         """The application has done with it, attached or not. If it is not transferred on this link yet, its map says
         that, or it is stated when it is."""
-        self.walk.note(f"{self.name} answers {outcome.name} to {self.texts[key].decode()}")
+        is_final = outcome is MODIFIED and self.is_choosy
+        self.walk.note(f"{self.name} answers {outcome.name} to {self.texts[key].decode()}{' for good' * is_final}")
         self.unsettled[key] = outcome
         if outcome in FINAL:
             self.walk.judge.processed(self, self.texts[key])
@@ -646,7 +649,7 @@ class Consumer(Client):
 
     def _state(self, handle: int, outcome: DeliveryOutcome) -> None:
         assert self.link is not None
-        self.link.say(self.link.outcome, handle, outcome, self.first)
+        self.link.say(self.link.outcome, handle, outcome, self.first, outcome is MODIFIED and self.is_choosy)
         if self.first:
             self._settled.append(self.texts[self.handles[handle]])
             self._forget(self.handles.pop(handle))
