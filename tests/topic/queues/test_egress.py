@@ -319,12 +319,16 @@ def test_a_consumer_that_comes_back_late_is_told_that_its_message_is_over() -> N
     assert bench.records() == {}
 
 
-def test_a_queue_that_is_deleted_has_no_egress() -> None:
-    bench, pen = filled(b"1", b"2")
-    reader = plain(bench, "d", credit=1)
+def delete(bench: QueueBench) -> None:
     bench.at("a").node.ask(Delete(QUEUE, bench.queue))
     bench.collect("a")
     bench.flow()
+
+
+def test_a_queue_that_is_deleted_has_no_egress() -> None:
+    bench, pen = filled(b"1", b"2")
+    reader = plain(bench, "d", credit=1)
+    delete(bench)
     leaders = bench.at("a").node._leaders
     assert leaders is not None and not leaders.led[SET].egresses
     reader.accept(b"1")
@@ -336,6 +340,23 @@ def test_a_queue_that_is_deleted_has_no_egress() -> None:
     assert reader.delivered == [b"1", b"3"]
 
 
+def test_consumers_of_a_queue_that_was_declared_again_go_on_with_what_they_have() -> None:
+    """A router is missing, so the others remember that the egress of the former queue has ended."""
+    bench, pen = filled(at="d")
+    reader = lasting(bench, "d", credit=2)
+    bench.stop("e")
+    delete(bench)
+    bench.queue = bench.declare(QUEUE)
+    pen.send(b"1")
+    assert reader.delivered == [b"1"]
+    bench.stop("a")
+    bench.wait(ELECTED_S)
+    other = lasting(bench, "c", "t")
+    assert other.delivered == []
+    reader.accept(b"1")
+    assert bench.messages(bench.leader) == [] and reader.settled_messages == [b"1"]
+
+
 # rules broken on purpose
 
 
@@ -345,6 +366,8 @@ def with_patches(scene: Callable[[pytest.MonkeyPatch], None]) -> None:
 
 
 BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
+    (Egress, "come", "True, seen, clock", "True, NOWHERE, clock",
+     test_consumers_of_a_queue_that_was_declared_again_go_on_with_what_they_have),
     (Egress, "come", "dict.fromkeys(map(position_key, self._doubted), 0)", "{}",
      partial(test_a_consumer_goes_on_with_what_it_has_when_the_leader_changes, "d", lasting)),
     (Egress, "_go_on", "Reserve(self.queue, consumer, self._runs(records))", "Reserve(self.queue, consumer, [])",

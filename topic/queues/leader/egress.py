@@ -96,8 +96,10 @@ class Egress(PublishingEnd[int], InsideEnd):
             self._last = position
             is_free = not self._messages.reserved.has(position)
             (self._free if is_free else self._doubted).append(position)
-        doubted = dict.fromkeys(map(position_key, self._doubted), 0)
-        self.attach(Claim(generation_of(self.queue), doubted, True, NOWHERE, clock), now)
+        doubted, known = dict.fromkeys(map(position_key, self._doubted), 0), self.known()
+        seen = known.epoch if known is not None else NOWHERE  # also of a former queue: this one has another life
+        self.attach(Claim(generation_of(self.queue), doubted, True, seen, clock), now)
+        assert self.stream.generation == generation_of(self.queue), "the keys are those of all leaders"
         self.stream.reserved_before({position_key(at): self._messages.reserved.at(at) for at in self._doubted})
 
     def enqueued(self, positions: Sequence[int]) -> None:
