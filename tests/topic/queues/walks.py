@@ -40,6 +40,7 @@ from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
 from topic.directory.entry import Lifetime
 from topic.queues.leader.egress import egress_address
 from topic.queues.leader.ingress import ingress_address
+from topic.queues.operations import Declare, Delete
 from topic.queues.state import SetState
 
 ROUTERS, VOTERS = "abcde", "abc"
@@ -50,6 +51,8 @@ BOUND_S = 30
 """Seconds within which all is over then."""
 FORGOTTEN_S = 350
 """The same if a publisher does not come back: its keys are placeholders for so long (protocol 6.10)."""
+TRIED_S = 11
+"""Seconds after which no request is tried any more."""
 OTHER = "queue/2"
 
 
@@ -59,7 +62,8 @@ class JudgeError(Exception):
 
 @attrs.define
 class Message:
-    publisher: Publisher
+    is_doomed: bool
+    """Its queue is deleted now and then: it may go with it, or find none."""
     is_told: bool = False
     """Its publisher has read that it is accepted."""
     is_loose: bool = False
@@ -90,12 +94,14 @@ class Judge:
 
     def sent(self, publisher: Publisher, text: bytes) -> None:
         assert publisher.link is not None
-        is_plain = not publisher.is_lasting
-        self.messages[text] = Message(publisher, is_loose=is_plain and publisher.link.is_doubted)
+        is_loose = publisher.link.is_doubted and not publisher.is_lasting
+        is_doomed = publisher.identity.address == ingress_address(SET, self._walk.doomed)
+        self.messages[text] = Message(is_doomed, is_loose=is_loose)
 
     def told(self, text: bytes, outcome: DeliveryOutcome) -> None:
-        self.expects(outcome is ACCEPTED, f"{text.decode()} is {outcome.name.lower()}, though there is a queue")
-        self.messages[text].is_told = True
+        message = self.messages[text]
+        self.expects(outcome is ACCEPTED or message.is_doomed, f"{text.decode()} is {outcome.name.lower()}")
+        message.is_told = outcome is ACCEPTED
 
     # what consumers know
 
@@ -125,7 +131,8 @@ class Judge:
     @property
     def missing(self) -> list[str]:
         """What was accepted and is not processed."""
-        return [text.decode() for text, one in self.messages.items() if one.is_told and not one.processed]
+        owed = {text: one for text, one in self.messages.items() if one.is_told and not one.is_doomed}
+        return [text.decode() for text, one in owed.items() if not one.processed]
 
     # what routers have
 
@@ -170,6 +177,9 @@ class Walk(WalkBench):
         self.queues = [QUEUE] if dice.random() < 0.7 else [QUEUE, OTHER]
         if OTHER in self.queues:
             self.declare(OTHER)
+        self.doomed = dice.choice(self.queues) if dice.random() < 0.2 else ""
+        """A queue that is deleted and declared again."""
+        self._steps[self._delete] = 3 if self.doomed else 0
         self._timeout, self._plain = dice.choice((60, 60, 8)), dice.choice((0, 0.1, 0.5))
         for number in range(dice.randint(1, 3)):
             queue = dice.choice(self.queues)
@@ -346,6 +356,15 @@ class Walk(WalkBench):
             self.note(f"{pair[0]} and {pair[1]} are in contact")
             self.meet(*pair)
 
+    def _delete(self) -> None:
+        """Ask any router for the end of the queue, or for another one if it has none."""
+        if self.names:
+            name = self.random.choice(self.names)
+            queue = self.sets(name).state(SET).get(self.doomed)
+            self.note(f"{name} is asked to {'delete' if queue else 'declare'} {self.doomed}")
+            self.at(name).node.ask(Delete(queue.name, queue.id) if queue is not None else Declare(self.doomed))
+            self.collect(name)
+
     def _hold(self) -> None:
         if len(self.names) > 1:
             here, there = self.random.sample(self.names, 2)
@@ -378,6 +397,12 @@ class Walk(WalkBench):
             self._part_with(self.random.choice([*self.publishers, *self.consumers[len(self.queues) :]]))
         self.flow()
         self._until(lambda: "" if len(self.leaders()) == 1 else f"{self.leaders()} lead", LEADER_S)
+        if self.doomed:
+            self.wait(TRIED_S)
+            self.declare(self.doomed)
+            for consumer in self.consumers:  # the leader looks for consumers as they attach, not as it declares
+                if consumer.link is not None:
+                    consumer.lose()
         self._until(self._in_doubt, BOUND_S)
         is_whole = not any(publisher.is_gone for publisher in self.publishers)
         self._until(self._left, BOUND_S if is_whole else FORGOTTEN_S)
