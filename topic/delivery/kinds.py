@@ -223,11 +223,11 @@ class EgressKind(BalancedKind):
     is_of_queue = True
 
     def owed(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        _for_nobody_else(record, subscribers)
+        only_for(record, subscribers)
         return super().owed(record, subscribers)
 
     def offered(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        _for_nobody_else(record, subscribers)
+        only_for(record, subscribers)
         return super().offered(record, subscribers)
 
 
@@ -255,9 +255,9 @@ class AddressKinds:
         return next((kind for prefix, kind in self._prefixes if address.startswith(prefix)), EACH_TO_ALL)
 
 
-def _for_nobody_else(record: Record, subscribers: list[Any]) -> None:
-    """The queue has reserved the record for one of these. Nobody else waits for home to name it in the record, for all
-    that its map says: home asks about no other reservation (14.6)."""
+def only_for(record: Record, subscribers: list[Any]) -> None:
+    """The record is reserved in its queue, for none of the subscribers here but one of these: the others wait for home
+    no longer, whatever their maps say (14.6)."""
     for other in [s for s, state in record.locals.items() if state == AWAITING_HOME and s not in subscribers]:
         other.let_go(record)
 

@@ -12,7 +12,7 @@ from itertools import groupby, islice
 import attrs
 
 from topic.actions import Chosen, Wanted
-from topic.delivery.kinds import NOT_HAD, UNASSIGNED, verdict
+from topic.delivery.kinds import NOT_HAD, UNASSIGNED, only_for, verdict
 from topic.delivery.record import HomeStream, Record, State, spread
 from topic.delivery.streams import Streams
 from topic.directory.entry import NOBODY, AddressAudience, LinkEntry
@@ -82,8 +82,10 @@ class Balancing:
         """The queue says who may have each of these: nobody else is asked."""
         for name, run in groupby(records, key=stream.take_holder):
             theirs = list(run)
+            here = [self._edge.subscribers[name]] if name in self._edge.subscribers else []
             for record in theirs:
                 record.choose(name)
+                only_for(record, here)
             self._home.seek_all(theirs, name)
         self._home.evaluate(stream, records)
 

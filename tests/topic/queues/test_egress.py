@@ -222,22 +222,24 @@ def test_only_what_a_consumer_has_waits_for_it() -> None:
 
 
 @pytest.mark.parametrize("is_asked", [False, True])
-def test_who_has_given_a_message_back_keeps_it_from_nobody(is_asked: bool) -> None:
+@pytest.mark.parametrize("router", ["b", "d"])
+def test_who_has_given_a_message_back_keeps_it_from_nobody(router: str, is_asked: bool) -> None:
     """Its map says so while nobody leads. The next leader asks the consumer that has the message, or gives it to one if
     that has gone, at the same router."""
     bench, _ = filled(b"1")
-    fussy = lasting(bench, "d", credit=1)
+    fussy = lasting(bench, router, credit=1)
     fussy.answer(MODIFIED, b"1")
-    other = lasting(bench, "d", "t") if is_asked else plain(bench, "e", "t")
+    other = lasting(bench, router, "t") if is_asked else plain(bench, "e", "t")
     assert other.delivered == [b"1"]
     bench.stop("a")
     if not is_asked:
         bench.stop("e")
     [record] = [record for record, _ in fussy.handed]
     fussy.vanish()
-    again = lasting(bench, "d", unsettled={record.key: MODIFIED}, seen=fussy.end.epoch, credit=0)
+    again = lasting(bench, router, unsettled={record.key: MODIFIED}, seen=fussy.end.epoch, credit=0)
     bench.wait(ELECTED_S)
-    taker = other if is_asked else plain(bench, "d", "u")
+    assert bench.leader == "b"
+    taker = other if is_asked else plain(bench, router, "u")
     assert taker.delivered == [b"1"]
     taker.accept(b"1")
     again.grant(1)
@@ -384,10 +386,12 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_the_leader_dies_before_it_has_taken_what_was_accepted, plain)),
     (Balancing, "spread", "stream.kind.is_of_queue:\n        self._ask", "False:\n        self._ask",
      test_only_what_a_consumer_has_waits_for_it),
-    (EgressKind, "owed", "_for_nobody_else(record, subscribers)", "pass",
-     partial(test_who_has_given_a_message_back_keeps_it_from_nobody, True)),
-    (EgressKind, "offered", "_for_nobody_else(record, subscribers)", "pass",
-     partial(test_who_has_given_a_message_back_keeps_it_from_nobody, False)),
+    (EgressKind, "owed", "only_for(record, subscribers)", "pass",
+     partial(test_who_has_given_a_message_back_keeps_it_from_nobody, "d", True)),
+    (EgressKind, "offered", "only_for(record, subscribers)", "pass",
+     partial(test_who_has_given_a_message_back_keeps_it_from_nobody, "d", False)),
+    (Balancing, "_ask_holders", "only_for(record, here)", "pass",
+     partial(test_who_has_given_a_message_back_keeps_it_from_nobody, "b", False)),
     (LedSet, "__init__", "peers.remember(lasting)", "peers.remember([])",
      test_a_consumer_that_no_router_knows_is_waited_for),
     (LedSet, "consumes", "known is not None", "False",
