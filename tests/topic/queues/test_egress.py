@@ -342,6 +342,27 @@ def test_a_queue_that_is_deleted_has_no_egress() -> None:
     assert reader.delivered == [b"1", b"3"]
 
 
+def test_what_is_decided_of_a_queue_that_is_deleted_counts_nothing() -> None:
+    """The end of the queue is decided first, then that a message leaves it, which another router had, too."""
+    bench, _ = filled(b"1")
+    plain(bench, "d", "t", credit=1).answer(RELEASED, b"1")
+    reader = lasting(bench, "a")
+    bench.hanging |= {"b", "c"}
+    delete(bench)
+    disk = bench.at("b")
+    count = len(disk.waiting)
+    reader.accept(b"1")
+    later = disk.waiting[count:]
+    del disk.waiting[count:]
+    assert disk.write() and later
+    bench.flow()
+    disk.waiting += later
+    bench.hanging.clear()
+    bench.flow()
+    reader.answer_echo()
+    assert bench.records() == {}
+
+
 def test_consumers_of_a_queue_that_was_declared_again_go_on_with_what_they_have() -> None:
     """A router is missing, so the others remember that the egress of the former queue has ended."""
     bench, pen = filled(at="d")

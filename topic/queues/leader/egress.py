@@ -84,7 +84,7 @@ class Egress(PublishingEnd[int], InsideEnd):
 
     @property
     def is_there(self) -> bool:
-        return self.epoch is not None and not self.is_detached
+        return self.epoch is not None and not self.is_detached and not self.stream.abandoned
 
     @property
     def answers(self) -> bool:
