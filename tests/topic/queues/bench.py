@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 from tests.set_store import MemorySets, StoreNames
-from tests.topic.bench import Bench, Station
+from tests.topic.bench import SETTINGS, Bench, Station
 from topic.core import Topic
 from topic.node import SETS, SetPort
 from topic.queues.actions import Answered
@@ -14,6 +14,7 @@ from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import COMPARE_EVERY, ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
 from topic.raft.limits import RaftLimits
+from topic.settings import Settings
 
 SET = "q0"
 QUEUE = "queue/1"
@@ -77,6 +78,7 @@ class QueueBench(Bench):
         declares: bool = True,
         seed: int = 0,
         compare_every: int = COMPARE_EVERY,
+        settings: Settings = SETTINGS,
     ) -> None:
         self.compare_every = compare_every
         self.map = SetMap([SetPlan(SET, tuple(voters))])
@@ -85,7 +87,7 @@ class QueueBench(Bench):
         self.random = Random(seed)
         self.hanging: set[str] = set()
         """Routers whose disks do nothing."""
-        super().__init__(*names, configured=[ingress_of(SET)])
+        super().__init__(*names, settings=settings, configured=[ingress_of(SET)])
         self.wait(ELECTED_S)
         if declares:
             self.queue = self.declare(QUEUE)

@@ -7,8 +7,11 @@ way (`others`). What is on a channel arrives in order while the contact lasts, a
 from collections.abc import Callable, Collection
 from functools import partial
 
+import attrs
+
 from linkstate.events import ContactLost
 from tests.store import MemoryStore
+from tests.topic.bench import SETTINGS
 from tests.topic.queues.bench import QueueBench, QueueStation
 from topic.node import Happening
 from topic.queues.storing import ReadPiece, Write
@@ -36,9 +39,10 @@ class WalkBench(QueueBench):
     station = WalkStation
     stores: dict[str, MemoryStore]
 
-    def __init__(self, routers: str, *, seed: int, compare_every: int) -> None:
+    def __init__(self, routers: str, *, seed: int, compare_every: int, grace: float) -> None:
         self._incarnation = 1
-        super().__init__(*routers, seed=seed, compare_every=compare_every)
+        settings = attrs.evolve(SETTINGS, grace=grace)
+        super().__init__(*routers, seed=seed, compare_every=compare_every, settings=settings)
         self.stores = {name: station.store for name, station in self.stations.items()}
 
     def at(self, router: str) -> WalkStation:
@@ -143,6 +147,7 @@ class WalkBench(QueueBench):
             self._wires[name, other].clear()
             self.lose(other, name)
         self._incarnation += 1
+        self.names = tuple(self.disks)  # the plan has all routers
         self.boot(name, incarnation or self._incarnation, self.stores[name])
         self.names = tuple(self.stations)
         self.collect(name)

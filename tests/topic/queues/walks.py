@@ -3,8 +3,8 @@
 python -m tests.topic.queues.walks 4711 --trace      one seed, with everything that happened
 python -m tests.topic.queues.walks 0 --count 1000    many: those that fail, and how to see each again
 
-a, b, c   voters of the set
-d, e      have no replica
+a, b, c   the first voters of the set
+d, e      have no replica, unless an operator chooses them
 
 A step of a walk is something that a client does or a fault. Behind it all comes to rest, or only a few of the batches,
 disk writes and frames that are under way get a little further. In the end all faults are healed. Then publishers send
@@ -27,6 +27,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from itertools import combinations, product
 
@@ -42,8 +43,11 @@ from topic.queues.leader.egress import egress_address
 from topic.queues.leader.ingress import ingress_address
 from topic.queues.operations import Declare, Delete
 from topic.queues.state import SetState
+from topic.raft.errors import BusyError, NotLeaderError
 
-ROUTERS, VOTERS = "abcde", "abc"
+ROUTERS = "abcde"
+VOTERS = "abc"
+"""Of the set as it begins."""
 STEPS = 100
 LEADER_S = 10
 """Seconds after the faults within which a router leads."""
@@ -163,7 +167,7 @@ class Walk(WalkBench):
         self.publishers: list[Publisher] = []
         self.consumers: list[Consumer] = []
         self.judge = Judge(self)
-        super().__init__(ROUTERS, seed=seed, compare_every=5 if seed % 2 else 1000)
+        super().__init__(ROUTERS, seed=seed, compare_every=5 if seed % 2 else 1000, grace=seed % 3)
         dice = self.random
         self._haste = dice.choice((0.1, 0.4, 0.8))
         """How often all comes to rest behind a step."""
@@ -171,8 +175,8 @@ class Walk(WalkBench):
         self._steps: dict[Callable[[], None], int] = {
             self._publish: 14, self._consume: 26, self._pass_time: 8, self._break: 2 * often(),
             self._stop: often(), self._stop_all: dice.choice((0, 0, 0, 1)), self._start: 3,
-            self._hand_over: often(), self._lose: often(), self._cut: often(), self._meet: 4,
-            self._hold: often(), self._let_go: 2, self._hang: often(), self._disks_go_on: 2,
+            self._hand_over: often(), self._choose: dice.choice((0, 0, 0, 2)), self._lose: often(), self._cut: often(),
+            self._meet: 4, self._hold: often(), self._let_go: 2, self._hang: often(), self._disks_go_on: 2,
         }  # fmt: skip
         self.queues = [QUEUE] if dice.random() < 0.7 else [QUEUE, OTHER]
         if OTHER in self.queues:
@@ -299,7 +303,7 @@ class Walk(WalkBench):
         self.wait(self.random.choice((0.05, 0.2, 0.5, 2)))
 
     def _stop(self) -> None:
-        """At most a minority of the voters does not run by this."""
+        """At most a minority of the first voters does not run by this."""
         may = [name for name in self.names if name not in VOTERS or {*VOTERS} <= {*self.names}]
         if may:  # often a leader
             self.stop(self.random.choice([*may, *(name for name in 2 * self.leaders() if name in may)]))
@@ -335,6 +339,20 @@ class Walk(WalkBench):
             self.note(f"{name} hands over")
             self.sets(name).leave(self.now)
             self.collect(name)
+
+    def _choose(self) -> None:
+        """An operator chooses other voters."""
+        for name in self.leaders():
+            ring = self.random.sample(ROUTERS, 3)
+            with suppress(BusyError, NotLeaderError):
+                self.sets(name).choose(SET, ring, self.now)
+                self.note(f"the voters are to be {ring}")
+            self.collect(name)
+
+    def _voters(self) -> list[str]:
+        """As the leader knows them."""
+        configuration = self.sets(self.leader)._replicas[SET].raft.log.configuration
+        return [voter.router for voter in configuration.voters]
 
     def _parted(self) -> list[tuple[str, str]]:
         return [pair for pair in combinations(self.names, 2) if not self.is_whole(*pair)]
@@ -444,7 +462,7 @@ class Walk(WalkBench):
         """What routers keep."""
         if records := self.records():
             return f"records are left: {records}"
-        rows = {name: [key for key, _ in self.sets(name).state(SET).rows] for name in VOTERS}
+        rows = {name: [key for key, _ in self.sets(name).state(SET).rows] for name in self._voters()}
         if any(len(keys) != len(self.queues) for keys in rows.values()):
             return f"rows are left: {rows}"
         return ""
