@@ -250,9 +250,8 @@ class Judge:
             self.accepted_count += outcome is DeliveryOutcome.ACCEPTED
             if link.first:
                 self.messages[text].over = self.messages[text].settled_for = True
-                if link.client.link is None or link.has_stayed():
-                    assert link.epoch is not None
-                    self.messages[text].settled_on.add(link.epoch)
+                assert link.epoch is not None
+                self.messages[text].settled_on.add(link.epoch)
                 if link.client.link is not link:
                     self._sent_anew(text)
 

@@ -58,10 +58,6 @@ class Link:
         router.links.append(self)
         client.opened.append(self)
 
-    def has_stayed(self) -> bool:
-        """Whether its client has tried no other router since."""
-        return all(later.router is self.router for later in self.client.opened if later.number > self.number)
-
     def __repr__(self) -> str:
         return f"{self.client.name}#{self.number}@{self.router.name}"
 

@@ -65,7 +65,7 @@ class Message:
     settled_for: bool = False
     """By its home, with the answer, as the publisher's link is of mode first."""
     settled_on: set[Epoch] = attrs.Factory(set)
-    """Attaches of its publisher on which that was so, and which it had not left for another router yet."""
+    """Attaches of its publisher on which that was so."""
     anew: bool = False
     """Settled by an answer in mode first that was lost: its publisher sends it again, after what had followed it."""
     former: list[Record] = attrs.Factory(list)
