@@ -88,3 +88,18 @@ def routers_without_subscribers_are_waited_for(_: Method) -> Method:
         """The grace runs its full time."""
 
     return broken
+
+
+@mutant(
+    Audiences,
+    "hear_of",
+    by="1",
+    scenario=test_grace.test_what_is_not_its_own_gates_a_plain_subscriber_at_a_router_never_met,
+)
+def not_gated_out_of_contact(_: Method) -> Method:
+    """8 Grace: what is in doubt as home hears of a plain subscriber out of contact is not for it, and a gate."""
+
+    def broken(audiences: Audiences, subscriber: LinkEntry) -> None:
+        """It is gated by nothing, as if it were known."""
+
+    return broken

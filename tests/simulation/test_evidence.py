@@ -73,6 +73,11 @@ def test_it_accuses_nobody_whom_it_once_accused(kind: str, seed: int) -> None:
     assert report.verdict is not Verdict.VIOLATED, report.sentence
 
 
+def test_it_holds_in_a_run_that_has_failed() -> None:
+    """A home heard of a plain subscriber at a router out of contact, and did not gate it by what was older."""
+    assert witnessed(9911214, KINDS["strangers"]).verdict is not Verdict.VIOLATED
+
+
 class Unjudged(LoggedWorld):
     """It goes on, whatever is violated, and does not wait until all has come to rest."""
 

@@ -361,3 +361,33 @@ def test_word_of_a_former_life_of_a_router_in_contact_begins_no_wait() -> None:
     bench.flow()
     pen.send(b"1")
     assert pen.outcomes == {b"1": ACCEPTED}
+
+
+def attached_where_its_publishers_home_has_never_been(grace: float) -> None:
+    """The subscriber of d has gone when d hears that it has attached at c, where d has never been. The first message is
+    for another one; a next home of the publisher would give it to the subscriber, too, behind the second."""
+    bench = Bench("a", "c", "d", meet=False, settings=attrs.evolve(SETTINGS, grace=grace))
+    bench.meet("a", "d")
+    bench.meet("a", "c")
+    bench.time(SETTINGS.boot_wait)
+    former, other, pen = bench.subscriber("d"), reader_at(bench, "d", "other"), pen_at(bench, "d")
+    bench.hold("a", "d")
+    reader = bench.subscriber("c")
+    former.close()
+    pen.send(b"1")
+    bench.let_go()
+    pen.send(b"2")
+    bench.meet("c", "d")
+    bench.flow()
+    assert reader.delivered == []
+    other.accept(b"1")
+    pen.settle(b"1")
+    assert reader.delivered == [b"2"]
+
+
+def test_what_is_not_its_own_gates_a_plain_subscriber_at_a_router_never_met() -> None:
+    attached_where_its_publishers_home_has_never_been(GRACE_S)
+
+
+def test_it_gates_one_that_nobody_waits_for() -> None:
+    attached_where_its_publishers_home_has_never_been(0.0)

@@ -74,6 +74,12 @@ class Audiences:
             self._gate(stream, subscriber, () if known else UNSETTLED, unproven=unproven)
         self.tell_joined(subscriber)
 
+    def hear_of(self, subscriber: LinkEntry) -> None:
+        """A plain subscriber that nobody knew is at a router out of contact. It may be owed what is published from now
+        on: everything unsettled is a gate already (6.5)."""
+        for stream in self._busy(subscriber):
+            self._gate(stream, subscriber, UNSETTLED, unproven=False)
+
     def _busy(self, subscriber: LinkEntry) -> list[HomeStream]:
         """The streams of the subscriber's address in which there is something, or somebody is gated: few of many."""
         return [stream for stream in self._streams.at(subscriber.identity.address) if stream.records or stream.gates]

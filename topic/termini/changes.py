@@ -92,6 +92,8 @@ class Changes:
         if self.directory.in_contact(entry):
             self._home.audiences.join(entry, known=former is not None)
         elif self.directory.is_counted_on(entry):
+            if former is None:
+                self._home.audiences.hear_of(entry)
             self._grace.wait_for(entry)
 
     def _leaves(self, old: LinkEntry | None) -> None:
