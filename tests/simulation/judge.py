@@ -7,6 +7,7 @@ recognised by its cause, noted in the trace as "limit: ...":
 - when home decided, no router that can have told it knew the subscriber; or that came with a null map, to such
 - a slower clock gave an older attach of the client a later epoch, or one from before it began afresh came after that;
   deliveries of a life that this has ended come twice only if a router resumed the life that had not heard of the ending
+- a router answered an older attach before it read the close that followed that: both ended the life begun since
 - a life expired on one side of a partition and went on elsewhere; or longer ago than routers remember, or live
 - the machine of a publisher that answers no echo acknowledged on a link that the publisher had left: for that life
 - the life of a publisher that echoes nothing was ended by who did not know it, and resumed by who did not hear of that

@@ -24,7 +24,9 @@ class Lives:
         self._given: dict[str, dict[bytes, tuple[Epoch, Epoch]]] = {}
         """By publisher: the generations that routers have given it, and the first and last attach of each."""
         self._resumed_unheard: set[tuple[str, int]] = set()
-        """(publisher, life) that a router has resumed which had heard of no other life since."""
+        """(publisher, life) that a router has resumed which had heard of no other life, or end, since."""
+        self._closed_late: set[tuple[str, int]] = set()
+        """(publisher, life) that the close of an attach of an earlier life has ended."""
         self.spoken_for: set[tuple[str, int]] = set()
         """(publisher, life) whose machine has acknowledged on a link that the publisher had left (protocol 10)."""
 
@@ -60,8 +62,11 @@ class Lives:
 
     @staticmethod
     def _has_heard(seen: Epoch, resumed: LinkEntry, former: LinkEntry | None) -> bool:
-        """Whether the router that resumes a life knew of another since the attach that the publisher echoes."""
-        return former is not None and former.generation != resumed.generation and former.epoch > seen
+        """Whether the router that resumes a life knew of another, or of the end of this one, since the attach that the
+        publisher echoes."""
+        if former is None or former.epoch <= seen:
+            return False
+        return former.generation != resumed.generation or not former.live
 
     def _hears_all(self, router: "Router") -> bool:
         """Whether all routers are in contact with it, and know that."""
@@ -120,6 +125,18 @@ class Lives:
             (router, name, link.echoed_epoch) in agreed for router in self._judge.routers
         )
 
+    def closes(self, link: "PublisherLink") -> None:
+        """A router reads a close. Limit: that ends the life that the publisher has begun since it sent the attach, if
+        the publisher echoes no generation and the router has answered that attach before (protocol 10). If the router
+        has not answered it, the close ends nothing (protocol 6.12)."""
+        name, stream = link.client.name, link.stream
+        if not link.answered or stream.link is not link:
+            return
+        for life in range(link.life + 1, link.client.life + 1):
+            if self.generations.get((name, life)) == stream.generation:
+                self._judge.note(name, f"limit: {link}, read late, closes its life {life}")
+                self._closed_late.add((name, life))
+
     def lied(self, link: "PublisherLink") -> None:
         """The machine of a publisher that has gone elsewhere acknowledges on its old link: for its home it is there."""
         if (link.client.name, link.life) not in self.spoken_for:
@@ -131,8 +148,10 @@ class Lives:
         return any(name == message.publisher and life <= message.life for name, life in self.spoken_for)
 
     def is_over(self, message: Message) -> bool:
-        """Whether some router has given a later attach of its publisher another life; that may never hear of it."""
-        return self._is_replaced(message.publisher, self.generations[message.publisher, message.life])
+        """Whether some router has given a later attach of its publisher another life, or a late close has ended this
+        one; its publisher may never hear of that."""
+        life = message.publisher, message.life
+        return life in self._closed_late or self._is_replaced(message.publisher, self.generations[life])
 
     def is_doubtful(self, message: Message) -> bool:
         """Limit: an older attach of its publisher, read late or given a higher epoch, has ended that life, which went

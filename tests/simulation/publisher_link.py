@@ -66,6 +66,7 @@ class PublisherLink(Link):
         self.router.topic.suspend_publisher(self.stream, self, self.router.schedule.now)
 
     def detach(self) -> None:
+        self.router.judge.lives.closes(self)
         self.router.topic.detach_publisher(self.stream, self.router.schedule.now)
 
     def transfers(self, sent: list[Sent]) -> None:

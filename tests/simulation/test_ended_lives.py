@@ -1,13 +1,15 @@
-"""What the judge says of deliveries that come twice, of a life that an older attach of the publisher has ended."""
+"""What the judge says of deliveries that come twice, or are forgotten, of a life that an older attach of the publisher
+has ended."""
 
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
 
 from tests.simulation.judge import Judge
 from tests.simulation.parties import Message, Reader, Violation
-from topic.directory.entry import LinkEntry, Role
+from topic.directory.entry import LinkEntry, Role, Status
 from topic.identity import NOWHERE, Epoch, LinkIdentity, link_name
 
 TEXT, KEY = b"p0.1.1", b"key"
@@ -64,6 +66,12 @@ def test_they_may_not_where_it_had(judge: Judge, seen: Epoch) -> None:
         judge.applications.seen("s0", "a", TEXT, KEY, 0, False)
 
 
+def test_they_may_not_where_it_had_heard_of_the_close(judge: Judge) -> None:
+    resume(judge, attrs.evolve(BEGUN, status=Status.CLOSED), NOWHERE)
+    with pytest.raises(Violation, match="1 exactly once"):
+        judge.applications.seen("s0", "a", TEXT, KEY, 0, False)
+
+
 def test_they_may_not_where_nobody_has_resumed_it(judge: Judge) -> None:
     with pytest.raises(Violation, match="1 exactly once"):
         judge.applications.seen("s0", "a", TEXT, KEY, 0, False)
@@ -74,3 +82,37 @@ def test_they_may_not_where_it_was_not_ended(judge: Judge) -> None:
     resume(judge, BEGUN)
     with pytest.raises(Violation, match="1 exactly once"):
         judge.applications.seen("s0", "a", TEXT, KEY, 0, False)
+
+
+def late_close(judge: Judge, *, answered: bool = True, life: int = 0, resumes: bytes = b"life") -> None:
+    """Of an attach that the publisher sent in that life; its router resumed another life with it."""
+    judge.lives._given["p0"].pop(b"other")
+    link: Any = SimpleNamespace(answered=answered, life=life, client=SimpleNamespace(name="p0", life=1))
+    link.stream = SimpleNamespace(link=link, generation=resumes)
+    judge.lives.closes(link)
+
+
+def forget(judge: Judge) -> None:
+    subscriber: Any = SimpleNamespace(name="s0", link=None)
+    judge.applications.forgotten(subscriber, TEXT, "left out of the router's map")
+
+
+def test_what_a_late_close_has_ended_may_be_forgotten(judge: Judge) -> None:
+    late_close(judge)
+    forget(judge)
+    with pytest.raises(Violation, match="1 exactly once"):
+        judge.applications.seen("s0", "a", TEXT, KEY, 0, False)
+
+
+@pytest.mark.parametrize("close", [{"answered": False}, {"life": 1}, {"resumes": b"another"}])
+def test_a_close_excuses_nothing_if_it_ends_no_later_life(judge: Judge, close: dict[str, Any]) -> None:
+    """The router had not answered the attach; the close is of the life itself; or the attach resumed another life."""
+    late_close(judge, **close)
+    with pytest.raises(Violation, match="3 forgets early"):
+        forget(judge)
+
+
+def test_what_a_late_close_has_ended_may_come_twice_if_resumed_by_who_had_not_heard_of_it(judge: Judge) -> None:
+    late_close(judge)
+    resume(judge, BEGUN)
+    judge.applications.seen("s0", "a", TEXT, KEY, 0, False)
