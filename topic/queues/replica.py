@@ -9,7 +9,8 @@ from typing import Final
 
 from topic.errors import BreachError
 from topic.queues.actions import SetAction, SetChange, SetEvent, SetNote, Tell
-from topic.queues.operations import Answer, Done, Refused, RefusedFor
+from topic.queues.operations import Answer, Declare, Done, Refused, RefusedFor
+from topic.queues.operations import encode as encode_operation
 from topic.queues.proposals import Enqueued, Proposal, encode_proposal
 from topic.queues.rows import Changes, read_piece
 from topic.queues.set_map import SetPlan
@@ -110,11 +111,12 @@ class SetReplica:
 
     # events
 
-    def propose(self, proposals: Iterable[Proposal]) -> int | None:
-        """Have these decided; each has its answer in `decided`. Returns the log index of the first. None: this router
-        is busy, or does not lead."""
+    def propose(self, proposals: Iterable[Proposal | Declare]) -> int | None:
+        """Have these decided. Each proposal has its answer in `decided`. Returns the log index of the first. None: this
+        router is busy, or does not lead."""
+        packed = (encode_operation(one) if isinstance(one, Declare) else encode_proposal(one) for one in proposals)
         try:
-            return self.raft.propose([entry(self.raft.hard.life, encode_proposal(one)) for one in proposals])
+            return self.raft.propose([entry(self.raft.hard.life, data) for data in packed])
         except (NotLeaderError, BusyError):
             return None
 

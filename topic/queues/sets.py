@@ -21,7 +21,7 @@ from typing import Final
 
 from topic.errors import BreachError
 from topic.queues.actions import Answered, SetAction, SetChange, SetEvent, SetNote, SetView, Tell
-from topic.queues.operations import Answer, Operation, Refused, RefusedFor, encode
+from topic.queues.operations import Answer, Declare, Operation, Refused, RefusedFor, encode
 from topic.queues.proposals import Enqueued, Proposal
 from topic.queues.replica import SetReplica
 from topic.queues.requests import Requests
@@ -247,7 +247,7 @@ class ReplicaSets:
         """The state of the set, as far as this router has applied the log. It changes with the log."""
         return self._replicas[name].state
 
-    def propose(self, name: str, proposals: Iterable[Proposal]) -> int | None:
+    def propose(self, name: str, proposals: Iterable[Proposal | Declare]) -> int | None:
         """Have these decided by a set that this router leads (`SetReplica.propose`)."""
         first = self._replicas[name].propose(proposals)
         if first is not None:

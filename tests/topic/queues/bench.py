@@ -1,7 +1,9 @@
 """A bench of routers that have the replicas of one set, each with a disk that is done at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
+
+import pytest
 
 from tests.set_store import MemorySets, StoreNames
 from tests.topic.bench import SETTINGS, Bench, Station
@@ -21,6 +23,11 @@ QUEUE = "queue/1"
 STEP_S = 0.05
 ELECTED_S = 5
 """Seconds within which the set has a leader."""
+
+
+def with_patches(scene: Callable[[pytest.MonkeyPatch], None]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        scene(patch)
 
 
 class QueueStation(Station):

@@ -12,15 +12,17 @@ import pytest
 
 from tests.topic.bench import reader_at
 from tests.topic.clients import Pen, Reader
-from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench
+from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench, with_patches
 from tests.topic.queues.test_ingress import publisher, unsettled
 from tests.topic.raft.mutants import Mutant
 from topic.delivery.kinds import EgressKind
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.home.balancing import Balancing
-from topic.queues.leader.egress import Egress, egress_address
+from topic.queues.addresses import egress_address
+from topic.queues.leader.egress import Egress
 from topic.queues.leader.leaders import LedSet
 from topic.queues.operations import Delete
+from topic.queues.replica import SetReplica
 
 ACCEPTED, REJECTED, RELEASED, MODIFIED = DeliveryOutcome
 ADDRESS = egress_address(SET, QUEUE)
@@ -380,13 +382,29 @@ def test_consumers_of_a_queue_that_was_declared_again_go_on_with_what_they_have(
     assert bench.messages(bench.leader) == [] and reader.settled_messages == [b"1"]
 
 
+@pytest.mark.parametrize("is_led", [True, False])
+def test_a_queue_is_declared_with_its_first_consumer(is_led: bool) -> None:
+    bench = QueueBench(*"abcd", declares=False)
+    if not is_led:
+        bench.stop("a")
+    reader = plain(bench, "d")
+    if not is_led:
+        bench.wait(ELECTED_S)
+    assert [queue.name for queue in bench.sets(bench.leader).state(SET)] == [QUEUE]
+    publisher(bench, "d").send(b"1")
+    assert reader.delivered == [b"1"]
+
+
+def test_a_leader_that_is_busy_declares_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = QueueBench(*"abcd", declares=False)
+    with monkeypatch.context() as busy:
+        busy.setattr(SetReplica, "propose", lambda self, proposals: None)
+        plain(bench, "d")
+    bench.declare("queue/other")
+    assert [queue.name for queue in bench.sets("b").state(SET)] == ["queue/other", QUEUE]
+
+
 # rules broken on purpose
-
-
-def with_patches(scene: Callable[[pytest.MonkeyPatch], None]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        scene(patch)
-
 
 BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (Egress, "come", "True, seen, clock", "True, NOWHERE, clock",
@@ -403,7 +421,7 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_nothing_is_offered_before_a_majority_knows_to_whom),
     (Balancing, "_is_refused", "rejected or stream.kind.is_of_queue", "rejected",
      test_what_is_released_goes_to_another_as_often_as_it_takes),
-    (LedSet, "_has_egress", "bool(there) or any(self._node.topic.directory.subscribers(address))", "bool(there)",
+    (LedSet, "_consumed", "if set_ == self._name", "if False",
      partial(test_the_leader_dies_before_it_has_taken_what_was_accepted, plain)),
     (Balancing, "spread", "stream.kind.is_of_queue:\n        self._ask", "False:\n        self._ask",
      test_only_what_a_consumer_has_waits_for_it),
@@ -415,10 +433,13 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_who_has_given_a_message_back_keeps_it_from_nobody, "b", False)),
     (LedSet, "__init__", "peers.remember(lasting)", "peers.remember([])",
      test_a_consumer_that_no_router_knows_is_waited_for),
-    (LedSet, "consumes", "known is not None", "False",
+    (LedSet, "consumes", "known.id not in self.egresses", "False",
      test_a_consumer_that_comes_back_late_is_told_that_its_message_is_over),
     (LedSet, "follow", "self.ingress.go_on()", "pass",
      partial(with_patches, test_a_set_that_is_full_takes_messages_when_others_have_gone)),
+    (LedSet, "consumes", "or self._declare(queue)", "",
+     partial(test_a_queue_is_declared_with_its_first_consumer, True)),
+    (LedSet, "follow", "self.consumes(name)", "pass", partial(with_patches, test_a_leader_that_is_busy_declares_later)),
     (LedSet, "_close_deleted", "closed=True", "closed=False", test_a_queue_that_is_deleted_has_no_egress),
 ]  # fmt: skip
 

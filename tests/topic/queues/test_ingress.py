@@ -12,11 +12,12 @@ import pytest
 
 from tests.topic.bench import pen_at
 from tests.topic.clients import Pen, key_of
-from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench
+from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench, with_patches
 from tests.topic.queues.test_messages import test_a_key_is_of_another_delivery_later_on_the_same_attach
 from tests.topic.raft.mutants import Mutant
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.queues.leader.ingress import TERM_BITS, Ingress, ingress_address, term_clock
+from topic.queues.addresses import ingress_address
+from topic.queues.leader.ingress import TERM_BITS, Ingress, term_clock
 from topic.queues.leader.leaders import LedSet
 from topic.queues.messages import DeliveryAnswer, QueuedMessages
 from topic.queues.replica import SetReplica
@@ -233,14 +234,23 @@ def test_what_a_publisher_gives_up_before_it_was_proposed_is_not_enqueued(monkey
     assert bench.messages("b") == [b"2", b"3"] and unsettled(bench, "b") == []
 
 
-def test_there_is_no_queue() -> None:
+def test_a_queue_is_declared_with_its_first_message() -> None:
+    bench = QueueBench(*"abcd", declares=False)
+    pen = publisher(bench, "d")
+    pen.send(b"1")
+    assert pen.outcomes == {b"1": ACCEPTED}
+    bench.queue = bench.declare(QUEUE)
+    pen.send(b"2")
+    assert pen.outcomes == {b"1": ACCEPTED, b"2": ACCEPTED} and bench.messages("b") == [b"1", b"2"]
+
+
+def test_the_set_has_as_many_queues_as_it_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topic.queues.state.MOST_QUEUES", 1)
     bench = QueueBench(*"abc", declares=False)
+    bench.declare("queue/other")
     pen = publisher(bench, "a")
     pen.send(b"1")
     assert pen.outcomes == {b"1": REJECTED}
-    bench.queue = bench.declare(QUEUE)
-    pen.send(b"2")
-    assert pen.outcomes == {b"1": REJECTED, b"2": ACCEPTED} and bench.messages("b") == [b"2"]
 
 
 def test_settled_messages_are_enqueued_and_nothing_is_remembered() -> None:
@@ -298,7 +308,10 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (Ingress, "come", "dict.fromkeys(unsettled, 0)", "{}", partial(test_the_next_leader_goes_on, "d")),
     (Ingress, "forget", "self._over.update", "len",
      partial(test_a_message_is_in_the_queue_at_all_replicas_when_it_is_accepted, "a")),
-    (Ingress, "decided", "place in answer.refused", "False", test_there_is_no_queue),
+    (Ingress, "decided", "place in answer.refused", "False",
+     partial(with_patches, test_the_set_has_as_many_queues_as_it_may_have)),
+    (LedSet, "propose", "self._sets.state(self._name).get(queue) is None", "False",
+     test_a_queue_is_declared_with_its_first_message),
     (Ingress, "_propose", "if is_settled else", "if False else",
      test_settled_messages_are_enqueued_and_nothing_is_remembered),
     (LedSet, "_next_clock", "term_clock(*self.since, self._attaches)", "self._attaches",

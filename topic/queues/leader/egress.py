@@ -22,18 +22,14 @@ from topic.directory.entry import CONFIGURED, LinkEntry
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.publishing import PublishingEnd
 from topic.identity import GENERATION_LENGTH, NOWHERE, LinkIdentity
+from topic.queues.addresses import egress_address
 from topic.queues.leader.log import Proposer
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 from topic.queues.positions import position_key, runs_of
 from topic.queues.proposals import Dequeue, Enqueued, Proposal, Reserve
-from topic.settings import INSIDE, OUT
+from topic.settings import INSIDE
 from topic.termini.attaches import Claim
-
-
-def egress_address(set_: str, queue: str) -> str:
-    """The address from which the consumers of a queue receive."""
-    return f"{INSIDE}{set_}{OUT}{queue}"
 
 
 def egress_of(set_: str, queue: str) -> LinkIdentity:

@@ -22,6 +22,7 @@ from topic.directory.entry import CONFIGURED
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.subscribing import SubscribingEnd
 from topic.identity import NOWHERE, LinkIdentity
+from topic.queues.addresses import ingress_address
 from topic.queues.leader.log import Proposer
 from topic.queues.messages import QueuedMessages
 from topic.queues.proposals import Enqueue, Enqueued, Given, Proposal, Settled
@@ -37,11 +38,6 @@ FULL: Final = 32 << 20
 a snapshot of `MOST_STATE` bytes at most."""
 TERM_BITS: Final = 24
 """One term has clocks for 2^24 attaches of a link."""
-
-
-def ingress_address(set_: str, queue: str) -> str:
-    """The address to which the publishers of a queue publish."""
-    return f"{INSIDE}{set_}/in/{queue}"
 
 
 def ingress_of(set_: str) -> LinkIdentity:

@@ -4,14 +4,14 @@ leads no more."""
 from collections.abc import Sequence
 
 from topic.ends.end import EndNode
-from topic.queues.leader.egress import Egress, egress_address
+from topic.queues.addresses import queue_of
+from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress, term_clock
 from topic.queues.leader.log import ProposingEnd
-from topic.queues.operations import QueueId
-from topic.queues.proposals import Enqueued, Proposal
+from topic.queues.operations import Declare, QueueId
+from topic.queues.proposals import Enqueue, Enqueued, Proposal
 from topic.queues.sets import ReplicaSets
-from topic.queues.state import Queue
-from topic.settings import INSIDE, OUT
+from topic.settings import is_egress
 
 
 class LedSet:
@@ -30,24 +30,28 @@ class LedSet:
         """By log index: the end that has proposed the entry."""
         self._busy: dict[ProposingEnd, None] = {}
         """Ends that the leader was too busy for."""
+        self._undeclared: dict[str, bool] = {}
+        """Queues that have consumers, and are not declared: whether their `Declare` is proposed."""
         self.egresses: dict[QueueId, Egress] = {}
         lasting = [entry for entry in sets.state(name).messages.reserved.consumers if entry.lifetime.timeout]
         node.topic.peers.remember(lasting)
         self.ingress = Ingress(node, name, sets.state(name).messages, self)
         self.ingress.come(sets.state(name).messages.unsettled, self._next_clock(), node.now())
         for queue in sets.state(name):
-            if self._has_egress(queue):
+            if sets.state(name).messages.of(queue.id):
                 self._begin(queue.name, queue.id)
+        for consumed in self._consumed():
+            self.consumes(consumed)
 
     def _next_clock(self) -> int:
         self._attaches += 1
         return term_clock(*self.since, self._attaches)
 
-    def _has_egress(self, queue: Queue) -> bool:
-        """Whether the queue has messages, or consumers, which may ask about messages that are gone."""
-        address = egress_address(self._name, queue.name)
-        there = self._sets.state(self._name).messages.of(queue.id)
-        return bool(there) or any(self._node.topic.directory.subscribers(address))
+    def _consumed(self) -> list[str]:
+        """The queues that have consumers. These may ask about messages that are gone."""
+        live = (entry.identity.address for entry in self._node.topic.directory.entries() if entry.live)
+        found = dict.fromkeys(address for address in live if is_egress(address))
+        return [queue for set_, queue in map(queue_of, found) if set_ == self._name]
 
     def _begin(self, queue: str, id_: QueueId) -> None:
         messages = self._sets.state(self._name).messages
@@ -55,14 +59,25 @@ class LedSet:
         egress.come(self._next_clock(), self._node.now())
 
     def consumes(self, queue: str) -> None:
-        """A consumer of this queue has attached."""
+        """The queue has a consumer. It is declared with the first."""
         known = self._sets.state(self._name).get(queue)
-        if known is not None and known.id not in self.egresses:
+        if known is None:
+            self._undeclared[queue] = self._undeclared.get(queue, False) or self._declare(queue)
+            return
+        self._undeclared.pop(queue, None)
+        if known.id not in self.egresses:
             self._begin(queue, known.id)
 
+    def _declare(self, *queues: str) -> bool:
+        """Declare queues that clients use. Returns whether that is proposed: else the leader is busy."""
+        return self._sets.propose(self._name, [*map(Declare, queues)]) is not None
+
     def propose(self, end: ProposingEnd, proposals: Sequence[Proposal]) -> int | None:
-        """As `Proposer.propose`."""
-        first = self._sets.propose(self._name, proposals)
+        """As `Proposer.propose`. A queue is declared with its first message."""
+        named = dict.fromkeys(one.queue for one in proposals if isinstance(one, Enqueue))
+        fresh = [queue for queue in named if self._sets.state(self._name).get(queue) is None]
+        is_busy = bool(fresh) and not self._declare(*fresh)
+        first = None if is_busy else self._sets.propose(self._name, proposals)
         if first is None:
             self._busy[end] = None
         else:
@@ -79,6 +94,8 @@ class LedSet:
                 self._proposed.pop(index).decided(index, answer)
             if answer is not None and answer.queue is not None and answer.positions:
                 self._enqueued(answer.queue, answer.positions)
+        for name in [*self._undeclared]:
+            self.consumes(name)
         if decided:
             self.ingress.go_on()  # there may be room
         if self._deletions != self._sets.state(self._name).deletions:
@@ -114,7 +131,7 @@ class SetLeaders:
 
     def consumes(self, address: str) -> None:
         """A consumer has attached to this address (`egress_address`)."""
-        set_, _, queue = address.removeprefix(INSIDE).partition(OUT)
+        set_, queue = queue_of(address)
         if set_ in self.led:
             self.led[set_].consumes(queue)
 
