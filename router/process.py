@@ -40,7 +40,7 @@ from router.management.recent_events import RecentEvents
 from router.mesh.config import GO_ON, HTTP, MQTT, Topology
 from router.mesh.errors import RunError
 from router.mesh.listeners import Listeners
-from router.mesh.planned import planned, settings_of
+from router.mesh.planned import planned, sets_of, settings_of
 from router.mesh.quantities import Address, format_duration
 from router.mesh.signals import APPLY, taken
 from router.neighbours import LANES, Neighbours, keep_dialling
@@ -109,6 +109,7 @@ class Process:
             shell,
             hello=timing.hello,
             max_payload=settings.largest,
+            sets=sets_of(topology).plans,
         )
         self._requests = SetRequests()
         self._replicas = self._replicas_of(queue_store) if queue_store is not None else None

@@ -11,6 +11,12 @@ from typing import Final, NamedTuple
 
 import attrs
 
+INSIDE: Final = "_sets/"
+"""The beginning of the addresses that only the sets of the mesh have links to (protocol 14)."""
+CONTAINER: Final = "_sets"
+"""The container-id of the sets' own links."""
+_OUT: Final = "out"
+
 NAME_LENGTH = 12
 KEY_LENGTH = 32
 GENERATION_LENGTH = 8
@@ -18,6 +24,38 @@ COUNTS: Final = 1 << 63
 """No clock and no number gets there by counting. What is above could not be said to others, nor one more than it."""
 EPOCH_TEXT = re.compile(r"([0-9]{1,20})\.([A-Za-z0-9_-]+)\.([0-9]{1,20})")
 """An `Epoch` as text: its clock, then router and incarnation."""
+
+
+# Clients name a queue by one address. In the mesh, the links of its publishers and of its consumers have two others,
+# `_sets/SET/in/QUEUE` and `_sets/SET/out/QUEUE`. The name of a set has no slash.
+
+
+def ingress_address(set_: str, queue: str) -> str:
+    """The address to which the publishers of a queue publish."""
+    return f"{INSIDE}{set_}/in/{queue}"
+
+
+def egress_address(set_: str, queue: str) -> str:
+    """The address from which the consumers of a queue receive."""
+    return f"{INSIDE}{set_}/{_OUT}/{queue}"
+
+
+def is_egress(address: str) -> bool:
+    """Whether consumers of a queue receive from the address."""
+    parts = address.split("/", 3)
+    return address.startswith(INSIDE) and len(parts) == 4 and parts[2] == _OUT
+
+
+def queue_of(address: str) -> tuple[str, str]:
+    """The set and the queue that one of these addresses names."""
+    _, set_, _, queue = address.split("/", 3)
+    return set_, queue
+
+
+def shown_address(address: str) -> str:
+    """The address of a link, as clients name it."""
+    parts = address.split("/", 3)
+    return parts[3] if address.startswith(INSIDE) and len(parts) == 4 else address
 
 
 @attrs.frozen(slots=True, order=True)
@@ -35,8 +73,12 @@ class LinkIdentity:
         named = {"container": self.container, "link": self.link, "address": self.address}
         return {**named, "user": self.user} if self.user else named
 
+    def shown(self) -> dict[str, str]:
+        """The parts, as the client names them."""
+        return {**self.parts(), "address": shown_address(self.address)}
+
     def __str__(self) -> str:
-        return f"{self.container}/{self.link} on {self.address}"
+        return f"{self.container}/{self.link} on {shown_address(self.address)}"
 
 
 class Epoch(NamedTuple):
@@ -61,8 +103,10 @@ def _base64url(digest: bytes) -> bytes:
 
 
 def link_name(identity: LinkIdentity) -> bytes:
-    """The 12 ASCII bytes that stand for a link identity inside the mesh and open the keys of a publisher."""
-    parts = (text.encode() for text in identity.parts().values())
+    """The 12 ASCII bytes that stand for a link identity inside the mesh and open the keys of a publisher. A client
+    computes the same ones, so they are made from what it names. No client has those of a set's own link."""
+    named = identity.parts() if identity.container == CONTAINER else identity.shown()
+    parts = (text.encode() for text in named.values())
     framed = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
     return _base64url(hashlib.blake2b(framed, digest_size=9).digest())
 

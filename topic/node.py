@@ -44,6 +44,7 @@ from topic.ends.end import InsideEnd
 from topic.errors import BreachError, UnkeptError
 from topic.journal import Block, Event
 from topic.queues.actions import Answered, SetEvent, SetNote, Tell
+from topic.queues.leader.ingress import ingress_of
 from topic.queues.leader.leaders import SetLeaders
 from topic.queues.operations import Operation
 from topic.queues.sets import ReplicaSets
@@ -147,8 +148,6 @@ class SetPort:
 
     sets: ReplicaSets
     shell: SetShell
-    takes_messages: bool = False
-    """Whether leaders attach the links of their sets. Not yet: a queue cannot give messages to consumers."""
 
 
 class Node:
@@ -161,7 +160,7 @@ class Node:
         self.mesh = mesh
         self.topic = topic
         self._port = sets
-        self._leaders = SetLeaders(self, sets.sets) if sets is not None and sets.takes_messages else None
+        self._leaders = SetLeaders(self, sets.sets) if sets is not None else None
         self._changes: list[StoreChange | ReadPiece] = []
         """What the store of the sets is to be given with the end of this pump."""
         self._store = store
@@ -434,12 +433,14 @@ def boot(
     hello: float,
     max_payload: int,
     budget: int = BUDGET,
+    sets: Iterable[str] = (),
 ) -> tuple[Mesh, Topic]:
     """The cores of a router that starts now, by what its topology file says, and what it knows to have changed in that
     since. Its clock begins where the store reserved it, so that what it names is
-    younger than all that it named before."""
+    younger than all that it named before. `sets`: the replica sets of the mesh."""
     clock = HybridClock(store.reserved)
     clock.advance(shell.wall_us() // 1000)
     plan = file.merge(store.plan)
     mesh = Mesh(name, incarnation, plan, clock, hello=hello, dead=settings.dead, max_payload=max_payload, budget=budget)
-    return mesh, Topic(name, incarnation, plan.listed, clock, journal, settings, shell.now(), store.remembered)
+    started, configured = shell.now(), map(ingress_of, sets)
+    return mesh, Topic(name, incarnation, plan.listed, clock, journal, settings, started, store.remembered, configured)

@@ -7,13 +7,6 @@ import attrs
 DYNAMIC: Final = "_dynamic/"
 """What the addresses of dynamic nodes begin with: each has one subscriber, and is over with it (protocol 12.8)."""
 
-
-INSIDE: Final = "_sets/"
-"""The beginning of the addresses that only the sets of the mesh have links to (protocol 14)."""
-OUT: Final = "/out/"
-"""Behind the name of a set, and before the name of a queue: the address of the consumers of the queue."""
-
-
 TOPIC, BALANCED, QUEUE = KINDS = ("topic", "balanced", "queue")
 """The kinds of addresses, by the names that a topology file has: each subscriber is given every message; each message
 goes to one subscriber (protocol 12); or a replica set has a queue of that name (protocol 13, 14)."""
@@ -21,14 +14,6 @@ goes to one subscriber (protocol 12); or a replica set has a queue of that name 
 
 def is_dynamic(address: str) -> bool:
     return address.startswith(DYNAMIC)
-
-
-def is_egress(address: str) -> bool:
-    """Whether consumers of a queue receive from the address. The name of a set has no slash."""
-    if not address.startswith(INSIDE):
-        return False
-    _, slash, behind = address[len(INSIDE) :].partition("/")
-    return (slash + behind).startswith(OUT)
 
 
 @attrs.frozen(slots=True)

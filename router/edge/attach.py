@@ -223,15 +223,15 @@ def unsettled_of(link: Link) -> dict[bytes, int] | None:
     return {tag: state.state for tag, state in link.remote_unsettled.items()}
 
 
-def begins_life(link: Link, generations: Generations) -> bool:
+def begins_life(link: Link, address: str, generations: Generations) -> bool:
     """Whether it is the attach of a publisher that lasts, and does not go on with a life that is known here: another
-    one may end by it (protocol 7.8)."""
+    one may end by it (protocol 7.8). `address`: of the link in the mesh."""
     target = link.remote_target
     if link.is_sender or link.former is not None or target is None:
         return False
     if not (target.timeout > 0 or target.expiry_policy == EXPIRE_NEVER):
         return False
-    identity = LinkIdentity(link.connection.remote_container, link.name, address_of(link), link.connection.user)
+    identity = LinkIdentity(link.connection.remote_container, link.name, address, link.connection.user)
     generation = link.remote_properties.get(GENERATION)
     return unsettled_of(link) is None or not generations.knows(link_name(identity), generation)
 

@@ -29,6 +29,7 @@ from router.edge.attach import (
 )
 from router.edge.ends import AddressNode, ClientEnd, End, Wakeable
 from router.edge.guard import Guard, Visiting
+from router.edge.queue_address import address_inside
 from router.edge.status_node import STATUS_ADDRESS
 from topic.actions import LinkAction
 from topic.node import Node
@@ -133,10 +134,17 @@ class ClientEdge(Handler):
 
     def on_attach(self, link: Link) -> None:
         """One that may be late, as its client has gone elsewhere, waits for a proof that it has not (protocol 7.8)."""
-        if link.connection.can_prove and begins_life(link, self.node.topic.generations):
+        if link.connection.can_prove and self._begins_life(link):
             link.connection.prove(partial(self._attach, link))
         else:
             self._attach(link)
+
+    def _begins_life(self, link: Link) -> bool:
+        try:
+            address = address_inside(self.node, address_of(link), receives=link.is_sender)
+        except Refusal:  # nothing begins
+            return False
+        return begins_life(link, address, self.node.topic.generations)
 
     def _attach(self, link: Link) -> None:
         if link.ended:

@@ -4,6 +4,8 @@
 
 from collections.abc import Sequence
 
+import attrs
+
 from router.amqp.format.errors import NOT_FOUND, NOT_IMPLEMENTED, RESOURCE_LIMIT
 from router.amqp.proton.link import Link
 from router.edge.anonymous import AddressPublisher, AnonymousLink, request_for
@@ -20,6 +22,7 @@ from router.edge.dynamic import Answering, DynamicLink, new_address
 from router.edge.ends import TopicEnd
 from router.edge.guard import Guard
 from router.edge.publisher_link import PublisherLink
+from router.edge.queue_address import address_inside
 from router.edge.subscriber_link import SubscriberLink
 from router.mesh.config import AddressRule
 from topic.directory.entry import Role
@@ -55,9 +58,8 @@ class Topics:
             return
         now = self._node.now()
         address = new_address(self._node.name) if is_dynamic_source(link) else checked_address(link)
-        request = read_request(link, address, self._prefixes, self._longest)
-        check_served(self._node, address)
-        kind = self._node.topic.kinds.of(address)
+        request = self._inside(read_request(link, address, self._prefixes, self._longest), receives=link.is_sender)
+        kind = self._node.topic.kinds.of(request.identity.address)
         if request.filters and not kind.takes_filters:
             raise Refusal(NOT_IMPLEMENTED, f"{address} is {kind.name} and takes no filter")
         self._guard.attaches(link.connection, address, receives=link.is_sender)
@@ -79,6 +81,11 @@ class Topics:
             self._attach_publisher(link, request, former, now)
         if is_to_be_kept and not self._node.save():
             self._undo(link, now)
+
+    def _inside(self, request: AttachRequest, *, receives: bool) -> AttachRequest:
+        """The request as the mesh has it. Raises `Refusal`."""
+        address = address_inside(self._node, request.identity.address, receives=receives)
+        return attrs.evolve(request, identity=attrs.evolve(request.identity, address=address))
 
     def _check_there(self, address: str) -> None:
         """Raises `Refusal` if it is the address of a dynamic node that there is not, or is no more."""
@@ -138,19 +145,12 @@ class Topics:
     def begin_publisher(self, end: AnonymousLink, address: str) -> AddressPublisher:
         now = self._node.now()
         self._guard.begins(end.link.connection, now)
-        request = request_for(end.link, address, self._prefixes)
-        check_served(self._node, address)
+        request = self._inside(request_for(end.link, address, self._prefixes), receives=False)
         self._guard.attaches(end.link.connection, address, receives=False)
         self._check_there(address)
         publisher = AddressPublisher(end, request, self._node, self._max_message)
         publisher.attach(request.claim, now)
         return publisher
-
-
-def check_served(node: Node, address: str) -> None:
-    """Raises `Refusal` if no client can attach to an address of this kind."""
-    if node.topic.kinds.of(address).in_sets:
-        raise Refusal(NOT_IMPLEMENTED, f"{address!r} is a queue: this version declares queues, but takes no messages")
 
 
 def is_known_dynamic(node: Node, address: str) -> bool:

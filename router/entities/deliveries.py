@@ -9,6 +9,7 @@ from router.entities.survey import DeliveryWait
 from router.entities.table import OURS, Attribute, Entity, How, Metric, Type, Where
 from topic.delivery.record import Record
 from topic.directory.entry import Role
+from topic.identity import shown_address
 
 
 def tag_text(tag: bytes) -> str:
@@ -38,7 +39,8 @@ DELIVERY: Final = Entity[Record](
             "the home knows it", lambda at, one: tag_text(one.tag) if one.tag else None),
         Attribute("publisher", Type.TEXT, "container/link on address",
             lambda at, one: _named(at, Role.PUBLISHER, one.stream.publisher)),
-        Attribute("address", Type.TEXT, "the address to which it was published", lambda at, one: one.stream.address),
+        Attribute("address", Type.TEXT, "the address to which it was published",
+            lambda at, one: shown_address(one.stream.address)),
         Attribute("home", Type.TEXT, "the router to which its publisher is attached", lambda at, one: one.stream.home),
         Attribute("n", Type.NUMBER, "its place in the publisher's order at its home; -1 if it has none",
             lambda at, one: one.n),

@@ -23,6 +23,7 @@ from router.entities.table import DISPATCH, Attribute, Entity, Metric, Type, Whe
 from router.mesh.config import HTTP, INTER
 from router.mesh.quantities import Address
 from topic.directory.addresses import is_pattern
+from topic.identity import INSIDE, shown_address
 
 AREA: Final = "0"
 MOBILE: Final = "M0"
@@ -51,9 +52,9 @@ def _fixed(name: str, value: Any) -> Attribute[Any]:
 
 
 def _addresses(at: ObservedRouter) -> dict[str, None]:
-    """Those that have a publisher or subscriber somewhere, but for patterns."""
+    """Those that have a publisher or subscriber somewhere, but for patterns and queues."""
     live = (entry.identity.address for entry in at.node.topic.directory.entries() if entry.live)
-    return dict.fromkeys(address for address in live if not is_pattern(address))
+    return dict.fromkeys(address for address in live if not (is_pattern(address) or address.startswith(INSIDE)))
 
 
 def _links_count(at: ObservedRouter) -> int:
@@ -299,7 +300,7 @@ LINK: Final = Entity[End](
         _told("linkDir", Type.TEXT, "`in` or `out`", lambda at, end: _direction(end)),
         _told("connectionId", Type.TEXT, "the identity of its connection", _connection_of),
         _fixed("peer", None),
-        _told("owningAddr", Type.TEXT, "its address", lambda at, end: MOBILE + end.identity.address),
+        _told("owningAddr", Type.TEXT, "its address", lambda at, end: MOBILE + shown_address(end.identity.address)),
         _told("capacity", Type.NUMBER, "a publisher's window, or a subscriber's unsettled deliveries and credit "
             "together",
             _capacity),

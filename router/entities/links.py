@@ -1,7 +1,7 @@
 """Links of clients: publishers and subscribers here, and links that no router in contact has, or nobody waits for."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar
 
 from router.amqp.format.values import StreamFigures
 from router.edge.ends import ClientEnd
@@ -11,6 +11,14 @@ from router.entities.table import OURS, Attribute, Entity, How, Metric, Type, Wh
 from topic.delivery.record import HomeStream
 from topic.directory.entry import LinkEntry
 from topic.edge.subscriber import LocalSubscriber
+from topic.identity import CONTAINER, shown_address
+
+L = TypeVar("L", HomeStream, LocalSubscriber, LinkEntry)
+
+
+def _of_clients(links: Iterable[L]) -> Iterator[L]:
+    """All but the links of replica sets, which tell of themselves (`router.entities.replicas`)."""
+    return (link for link in links if link.identity.container != CONTAINER)
 
 
 def _carried(link: Any) -> StreamFigures | None:
@@ -25,7 +33,7 @@ def _blocked(at: ObservedRouter, stream: HomeStream) -> bool:
 PARTS: Final[tuple[Attribute[Any], ...]] = (
     Attribute("container", Type.TEXT, "the container-id of its client", lambda at, link: link.identity.container),
     Attribute("link", Type.TEXT, "the link name that its client chose", lambda at, link: link.identity.link),
-    Attribute("address", Type.TEXT, "its address or pattern", lambda at, link: link.identity.address),
+    Attribute("address", Type.TEXT, "its address or pattern", lambda at, link: shown_address(link.identity.address)),
     Attribute("user", Type.TEXT, "its user, if the client has authenticated",
         lambda at, link: link.identity.user, may_lack=True),
 )  # fmt: skip
@@ -55,7 +63,7 @@ def _lifetime(where: Where) -> tuple[Attribute[Any], ...]:
 PUBLISHER: Final = Entity[HomeStream](
     "publisher",
     "publishers whose home is this router, attached or suspended",
-    lambda at: at.node.topic.home.streams.values(),
+    lambda at: _of_clients(at.node.topic.home.streams.values()),
     (
         *_named("the name of the link in the mesh, 12 characters", lambda stream: stream.publisher.decode()),
         Attribute("status", Type.TEXT, "`attaching` (its attach is not answered yet), `attached`, or `suspended` "
@@ -97,7 +105,7 @@ PUBLISHER: Final = Entity[HomeStream](
 SUBSCRIBER: Final = Entity[LocalSubscriber](
     "subscriber",
     "subscribers that are attached or suspended here",
-    lambda at: at.node.topic.edge.subscribers.values(),
+    lambda at: _of_clients(at.node.topic.edge.subscribers.values()),
     (
         *_named("the name of the link in the mesh, 12 characters", lambda one: one.name.decode()),
         Attribute("status", Type.TEXT, "`joining` (its attach is not answered yet), `attached`, or `suspended` (its "
@@ -130,7 +138,7 @@ SUBSCRIBER: Final = Entity[LocalSubscriber](
 
 def _orphans(at: ObservedRouter) -> Iterator[LinkEntry]:
     directory = at.node.topic.directory
-    return (entry for entry in directory.entries() if entry.lasts and not directory.in_contact(entry))
+    return _of_clients(entry for entry in directory.entries() if entry.lasts and not directory.in_contact(entry))
 
 
 _FORMER: Final = Attribute[LinkEntry](
@@ -160,7 +168,7 @@ ORPHAN: Final = Entity[LinkEntry](
 def _lapsed(at: ObservedRouter) -> Iterator[LinkEntry]:
     directory = at.node.topic.directory
     lapsed = map(directory.subscriber, directory.lapsed)
-    return (entry for entry in lapsed if entry is not None and entry.lasts)
+    return _of_clients(entry for entry in lapsed if entry is not None and entry.lasts)
 
 
 def _out_of_reach_s(at: ObservedRouter, entry: LinkEntry) -> float:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from router.entities.observed import ObservedRouter
 from router.entities.table import OURS, Attribute, Entity, Metric, Type, Where
 from topic.queues.actions import SetView
+from topic.queues.messages import QueuedMessages
 from topic.queues.state import Queue
 
 LEADER: Final = "leader"
@@ -84,8 +85,8 @@ def _setting(name: str, type_: Type, says: str) -> Attribute[Queue]:
 
 
 SETTINGS: Final = (
-    _setting("limit_messages", Type.NUMBER, "how many messages the queue takes; null: no limit"),
-    _setting("limit_bytes", Type.BYTES, "how many bytes of messages the queue takes; null: no limit"),
+    _setting("limit_messages", Type.NUMBER, "how many messages the queue has at most; null: no limit"),
+    _setting("limit_bytes", Type.BYTES, "how many bytes of messages the queue has at most; null: no limit"),
 )
 """The settings of a queue, by their names in `QueueSettings`."""
 
@@ -93,6 +94,18 @@ SETTINGS: Final = (
 def _set_of(at: ObservedRouter, queue: Queue) -> str | None:
     plan = at.node.sets.set_map.plan_of(queue.name) if at.node.sets is not None else None
     return plan.name if plan is not None else None
+
+
+def _messages(at: ObservedRouter, queue: Queue) -> QueuedMessages:
+    """All messages of the set of a queue that this router has a replica of."""
+    name = _set_of(at, queue)
+    assert at.node.sets is not None and name is not None
+    return at.node.sets.state(name).messages
+
+
+def _reserved(at: ObservedRouter, queue: Queue) -> int:
+    messages = _messages(at, queue)
+    return sum(map(messages.reserved.has, messages.of(queue.id)))
 
 
 DECLARED_QUEUE: Final = Entity[Queue](
@@ -106,6 +119,12 @@ DECLARED_QUEUE: Final = Entity[Queue](
         Attribute("set", Type.TEXT, "the replica set that has it", _set_of, Where.MANAGEMENT),
         Attribute("version", Type.TEXT, "the version of its settings; each change makes another one",
             lambda at, one: str(one.version), Where.MANAGEMENT),
+        Attribute("messages", Type.NUMBER, "messages in the queue, as this replica knows",
+            lambda at, one: len(_messages(at, one).of(one.id)), Where.MANAGEMENT),
+        Attribute("bytes", Type.BYTES, "the size of these messages",
+            lambda at, one: _messages(at, one).size_of(one.id), Where.MANAGEMENT),
+        Attribute("reserved", Type.NUMBER, "messages in the queue that a consumer has, or is about to get",
+            _reserved, Where.MANAGEMENT),
         *SETTINGS,
     ),
     managed=f"{OURS}queue",

@@ -16,6 +16,7 @@ from router.entities.states import PLACEHOLDER, STATES, UNCONFIRMED, state_of
 from topic.delivery.record import SENT, HomeStream, Record, State
 from topic.directory.entry import LinkEntry
 from topic.edge.subscriber import LocalSubscriber
+from topic.identity import shown_address
 from topic.node import Node
 
 NOBODY_KNOWS: Final = "that no router knows"
@@ -144,7 +145,7 @@ def _awaited(node: Node, record: Record) -> Iterator[str]:
     yield from (f"subscriber {s.identity}" for s, state in record.locals.items() if state <= SENT)
     yield from (f"router {name}" for name in sorted(record.awaited))
     if isinstance(record.stream, HomeStream) and record in record.stream.unassigned:
-        yield f"any subscriber of {record.stream.address} with credit"
+        yield f"any subscriber of {shown_address(record.stream.address)} with credit"
     directory = node.topic.directory
     yield from (f"orphan {_name(directory.subscriber(name))}" for name in sorted(record.orphans))
 

@@ -35,6 +35,6 @@ def forget(at: ObservedRouter, index: Index) -> None:
         )
     for link in links:
         end_link(at.node, link)
-        told = event(EventKind.FORGOTTEN, role=link.role.name.lower(), **link.identity.parts())
+        told = event(EventKind.FORGOTTEN, role=link.role.name.lower(), **link.identity.shown())
         log.warning("ending %s %s at the request of an operator", link.role.name.lower(), link.identity, extra=told)
     at.node.pump()

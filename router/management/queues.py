@@ -60,7 +60,7 @@ STATUS: Final = {
 ASKED: Final = {one.managed_name: one.name for one in SETTINGS}
 """Settings, by their names in a request."""
 VERSION: Final = "version"
-BESIDE: Final = {IDENTITY, NAME, TYPE, "set", VERSION}
+BESIDE: Final = {IDENTITY, NAME, TYPE, "set", VERSION, "messages", "bytes", "reserved"}
 """Other attributes of a queue. A body may repeat them."""
 UNKNOWN: Final = QueueId(0, 0)
 """The version of the settings of a queue of which this router has no replica."""

@@ -97,7 +97,7 @@ class RecentEvents(logging.Handler):
                 return
             self._fenced = fenced
         detail: str = columns.get("detail") or ""
-        fields = {"role": role, **link.parts(), "peer": columns.get("peer")}
+        fields = {"role": role, **link.shown(), "peer": columns.get("peer")}
         if event is Event.ATTACHED:
             fields["timeoutSeconds"] = json.loads(detail)["timeout"]
         elif event is Event.EXPIRED:
@@ -105,4 +105,4 @@ class RecentEvents(logging.Handler):
         self.tell(OF_LINKS[event], fields)
 
     def moves(self, entry: LinkEntry, former: str) -> None:
-        self.tell(EventKind.MOVED, {"role": entry.role.name.lower(), **entry.identity.parts(), "former": former})
+        self.tell(EventKind.MOVED, {"role": entry.role.name.lower(), **entry.identity.shown(), "former": former})

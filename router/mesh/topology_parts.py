@@ -31,7 +31,8 @@ from router.mesh.config import (
 from router.mesh.marked import MarkedList, MarkedText, Value
 from router.mesh.quantities import Address, parse_duration
 from router.mesh.reading import converter, either, expected, shown, size, text, whole
-from topic.settings import DYNAMIC, INSIDE, KINDS
+from topic.identity import INSIDE
+from topic.settings import DYNAMIC, KINDS
 
 MOST_MESSAGE = 1 << 30
 """The largest `limits.max_message`."""

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from router.edge.clients import ClientEdge, Guest
 from router.edge.guard import Guard
+from router.edge.queue_address import address_inside
 from router.mesh.config import Limits
 from router.mqtt.away import Away, is_kept
 from router.mqtt.connection import MqttConnection
@@ -34,7 +35,7 @@ from router.mqtt.subscriber import MqttSubscriber
 from topic.actions import EXPIRED, STOLEN, Detach
 from topic.directory.entry import Index, LinkEntry, Role, Status
 from topic.ends.nobody import end_link
-from topic.identity import Epoch, LinkIdentity, link_name
+from topic.identity import Epoch, LinkIdentity, link_name, shown_address
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.mqtt")
@@ -231,7 +232,7 @@ class MqttEdge:
     def _take_over_links(self, session: MqttSession, connection: MqttConnection, known: Collection[LinkEntry]) -> None:
         """The client has these links here from now on: else they would expire, with the client here."""
         for entry in known:
-            address, receives = entry.identity.address, entry.role is Role.SUBSCRIBER
+            address, receives = shown_address(entry.identity.address), entry.role is Role.SUBSCRIBER
             if connection.is_over or not entry.live:  # it has ended by what became of the one before, or long ago
                 continue
             if not self._permissions.allow(connection, address, receives=receives):
@@ -243,9 +244,10 @@ class MqttEdge:
             else:
                 self._publisher(session, address, 1 if entry.identity.link == LINK_QOS_1 else 2).take_over()
 
-    def _publisher(self, session: MqttSession, address: str, qos: int) -> MqttPublisher:
+    def _publisher(self, session: MqttSession, topic: str, qos: int) -> MqttPublisher:
+        address = address_inside(self._node, topic, receives=False)
         end = MqttPublisher(session, self._node, address, first=qos == 1)
-        return session.publishers.setdefault((address, qos), end)
+        return session.publishers.setdefault((topic, qos), end)
 
     def _end_links(self, session: MqttSession, told: Mapping[Index, Epoch] | None = None) -> None:
         """The client wants to know nothing of what it had, or is not to: it has missed something, or came too late."""
@@ -305,7 +307,8 @@ class MqttEdge:
             if packet.qos:
                 self._publisher(session, topic, packet.qos)
             else:
-                session.presettled[index] = PresettledPublisher(session, self._node, topic)
+                address = address_inside(self._node, topic, receives=False)
+                session.presettled[index] = PresettledPublisher(session, self._node, address)
         session.publish(packet, self._limits.max_message)
         if len(session.received) > PATIENCE * self._receive_maximum:
             what = f"the client sent more than {PATIENCE * self._receive_maximum} messages at once"

@@ -12,7 +12,7 @@ from router.mqtt.connection import MqttConnection
 from topic.actions import Detach
 from topic.delivery.allowance import Allowance
 from topic.directory.entry import Index, Lifetime, LinkEntry, Role, Status
-from topic.identity import NOWHERE, Epoch, LinkIdentity
+from topic.identity import NOWHERE, Epoch, LinkIdentity, shown_address
 
 LINK: Final = "mqtt"
 """The name of a client's link to a topic."""
@@ -95,6 +95,11 @@ class MqttEnd(ClientEnd):
     @property
     def name(self) -> str:
         return self.identity.link
+
+    @property
+    def topic(self) -> str:
+        """The topic, as the client names it."""
+        return shown_address(self.identity.address)
 
     @property
     def link(self) -> "MqttEnd":

@@ -7,7 +7,8 @@ from typing import Final, TypeVar
 
 from router.edge.attach import LONGEST_ADDRESS, Refusal, why_no_address
 from router.edge.guard import Guard
-from router.edge.topics import check_served, durable_of, is_known_dynamic
+from router.edge.queue_address import address_inside
+from router.edge.topics import durable_of, is_known_dynamic
 from router.mesh.config import Limits
 from router.mqtt.connection import MqttConnection
 from router.mqtt.format.packets import FilterRequest, PublishPacket, ack
@@ -84,10 +85,12 @@ class Permissions:
             return reason, f"no topic {address[:LONGEST_SHOWN]!r}: expected one of {known}"
         if what := why_no_address(address, receives=receives):
             return Reason.BAD_FILTER if receives else Reason.BAD_TOPIC, what
+        if receives and self._node.topic.kinds.of(address).in_sets:
+            return Reason.IMPLEMENTATION, f"{address!r} is a queue, and clients of MQTT only publish to queues"
         try:
-            check_served(self._node, address)
+            address_inside(self._node, address, receives=receives)
         except Refusal as refusal:
-            return Reason.IMPLEMENTATION, str(refusal)
+            return Reason.BAD_TOPIC, str(refusal)
         try:
             self._guard.attaches(connection, address, receives=receives)
         except Refusal as refusal:

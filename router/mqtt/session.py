@@ -163,7 +163,7 @@ class MqttSession:
         known = self.received.get(packet.identifier)
         if known is None:
             return False
-        if known.qos == packet.qos and known.message == message and known.end.identity.address == packet.topic:
+        if known.qos == packet.qos and known.message == message and known.end.topic == packet.topic:
             known.is_read = True
             if known.outcome is not None:
                 self.answer(known, *known.outcome)
@@ -199,7 +199,7 @@ class MqttSession:
             return
         incoming.outcome = None
         if not accepted:
-            log.warning("%s: a message to %s was not accepted: %s", self, incoming.end.identity.address, why)
+            log.warning("%s: a message to %s was not accepted: %s", self, incoming.end.topic, why)
         refused = 0 if accepted or connection.version == V3 else Reason.IMPLEMENTATION
         if incoming.qos == 1:
             self.received.pop(incoming.identifier, None)

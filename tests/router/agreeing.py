@@ -117,6 +117,9 @@ class AgreeingRouter:
                 known = self._mesh.behind.get((self._name, plan.name))
                 yield from known.queues if known is not None else self._mesh.lists[plan.name]
 
+    def state(self, name: str) -> SetState:
+        return self._mesh.lists[name]
+
     # an operator's word: it is done at once
 
     def choose(self, name: str, ring: Sequence[str], now: float) -> None:

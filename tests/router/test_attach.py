@@ -85,4 +85,4 @@ def test_an_attach_by_which_another_life_may_end_has_to_be_proven(options: dict[
         properties[GENERATION] = pen.stream.generation
     asked: dict[str, Any] = {"expiry_policy": EXPIRE_CONNECTION, "timeout": 30} | options
     link = attach(**asked)
-    assert begins_life(link, pen.bench.cores["a"].generations) is begins
+    assert begins_life(link, "topic/x", pen.bench.cores["a"].generations) is begins

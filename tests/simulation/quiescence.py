@@ -109,6 +109,8 @@ def _check_directory(world: "World", router: "Router", others: int) -> None:
     known = {((entry.role, entry.identity), entry.router) for entry in topic.directory.entries() if entry.live}
     real = {(_index(client), client.link.router.name) for client in world.clients if client.link is not None}
     real -= _overtaken(world, router) - known
+    if world.sets is not None:
+        known, real = known - world.sets.leaderless(known), real | world.sets.links()
     judge.check(known == real, f"4 directory: {router.name} knows {sorted(known)}, there are {sorted(real)}")
     judge.check(len(topic.directory.contacts) == others, f"5 liveness: {router.name} is not in contact with all")
     for subscriber in topic.edge.subscribers.values():

@@ -180,6 +180,7 @@ class Router:
         self.mesh, self.topic = boot(
             self.name, self.incarnation, self.file, self._log(), settings, self.store, shell,
             hello=knobs.dead / 4, max_payload=1 << 20, budget=knobs.budget,
+            sets=self.sets.map.plans if self.sets is not None else (),
         )  # fmt: skip
         return Watched(self, shell, self.sets.port(self) if self.sets is not None else None)
 

@@ -18,8 +18,11 @@ import attrs
 from tests.set_store import MemorySets, StoreNames
 from tests.simulation.parties import Violation
 from tests.simulation.set_operators import SetOperators
+from topic.directory.entry import Role
+from topic.identity import LinkIdentity
 from topic.node import SetPort
 from topic.queues.actions import Answered, SetView
+from topic.queues.leader.ingress import ingress_of
 from topic.queues.operations import (
     Answer,
     Configure,
@@ -501,6 +504,20 @@ class SetWorld:
                 self._check(entry == has, f"13 complete: {router} leads {name} with {has} at {index}, not {entry}")
 
     # in the end
+
+    def links(self) -> set[tuple[tuple[Role, LinkIdentity], str]]:
+        """The links of the sets, each with the router that leads: all routers know them when nothing happens."""
+        alive = [router for router in self._world.routers.values() if router.alive]
+        leaders = [(router.name, router.node._leaders) for router in alive]
+        led = ((router, name) for router, sets in leaders if sets is not None for name in sets.led)
+        return {((Role.SUBSCRIBER, ingress_of(name)), router) for router, name in led}
+
+    def leaderless(
+        self, known: set[tuple[tuple[Role, LinkIdentity], str]]
+    ) -> set[tuple[tuple[Role, LinkIdentity], str]]:
+        """Links that a router knows of sets which may have lost their logs for good."""
+        lost = {ingress_of(name) for name in self.is_lost}
+        return {link for link in known if link[0][1] in lost} - self.links()
 
     def unrest(self) -> str:
         """What is not yet as it has to be when the faults are long over; empty if all is."""

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, refusal
 from topic.delivery.record import AWAITING_HOME, AddressKind, AtEdge, AtHome, HomeStream, Record, choose, taken
-from topic.settings import BALANCED, QUEUE, TOPIC, is_dynamic, is_egress
+from topic.identity import is_egress
+from topic.settings import BALANCED, QUEUE, TOPIC, is_dynamic
 
 UNASSIGNED: Final = b""
 """In place of the subscriber that a delivery is for."""

@@ -19,8 +19,8 @@ from topic.directory.entry import NOBODY, LinkEntry
 from topic.edge.edge import Edge
 from topic.home.decisions import Decisions
 from topic.home.liveness import Liveness
+from topic.identity import is_egress
 from topic.journal import Event
-from topic.settings import is_egress
 
 UNSETTLED = (State.ACCEPTED, State.IN_DOUBT)
 

@@ -14,7 +14,7 @@ import msgpack
 
 from topic.directory.entry import LinkEntry
 from topic.identity import KEY_LENGTH, Epoch
-from topic.queues.operations import QueueId, unpack
+from topic.queues.operations import QueueId, QueueSettings, unpack
 from topic.queues.positions import POSITION_LENGTH, Run, each_of, position_key, position_of
 from topic.queues.proposals import Enqueue, Enqueued
 from topic.queues.reservations import CONSUMER, RESERVED, Reservations
@@ -32,7 +32,7 @@ class DeliveryAnswer:
     """How a delivery was answered."""
 
     taken: bool
-    """Else it was refused: there was no queue."""
+    """Else it was refused: there was no queue, or it was full."""
     attach: Epoch
     """Of the publisher, when the delivery was forwarded last."""
     place: int
@@ -70,13 +70,19 @@ class QueuedMessages:
                 self._queues.setdefault(queue, {})[position] = message
             elif key[:1] == FAILED:
                 self._failed[_position(key)] = _count(value)
-        self.size = sum(len(message) for queue in self._queues.values() for message in queue.values())
+        self._sizes = {queue: sum(map(len, messages.values())) for queue, messages in self._queues.items()}
+        """Bytes of the messages of each queue that has some."""
+        self.size = sum(self._sizes.values())
         """Bytes of all messages."""
         self.reserved = Reservations(rows, chain.from_iterable(self._queues.values()))
 
     def of(self, queue: QueueId) -> dict[int, bytes]:
         """The messages of a queue by position, in order."""
         return self._queues.get(queue, {})
+
+    def size_of(self, queue: QueueId) -> int:
+        """Bytes of the messages of a queue."""
+        return self._sizes.get(queue, 0)
 
     @property
     def queues(self) -> set[QueueId]:
@@ -88,14 +94,14 @@ class QueuedMessages:
         """The keys of all deliveries that were answered, and that their publishers have not settled."""
         return [*self._answers]
 
-    def enqueue(self, queue: QueueId | None, index: int, asked: Enqueue) -> Enqueued:
-        """Put messages into a queue; None: there is no such queue. Without keys a message that there is no queue for is
-        dropped."""
+    def enqueue(self, queue: QueueId | None, settings: QueueSettings, index: int, asked: Enqueue) -> Enqueued:
+        """Put messages into a queue with these settings; None: there is no such queue. Messages for which there is no
+        room are refused. Without keys, they are dropped."""
         refused: set[int] = set()
         fresh: list[int] = []
         if not asked.keys:
             for place, message in enumerate(asked.messages):
-                self._take(queue, position_of(index, place), message, fresh)
+                self._take(queue, settings, position_of(index, place), message, fresh)
             return Enqueued(frozenset(), queue, fresh)
         given = chain.from_iterable(run.each() for run in asked.given)
         for place, (key, (attach, n), message) in enumerate(zip(asked.keys, given, asked.messages, strict=True)):
@@ -103,7 +109,7 @@ class QueuedMessages:
             if known is not None and known.is_for(attach, n):
                 is_taken = known.taken
             else:
-                is_taken, known = self._take(queue, position_of(index, place), message, fresh), None
+                is_taken, known = self._take(queue, settings, position_of(index, place), message, fresh), None
             if known is None or known.attach < attach:
                 self._answers[key] = answered = DeliveryAnswer(is_taken, attach, n)
                 self._rows.put(KEY + key, answered.row)
@@ -111,11 +117,14 @@ class QueuedMessages:
                 refused.add(place)
         return Enqueued(frozenset(refused), queue, fresh)
 
-    def _take(self, queue: QueueId | None, position: int, message: bytes, fresh: list[int]) -> bool:
-        if queue is None:
+    def _take(
+        self, queue: QueueId | None, settings: QueueSettings, position: int, message: bytes, fresh: list[int]
+    ) -> bool:
+        if queue is None or not settings.has_room(len(self.of(queue)) + 1, self.size_of(queue) + len(message)):
             return False
         fresh.append(position)
         self._queues.setdefault(queue, {})[position] = message
+        self._sizes[queue] = self.size_of(queue) + len(message)
         self.size += len(message)
         self._rows.put(MESSAGE + position_key(position), msgpack.packb((queue.life, queue.index, message)))
         return True
@@ -148,12 +157,16 @@ class QueuedMessages:
         """Take messages out of their queue."""
         messages = self._queues.get(queue, {})
         for position in self._there(queue, runs):
-            self._gone(position, messages.pop(position))
+            message = messages.pop(position)
+            self._sizes[queue] -= len(message)
+            self._gone(position, message)
         if not messages:
             self._queues.pop(queue, None)
+            self._sizes.pop(queue, None)
 
     def delete(self, queue: QueueId) -> None:
         """The queue is deleted, with all its messages."""
+        self._sizes.pop(queue, None)
         for position, message in self._queues.pop(queue, {}).items():
             self._gone(position, message)
 
@@ -173,7 +186,7 @@ class QueuedMessages:
         """Assert what holds whenever no proposal is being applied."""
         fresh = QueuedMessages(self._rows)
         assert fresh._queues == self._queues, "the rows are not those of the messages"
-        assert fresh.size == self.size
+        assert fresh._sizes == self._sizes and fresh.size == self.size
         assert fresh._answers == self._answers, "the rows are not those of the answers"
         assert fresh._failed == self._failed, "the rows are not those of failed deliveries"
         there = set(chain.from_iterable(self._queues.values()))

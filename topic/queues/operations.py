@@ -61,9 +61,14 @@ class QueueSettings:
     """The settings of a queue. None: not set."""
 
     limit_messages: int | None = None
-    """How many messages the queue takes."""
+    """How many messages the queue has at most. It refuses all further messages."""
     limit_bytes: int | None = None
-    """How many bytes of messages the queue takes."""
+    """How many bytes of messages the queue has at most."""
+
+    def has_room(self, messages: int, size: int) -> bool:
+        """Whether the queue may have so many messages, of so many bytes."""
+        few = self.limit_messages is None or messages <= self.limit_messages
+        return few and (self.limit_bytes is None or size <= self.limit_bytes)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "QueueSettings":

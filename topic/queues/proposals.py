@@ -99,7 +99,8 @@ class Enqueued:
     """The answer to an `Enqueue`: the queue has each of these messages, or had it before."""
 
     refused: frozenset[int]
-    """The places of those for which there was no queue of that name. Each message keeps its first answer."""
+    """The places of those for which there was no queue of that name, or no room in it. Each message keeps its first
+    answer."""
     queue: QueueId | None
     """The queue of that name; None: there is none."""
     positions: Sequence[int]

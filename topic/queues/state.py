@@ -135,7 +135,8 @@ class SetState:
         match proposal:
             case Enqueue():
                 queue = self._queues.get(proposal.queue)
-                return self.messages.enqueue(queue.id if queue is not None else None, index, proposal)
+                id_, settings = (queue.id, queue.settings) if queue is not None else (None, QueueSettings())
+                return self.messages.enqueue(id_, settings, index, proposal)
             case Settled():
                 self.messages.settled(proposal.keys)
             case Reserve():

@@ -250,7 +250,7 @@ class Attaches:
             role, columns = "subscriber", {"subscriber": end.name}
             more |= {"unordered": True} if end.unordered else {}
         mode = "first" if end.settles_first else "second"
-        detail = {"role": role, **end.identity.parts(), "mode": mode, "timeout": end.lifetime.timeout, **more}
+        detail = {"role": role, **end.identity.shown(), "mode": mode, "timeout": end.lifetime.timeout, **more}
         columns |= {"address": end.identity.address, "epoch": str(end.epoch), "detail": json.dumps(detail)}
         self.outlet.trace(Event.ATTACHED, None if again else end.identity, **columns)
 

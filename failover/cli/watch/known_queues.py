@@ -39,6 +39,11 @@ class KnownQueue:
     version: str
     """Of the settings."""
     settings: QueueSettings
+    messages: int
+    bytes: int
+    """Of the messages."""
+    reserved: int
+    """Messages that a consumer has, or is about to get."""
 
     @property
     def leader(self) -> str | None:
@@ -46,7 +51,8 @@ class KnownQueue:
 
     def as_json(self) -> dict[str, Any]:
         about = {"name": self.name, "id": self.id, "set": self.set.name, "leader": self.leader}
-        return about | {"settings": self.settings.values()}
+        counts = {"messages": self.messages, "bytes": self.bytes, "reserved": self.reserved}
+        return about | counts | {"settings": self.settings.values()}
 
 
 async def sets_of_mesh(management: Management) -> dict[str, ShownSet]:
@@ -104,7 +110,8 @@ def _known(row: Row, router: str, sets: Mapping[str, ShownSet]) -> list[KnownQue
     if of is None or of.by != router:
         return []
     settings = {one.name: value for one in SETTINGS if (value := row[one.managed_name]) is not None}
-    return [KnownQueue(row["name"], row["identity"], of, row["version"], QueueSettings.of(settings))]
+    counts = row["messages"], row["bytes"], row["reserved"]
+    return [KnownQueue(row["name"], row["identity"], of, row["version"], QueueSettings.of(settings), *counts)]
 
 
 def _hint(name: str, names: list[str]) -> str:

@@ -56,8 +56,8 @@ def setting_options(command: Command) -> Command:
         return command(settings=settings, **given)
 
     for name, metavar, what in (
-        ("--limit-bytes", "SIZE", "How many bytes of messages the queue takes, such as 64MiB"),
-        ("--limit-messages", "NUMBER", "How many messages the queue takes, such as 10000"),
+        ("--limit-bytes", "SIZE", "How many bytes of messages the queue has at most, such as 64MiB"),
+        ("--limit-messages", "NUMBER", "How many messages the queue has at most, such as 10000"),
     ):
         option = click.option(name, metavar=metavar, callback=read_setting, help=f"{what}, or {NONE} for no limit.")
         told = option(told)
@@ -76,7 +76,8 @@ def queue() -> None:
     change fails after 10 s; it may be done all the same, so look, or repeat the command: a repeated change does no
     harm. In a mesh with users or certificates, only operators may change queues.
 
-    This version keeps the list of queues; it does not carry messages in them yet.
+    Any client publishes to the address of a queue and consumes from it, at any router. A queue that nobody has
+    declared is declared with its first client, without settings.
 
     \b
     Examples:
@@ -141,7 +142,7 @@ def configure(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> N
 @json_option
 @asking
 def show_all(machine: bool, ask: Ask) -> None:
-    """List all queues with their replica sets, leaders and settings.
+    """List all queues with their replica sets, leaders, messages and settings.
 
     \b
     Examples:
@@ -156,7 +157,7 @@ def show_all(machine: bool, ask: Ask) -> None:
         elif not queues:
             click.echo("no queue is declared")
         else:
-            console().print(table(("Queue", "Set", "Leader", "Settings"), map(_cells, queues)))
+            console().print(table(("Queue", "Set", "Leader", "Messages", "Bytes", "Settings"), map(_cells, queues)))
 
     ask(main)
 
@@ -186,6 +187,8 @@ def show(name: str, machine: bool, ask: Ask) -> None:
         leader = f"led by router {known.leader}" if known.leader else "without a leader"
         out.print(Text(printable(f"{known.name}: {known.settings}"), style="bold"))
         out.print(Text(printable(f"id {known.id}, in set {known.set.name}, {leader}")))
+        consumers = f"{known.reserved} of them reserved for consumers"
+        out.print(Text(f"{known.messages} messages, {format_size(known.bytes)}; {consumers}"))
         headings = ("Router", "Role", "Term", "Committed", "Applied", "Behind", "Unstored", "May stop")
         out.print(table(headings, _replicas(known)))
         for router, row in known.set.rows.items():
@@ -200,9 +203,10 @@ def show(name: str, machine: bool, ask: Ask) -> None:
 @json_option
 @asking
 def delete(name: str, machine: bool, ask: Ask) -> None:
-    """Delete a queue.
+    """Delete a queue, with all its messages.
 
-    A queue that is declared again under this name is another queue, with another id.
+    A queue that is declared again under this name is another queue, with another id. The next message to the address
+    declares it again.
 
     \b
     Example: oncemesh queue delete queue/orders
@@ -239,7 +243,8 @@ def _tell(row: Mapping[str, Any], what: str, *, machine: bool) -> None:
 
 
 def _cells(known: KnownQueue) -> list[str]:
-    return [known.name, known.set.name, known.leader or "none", str(known.settings)]
+    counts = [str(known.messages), format_size(known.bytes)]
+    return [known.name, known.set.name, known.leader or "none", *counts, str(known.settings)]
 
 
 def _replicas(known: KnownQueue) -> Iterable[list[str]]:

@@ -88,10 +88,10 @@ def test_the_list_has_each_queue_once_as_its_leader_knows_it(mesh: AgreeingMesh)
     done("declare", "queue/a")
     lines = [line.split() for line in done("list").splitlines()]
     assert lines == [
-        ["Queue", "Set", "Leader", "Settings"],
+        ["Queue", "Set", "Leader", "Messages", "Bytes", "Settings"],
         lines[1],
-        ["queue/a", "q0", "b", "no", "settings"],
-        ["queue/eu/c", "eu", "a", "limit_messages", "7"],
+        ["queue/a", "q0", "b", "0", "0", "B", "no", "settings"],
+        ["queue/eu/c", "eu", "a", "0", "0", "B", "limit_messages", "7"],
     ]
     rows = json.loads(done("list", "--json"))
     assert [(row["name"], row["set"], row["leader"], row["settings"]) for row in rows] == [
@@ -123,9 +123,10 @@ def test_show_has_the_replicas_of_the_set(mesh: AgreeingMesh) -> None:
     mesh.behind["c", "eu"] = Behind(SetState(), 1)
     mesh.aside["c", "eu"] = "its disk has lost entries"
     done("declare", "queue/eu/x", "--limit-messages", "5")
-    first, second, _, _, *rows = done("show", "queue/eu/x").splitlines()
+    first, second, third, _, _, *rows = done("show", "queue/eu/x").splitlines()
     assert first == "queue/eu/x: limit_messages 5"
     assert second == f"id {next(iter(mesh.lists['eu'])).id}, in set eu, led by router a"
+    assert third == "0 messages, 0 B; 0 of them reserved for consumers"
     assert [row.split() for row in rows[:4]] == [
         ["a", "leader", "3", "2", "2", "0", "B", "yes"],
         ["b", "follower", "3", "2", "2", "0", "0", "B", "yes"],

@@ -37,7 +37,8 @@ async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted
     named = {"type": DECLARED_QUEUE.managed, "name": "queue/eu/x"}
     made = await asking.ask("CREATE", None, {"limitMessages": 5, "limitBytes": None}, **named)
     identity = f"{LIFE:x}-2"
-    about = {"type": DECLARED_QUEUE.managed, "identity": identity, "name": "queue/eu/x", "set": "eu"}
+    about: dict[str, Any] = {"type": DECLARED_QUEUE.managed, "identity": identity, "name": "queue/eu/x", "set": "eu"}
+    about |= {"messages": 0, "bytes": 0, "reserved": 0}
     assert made == {**about, "version": identity, "limitMessages": 5, "limitBytes": None}
     assert await asking.ask("READ", "b", **named) == made, "any replica has it"
     changed = await asking.ask("UPDATE", None, {"limitBytes": 2**40}, **named)

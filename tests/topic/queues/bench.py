@@ -11,7 +11,7 @@ from topic.core import Topic
 from topic.node import SETS, SetPort
 from topic.queues.actions import Answered
 from topic.queues.leader.ingress import ingress_of
-from topic.queues.operations import Answer, Declare, Done, QueueId
+from topic.queues.operations import Answer, Declare, Done, QueueId, QueueSettings
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import COMPARE_EVERY, ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
@@ -51,7 +51,7 @@ class QueueStation(Station):
             bench.now,
             compare_every=bench.compare_every,
         )
-        return SetPort(sets, self, takes_messages=True)
+        return SetPort(sets, self)
 
     def keep(self, changes: Sequence[StoreChange | ReadPiece]) -> None:
         self.waiting += changes
@@ -124,8 +124,8 @@ class QueueBench(Bench):
                 self._time(name)
                 self.flow()
 
-    def declare(self, name: str) -> QueueId:
-        number = self.at("a").node.ask(Declare(name))
+    def declare(self, name: str, **settings: int) -> QueueId:
+        number = self.at("a").node.ask(Declare(name, QueueSettings(**settings)))
         self.collect("a")
         self.flow()
         answer = self.at("a").answers[number]

@@ -18,7 +18,7 @@ from tests.topic.raft.mutants import Mutant
 from topic.delivery.kinds import EgressKind
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.home.balancing import Balancing
-from topic.queues.addresses import egress_address
+from topic.identity import egress_address
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.leaders import LedSet
 from topic.queues.operations import Delete

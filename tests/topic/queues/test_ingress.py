@@ -16,7 +16,7 @@ from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench, with_pat
 from tests.topic.queues.test_messages import test_a_key_is_of_another_delivery_later_on_the_same_attach
 from tests.topic.raft.mutants import Mutant
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.queues.addresses import ingress_address
+from topic.identity import egress_address, ingress_address
 from topic.queues.leader.ingress import TERM_BITS, Ingress, term_clock
 from topic.queues.leader.leaders import LedSet
 from topic.queues.messages import DeliveryAnswer, QueuedMessages
@@ -253,6 +253,22 @@ def test_the_set_has_as_many_queues_as_it_may_have(monkeypatch: pytest.MonkeyPat
     assert pen.outcomes == {b"1": REJECTED}
 
 
+@pytest.mark.parametrize("limit", [{"limit_messages": 2}, {"limit_bytes": 2}])
+def test_a_queue_refuses_what_it_has_no_room_for(limit: dict[str, int]) -> None:
+    bench = QueueBench(*"abcd", declares=False)
+    bench.queue = bench.declare(QUEUE, **limit)
+    pen = publisher(bench, "d")
+    pen.send(b"1", b"2", b"3")
+    pen.send(b"4", presettled=True)
+    assert pen.outcomes == {b"1": ACCEPTED, b"2": ACCEPTED, b"3": REJECTED}
+    assert bench.messages("b") == [b"1", b"2"]
+    reader = bench.subscriber("d", "s", address=egress_address(SET, QUEUE))
+    reader.accept(b"1")
+    pen.send(b"5", b"6")
+    assert pen.outcomes[b"5"] == ACCEPTED and pen.outcomes[b"6"] == REJECTED
+    assert bench.messages("b") == [b"2", b"5"]
+
+
 def test_settled_messages_are_enqueued_and_nothing_is_remembered() -> None:
     bench = QueueBench(*"abc")
     pen = publisher(bench, "c")
@@ -310,6 +326,10 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_a_message_is_in_the_queue_at_all_replicas_when_it_is_accepted, "a")),
     (Ingress, "decided", "place in answer.refused", "False",
      partial(with_patches, test_the_set_has_as_many_queues_as_it_may_have)),
+    (QueuedMessages, "_take", "queue is None or not settings", "queue is None or False and settings",
+     partial(test_a_queue_refuses_what_it_has_no_room_for, {"limit_messages": 2})),
+    (QueuedMessages, "dequeue", "self._sizes[queue] -= len(message)", "pass",
+     partial(test_a_queue_refuses_what_it_has_no_room_for, {"limit_bytes": 2})),
     (LedSet, "propose", "self._sets.state(self._name).get(queue) is None", "False",
      test_a_queue_is_declared_with_its_first_message),
     (Ingress, "_propose", "if is_settled else", "if False else",

@@ -39,7 +39,7 @@ from tests.topic.queues.walk_bench import Move, WalkBench
 from tests.topic.queues.walkers import ACCEPTED, REJECTED, Client, Consumer, Link, Publisher, PublisherLink
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
 from topic.directory.entry import Lifetime
-from topic.queues.addresses import egress_address, ingress_address
+from topic.identity import egress_address, ingress_address
 from topic.queues.operations import Declare, Delete
 from topic.queues.state import SetState
 from topic.raft.errors import BusyError, NotLeaderError

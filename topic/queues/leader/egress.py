@@ -21,20 +21,18 @@ from topic.delivery.record import Record
 from topic.directory.entry import CONFIGURED, LinkEntry
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.publishing import PublishingEnd
-from topic.identity import GENERATION_LENGTH, NOWHERE, LinkIdentity
-from topic.queues.addresses import egress_address
+from topic.identity import CONTAINER, GENERATION_LENGTH, NOWHERE, LinkIdentity, egress_address
 from topic.queues.leader.log import Proposer
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 from topic.queues.positions import position_key, runs_of
 from topic.queues.proposals import Dequeue, Enqueued, Proposal, Reserve
-from topic.settings import INSIDE
 from topic.termini.attaches import Claim
 
 
 def egress_of(set_: str, queue: str) -> LinkIdentity:
     """The link of the egress of a queue."""
-    return LinkIdentity(INSIDE, set_, egress_address(set_, queue))
+    return LinkIdentity(CONTAINER, set_, egress_address(set_, queue))
 
 
 def generation_of(queue: QueueId) -> bytes:

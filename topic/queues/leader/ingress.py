@@ -21,12 +21,10 @@ from topic.delivery.record import Record
 from topic.directory.entry import CONFIGURED
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.subscribing import SubscribingEnd
-from topic.identity import NOWHERE, LinkIdentity
-from topic.queues.addresses import ingress_address
+from topic.identity import CONTAINER, NOWHERE, LinkIdentity, ingress_address
 from topic.queues.leader.log import Proposer
 from topic.queues.messages import QueuedMessages
 from topic.queues.proposals import Enqueue, Enqueued, Given, Proposal, Settled
-from topic.settings import INSIDE
 from topic.termini.attaches import Claim
 
 CREDIT: Final = 1 << 30
@@ -42,7 +40,7 @@ TERM_BITS: Final = 24
 
 def ingress_of(set_: str) -> LinkIdentity:
     """The link of the ingress of a set."""
-    return LinkIdentity(INSIDE, set_, ingress_address(set_, "#"))
+    return LinkIdentity(CONTAINER, set_, ingress_address(set_, "#"))
 
 
 def term_clock(life: int, term: int, count: int) -> int:

@@ -4,14 +4,13 @@ leads no more."""
 from collections.abc import Sequence
 
 from topic.ends.end import EndNode
-from topic.queues.addresses import queue_of
+from topic.identity import is_egress, queue_of
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress, term_clock
 from topic.queues.leader.log import ProposingEnd
 from topic.queues.operations import Declare, QueueId
 from topic.queues.proposals import Enqueue, Enqueued, Proposal
 from topic.queues.sets import ReplicaSets
-from topic.settings import is_egress
 
 
 class LedSet:

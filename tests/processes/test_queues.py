@@ -1,0 +1,191 @@
+"""Queues of real routers: a message stays until a consumer has accepted it, whoever is killed (protocol 14).
+
+a ── b ── c, and a ── c; each has a replica of the one set
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from signal import SIGKILL
+
+import pytest
+import trio
+
+from failover.client.endpoint import Options
+from failover.client.outcome import Outcome
+from failover.client.publisher import Publisher as LastingPublisher
+from failover.client.state.store import SqliteStore
+from failover.client.subscriber import Subscriber as LastingSubscriber
+from router.amqp.format.errors import INVALID_FIELD, NOT_IMPLEMENTED
+from router.amqp.format.message import body_of
+from router.amqp.format.sections import write_message
+from router.amqp.format.values import ACCEPTED, REJECTED, RELEASED
+from router.mqtt.format.values import PacketKind, Reason
+from tests.forks import COMMAND_LINE
+from tests.processes.clients import Clients, Delivery, Publisher, hold
+from tests.processes.mesh import RunningMesh, eventually, running
+from tests.processes.test_mqtt_boot import answer, client
+from tests.router.mqtt import by_hand
+from topic.queues.operations import MOST_NAME
+
+COUNT = 500
+KILLED = "queue/killed"
+ONE_SET = {"sets": 1, "replicas": 3}
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMesh]:
+    with running("queues", tmp_path_factory.mktemp("queues"), mqtt=True, queues=ONE_SET) as found:
+        yield found
+
+
+@pytest.fixture
+def own_mesh(tmp_path: Path) -> Iterator[RunningMesh]:
+    with running("queues", tmp_path, queues=ONE_SET) as found:
+        yield found
+
+
+async def fill(clients: Clients, publisher: Publisher, count: int = COUNT) -> None:
+    for number in range(count):
+        publisher.send(b"%d" % number)
+    await clients.until(lambda: len(publisher.accepted) == count)
+
+
+async def roles(mesh: RunningMesh) -> tuple[str, str]:
+    """The router that leads the set, and one that follows."""
+    found = ""
+
+    async def is_led() -> bool:
+        nonlocal found
+        found = (await mesh.status("a"))["sets"][0]["leader"]
+        return bool(found)
+
+    await eventually(is_led)
+    return found, next(name for name in "abc" if name != found)
+
+
+async def test_messages_wait_for_consumers_at_any_router(mesh: RunningMesh, clients: Clients) -> None:
+    first = await clients.subscriber(mesh.address("b"), "queue/waits", "first", credit=100, respond=hold)
+    first.credit = 0  # it makes up for none
+    await fill(clients, await clients.publisher(mesh.address("a"), "queue/waits"))
+    await clients.until(lambda: len(first.received) == 100)
+    second = await clients.subscriber(mesh.address("c"), "queue/waits", "second")
+    await clients.until(lambda: len(second.received) == COUNT - 100)
+    assert sorted(first.numbers + second.numbers) == list(range(COUNT))
+    assert second.numbers == sorted(second.numbers)
+    for delivery in first.received:
+        delivery.accept()
+    await clients.until(lambda: len(first.settled) == 100)
+
+
+async def test_a_released_message_goes_to_a_consumer_again(mesh: RunningMesh, clients: Clients) -> None:
+    await fill(clients, await clients.publisher(mesh.address("a"), "queue/back"), 1)
+    states = [RELEASED, RELEASED, ACCEPTED]
+
+    def respond(delivery: Delivery) -> None:
+        delivery.give(states.pop(0))
+
+    consumer = await clients.subscriber(mesh.address("c"), "queue/back", credit=10, respond=respond)
+    await clients.until(lambda: not states)
+    assert consumer.numbers == [0, 0, 0]
+
+
+async def test_a_rejected_message_is_gone(mesh: RunningMesh, clients: Clients) -> None:
+    await fill(clients, await clients.publisher(mesh.address("a"), "queue/rejected"), 2)
+    states = [REJECTED, ACCEPTED]
+    consumer = await clients.subscriber(
+        mesh.address("b"), "queue/rejected", respond=lambda delivery: delivery.give(states.pop(0))
+    )
+    await clients.until(lambda: len(consumer.settled) == 2)
+    assert consumer.numbers == [0, 1]
+
+
+async def test_messages_come_to_a_queue_by_the_anonymous_terminus(mesh: RunningMesh, clients: Clients) -> None:
+    publisher = await clients.publisher(mesh.address("b"), "")
+    publisher.send_message(write_message({"properties": {"to": "queue/anonymous"}, "data": b"7"}))
+    await clients.until(lambda: publisher.accepted == [0])
+    consumer = await clients.subscriber(mesh.address("a"), "queue/anonymous")
+    await clients.until(lambda: consumer.numbers == [7])
+
+
+async def test_clients_of_mqtt_publish_to_queues(mesh: RunningMesh, clients: Clients) -> None:
+    async with await client(mesh, "b") as stream:
+        assert await answer(stream, by_hand.connect("writes")) == (PacketKind.CONNACK, 0)
+        await stream.send_all(by_hand.subscribe(1, [("queue/mqtt", 1)]))
+        assert (await stream.receive_some())[-1] == Reason.IMPLEMENTATION
+        assert (await answer(stream, by_hand.publish("queue/mqtt", b"5", 1, 2)))[0] is PacketKind.PUBACK
+        assert (await answer(stream, by_hand.publish("queue/mqtt", b"6", 2, 3)))[0] is PacketKind.PUBREC
+        await stream.send_all(by_hand.publish("queue/mqtt", b"4", 0))
+        consumer = await clients.subscriber(mesh.address("c"), "queue/mqtt")
+        await clients.until(lambda: sorted(consumer.numbers) == [4, 5, 6])
+
+
+@pytest.mark.parametrize(
+    ("address", "condition"),
+    [("queue/#", NOT_IMPLEMENTED), ("queue/*/x", NOT_IMPLEMENTED), (f"queue/{'x' * MOST_NAME}", INVALID_FIELD)],
+)
+async def test_an_address_that_no_queue_has_is_refused(
+    mesh: RunningMesh, clients: Clients, address: str, condition: str
+) -> None:
+    connection = await clients.connect(mesh.address("a"), "odd")
+    consumer, publisher = connection.subscriber(address, "in"), connection.publisher(address, "out")
+    await clients.until(lambda: consumer.detached is not None and publisher.detached is not None)
+    assert consumer.detached is not None and consumer.detached.name == condition
+    assert publisher.detached is not None
+
+
+@pytest.mark.parametrize("address", ["_sets/q0/in/queue/x", "_sets/q0/out/queue/x", "_sets/q0/in/#"])
+async def test_no_client_attaches_to_an_address_inside_a_set(mesh: RunningMesh, clients: Clients, address: str) -> None:
+    connection = await clients.connect(mesh.address("a"), "_sets")
+    consumer = connection.subscriber(address, "q0")
+    await clients.until(lambda: consumer.detached is not None)
+    assert consumer.detached is not None and "no node" in consumer.detached.description
+
+
+async def publish_all(urls: list[str], run: Path) -> None:
+    with SqliteStore(run / "p.db") as store:
+        options: Options = {"store": store, "log": run / "clients" / "p" / "log"}
+        async with LastingPublisher(urls, KILLED, container="p", link="out", **options) as publisher:
+            handles = [await publisher.send(b"%d" % number) for number in range(COUNT)]
+            assert {await handle.outcome() for handle in handles} == {Outcome.ACCEPTED}
+
+
+@pytest.mark.parametrize("victims", ["leader", "follower", "both", "all"])
+async def test_nothing_is_lost_or_doubled_though_routers_are_killed(own_mesh: RunningMesh, victims: str) -> None:
+    """Clients that resume publish and consume meanwhile."""
+    leader, follower = await roles(own_mesh)
+    killed = {"leader": [leader], "follower": [follower], "both": [leader, follower], "all": ["a", "b", "c"]}[victims]
+    urls = [f"amqp://{own_mesh.address(name)}" for name in own_mesh.routers]
+    had: Counter[bytes] = Counter()
+    begun, run = trio.Event(), own_mesh.directory.path
+
+    async def consume() -> None:
+        with SqliteStore(run / "c.db") as store:
+            options: Options = {"store": store, "log": run / "clients" / "c" / "log"}
+            async with LastingSubscriber(urls, KILLED, container="c", link="in", **options) as consumer:
+                async for delivery in consumer:
+                    had[body_of(delivery.message)] += 1
+                    await delivery.accept()
+                    if len(had) == COUNT // 10:
+                        begun.set()
+                    if len(had) == COUNT:
+                        consumer.end()
+                        break
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(publish_all, urls, run)
+        nursery.start_soon(consume)
+        await begun.wait()
+        for name in killed:
+            own_mesh.signal(name, SIGKILL)
+        for name in killed:
+            await own_mesh.ending(name)
+        for name in killed:
+            await own_mesh.start(name)
+    assert had == Counter(b"%d" % number for number in range(COUNT))
+    for name in own_mesh.routers:
+        await own_mesh.stop(name)
+    audited = await trio.run_process([*COMMAND_LINE, "audit", str(run)], capture_stdout=True, check=False)
+    assert "exactly-once holds" in audited.stdout.decode(), audited.stdout.decode()
+    for name in own_mesh.routers:
+        await own_mesh.start(name)
