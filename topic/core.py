@@ -154,6 +154,7 @@ class Topic:
             lifetime=lifetime,
             settles_first=first,
             overtook=unsettled is not None and overtakes(seen, known),
+            unordered=unsettled is not None and seen == NOWHERE,
         )
         if stream.link is not None:
             claim = Claim(generation, unsettled, complete, seen)

@@ -91,6 +91,18 @@ def test_a_plain_subscriber_that_is_waited_for_no_more_is_not_told_anew() -> Non
         bench.time(GRACE_S)
 
 
+def test_the_log_says_which_client_resumes_without_an_echo_of_its_epoch() -> None:
+    bench = Bench("a")
+    pen, reader = pen_at(bench, "a"), reader_at(bench, "a")
+    pen_at(bench, "a", pen, unsettled={}, seen=pen.stream.epoch)
+    reader_at(bench, "a", reader.name, unsettled={}, seen=reader.end.epoch)
+    pen_at(bench, "a", pen, unsettled={})
+    reader_at(bench, "a", reader.name, unsettled={})
+    attached = [entry for entry in _log(bench) if entry.event is Event.ATTACHED]
+    marked = [json.loads(entry.detail or "").get("unordered") for entry in attached]
+    assert marked == [None] * 4 + [True] * 2
+
+
 def _log(bench: Bench) -> list[LogEntry]:
     blocks, _ = read_blocks(bench.take_log("a"))
     return [entry for block in blocks for entry in block.entries()]

@@ -725,6 +725,7 @@ class HomeStream(Stream):
         "settled_before",
         "settles_first",
         "unassigned",
+        "unordered",
         "until",
         "window",
         "withheld",
@@ -743,6 +744,7 @@ class HomeStream(Stream):
         lifetime: Lifetime = FLEETING,
         settles_first: bool = False,
         overtook: bool = False,
+        unordered: bool = False,
     ) -> None:
         super().__init__(publisher, identity, epoch, generation, kind)
         self.keys = KeyMaker(publisher, generation)
@@ -754,6 +756,8 @@ class HomeStream(Stream):
         self.settles_first = settles_first
         """Receiver settle mode first on the publisher's link: outcomes are sent settled."""
         self.overtook = overtook  # the attach took the link from one that it had not heard of: it may be late (6.12)
+        self.unordered = unordered
+        """It resumes, and has not echoed its last epoch: this attach may have a lower one, if clocks differ."""
         self.begun = False  # else the attach waits for routers that may know its life
         self.answered = False
         self.reply: dict[bytes, int] | None = None

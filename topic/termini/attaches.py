@@ -248,7 +248,7 @@ class Attaches:
             role, columns = "publisher", {"publisher": end.publisher, "generation": end.generation}
         else:
             role, columns = "subscriber", {"subscriber": end.name}
-            more |= {"unordered": True} if end.unordered else {}
+        more |= {"unordered": True} if end.unordered else {}
         mode = "first" if end.settles_first else "second"
         detail = {"role": role, **end.identity.shown(), "mode": mode, "timeout": end.lifetime.timeout, **more}
         columns |= {"address": end.identity.address, "epoch": str(end.epoch), "detail": json.dumps(detail)}

@@ -112,7 +112,7 @@ class _Routers(_Witness):
         accepted on a later one, as what is sent may go to a link that its client has left. No clock orders what two
         routers are told by one client, but the epochs of its attaches do, if it echoes them."""
         facts, attaches, earlier = self._facts, defaultdict[Life, Rows](list), False
-        is_ordered = not self._client.is_disordered
+        is_ordered = not self._client.is_read_in_disorder
         for row in rows:
             attaches[self._attach(row)].append(row)
         for _, told in sorted(attaches.items()):

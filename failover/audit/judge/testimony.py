@@ -66,7 +66,7 @@ class Testimony:
         self.processed: Ints = np.where(self.own, pairs.own_processed, pairs.edge_accepted)
         """The row that tells it first."""
         self.handed = self._handed()
-        self.disordered = self._flag(lambda client: not client.logs and client.is_disordered)
+        self.disordered = self._flag(lambda client: not client.logs and client.is_read_in_disorder)
 
     def _acceptances(self) -> tuple[Ints, Ints, Flags]:
         facts, pairs, of, rows = self.facts, self.pairs, self.deliveries, self.facts.rows

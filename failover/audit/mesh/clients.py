@@ -104,12 +104,23 @@ class Client:
 
     @property
     def is_disordered(self) -> bool:
-        """Whether an attach may have a lower epoch than one before it, as clocks of routers differ that were apart."""
-        if not self.echoes:
+        """Whether an attach may have a lower epoch than one before it, as clocks of routers differ that were apart. If
+        it echoes none, so may any that came within that difference, but for those at one router."""
+        lives = [(self.opened[life], where) for life, _, where in sorted(self.lives) if self.opened[life]]
+        if not self.echoes and len(lives) < len(self.lives):
             return True
-        times = [self.opened[life] for life, _, _ in sorted(self.lives) if self.opened[life]]
-        slack = SKEW_US if self.far else -SKEW_US
-        return any(later < latest + slack for later, latest in zip(times[1:], accumulate(times, max), strict=False))
+        slack = SKEW_US if self.far or not self.echoes else -SKEW_US
+        highest = accumulate((time for time, _ in lives), max)
+        return any(
+            later < latest + slack and (self.echoes or router != former)
+            for (later, router), (_, former), latest in zip(lives[1:], lives, highest, strict=False)
+        )
+
+    @property
+    def is_read_in_disorder(self) -> bool:
+        """The same of a subscriber. A router may read an attach late, and what its map states: unless the client echoes
+        epochs, no clock tells."""
+        return self.is_disordered or not self.echoes
 
     @property
     def logged(self) -> bool:

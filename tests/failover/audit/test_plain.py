@@ -97,3 +97,27 @@ def test_attaches_are_not_in_the_order_of_their_epochs_if_clocks_say_so(late: in
         "name", "identity", lives=[(2, 2, "b.1"), (1, 1, "a.1")], opened={1: 5_000_000 + late, 2: 5_000_000}
     )
     assert client.is_disordered is is_disordered
+
+
+@pytest.mark.parametrize(
+    ("later", "where", "echoes", "is_disordered"),
+    [
+        (500_000, "b.1", True, False),
+        (500_000, "b.1", False, True),
+        (500_000, "a.1", False, False),  # one router gives them in order
+        (1_500_000, "b.1", False, False),
+    ],
+)
+def test_epochs_within_the_difference_of_clocks_order_attaches_only_if_the_client_echoes_them(
+    later: int, where: str, *, echoes: bool, is_disordered: bool
+) -> None:
+    lives, opened = [(2, 2, where), (1, 1, "a.1")], {1: 5_000_000, 2: 5_000_000 + later}
+    client = Client("name", "identity", lives=lives, opened=opened, echoes=echoes)
+    assert client.is_disordered is is_disordered
+    assert client.is_read_in_disorder is not echoes
+
+
+def test_nothing_orders_attaches_without_a_time_if_the_client_echoes_no_epoch() -> None:
+    lives, opened = [(2, 2, "b.1"), (1, 1, "a.1")], {1: 5_000_000, 2: 0}
+    assert Client("name", "identity", lives=lives, opened=opened, echoes=False).is_disordered
+    assert not Client("name", "identity", lives=lives, opened=opened).is_disordered
