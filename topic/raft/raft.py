@@ -105,6 +105,8 @@ class Raft:
         """While this replica leads."""
         self.why_aside = ""
         """Why this store takes part no more; empty while it does."""
+        self._begins_anew = False
+        """The life of this store was begun by an operator's word, in place of one that is not in effect."""
         self.deadline = now + limits.boot
         """When `tick` is due; infinite if nothing is."""
         self._limits = limits
@@ -267,7 +269,7 @@ class Raft:
         configuration = self.stores.first_voters(anew=anew)
         if configuration is None or self.hard.begun or (self.hard.life and not anew):
             return False
-        self._accept(self._new_life(), configuration)
+        self._accept(self._new_life(), configuration, anew=anew)
         for voter in configuration.voters:
             if voter != self.me:
                 self._send(voter, say.Propose(configuration, anew))
@@ -283,11 +285,17 @@ class Raft:
 
     def _go_on_beginning(self, known: KnownStore) -> None:
         """A router has told what its store is: the last one to accept, or one that lacks the proposal."""
-        if self.hard.begun or not self.hard.life:
-            return
-        if not known.life and known.member in self.log.configuration.voters:
-            self._send(known.member, say.Propose(self.log.configuration, anew=False))
-        self._try_effect()
+        if not self.hard.begun and self.hard.life:
+            self._propose_to(known)
+            self._try_effect()
+
+    def _propose_to(self, known: KnownStore) -> None:
+        """Send the life that this store has accepted to a voter that lacks it. The voter may have been sent it before,
+        and have dropped it: it takes none from a store that it has not heard of, and a store is told when the disk has
+        what it accepts."""
+        lacks = not known.life or (self._begins_anew and known.life < self.hard.life)
+        if lacks and known.member in self.log.configuration.voters:
+            self._send(known.member, say.Propose(self.log.configuration, self._begins_anew))
 
     def _try_effect(self) -> None:
         is_accepted = self._storage.hard.life == self.hard.life > 0
@@ -298,10 +306,11 @@ class Raft:
         if self.me not in proposal.configuration.voters or self.hard.begun:
             return
         if not self.hard.life or (proposal.anew and life > self.hard.life):
-            self._accept(life, proposal.configuration)
+            self._accept(life, proposal.configuration, anew=proposal.anew)
 
-    def _accept(self, life: int, configuration: Configuration) -> None:
+    def _accept(self, life: int, configuration: Configuration, *, anew: bool) -> None:
         self.hard = Hard(life, self.stores.mapping)
+        self._begins_anew = anew
         self.log.begin(Entry(0, configuration=configuration))
 
     def _take_effect(self) -> None:
@@ -663,6 +672,9 @@ class Raft:
             self._greet()
         if self.why_aside:
             return
+        if former.life != stored.life:
+            for known in self.stores.all():
+                self._go_on_beginning(known)
         self._try_effect()
         if stored.vote == self.me:
             self._take_granted(self.me, stored.term, now, is_pre=False)

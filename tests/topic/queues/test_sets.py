@@ -766,6 +766,34 @@ def test_an_operator_begins_a_set_while_a_proxy_is_away() -> None:
     assert isinstance(cluster.answer("a", Declare("queue/x")), Done)
 
 
+def test_a_set_begins_though_its_first_disk_hangs_while_contacts_come_and_go() -> None:
+    """The others take no proposal from a store that they have not heard of, and it is told when the disk has that."""
+    cluster = SetCluster("abc")
+    cluster.meet_all()
+    while not cluster.hosts["a"].waiting:
+        assert cluster.step(hanging="a")
+    cluster.cut("a")
+    cluster.meet_all()
+    cluster.settle(hanging="a", seconds=1)
+    assert not any(view.life for view in cluster.sets("b").overview())
+    cluster.settle()
+    assert isinstance(cluster.answer("b", Declare("queue/x")), Done)
+
+
+def test_an_operator_begins_a_set_though_the_disk_hangs() -> None:
+    cluster = SetCluster("abc")
+    cluster.meet_all()
+    cluster.settle(hanging="a", seconds=1)
+    cluster.cut("a")
+    cluster.meet_all()
+    cluster.settle(hanging="a", seconds=1)
+    cluster.sets("a").begin_anew("q0")
+    cluster.after("a")
+    cluster.settle(hanging="a", seconds=1)
+    cluster.settle()
+    assert isinstance(cluster.answer("b", Declare("queue/x")), Done)
+
+
 def test_a_router_that_nobody_can_follow_stops_without_waiting() -> None:
     cluster = begun("a", plans=[SetPlan("q0", ("a",))])
     assert cluster.sets("a").led == {"q0"} and cluster.sets("a").leave(cluster.now) == set()
