@@ -154,7 +154,7 @@ class Topic:
             lifetime=lifetime,
             settles_first=first,
             overtook=unsettled is not None and overtakes(seen, known),
-            unordered=unsettled is not None and seen == NOWHERE,
+            unordered=unsettled is not None and seen == NOWHERE and not clock,  # terms are in order
         )
         if stream.link is not None:
             claim = Claim(generation, unsettled, complete, seen)
@@ -272,7 +272,7 @@ class Topic:
             return self.home.lapses.tell(known, link, epoch)
         subscriber.begin(link, epoch, unsettled, complete=complete, wants=wants if kind.takes_filters else None)
         subscriber.overtook = overtakes(seen, known)
-        subscriber.unordered = unsettled is not None and (seen == NOWHERE or subscriber.overtook)
+        subscriber.unordered = unsettled is not None and not clock and (seen == NOWHERE or subscriber.overtook)
         subscriber.lifetime = lifetime
         subscriber.settles_first = first
         subscriber.sends_settled = sends_settled

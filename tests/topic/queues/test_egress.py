@@ -404,6 +404,20 @@ def test_a_leader_that_is_busy_declares_later(monkeypatch: pytest.MonkeyPatch) -
     assert [queue.name for queue in bench.sets("b").state(SET)] == ["queue/other", QUEUE]
 
 
+def test_the_attaches_of_leaders_are_in_order() -> None:
+    """The audit orders the links of a set by their epochs, although the next leader echoes none."""
+    bench, _ = filled(b"1", at="d")
+    for _ in range(2):
+        leaders = bench.at(bench.leader).node._leaders
+        assert leaders is not None
+        led = leaders.led[SET]
+        assert not led.ingress.subscriber.unordered
+        assert [egress.stream.unordered for egress in led.egresses.values()] == [False]
+        if bench.leader == "a":
+            bench.stop("a")
+            bench.wait(ELECTED_S)
+
+
 # rules broken on purpose
 
 BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
