@@ -99,6 +99,7 @@ class Cause(enum.Enum):
 
     REFUSED = "by subscribers"
     EXPIRED = "its time was over before anybody had it (protocol 5, Time to live)"
+    FULL = "by a queue that has no room for it (protocol 14.3)"
     GONE = "its address is that of a dynamic node that is over (protocol 12.8)"
 
 

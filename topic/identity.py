@@ -40,6 +40,11 @@ def egress_address(set_: str, queue: str) -> str:
     return f"{INSIDE}{set_}/{_OUT}/{queue}"
 
 
+def is_ingress(address: str) -> bool:
+    """Whether publishers of a queue publish to the address."""
+    return address.startswith(INSIDE) and not is_egress(address)
+
+
 def is_egress(address: str) -> bool:
     """Whether consumers of a queue receive from the address."""
     parts = address.split("/", 3)

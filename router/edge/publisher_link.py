@@ -11,7 +11,7 @@ from itertools import compress, groupby
 from typing import Final
 
 from router.amqp.batches import Dispositions, ResumedTransfers, Transfers
-from router.amqp.format.errors import NOT_FOUND, PRECONDITION_FAILED, TRANSFER_LIMIT, LimitError
+from router.amqp.format.errors import NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LIMIT, TRANSFER_LIMIT, LimitError
 from router.amqp.format.values import ACCEPTED, Handle
 from router.amqp.inbox import OF_ALL
 from router.amqp.proton.link import Link
@@ -33,6 +33,7 @@ EXPIRED: Final = "oncemesh:expired"
 CONDITIONS: Final = {
     Cause.REFUSED: (PRECONDITION_FAILED, PARTIAL_ACCEPTANCE),
     Cause.EXPIRED: (PRECONDITION_FAILED, EXPIRED),
+    Cause.FULL: (RESOURCE_LIMIT, ""),
     Cause.GONE: (NOT_FOUND, ""),
 }
 OF_LINK: Final = "the publisher has too many unsettled bytes"

@@ -12,14 +12,16 @@ import pytest
 import trio
 
 from failover.client.endpoint import Options
+from failover.client.management import Management
 from failover.client.outcome import Outcome
 from failover.client.publisher import Publisher as LastingPublisher
 from failover.client.state.store import SqliteStore
 from failover.client.subscriber import Subscriber as LastingSubscriber
-from router.amqp.format.errors import INVALID_FIELD, NOT_IMPLEMENTED
+from router.amqp.format.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT
 from router.amqp.format.message import body_of
 from router.amqp.format.sections import write_message
 from router.amqp.format.values import ACCEPTED, REJECTED, RELEASED
+from router.entities.replicas import DECLARED_QUEUE
 from router.mqtt.format.values import PacketKind, Reason
 from tests.forks import COMMAND_LINE
 from tests.processes.clients import Clients, Delivery, Publisher, hold
@@ -98,6 +100,18 @@ async def test_a_rejected_message_is_gone(mesh: RunningMesh, clients: Clients) -
     )
     await clients.until(lambda: len(consumer.settled) == 2)
     assert consumer.numbers == [0, 1]
+
+
+async def test_a_publisher_reads_that_a_queue_is_full(mesh: RunningMesh, clients: Clients) -> None:
+    async with Management([f"amqp://{mesh.address('b')}"]) as management:
+        await management.ask("CREATE", None, {"limitMessages": 1}, type=DECLARED_QUEUE.managed, name="queue/full")
+    publisher = await clients.publisher(mesh.address("c"), "queue/full")
+    publisher.send(b"0")
+    publisher.send(b"1")
+    await clients.until(lambda: len(publisher.outcomes) == 2)
+    assert publisher.accepted == [0] and publisher.outcomes[1].condition == RESOURCE_LIMIT, publisher.outcomes
+    consumer = await clients.subscriber(mesh.address("a"), "queue/full")
+    await clients.until(lambda: len(consumer.settled) == 1)
 
 
 async def test_messages_come_to_a_queue_by_the_anonymous_terminus(mesh: RunningMesh, clients: Clients) -> None:

@@ -25,12 +25,13 @@ from topic.home.liveness import Liveness
 from topic.home.publishing import Publishing
 from topic.home.resolution import Resolution
 from topic.home.settlement import HomeSettlement
-from topic.identity import Epoch
+from topic.identity import Epoch, is_ingress
 from topic.journal import BY_TTL, Event
 from topic.outlet import Outlet
 from topic.settings import Settings
 
 EXPIRED: Final = "the message's time to live ended before any subscriber got it"
+FULL: Final = "the queue is full, or its set has as many queues as it may have"
 GONE: Final = "the link for which this address was created has ended"
 
 
@@ -174,7 +175,8 @@ class Home:
                 self._answer(stream, [record], DeliveryOutcome.REJECTED, GONE, Cause.GONE)
             elif record.refusals is not None:
                 text = "rejected by {}, released by {}, modified by {} subscribers".format(*record.refusals)
-                self._answer(stream, [record], DeliveryOutcome.REJECTED, text)
+                why = (FULL, Cause.FULL) if is_ingress(stream.address) else (text, Cause.REFUSED)
+                self._answer(stream, [record], DeliveryOutcome.REJECTED, *why)
         if accepted:
             self._answer(stream, accepted, DeliveryOutcome.ACCEPTED, "")
         if stream.settles_first:

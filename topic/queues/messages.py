@@ -32,7 +32,7 @@ class DeliveryAnswer:
     """How a delivery was answered."""
 
     taken: bool
-    """Else it was refused: there was no queue, or it was full."""
+    """Else it was refused: the queue was full, or the set had too many queues."""
     attach: Epoch
     """Of the publisher, when the delivery was forwarded last."""
     place: int
@@ -95,7 +95,7 @@ class QueuedMessages:
         return [*self._answers]
 
     def enqueue(self, queue: QueueId | None, settings: QueueSettings, index: int, asked: Enqueue) -> Enqueued:
-        """Put messages into a queue with these settings; None: there is no such queue. Messages for which there is no
+        """Put messages into a queue with these settings; None: there is none. Messages for which there is no
         room are refused. Without keys, they are dropped."""
         refused: set[int] = set()
         fresh: list[int] = []
@@ -116,6 +116,12 @@ class QueuedMessages:
             if not is_taken:
                 refused.add(place)
         return Enqueued(frozenset(refused), queue, fresh)
+
+    def has_answered(self, asked: Enqueue) -> bool:
+        """Whether all these deliveries were answered before."""
+        given = chain.from_iterable(run.each() for run in asked.given)
+        known = ((self._answers.get(key), attach, n) for key, (attach, n) in zip(asked.keys, given, strict=True))
+        return bool(asked.keys) and all(answer is not None and answer.is_for(attach, n) for answer, attach, n in known)
 
     def _take(
         self, queue: QueueId | None, settings: QueueSettings, position: int, message: bytes, fresh: list[int]

@@ -3,7 +3,7 @@ proposal, as it requests an operation (`topic.queues.operations`).
 
 | proposal | does | answer |
 | --- | --- | --- |
-| `Enqueue(queue, keys, given, messages)` | puts messages into a queue, each once | `Enqueued` |
+| `Enqueue(queue, keys, given, messages)` | puts messages into a queue, each once; declares the queue | `Enqueued` |
 | `Settled(keys)` | forgets how these deliveries were answered | none |
 | `Reserve(queue, consumer, runs)` | keeps messages for one consumer | none |
 | `Free(queue, runs, failed)` | keeps messages for nobody | none |
@@ -99,8 +99,8 @@ class Enqueued:
     """The answer to an `Enqueue`: the queue has each of these messages, or had it before."""
 
     refused: frozenset[int]
-    """The places of those for which there was no queue of that name, or no room in it. Each message keeps its first
-    answer."""
+    """The places of those that the queue had no room for, or of all if the set has too many queues for this one. Each
+    message keeps its first answer."""
     queue: QueueId | None
     """The queue of that name; None: there is none."""
     positions: Sequence[int]

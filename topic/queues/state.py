@@ -129,14 +129,14 @@ class SetState:
             return self._declare(asked, QueueId(life, index))
         if isinstance(asked, Configure | Delete):
             return self._change(asked, QueueId(life, index))
-        return self._carry_out(asked, index)
+        return self._carry_out(asked, QueueId(life, index))
 
-    def _carry_out(self, proposal: Proposal, index: int) -> Enqueued | None:
+    def _carry_out(self, proposal: Proposal, entry: QueueId) -> Enqueued | None:
         match proposal:
             case Enqueue():
-                queue = self._queues.get(proposal.queue)
+                queue = self._queue_for(proposal, entry)
                 id_, settings = (queue.id, queue.settings) if queue is not None else (None, QueueSettings())
-                return self.messages.enqueue(id_, settings, index, proposal)
+                return self.messages.enqueue(id_, settings, entry.index, proposal)
             case Settled():
                 self.messages.settled(proposal.keys)
             case Reserve():
@@ -146,6 +146,14 @@ class SetState:
             case Dequeue():
                 self.messages.dequeue(proposal.queue, proposal.runs)
         return None
+
+    def _queue_for(self, asked: Enqueue, entry: QueueId) -> Queue | None:
+        """The queue that messages are for. If there is none, the first new message declares it. None: the set has too
+        many queues, or no message is new."""
+        is_there = asked.queue in self._queues or len(self._queues) >= MOST_QUEUES
+        if not is_there and not self.messages.has_answered(asked):
+            self._put(Queue(asked.queue, entry, entry, QueueSettings()))
+        return self._queues.get(asked.queue)
 
     def _declare(self, operation: Declare, fresh: QueueId) -> Answer:
         known = self._queues.get(operation.name)

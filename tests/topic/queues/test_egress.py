@@ -15,6 +15,7 @@ from tests.topic.clients import Pen, Reader
 from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench, with_patches
 from tests.topic.queues.test_ingress import publisher, unsettled
 from tests.topic.raft.mutants import Mutant
+from topic.actions import Note
 from topic.delivery.kinds import EgressKind
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.home.balancing import Balancing
@@ -291,6 +292,8 @@ def test_a_set_that_is_full_takes_messages_when_others_have_gone(monkeypatch: py
         pen.send(bytes([number]) * 40)
     there = bench.sets("b").state(SET).messages
     assert 100 <= there.size <= 100 + 40
+    told = [action.text for action in bench.actions["a"] if isinstance(action, Note)]
+    assert [text for text in told if "set q0 is full" in text] == [*told] and len(told) == 1
     reader = plain(bench, "d", credit=1)
     for _ in pens:
         reader.accept(reader.delivered[-1] or b"")
@@ -451,7 +454,7 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_a_consumer_that_comes_back_late_is_told_that_its_message_is_over),
     (LedSet, "follow", "self.ingress.go_on()", "pass",
      partial(with_patches, test_a_set_that_is_full_takes_messages_when_others_have_gone)),
-    (LedSet, "consumes", "or self._declare(queue)", "",
+    (LedSet, "consumes", "self._sets.propose(self._name, [Declare(queue)]) is not None", "False",
      partial(test_a_queue_is_declared_with_its_first_consumer, True)),
     (LedSet, "follow", "self.consumes(name)", "pass", partial(with_patches, test_a_leader_that_is_busy_declares_later)),
     (LedSet, "_close_deleted", "closed=True", "closed=False", test_a_queue_that_is_deleted_has_no_egress),

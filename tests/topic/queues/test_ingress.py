@@ -13,7 +13,10 @@ import pytest
 from tests.topic.bench import pen_at
 from tests.topic.clients import Pen, key_of
 from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench, with_patches
-from tests.topic.queues.test_messages import test_a_key_is_of_another_delivery_later_on_the_same_attach
+from tests.topic.queues.test_messages import (
+    test_a_delivery_keeps_its_first_answer,
+    test_a_key_is_of_another_delivery_later_on_the_same_attach,
+)
 from tests.topic.raft.mutants import Mutant
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import egress_address, ingress_address
@@ -21,6 +24,7 @@ from topic.queues.leader.ingress import TERM_BITS, Ingress, term_clock
 from topic.queues.leader.leaders import LedSet
 from topic.queues.messages import DeliveryAnswer, QueuedMessages
 from topic.queues.replica import SetReplica
+from topic.queues.state import SetState
 
 ACCEPTED, REJECTED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED
 ADDRESS = ingress_address(SET, QUEUE)
@@ -330,8 +334,9 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_a_queue_refuses_what_it_has_no_room_for, {"limit_messages": 2})),
     (QueuedMessages, "dequeue", "self._sizes[queue] -= len(message)", "pass",
      partial(test_a_queue_refuses_what_it_has_no_room_for, {"limit_bytes": 2})),
-    (LedSet, "propose", "self._sets.state(self._name).get(queue) is None", "False",
-     test_a_queue_is_declared_with_its_first_message),
+    (SetState, "_queue_for", "not self.messages.has_answered(asked)", "True",
+     test_a_delivery_keeps_its_first_answer),
+    (SetState, "_queue_for", "if not is_there and", "if False and", test_a_queue_is_declared_with_its_first_message),
     (Ingress, "_propose", "if is_settled else", "if False else",
      test_settled_messages_are_enqueued_and_nothing_is_remembered),
     (LedSet, "_next_clock", "term_clock(*self.since, self._attaches)", "self._attaches",

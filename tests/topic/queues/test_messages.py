@@ -12,7 +12,7 @@ from tests.topic.queues.test_state import LIFE
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.identity import KEY_LENGTH, Epoch, LinkIdentity, link_name
 from topic.queues.messages import FAILED, KEY, MESSAGE
-from topic.queues.operations import Declare, Delete, Done, QueueId, Refused, encode
+from topic.queues.operations import Declare, Delete, Done, QueueId, QueueSettings, Refused, encode
 from topic.queues.positions import MOST_PLACES, position_of, runs_of
 from topic.queues.proposals import (
     DEQUEUE,
@@ -71,8 +71,8 @@ def asked(queue: str, *numbers: int, attach: Epoch = ATTACH) -> Enqueue:
     return Enqueue(queue, [key(one) for one in numbers], given, [b"%d" % one for one in numbers])
 
 
-def declare(state: SetState, index: int, name: str) -> QueueId:
-    answer = state.apply(index, entry(LIFE, encode(Declare(name))))
+def declare(state: SetState, index: int, name: str, **settings: int) -> QueueId:
+    answer = state.apply(index, entry(LIFE, encode(Declare(name, QueueSettings(**settings)))))
     assert isinstance(answer, Done)
     return answer.id
 
@@ -126,15 +126,14 @@ def test_a_key_is_of_another_delivery_later_on_the_same_attach() -> None:
 def test_a_delivery_keeps_its_first_answer() -> None:
     """Trap 17: also when the queue comes or goes in between."""
     state = SetState()
-    assert enqueue(state, 1, "queue/1", 1) == {0}
-    queue = declare(state, 2, "queue/1")
-    assert enqueue(state, 3, "queue/1", 1, 2) == {0}
-    delete(state, 4, "queue/1", queue)
-    assert enqueue(state, 5, "queue/1", 2, 3) == {1}
-    assert not state.messages.of(queue)
-    later = declare(state, 6, "queue/1")
-    assert enqueue(state, 7, "queue/1", 2, 1, 3, 4) == {1, 2}
-    assert [*state.messages.of(later).values()] == [b"4"], "what an earlier queue of the name had stays away"
+    queue = declare(state, 1, "queue/1", limit_messages=1)
+    assert enqueue(state, 2, "queue/1", 1, 2) == {1}
+    delete(state, 3, "queue/1", queue)
+    assert enqueue(state, 4, "queue/1", 2, 1) == {0}
+    assert not len(state), "nothing is new, so nothing declares a queue"
+    assert enqueue(state, 5, "queue/1", 2, 1, 3) == {0}
+    [later] = state
+    assert [*state.messages.of(later.id).values()] == [b"3"], "what an earlier queue of the name had stays away"
 
 
 def test_a_queue_that_is_deleted_leaves_no_rows() -> None:

@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from topic.actions import AnswerSubscriber, Detach, Resume
+from topic.actions import AnswerSubscriber, Detach, Note, Resume
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.entry import CONFIGURED
@@ -78,6 +78,8 @@ class Ingress(SubscribingEnd, InsideEnd):
         """By log index."""
         self._held = 0
         """Bytes of messages that are not decided."""
+        self._is_full = False
+        """The operator was told that the set has as many messages as it may have."""
 
     @property
     def is_there(self) -> bool:
@@ -129,6 +131,15 @@ class Ingress(SubscribingEnd, InsideEnd):
         self.node.topic.credit(self.subscriber, CREDIT)
         room = min(UNDECIDED, FULL - self._messages.size) - self._held
         self.node.topic.room(self.subscriber, max(0, room))
+        self._tell_if_full()
+
+    def _tell_if_full(self) -> None:
+        is_full = self._messages.size >= FULL
+        if is_full and not self._is_full:
+            what = f"its queues have {self._messages.size >> 20} MiB of messages, which is the most"
+            text = f"set {self.identity.link} is full: {what}; publishers wait until consumers have taken some"
+            self.node.topic.outlet.actions.append(Note(text))
+        self._is_full = is_full
 
     # what the core asks
 

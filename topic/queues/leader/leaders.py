@@ -9,7 +9,7 @@ from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress, term_clock
 from topic.queues.leader.log import ProposingEnd
 from topic.queues.operations import Declare, QueueId
-from topic.queues.proposals import Enqueue, Enqueued, Proposal
+from topic.queues.proposals import Enqueued, Proposal
 from topic.queues.sets import ReplicaSets
 
 
@@ -61,22 +61,16 @@ class LedSet:
         """The queue has a consumer. It is declared with the first."""
         known = self._sets.state(self._name).get(queue)
         if known is None:
-            self._undeclared[queue] = self._undeclared.get(queue, False) or self._declare(queue)
+            is_proposed = self._undeclared.get(queue, False)
+            self._undeclared[queue] = is_proposed or self._sets.propose(self._name, [Declare(queue)]) is not None
             return
         self._undeclared.pop(queue, None)
         if known.id not in self.egresses:
             self._begin(queue, known.id)
 
-    def _declare(self, *queues: str) -> bool:
-        """Declare queues that clients use. Returns whether that is proposed: else the leader is busy."""
-        return self._sets.propose(self._name, [*map(Declare, queues)]) is not None
-
     def propose(self, end: ProposingEnd, proposals: Sequence[Proposal]) -> int | None:
-        """As `Proposer.propose`. A queue is declared with its first message."""
-        named = dict.fromkeys(one.queue for one in proposals if isinstance(one, Enqueue))
-        fresh = [queue for queue in named if self._sets.state(self._name).get(queue) is None]
-        is_busy = bool(fresh) and not self._declare(*fresh)
-        first = None if is_busy else self._sets.propose(self._name, proposals)
+        """As `Proposer.propose`."""
+        first = self._sets.propose(self._name, proposals)
         if first is None:
             self._busy[end] = None
         else:
