@@ -24,6 +24,7 @@ from topic.delivery.kinds import AddressKinds
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import HomeStream, Record
 from topic.delivery.records import RecordTable
+from topic.delivery.room import SubscriberRoom
 from topic.delivery.window import window_of
 from topic.directory.directory import Directory
 from topic.directory.entry import FLEETING, Lifetime, LinkEntry, Role, Status, overtakes
@@ -224,8 +225,8 @@ class Topic:
         """The publisher settled these, each once."""
         self.home.settlement.settle(stream, records)
 
-    def wanted(self, stream: HomeStream) -> int:
-        """How many more deliveries the subscribers of a queue take, which this stream is of."""
+    def wanted(self, stream: HomeStream) -> SubscriberRoom:
+        """What more the subscribers of a queue take, which this stream is of."""
         return self.home.balancing.wanted(stream)
 
     @event

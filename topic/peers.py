@@ -11,6 +11,7 @@ from typing import Any, Final
 from linkstate.plan.plan import Plan
 from topic.actions import STOLEN, Detach, Note
 from topic.delivery.record import Record, presettle
+from topic.delivery.room import SubscriberRoom
 from topic.directory.entry import Change, Decision, LinkEntry, Role, Status, check_once, unpack_entries, unpack_entry
 from topic.directory.gossip import Gossip
 from topic.errors import BreachError
@@ -263,9 +264,9 @@ class Peers:
         if subscriber is not None and router in subscriber.joined:  # else it was for an attach that is over
             self.edge.admit(subscriber, publisher, router)
 
-    def _on_room(self, router: str, name: bytes, epoch: list[Any], count: int) -> None:
+    def _on_room(self, router: str, name: bytes, epoch: list[Any], deliveries: int, size: int) -> None:
         if (attach := Epoch(*epoch)).router == router:
-            self.home.balancing.room(name, attach, count)
+            self.home.balancing.room(name, attach, SubscriberRoom(deliveries, size))
 
     def _on_forward(
         self,
@@ -281,7 +282,9 @@ class Peers:
     ) -> None:
         entry = self._unfenced(router, publisher, _given_by(router, epoch))
         if entry is None or not messages:
-            self.edge.consumers.dropped(router, only, len(messages))
+            if only is not None and only[2:]:
+                taken = SubscriberRoom.of_sizes([len(message or b"") for message in messages])
+                self.edge.consumers.count(router, only[0], Epoch(*only[1]), taken)
             return
         split = segments.split_keys(keys)
         if None in messages:
@@ -290,7 +293,7 @@ class Peers:
         records = [Record(stream, key, b"", message) for key, message in zip(split, messages, strict=True)]
         if presettled:
             presettle(records)
-            self.edge.forward_presettled(stream, first, records, only[0] if only is not None else None)
+            self.edge.forward_presettled(stream, first, records, (only[0], Epoch(*only[1])) if only else None)
         elif only is None:
             self.edge.forward(stream, first, ours, records)
         else:

@@ -51,7 +51,7 @@ class DynamicLink(SubscriberLink):
     @property
     def can_say(self) -> bool:
         """Whether there is credit for an answer, beside that for what is published."""
-        return self.is_there and self.subscriber.spare > 0
+        return self.is_there and bool(self.subscriber.spare)
 
     def say(self, tag: bytes, message: bytes) -> None:
         """Send an answer, settled; nothing if the client does not take so large a message."""

@@ -143,7 +143,7 @@ _SAID: Mapping[Segment, Callable[..., str]] = {
     ),
     Segment.ADMIT: lambda t, s, p: f"Admit {t.link(s)} to {t.link(p)}",
     Segment.GONE: lambda t, router, incarnation: f"Gone {router} {incarnation}",
-    Segment.ROOM: lambda t, s, _, count: f"Room of {t.link(s)}: {count}",
+    Segment.ROOM: lambda t, s, _, count, size: f"Room of {t.link(s)}: {count}, {size} bytes",
     Segment.FORWARD: _forward,
     Segment.OUTCOME: lambda t, p, _, ranges: f"Outcome of {t.link(p)} n {_ranges(ranges)}",
     Segment.OUTCOME_IN_FULL: _in_full,

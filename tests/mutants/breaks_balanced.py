@@ -129,7 +129,7 @@ def told_of_room_once(original: Method) -> Method:
     """12.2: a home that has used up what it was told of is told again."""
 
     def broken(consumers: Consumers, subscriber: LocalSubscriber) -> None:
-        if not subscriber.told:
+        if not subscriber.offered:
             original(consumers, subscriber)
 
     return broken

@@ -143,7 +143,7 @@ GOOD: dict[Segment, list[Any]] = {
     Segment.JOINED: [NAME, EPOCH, {NAME: 1}],
     Segment.ADMIT: [NAME, NAME],
     Segment.FORWARD: [NAME, EPOCH, {"a": 1}, 0, False, b"k" * 32, [b"m"], [NAME, EPOCH, 1]],
-    Segment.ROOM: [NAME, EPOCH, 1],
+    Segment.ROOM: [NAME, EPOCH, 1, 1],
     Segment.GONE: ["c", 1],
     Segment.BODY: [NAME, b"k" * 32, 0, b"m"],
     Segment.OUTCOME: [NAME, EPOCH, [1, 1]],

@@ -178,7 +178,7 @@ class BalancedKind(AddressKind):
         record.choose(UNASSIGNED)
         for subscriber in subscribers:
             refused = record.locals.get(subscriber) in REFUSED
-            takes = not refused and (subscriber.has(record) or subscriber.spare > 0)
+            takes = not refused and (subscriber.has(record) or bool(subscriber.spare))
             if takes or refused:
                 record.choose(subscriber.name)
             return [subscriber] if takes else []

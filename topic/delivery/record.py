@@ -31,7 +31,8 @@ Records are the hot path: slotted, compared by identity, and handled in batches.
 import enum
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Union
 
@@ -985,6 +986,10 @@ class HomeStream(Stream):
     def wait_again(self, records: Iterable[Record]) -> None:
         """Records that were given to a subscriber wait once more, in the publisher's order."""
         self.unassigned = dict.fromkeys(sorted((*self.unassigned, *records), key=attrgetter("n")))
+
+    def waiting_before(self, record: Record) -> Iterator[Record]:
+        """The records that wait for a subscriber, and were placed before this one."""
+        return takewhile(lambda waiting: waiting.n < record.n, self.unassigned)
 
     def wait_no_more(self, records: Iterable[Record]) -> None:
         """A subscriber was chosen for these records, or they are over."""

@@ -2,13 +2,17 @@
 
 Home chooses one subscriber, by what it was told of its room. A subscriber that has none when the delivery comes is not
 given it: home is told so, and chooses anew. What homes do is `topic.home.balancing`'s business.
+
+An edge and a home count the offers of one attach in one contact alike. So the edge names a limit for all of them
+together, and offers that are on their way need no thought.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
+from topic.delivery.room import NO_ROOM, SubscriberRoom
 from topic.edge.here import HomeHere
 from topic.edge.subscriber import LocalSubscriber
+from topic.identity import Epoch
 from topic.outlet import Outlet
 
 
@@ -21,25 +25,28 @@ class Consumers:
         self._subscribers = subscribers
         self._home = home
 
-    def count(self, subscriber: LocalSubscriber, home: str, offers: int, *, refused: bool = False) -> None:
-        """The home has offered it so many, whatever became of these. If one was refused, home takes it for full."""
-        subscriber.told[home] = 0 if refused else max(0, subscriber.told.get(home, 0) - offers)
+    def count(self, home: str, name: bytes, attach: Epoch, taken: SubscriberRoom, *, refused: bool = False) -> None:
+        """The home has offered this attach of a subscriber deliveries that take so much room, whatever became of them.
+        If one was refused, home takes the subscriber for full."""
+        subscriber = self._subscribers.get(name)
+        if subscriber is None or subscriber.epoch != attach:
+            return
+        offered, limit = subscriber.offered.get(home, (NO_ROOM, NO_ROOM))
+        offered += taken
+        subscriber.offered[home] = offered, offered if refused else limit
         self.announce(subscriber)
 
-    def dropped(self, home: str, only: Sequence[Any] | None, offers: int) -> None:
-        """A Forward was fenced: so were its offers."""
-        named = self._subscribers.get(only[0]) if only is not None and only[2:] else None
-        if named is not None:
-            self.count(named, home, offers)
-
     def announce(self, subscriber: LocalSubscriber) -> None:
-        """Tell homes that the subscriber has room: those that may not send it anything any more."""
-        spare = subscriber.spare if subscriber.kind.tells_room else 0
-        if not spare:
+        """Tell homes that the subscriber has room: those that may send it nothing any more, or much less than that."""
+        if not subscriber.kind.tells_room or not (spare := subscriber.spare):
             return
-        router = self.outlet.router
-        homes = [home for home in subscriber.joined if home != router and not subscriber.told.get(home)]
-        self.outlet.batches.room(sorted(homes), subscriber.name, subscriber.epoch, spare)
-        subscriber.told.update(dict.fromkeys(homes, spare))
-        if router in subscriber.joined:
-            self._home.has_room(subscriber)
+        for home in sorted(subscriber.joined):
+            if home == self.outlet.router:
+                self._home.has_room(subscriber)
+                continue
+            offered, limit = subscriber.offered.get(home, (NO_ROOM, NO_ROOM))
+            left = limit - offered
+            if not left or 2 * left.deliveries <= spare.deliveries or 2 * left.size <= spare.size:
+                limit = offered + spare
+                self.outlet.batches.room(home, subscriber.name, subscriber.epoch, limit)
+                subscriber.offered[home] = offered, limit

@@ -21,6 +21,7 @@ from topic.delivery.record import (
     forwarded_again,
 )
 from topic.delivery.records import RecordTable, in_ranges, ranges_without
+from topic.delivery.room import SubscriberRoom
 from topic.delivery.streams import Streams, stream_of
 from topic.directory.addresses import ByAddress
 from topic.directory.directory import Directory
@@ -154,7 +155,6 @@ class Edge:
         self._leave_out(subscriber, [r for r in homed if gated.get(r.stream.publisher) != UNPROVEN])
         self.reports.joined(home, subscriber.name)
         self.delivery.pump(subscriber)
-        subscriber.told.pop(home, None)
         self.consumers.announce(subscriber)
 
     def _homed_at(self, router: str, subscriber: LocalSubscriber) -> list[Record]:
@@ -245,8 +245,7 @@ class Edge:
         are_refused = False
         for _, run in groupby(enumerate(records, first), key=lambda one: one[0] in stream.records):
             are_refused |= self._offer(stream, moved, list(run), named)
-        if named:  # told once: nothing of this has given it room
-            self.consumers.count(named[0], stream.home, len(records), refused=are_refused)
+        self.consumers.count(stream.home, name, attach, SubscriberRoom.of(records), refused=are_refused)
 
     def _offer(
         self, stream: Stream, moved: tuple[bytes, ...], run: list[tuple[int, Record]], chosen: list[LocalSubscriber]
@@ -319,15 +318,17 @@ class Edge:
         lapsed = self.directory.lapsed
         return (name for name in record.moved if name in lapsed and name not in moved)
 
-    def forward_presettled(self, stream: Stream, first: int, records: list[Record], only: bytes | None) -> None:
+    def forward_presettled(
+        self, stream: Stream, first: int, records: list[Record], only: tuple[bytes, Epoch] | None
+    ) -> None:
         """Hand presettled records on, or drop them: home may forget them at once. They do not overtake what is
         withheld."""
         if not stream.withheld_at_edge:
-            joined = [s for s in self.delivery.joined_at(stream) if only is None or s.name == only]
+            joined = [s for s in self.delivery.joined_at(stream) if only is None or s.name == only[0]]
             self.delivery.hand_on(stream, records, joined)
         self.outlet.batches.outcome(stream.home, stream, range(first, first + len(records)))
-        if only in self.subscribers:
-            self.consumers.count(self.subscribers[only], stream.home, len(records))
+        if only is not None:
+            self.consumers.count(stream.home, *only, SubscriberRoom.of(records))
 
     def _begin(self, stream: Stream, records: list[Record], offered: dict[LocalSubscriber, list[Record]]) -> None:
         """Offer new records to their local subscribers. While an older delivery holds one of the keys, withhold them:
@@ -412,5 +413,5 @@ class Edge:
         self.reports.lost(home)
         for subscriber in self.subscribers.values():
             subscriber.joined.discard(home)
-            subscriber.told.pop(home, None)
+            subscriber.offered.pop(home, None)
             subscriber.unanswered.discard(home)

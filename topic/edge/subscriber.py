@@ -17,6 +17,7 @@ from topic.delivery.gates import UNPROVEN
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, WITHHELD, AddressKind, Record, State
 from topic.delivery.records import sizes
+from topic.delivery.room import NO_ROOM, SubscriberRoom
 from topic.directory.entry import Lifetime
 from topic.edge.filters import Wants
 from topic.identity import Epoch, LinkIdentity
@@ -68,6 +69,7 @@ class LocalSubscriber:
         "link",
         "marker",
         "name",
+        "offered",
         "overtook",
         "ready",
         "resuming",
@@ -75,7 +77,6 @@ class LocalSubscriber:
         "sends_settled",
         "settles_first",
         "stale",
-        "told",
         "unanswered",
         "unordered",
         "unread",
@@ -124,8 +125,8 @@ class LocalSubscriber:
         """Its filter (protocol 5, Filters). None also after an incomplete map: then it is given what that names."""
         self.claims: set[bytes] = set()
         """Keys of what the map of its last attach named, and no other subscriber may have (protocol 12.4)."""
-        self.told: dict[str, int] = {}
-        """How many deliveries each home may choose it for still."""
+        self.offered: dict[str, tuple[SubscriberRoom, SubscriberRoom]] = {}
+        """By home: what it has offered this attach in the present contact, and how much it may offer in all."""
         self.exempt: set[Record] = set()
         """What the map of this attach named: the filter does not apply to it."""
         self.resuming: dict[Record, int] = {}
@@ -177,7 +178,7 @@ class LocalSubscriber:
 
     def takes(self, records: list[Record]) -> int:
         """How many of these records, which are new for it, it takes at once: the first ones."""
-        first = records[: self.spare]
+        first = records[: self.spare.deliveries]
         return len(first) if self.ready else self._fits(sizes(first))
 
     def _named(self, records: list[Record]) -> list[Record]:
@@ -269,14 +270,15 @@ class LocalSubscriber:
         self.incomplete = not complete
         self.wants = wants if complete else None
         self.exempt.clear()
-        self.told.clear()
+        self.offered.clear()
         self.claims.clear()
 
     @property
-    def spare(self) -> int:
-        """How many deliveries it takes at once."""
-        takes = self.answered and not self.incomplete and self.room > 0
-        return max(0, self.credit - len(self.ready)) if takes else 0
+    def spare(self) -> SubscriberRoom:
+        """What it takes at once."""
+        takes = self.answered and not self.incomplete
+        for_messages = self.room - self.room // 4  # their frames take the rest, at least
+        return SubscriberRoom(max(0, self.credit - len(self.ready)), for_messages) if takes else NO_ROOM
 
     def has(self, record: Record) -> bool:
         """Whether its client may have the record: it was sent it on this link, or its map named it."""

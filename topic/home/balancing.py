@@ -14,6 +14,7 @@ import attrs
 from topic.actions import Chosen, Wanted
 from topic.delivery.kinds import NOT_HAD, UNASSIGNED, only_for, verdict
 from topic.delivery.record import HomeStream, Record, State, spread
+from topic.delivery.room import NO_ROOM, SubscriberRoom
 from topic.delivery.streams import Streams
 from topic.directory.entry import NOBODY, AddressAudience, LinkEntry
 from topic.edge.edge import Edge
@@ -24,6 +25,17 @@ from topic.journal import ONE_OF_MANY, Event
 from topic.wire.segments import OFFER
 
 NO_AUDIENCE = AddressAudience((), (), NOBODY, 0, ONE_OF_MANY)
+
+
+@attrs.define(slots=True)
+class _Offers:
+    """What home has offered one attach of a subscriber elsewhere, in the present contact."""
+
+    epoch: Epoch
+    """Of the attach."""
+    offered: SubscriberRoom = NO_ROOM
+    limit: SubscriberRoom = NO_ROOM
+    """How much it may offer in all."""
 
 
 class Balancing:
@@ -45,8 +57,8 @@ class Balancing:
         self._home = home
         self._claims: dict[str, dict[Record, None]] = {}
         """By router that has not told its section: what somebody there has by its map."""
-        self._room: dict[bytes, tuple[Epoch, int]] = {}
-        """By subscriber elsewhere: how many deliveries that attach takes."""
+        self._offers: dict[bytes, _Offers] = {}
+        """By name of a subscriber elsewhere that has told its room."""
 
     # what comes from publishers
 
@@ -122,22 +134,26 @@ class Balancing:
                 self.outlet.actions.append(Chosen(stream.link, entry.name, records))
             else:
                 self._assign(stream, records, entry)
-        if stream.kind.is_of_queue and self.wanted(stream) > 0:
+        if stream.kind.is_of_queue and self.wanted(stream):
             self.outlet.actions.append(Wanted(stream.link))
 
-    def wanted(self, stream: HomeStream) -> int:
-        """How many more deliveries the subscribers of a queue take, besides those that wait for one."""
-        return sum(room for _, room in self._able(stream)) - len(stream.unassigned)
+    def wanted(self, stream: HomeStream) -> SubscriberRoom:
+        """What more the subscribers of a queue take, besides the deliveries that wait for one."""
+        return sum((room for _, room in self._able(stream)), NO_ROOM) - SubscriberRoom.of(stream.unassigned)
 
     def reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:
-        """The queue has agreed to the subscriber for these. It may have gone meanwhile: then they wait again."""
-        waiting = stream.agreed(records, name)
-        records = [record for record in waiting if self._is_for_nobody(record)]
-        able = [entry for entry, room in self._able(stream) if entry.name == name and room >= len(records)]
-        if records and able:
-            self._assign(stream, records, able[0])
-        elif records:
-            stream.wait_again(records)
+        """The queue has agreed to the subscriber for these. It may have gone meanwhile, or have less room, or an
+        earlier delivery may wait for it: then they wait again."""
+        records = [record for record in stream.agreed(records, name) if self._is_for_nobody(record)]
+        if not records:
+            return
+        is_overtaken = any(name not in waiting.refused_by for waiting in stream.waiting_before(records[0]))
+        able = [one for one in self._able(stream) if one[0].name == name and not is_overtaken]
+        now = [record for entry, room in able for record in room.first(records)]
+        if now:
+            self._assign(stream, now, able[0][0])
+        if left := records[len(now) :]:
+            stream.wait_again(left)
             self.go_on(stream)
 
     @staticmethod
@@ -176,29 +192,31 @@ class Balancing:
     def _share(self, stream: HomeStream, waiting: Collection[Record]) -> tuple[LinkEntry, list[Record]] | None:
         """Who is next, those here first, then who has most room; and which of those that wait it is given."""
         able = self._able(stream)
-        for entry, room in sorted(able, key=lambda one: (not self.directory.is_mine(one[0]), -one[1], one[0].name)):
-            most = min(room, -(-len(waiting) // len(able)))
-            if theirs := list(islice((r for r in waiting if entry.name not in r.refused_by), most)):
+        for entry, room in sorted(
+            able, key=lambda one: (not self.directory.is_mine(one[0]), -one[1].deliveries, one[0].name)
+        ):
+            most = -(-len(waiting) // len(able))
+            if theirs := room.first(islice((r for r in waiting if entry.name not in r.refused_by), most)):
                 return entry, theirs
         return None
 
-    def _able(self, stream: HomeStream) -> list[tuple[LinkEntry, int]]:
+    def _able(self, stream: HomeStream) -> list[tuple[LinkEntry, SubscriberRoom]]:
         """Who has room, and how much."""
         directory = self.directory
         rooms = [
-            (entry, self._room_of(entry) - len(stream.reserving.get(entry.name, ())))
+            (entry, self._room_of(entry) - SubscriberRoom.of(stream.reserving.get(entry.name, ())))
             for entry in directory.subscribers(stream.address)
             if directory.in_contact(entry) and entry.name not in directory.lapsed
             if entry.name not in stream.questions
         ]
-        return [(entry, room) for entry, room in rooms if room > 0]
+        return [(entry, room) for entry, room in rooms if room]
 
-    def _room_of(self, entry: LinkEntry) -> int:
+    def _room_of(self, entry: LinkEntry) -> SubscriberRoom:
         if self.directory.is_mine(entry):
             subscriber = self._edge.subscribers[entry.name]
-            return subscriber.spare if self.directory.router in subscriber.joined else 0
-        epoch, room = self._room.get(entry.name, (None, 0))
-        return room if epoch == entry.epoch else 0
+            return subscriber.spare if self.directory.router in subscriber.joined else NO_ROOM
+        known = self._offers.get(entry.name)
+        return known.limit - known.offered if known is not None and known.epoch == entry.epoch else NO_ROOM
 
     def _assign(self, stream: HomeStream, records: list[Record], entry: LinkEntry) -> None:
         stream.had(records)
@@ -226,8 +244,7 @@ class Balancing:
             self._give(record, whom)
 
     def _forward(self, stream: HomeStream, records: list[Record], entry: LinkEntry) -> None:
-        epoch, room = self._room[entry.name]
-        self._room[entry.name] = epoch, max(0, room - len(records))
+        self._offers[entry.name].offered += SubscriberRoom.of(records)
         for record in records:
             record.forwarded_to(entry.router)
         if not records[0].presettled:
@@ -239,12 +256,15 @@ class Balancing:
 
     # what routers say
 
-    def room(self, name: bytes, epoch: Epoch, count: int) -> None:
-        """That attach of a subscriber elsewhere takes so many deliveries."""
+    def room(self, name: bytes, epoch: Epoch, limit: SubscriberRoom) -> None:
+        """That attach of a subscriber elsewhere takes so much in all, from its beginning or that of the contact."""
         entry = self.directory.subscriber(name)
         if entry is None or not entry.live or entry.epoch != epoch:
             return
-        self._room[name] = epoch, count
+        known = self._offers.get(name)
+        if known is None or known.epoch != epoch:
+            known = self._offers[name] = _Offers(epoch)
+        known.limit = limit
         self.go_on_at(entry.identity.address)
 
     def go_on_at(self, address: str) -> None:
@@ -254,16 +274,16 @@ class Balancing:
 
     def refused(self, record: Record, router: str) -> None:
         """Nobody at the router has it."""
-        if record.chosen and (known := self._room.get(record.chosen)) is not None and known[0].router == router:
-            self._room[record.chosen] = known[0], 0
+        if record.chosen and (known := self._offers.get(record.chosen)) is not None and known.epoch.router == router:
+            known.limit = known.offered
 
     def lost(self, router: str) -> None:
         self._claims.pop(router, None)
-        self._room = {name: told for name, told in self._room.items() if told[0].router != router}
+        self._offers = {name: known for name, known in self._offers.items() if known.epoch.router != router}
 
     def gone(self, name: bytes) -> None:
         """The subscriber has ended."""
-        self._room.pop(name, None)
+        self._offers.pop(name, None)
 
     # what becomes of it
 

@@ -13,6 +13,7 @@ import msgpack
 
 from topic.delivery.outcomes import Refusals
 from topic.delivery.record import Record, Stream
+from topic.delivery.room import SubscriberRoom
 from topic.directory.entry import Decision, LinkEntry, Owner, Role
 from topic.identity import Epoch
 from topic.wire.segments import Segment
@@ -173,9 +174,9 @@ class Outgoing:
     def admit(self, router: str, subscriber: bytes, publisher: bytes) -> None:
         self._say((router,), Segment.ADMIT, subscriber, publisher)
 
-    def room(self, routers: Iterable[str], subscriber: bytes, epoch: Epoch, count: int) -> None:
-        """So many deliveries of balanced addresses that attach takes now (12)."""
-        self._say(routers, Segment.ROOM, subscriber, epoch, count)
+    def room(self, home: str, subscriber: bytes, epoch: Epoch, limit: SubscriberRoom) -> None:
+        """The home may offer that attach so many deliveries in all, and bytes (12)."""
+        self._say((home,), Segment.ROOM, subscriber, epoch, limit.deliveries, limit.size)
 
     # deliveries: hot
 

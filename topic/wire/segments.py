@@ -169,7 +169,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
         _is_messages,
         _is_optional_attach,
     ),
-    Segment.ROOM: (_is_name, _is_epoch, _is_count),
+    Segment.ROOM: (_is_name, _is_epoch, _is_count, _is_count),
     Segment.GONE: (_is(str), _is_count),
     Segment.BODY: (_is_name, _is_keys, _is_count, _is(bytes)),
     Segment.OUTCOME: (_is_name, _is_epoch, _is_ranges),

@@ -432,7 +432,7 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_a_consumer_goes_on_with_what_it_has_when_the_leader_changes, "d", lasting)),
     (Egress, "tell", "self._over += action.records", "self.node.topic.settle(self.stream, action.records)",
      test_nothing_is_settled_before_a_majority_knows_that_it_is_over),
-    (Egress, "_publish", "self.node.topic.wanted(self.stream)", "1000",
+    (Egress, "_publish", "self.node.topic.wanted(self.stream)", "SubscriberRoom(1000, 1 << 20)",
      test_a_queue_without_consumers_keeps_its_messages),
     (Balancing, "go_on", "stream.kind.is_of_queue:", "False:",
      test_nothing_is_offered_before_a_majority_knows_to_whom),

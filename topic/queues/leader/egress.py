@@ -18,6 +18,7 @@ import attrs
 
 from topic.actions import AnswerDeliveries, AnswerPublisher, Chosen, Detach
 from topic.delivery.record import Record
+from topic.delivery.room import NO_ROOM, SubscriberRoom
 from topic.directory.entry import CONFIGURED, LinkEntry
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.publishing import PublishingEnd
@@ -160,12 +161,13 @@ class Egress(PublishingEnd[int], InsideEnd):
         if self._doubted:
             doubted, self._doubted = self._doubted, []
             self._give([position for position in doubted if position in there])
-        most = self.node.topic.wanted(self.stream) if self._free else 0
+        room = self.node.topic.wanted(self.stream) if self._free else NO_ROOM
         positions: list[int] = []
-        while self._free and len(positions) < most:
+        while self._free and room:
             position = self._free.popleft()
             if position in there:
                 positions.append(position)
+                room -= SubscriberRoom.of_sizes([len(there[position])])
         self._give(positions)
 
     def _give(self, positions: list[int]) -> None:
