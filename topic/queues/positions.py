@@ -21,6 +21,11 @@ def position_of(index: int, place: int) -> int:
     return index * MOST_PLACES + place
 
 
+def index_of(position: int) -> int:
+    """The log index of the entry that has enqueued the message."""
+    return position // MOST_PLACES
+
+
 def position_key(position: int) -> bytes:
     """Keys sort like positions."""
     return position.to_bytes(POSITION_LENGTH)

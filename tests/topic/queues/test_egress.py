@@ -82,11 +82,86 @@ def test_an_egress_that_begins_is_told_of_a_message_that_it_has_found() -> None:
     bench, _ = filled(b"1", b"2")
     leaders = bench.at("a").node._leaders
     assert leaders is not None
-    leaders.led[SET].egresses[bench.queue].enqueued([*bench.sets("a").state(SET).messages.of(bench.queue)][1:])
+    leaders.led[SET].egresses[bench.queue].enqueued(0, [*bench.sets("a").state(SET).messages.of(bench.queue)][1:])
     reader = plain(bench, "d")
     reader.accept(b"1", b"2")
     bench.wait(1)
     assert reader.delivered == [b"1", b"2"] and at_rest(bench)
+
+
+def test_a_message_whose_consumer_waits_costs_one_round_of_the_log() -> None:
+    """Its reservation is proposed together with it. No consumer is offered it before both are decided."""
+    bench, pen = filled()
+    reader = plain(bench, "d")
+    bench.hanging |= {*"abc"}
+    former = last_of(bench)
+    pen.send(b"1")
+    assert last_of(bench) == former + 2 and reader.delivered == []
+    bench.hanging.clear()
+    bench.flow()
+    assert reader.delivered == [b"1"]
+    reader.accept(b"1")
+    pen.settle(b"1")
+    bench.wait(1)
+    assert at_rest(bench)
+
+
+def last_of(bench: QueueBench) -> int:
+    """The last index of the leader's log."""
+    return bench.sets(bench.leader)._replicas[SET].raft.log.last
+
+
+def test_a_message_that_the_queue_has_no_room_for_is_for_no_consumer() -> None:
+    bench = QueueBench(*"abcde", declares=False)
+    bench.queue = bench.declare(QUEUE, limit_messages=1)
+    pen, reader = publisher(bench, "e"), plain(bench, "d")
+    bench.hanging |= {*"abc"}
+    pen.send(b"1", b"2")
+    pen.send(b"3")
+    bench.hanging.clear()
+    bench.flow()
+    assert reader.delivered == [b"1"]
+    assert pen.outcomes == {b"1": ACCEPTED, b"2": REJECTED, b"3": REJECTED}
+    reader.accept(b"1")
+    pen.send(b"4")
+    assert reader.delivered == [b"1", b"4"]
+    reader.accept(b"4")
+    pen.settle(b"1", b"2", b"3", b"4")
+    bench.wait(1)
+    assert at_rest(bench)
+
+
+def test_a_message_that_comes_again_is_for_one_consumer_once() -> None:
+    """The leader has copied it to one voter when it dies: the next leader has it, and its publisher sends it again."""
+    bench, pen = filled()
+    reader = plain(bench, "d")
+    bench.hanging |= {"a", "c"}
+    pen.send(b"1")
+    bench.stop("a")
+    bench.hanging.clear()
+    bench.wait(ELECTED_S)
+    assert pen.outcomes == {b"1": ACCEPTED} and reader.delivered == [b"1"]
+    reader.accept(b"1")
+    pen.settle(b"1")
+    bench.wait(1)
+    assert reader.settled_messages == [b"1"] and bench.records() == {}
+
+
+def test_a_message_of_a_queue_that_is_deleted_meanwhile_goes_to_its_successor() -> None:
+    bench, pen = filled()
+    reader = plain(bench, "d")
+    bench.hanging |= {*"abc"}
+    bench.at("a").node.ask(Delete(QUEUE, bench.queue))
+    bench.collect("a")
+    pen.send(b"1")
+    bench.hanging.clear()
+    bench.flow()
+    [queue] = bench.sets("a").state(SET)
+    assert queue.id != bench.queue and reader.delivered == [b"1"]
+    reader.accept(b"1")
+    pen.settle(b"1")
+    bench.wait(1)
+    assert at_rest(bench)
 
 
 def test_each_message_is_for_one_consumer() -> None:
@@ -457,6 +532,10 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (LedSet, "consumes", "self._sets.propose(self._name, [Declare(queue)]) is not None", "False",
      partial(test_a_queue_is_declared_with_its_first_consumer, True)),
     (LedSet, "follow", "self.consumes(name)", "pass", partial(with_patches, test_a_leader_that_is_busy_declares_later)),
+    (LedSet, "propose", "isinstance(proposal, Enqueue)", "False",
+     test_a_message_whose_consumer_waits_costs_one_round_of_the_log),
+    (Egress, "enqueued", "self._withdraw(self._expected.pop(index, {}).keys() - {*positions})", "pass",
+     test_a_message_that_the_queue_has_no_room_for_is_for_no_consumer),
     (LedSet, "_close_deleted", "closed=True", "closed=False", test_a_queue_that_is_deleted_has_no_egress),
 ]  # fmt: skip
 

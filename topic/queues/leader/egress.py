@@ -7,11 +7,14 @@ The messages of a queue are deliveries of one publisher, whose home is the leade
 for each, and offers it when a majority has that. A consumer is settled when a majority has the `Dequeue`. The next
 leader attaches the same link with the reserved messages as its map: so the home asks the consumers that have them.
 
+The home chooses as soon as an `Enqueue` is proposed. So a message whose consumer waits for it costs one round of the
+log: its `Reserve` follows its `Enqueue` at once, and a majority decides both together.
+
 Never here: which consumer gets a message, and what becomes of a message in the state.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from hashlib import blake2b
 
 import attrs
@@ -26,7 +29,7 @@ from topic.identity import CONTAINER, GENERATION_LENGTH, NOWHERE, LinkIdentity, 
 from topic.queues.leader.log import Proposer
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
-from topic.queues.positions import position_key, runs_of
+from topic.queues.positions import index_of, position_key, position_of, runs_of
 from topic.queues.proposals import Dequeue, Enqueued, Proposal, Reserve
 from topic.termini.attaches import Claim
 
@@ -68,6 +71,8 @@ class Egress(PublishingEnd[int], InsideEnd):
         """The positions of all other messages that the home does not have, in order."""
         self._last = -1
         """The highest position that this end has been told of."""
+        self._expected: dict[int, dict[int, bytes]] = {}
+        """By log index and position: the messages of the `Enqueue`s that are proposed, and not decided."""
         self._chosen: dict[bytes, list[Record]] = {}
         """By the name of a consumer: what is to be reserved for it."""
         self._over: list[Record] = []
@@ -97,11 +102,33 @@ class Egress(PublishingEnd[int], InsideEnd):
         assert self.stream.generation == generation_of(self.queue), "the keys are those of all leaders"
         self.stream.reserved_before({position_key(at): self._messages.reserved.at(at) for at in self._doubted})
 
-    def enqueued(self, positions: Sequence[int]) -> None:
-        """The queue has more messages. This end may have found some of them as it came."""
-        self._free.extend(position for position in positions if position > self._last)
-        self._last = max(self._last, *positions)
+    def expect(self, index: int, messages: Sequence[bytes]) -> None:
+        """The `Enqueue` at this log index has these messages."""
+        expected = {position_of(index, place): message for place, message in enumerate(messages)}
+        self._expected[index] = expected
+        self._add(expected)
+
+    def enqueued(self, index: int, positions: Sequence[int]) -> None:
+        """The `Enqueue` at this log index has put messages into the queue, at these positions. This end may have found
+        some of them as it came."""
+        self._withdraw(self._expected.pop(index, {}).keys() - {*positions})
+        self._add(positions)
+
+    def _add(self, positions: Iterable[int]) -> None:
+        fresh = [position for position in positions if position > self._last]
+        self._free.extend(fresh)
+        self._last = max(fresh, default=self._last)
         self.go_on()
+
+    def _withdraw(self, positions: Set[int]) -> None:
+        """The queue had these messages before, or has no room for them: they are for no consumer."""
+        records = [record for record, position in self.open.items() if position in positions] if positions else []
+        for record in records:
+            del self.open[record]
+        if records and self.is_there:
+            for chosen in self._chosen.values():
+                chosen[:] = [record for record in chosen if record in self.open]
+            self.node.topic.settle(self.stream, records)
 
     def decided(self, index: int, answer: Enqueued | None) -> None:
         asked = self._asked.pop(index)
@@ -157,23 +184,26 @@ class Egress(PublishingEnd[int], InsideEnd):
 
     def _publish(self) -> None:
         """Publish what consumers may have already, and as much of the rest as they take."""
-        there = self._messages.of(self.queue)
-        if self._doubted:
-            doubted, self._doubted = self._doubted, []
-            self._give([position for position in doubted if position in there])
+        doubted, self._doubted = self._doubted, []
+        self._give([(position, message) for position in doubted if (message := self._message(position)) is not None])
         room = self.node.topic.wanted(self.stream) if self._free else NO_ROOM
-        positions: list[int] = []
+        given: list[tuple[int, bytes]] = []
         while self._free and room:
             position = self._free.popleft()
-            if position in there:
-                positions.append(position)
-                room -= SubscriberRoom.of_sizes([len(there[position])])
-        self._give(positions)
+            if (message := self._message(position)) is not None:
+                given.append((position, message))
+                room -= SubscriberRoom.of_sizes([len(message)])
+        self._give(given)
 
-    def _give(self, positions: list[int]) -> None:
-        if positions:
-            there = self._messages.of(self.queue)
-            self.publish(positions, [*map(position_key, positions)], [there[position] for position in positions])
+    def _message(self, position: int) -> bytes | None:
+        """The message at this position; None: it is gone."""
+        message = self._messages.of(self.queue).get(position)
+        return message if message is not None else self._expected.get(index_of(position), {}).get(position)
+
+    def _give(self, given: list[tuple[int, bytes]]) -> None:
+        if given:
+            positions, messages = map(list, zip(*given, strict=True))
+            self.publish(positions, [*map(position_key, positions)], messages)
 
     # what the core asks
 

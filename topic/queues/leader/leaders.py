@@ -9,7 +9,7 @@ from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress, term_clock
 from topic.queues.leader.log import ProposingEnd
 from topic.queues.operations import Declare, QueueId
-from topic.queues.proposals import Enqueued, Proposal
+from topic.queues.proposals import Enqueue, Enqueued, Proposal
 from topic.queues.sets import ReplicaSets
 
 
@@ -75,7 +75,16 @@ class LedSet:
             self._busy[end] = None
         else:
             self._proposed.update(dict.fromkeys(range(first, first + len(proposals)), end))
+            for index, proposal in enumerate(proposals, first):
+                if isinstance(proposal, Enqueue):
+                    self._expect(index, proposal)
         return first
+
+    def _expect(self, index: int, asked: Enqueue) -> None:
+        """Have the consumers of the queue chosen for these messages, if it has an egress."""
+        queue = self._sets.state(self._name).get(asked.queue)
+        if queue is not None and queue.id in self.egresses:
+            self.egresses[queue.id].expect(index, asked.messages)
 
     def follow(self, decided: Sequence[tuple[int, Enqueued | None]]) -> None:
         """Give the links the answers that were decided."""
@@ -85,8 +94,8 @@ class LedSet:
         for index, answer in decided:
             if index in self._proposed:  # else it is an entry of an earlier leader
                 self._proposed.pop(index).decided(index, answer)
-            if answer is not None and answer.queue is not None and answer.positions:
-                self._enqueued(answer.queue, answer.positions)
+            if answer is not None:
+                self._enqueued(index, answer)
         for name in [*self._undeclared]:
             self.consumes(name)
         if decided:
@@ -101,12 +110,14 @@ class LedSet:
         for id_ in [id_ for id_ in self.egresses if state.name_of(id_) is None]:
             self.egresses.pop(id_).leave(self._node.now(), closed=True)
 
-    def _enqueued(self, id_: QueueId, positions: Sequence[int]) -> None:
-        queue = self._sets.state(self._name).name_of(id_)
-        if id_ in self.egresses:
-            self.egresses[id_].enqueued(positions)
-        elif queue is not None:  # else it was deleted since
-            self._begin(queue, id_)
+    def _enqueued(self, index: int, answer: Enqueued) -> None:
+        """If the queue was deleted before, its egress is closed with all that it expects."""
+        if answer.queue in self.egresses:
+            self.egresses[answer.queue].enqueued(index, answer.positions)
+        elif answer.queue is not None and answer.positions:
+            name = self._sets.state(self._name).name_of(answer.queue)
+            if name is not None:  # else it was deleted since
+                self._begin(name, answer.queue)
 
     def leave(self) -> None:
         """This router leads no more."""
