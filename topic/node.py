@@ -49,10 +49,9 @@ from topic.queues.leader.leaders import SetLeaders
 from topic.queues.operations import Operation
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
+from topic.queues.wire import SETS
 from topic.settings import Settings
 
-SETS = b"\xc0"
-"""Begins what replica sets say to each other, and no batch: MessagePack has nil there."""
 BESIDE = b"\xc1"
 """Begins what shells say to each other beside the topics, and no batch: MessagePack has no such byte."""
 AT_ONCE = 64
@@ -363,7 +362,7 @@ class Node:
                 self._shell.told(received.router, received.payload[len(BESIDE) :])
             elif received.payload.startswith(SETS):
                 if self._port is not None:  # else the other router's topology has queues, and this one's does not
-                    self._port.sets.receive(received.router, received.payload[len(SETS) :], now)
+                    self._port.sets.receive(received.router, received.payload, now)
             else:
                 self.topic.receive(received.router, received.payload)
         except BreachError as error:
@@ -408,7 +407,7 @@ class Node:
         out, port.sets.out[:] = port.sets.out[:], []
         for action in out:
             if isinstance(action, Tell):
-                self.mesh.send((action.router,), SETS + action.payload, now)
+                self.mesh.send((action.router,), action.payload, now)
             elif isinstance(action, Answered):
                 port.shell.answered(action)
             elif isinstance(action, SetNote):

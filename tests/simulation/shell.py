@@ -7,7 +7,8 @@ from tests.deaf import Deaf
 from tests.simulation.link import Link
 from tests.simulation.wires import Body
 from topic.actions import LinkAction
-from topic.node import SETS, Happening, Node, SetPort
+from topic.node import Happening, Node, SetPort
+from topic.queues.wire import SETS
 from topic.queues.wire import decode as decode_for_sets
 from topic.wire.segments import Segment, decode
 
@@ -66,7 +67,7 @@ class Watched(Node):
         router = self._router
         if received.router in self.topic.directory.contacts:
             if router.verbose and received.payload.startswith(SETS):
-                name, message = decode_for_sets(received.payload[len(SETS) :])
+                name, message = decode_for_sets(received.payload)
                 router.note(router.name, f"<- {received.router} {name} {message!r:.500}")
             elif router.verbose:
                 for kind, *columns in decode(received.payload):

@@ -1,4 +1,5 @@
-"""What routers say to each other about sets, beside the topics: one byte for the kind, then msgpack (protocol 13).
+"""What routers say to each other about sets: a byte that no batch of the topics begins with, one for the kind, then
+msgpack (protocol 13).
 
 | kind | who says it | what it says |
 | --- | --- | --- |
@@ -47,15 +48,19 @@ class Answers:
 Message = Envelope | Leads | Requested | Answers
 
 
+SETS: Final = b"\xc0"
+"""The first byte of each message. MessagePack has nil there, and a batch has none."""
+
+
 def encode(name: str, message: Message) -> bytes:
     """The message about the set of that name."""
     if isinstance(message, Envelope):
-        return b"\x00" + encode_envelope(name, message)
+        return SETS + b"\x00" + encode_envelope(name, message)
     if isinstance(message, Leads):
-        return b"\x01" + _pack(name, *attrs.astuple(message))
+        return SETS + b"\x01" + _pack(name, *attrs.astuple(message))
     if isinstance(message, Requested):
-        return b"\x02" + _pack(name, message.requests)
-    return b"\x03" + _pack(name, [(number, encode_answer(answer)) for number, answer in message.answers])
+        return SETS + b"\x02" + _pack(name, message.requests)
+    return SETS + b"\x03" + _pack(name, [(number, encode_answer(answer)) for number, answer in message.answers])
 
 
 def _pack(*parts: Any) -> bytes:
@@ -64,10 +69,10 @@ def _pack(*parts: Any) -> bytes:
 
 def decode(payload: bytes) -> tuple[str, Message]:
     """The name of a set, and a message about it. Raises BreachError."""
-    kind = payload[0] if payload else len(_READ)
-    if kind >= len(_READ):
+    kind = payload[1] if len(payload) > 1 else len(_READ)
+    if not payload.startswith(SETS) or kind >= len(_READ):
         raise BreachError(f"a message about sets begins with {reprlib.repr(payload)}, expected a known type of message")
-    return _READ[kind](payload[1:])
+    return _READ[kind](memoryview(payload)[2:])  # entries may be large: they are not copied
 
 
 def read_operation(data: bytes) -> Operation:
@@ -78,7 +83,7 @@ def read_operation(data: bytes) -> Operation:
         raise BreachError(str(error)) from None
 
 
-def _fields(body: bytes, count: int, kind: str) -> tuple[str, list[Any]]:
+def _fields(body: memoryview, count: int, kind: str) -> tuple[str, list[Any]]:
     try:
         parts = msgpack.unpackb(body, strict_map_key=True)
     except (ValueError, msgpack.UnpackException) as error:
@@ -95,7 +100,7 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
 
 
-def _leads(body: bytes) -> tuple[str, Leads]:
+def _leads(body: memoryview) -> tuple[str, Leads]:
     name, (life, term, leads) = _fields(body, 3, "Leads")
     if not _is_count(life) or not _is_count(term) or not isinstance(leads, bool):
         raise BreachError(f"Leads has {reprlib.repr([life, term, leads])}, expected a life, a term, and true or false")
@@ -112,12 +117,12 @@ def _numbered(value: Any, kind: str) -> list[tuple[int, bytes]]:
     return [(number, data) for number, data in pairs]
 
 
-def _asked(body: bytes) -> tuple[str, Requested]:
+def _asked(body: memoryview) -> tuple[str, Requested]:
     name, (requests,) = _fields(body, 1, "Requested")
     return name, Requested(tuple(_numbered(requests, "Requested")))
 
 
-def _answers(body: bytes) -> tuple[str, Answers]:
+def _answers(body: memoryview) -> tuple[str, Answers]:
     name, (answers,) = _fields(body, 1, "Answers")
     try:
         return name, Answers(tuple((number, decode_answer(data)) for number, data in _numbered(answers, "Answers")))
@@ -125,5 +130,5 @@ def _answers(body: bytes) -> tuple[str, Answers]:
         raise BreachError(str(error)) from None
 
 
-_READ: Final[tuple[Callable[[bytes], tuple[str, Message]], ...]] = (decode_envelope, _leads, _asked, _answers)
+_READ: Final[tuple[Callable[[memoryview], tuple[str, Message]], ...]] = (decode_envelope, _leads, _asked, _answers)
 """By kind."""

@@ -6,6 +6,7 @@ that no replica writes: it raises BreachError, and names the field.
 
 import reprlib
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 import attrs
@@ -37,6 +38,7 @@ KINDS: Final[tuple[type[Any], ...]] = (
     say.Distrust,
 )
 """By the number that stands for each."""
+_PACKER: Final = msgpack.Packer()
 _NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 MOST: Final = 2**63 - 1
 """Of a life, a term or an index."""
@@ -47,9 +49,16 @@ MOST_NAME: Final = 255
 def encode(name: str, envelope: Envelope) -> bytes:
     """The message of the set of that name."""
     body = envelope.body
-    fields = [_packed(getattr(body, field.name)) for field in attrs.fields(type(body))]
     head = [name, envelope.life, _packed(envelope.sender), _packed(envelope.receiver), _NUMBERS[type(body)]]
-    return bytes(msgpack.packb([*head, *fields]))
+    count = len(head) + len(attrs.fields(type(body)))
+    return b"".join((_PACKER.pack_array_header(count), *map(_PACKER.pack, head), _fields(body)))
+
+
+@lru_cache(maxsize=1)
+def _fields(body: Body) -> bytes:
+    """The fields of a message. A leader sends each follower the same entries in turn: they are packed once."""
+    fields = (getattr(body, field.name) for field in attrs.fields(type(body)))
+    return b"".join(_PACKER.pack(_packed(field)) for field in fields)
 
 
 def _packed(value: Any) -> Any:
@@ -67,7 +76,7 @@ def _packed(value: Any) -> Any:
     return value
 
 
-def decode(data: bytes) -> tuple[str, Envelope]:
+def decode(data: bytes | memoryview) -> tuple[str, Envelope]:
     """The name of a set, and a message of it. Raises BreachError."""
     try:
         parts = msgpack.unpackb(data, strict_map_key=True)

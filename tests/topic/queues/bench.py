@@ -8,13 +8,14 @@ import pytest
 from tests.set_store import MemorySets, StoreNames
 from tests.topic.bench import SETTINGS, Bench, Station
 from topic.core import Topic
-from topic.node import SETS, SetPort
+from topic.node import SetPort
 from topic.queues.actions import Answered
 from topic.queues.leader.ingress import ingress_of
 from topic.queues.operations import Answer, Declare, Done, QueueId, QueueSettings
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import COMPARE_EVERY, ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
+from topic.queues.wire import SETS
 from topic.raft.limits import RaftLimits
 from topic.settings import Settings
 

@@ -14,12 +14,13 @@ from tests.store import MemoryStore
 from topic.actions import LinkAction, Note
 from topic.core import Topic
 from topic.journal import Block
-from topic.node import SETS, Happening, Node, SetPort
+from topic.node import Happening, Node, SetPort
 from topic.queues.actions import Answered
 from topic.queues.operations import Answer, Declare, Done, Refused, RefusedFor
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
+from topic.queues.wire import SETS
 from topic.raft.limits import RaftLimits
 from topic.settings import Settings
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from topic.errors import BreachError
 from topic.queues.operations import Declare, Done, QueueId, Refused, RefusedFor
 from topic.queues.operations import encode as encode_operation
-from topic.queues.wire import Answers, Leads, Message, Requested, decode, encode, read_operation
+from topic.queues.wire import SETS, Answers, Leads, Message, Requested, decode, encode, read_operation
 from topic.raft.configuration import Replica
 from topic.raft.messages import Envelope, Vote
 
@@ -30,7 +30,7 @@ def test_each_kind_is_read_as_it_was_written(message: Message) -> None:
 @given(st.integers(0, 4), st.binary(max_size=60))
 def test_any_bytes_are_a_message_or_a_breach(kind: int, body: bytes) -> None:
     try:
-        name, message = decode(bytes([kind]) + body)
+        name, message = decode(SETS + bytes([kind]) + body)
     except BreachError:
         return
     assert decode(encode(name, message)) == (name, message)
@@ -52,7 +52,7 @@ def test_any_bytes_are_a_message_or_a_breach(kind: int, body: bytes) -> None:
 )
 def test_what_no_router_writes_is_a_breach(kind: int, parts: list[Any], why: str) -> None:
     with pytest.raises(BreachError, match=why):
-        decode(bytes([kind]) + msgpack.packb(parts))
+        decode(SETS + bytes([kind]) + msgpack.packb(parts))
 
 
 def test_an_operation_that_no_router_writes_is_a_breach() -> None:
