@@ -87,7 +87,8 @@ class LinkIdentity:
 
 
 class Epoch(NamedTuple):
-    """The age of an attach; the later attach of a link has the higher epoch, mesh-wide and without ties."""
+    """The age of an attach; the later attach of a link has the higher epoch, mesh-wide and without ties. Attaches of
+    two links may have the same epoch."""
 
     hlc: int
     router: str
@@ -117,7 +118,7 @@ def link_name(identity: LinkIdentity) -> bytes:
 
 
 def new_generation(epoch: Epoch) -> bytes:
-    """A generation (8 bytes) for a fresh attach; epochs have no ties, so generations of one link differ."""
+    """A generation (8 bytes) for a fresh attach; epochs of a link have no ties, so its generations differ."""
     return hashlib.blake2b(str(epoch).encode(), digest_size=GENERATION_LENGTH).digest()
 
 

@@ -1,11 +1,11 @@
 """Breakages of when deliveries are settled and forgotten (protocol 5, Settle and Forget)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from tests.mutants.mutant import FEW_BYTES, KILLS, MOVING, REUSING, Method, mutant
-from tests.topic import test_budgets, test_reused_tags
-from topic.delivery.record import HomeStream, Record
+from tests.topic import test_budgets, test_moving, test_reused_tags
+from topic.delivery.record import HomeStream, Record, Stream
 from topic.delivery.records import RecordTable
 from topic.delivery.window import CreditWindow
 from topic.directory.addresses import ByAddress
@@ -19,6 +19,8 @@ from topic.home.publishing import Publishing
 from topic.home.resolution import Resolution
 from topic.home.settlement import HomeSettlement
 from topic.journal import Event
+from topic.wire.outgoing import Outgoing
+from topic.wire.segments import Segment
 
 
 @mutant(Reports, "report", (Edge, "__init__"), by="3", **KILLS)
@@ -200,3 +202,22 @@ def late_settlements_dropped(_: Method) -> Method:
 def settled_and_kept_to_itself(_: Method) -> Method:
     """5, Reused tags: of what is settled at a former home, and others may not have heard of, the new one is told."""
     return lambda *_: None
+
+
+@mutant(
+    Outgoing,
+    "_ranges",
+    by="2",
+    scenario=test_moving.test_publishers_with_equal_epochs_have_outcomes_and_settlements_of_their_own,
+)
+def publishers_told_apart_by_epochs(ranges: Method) -> Method:
+    """2: two links may have the same epoch, so what is said of an attach names its link, too."""
+
+    def broken(outgoing: Outgoing, targets: tuple[str, ...], kind: Segment, stream: Stream, ns: Iterable[int]) -> None:
+        segments = outgoing._batch(targets).segments
+        if segments and segments[-1][0] is kind and segments[-1][2] == stream.epoch:
+            segments[-1][3] += [bound for n in ns for bound in (n, n)]
+        else:
+            ranges(outgoing, targets, kind, stream, ns)
+
+    return broken

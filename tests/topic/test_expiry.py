@@ -2,12 +2,13 @@
 
 import pytest
 
+from linkstate.clock import COUNTER_BITS
 from tests.topic.bench import FORGETFUL, LASTING, SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import Pen, key_of
 from topic.actions import EXPIRED, Detach
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Lifetime, Role, Status
-from topic.identity import NOWHERE
+from topic.identity import NOWHERE, Epoch
 
 
 def status(bench: Bench, router: str, name: bytes) -> Status | None:
@@ -249,6 +250,19 @@ def test_an_expired_life_is_remembered_by_others_than_its_home() -> None:
         "b", lifetime=LASTING, generation=pen.stream.generation, seen=pen.stream.epoch, unsettled={}
     )
     assert again.stream.generation != pen.stream.generation
+
+
+def test_a_life_is_remembered_for_its_time_when_another_of_the_same_epoch_is_forgotten() -> None:
+    bench = Bench("a", "b")
+    seen = Epoch((bench.wall_us // 1000 + 30_000) << COUNTER_BITS, "b", 1)
+    sooner = bench.publisher("a", "q", lifetime=Lifetime(10, "connection-close", 1), seen=seen)
+    pen = pen_at(bench, "a", seen=seen)
+    assert pen.stream.epoch == sooner.stream.epoch
+    for one in (sooner, pen):
+        one.vanish()
+    bench.wait(int(SETTINGS.terminus) + 30)
+    assert status(bench, "a", sooner.stream.publisher) is None
+    assert status(bench, "a", pen.stream.publisher) is Status.EXPIRED
 
 
 def test_a_life_whose_home_has_died_since_may_be_resumed_after_it_was_forgotten() -> None:

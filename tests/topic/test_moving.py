@@ -1,9 +1,10 @@
 """Links that are attached again, elsewhere or here, and routers that are lost (protocol 5, Fence; 6.9, 7.5, 8)."""
 
+import attrs
 import pytest
 
 from linkstate.clock import COUNTER_BITS, ECHO_MS, TRUST_MS
-from tests.topic.bench import LASTING, Bench, pen_at, reader_at
+from tests.topic.bench import LASTING, SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import Pen, Reader
 from topic.actions import AnswerPublisher, Detach
 from topic.blocks import read_blocks
@@ -386,3 +387,21 @@ def test_what_a_client_echoes_moves_the_clock_by_little() -> None:
         assert (pen.stream.epoch.hlc > limit) is (ECHO_MS < ahead_ms <= TRUST_MS)
         again, _ = echoing(bench, 0)
         assert again.stream.epoch > pen.stream.epoch
+
+
+def test_publishers_with_equal_epochs_have_outcomes_and_settlements_of_their_own() -> None:
+    """Only the attaches of one link have different epochs: a router gives each of these two the epoch that follows the
+    echoed one."""
+    bench = Bench("a", "b", settings=attrs.evolve(SETTINGS, settle_delay=0.5))
+    reader = reader_at(bench, "b")
+    ahead = Epoch((bench.wall_us // 1000 + 30_000) << COUNTER_BITS, "b", 1)
+    pen, other = (pen_at(bench, "a", name=name, seen=ahead) for name in "pq")
+    assert pen.stream.epoch == other.stream.epoch
+    pen.send(b"1", b"2")
+    other.send(b"3", b"4")
+    reader.accept(b"1", b"4")
+    assert (set(pen.outcomes), set(other.outcomes)) == ({b"1"}, {b"4"})
+    pen.settle(b"1")
+    other.settle(b"4")
+    bench.wait(1)
+    assert reader.settled_messages == [b"1", b"4"]

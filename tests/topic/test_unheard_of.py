@@ -4,7 +4,7 @@ import pytest
 
 from linkstate.clock import COUNTER_BITS
 from tests.store import MemoryStore
-from tests.topic.bench import SETTINGS, Bench, pen_at, reader_at
+from tests.topic.bench import LASTING, SETTINGS, Bench, pen_at, reader_at
 from tests.topic.clients import Pen, Reader
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import Epoch
@@ -225,3 +225,15 @@ def test_a_life_ended_by_an_attach_of_the_same_clock_that_its_publisher_has_not_
     bench.flow()
     again = pen_at(bench, "c", pen, seen=pen.stream.epoch, unsettled={b"1": 0})
     assert again.stream.generation not in (pen.stream.generation, later.stream.generation)
+
+
+def test_an_attach_that_waits_is_not_told_of_when_another_of_the_same_epoch_waits_no_longer() -> None:
+    """Router a states no clock of the waiting attach or above: b would take the attach for one that is over."""
+    bench, *_ = _cut_off()
+    ahead = Epoch((bench.wall_us // 1000 + 30_000) << COUNTER_BITS, "b", 1)
+    first, again = (bench.publisher("a", name, unsettled={b"1": 0}, seen=ahead, lifetime=LASTING) for name in "qr")
+    assert _waits(first) and _waits(again) and first.stream.epoch == again.stream.epoch
+    first.vanish()
+    bench.wall_us += 60_000_000
+    reader_at(bench, "a")
+    assert bench.cores["a"].directory.members.told_up_to < again.stream.epoch.hlc

@@ -24,13 +24,13 @@ class Members:
         """Version of our section that each has acknowledged; -1 until it has in this contact."""
         self._told: dict[str, Epoch] = {router: Epoch(0, router, incarnation)}
         """How far each contact has told of the attaches at it, in their order; here, the latest that was written."""
-        self.untold: set[int] = set()
-        """Clocks of attaches here that wait before anybody is told (7.9)."""
+        self.untold: dict[bytes, int] = {}
+        """By publisher: the clock of its attach here that waits before anybody is told (7.9)."""
 
     @property
     def told_up_to(self) -> int:
         """The clock up to which the others are told of the attaches here, with what is said to them now."""
-        return min([self._told[self.router].hlc, *(clock - 1 for clock in self.untold)])
+        return min([self._told[self.router].hlc, *(clock - 1 for clock in self.untold.values())])
 
     def follow(self, routers: Collection[str], contacts: Collection[str]) -> None:
         """The plan lists other routers now. A new one has acknowledged nothing."""

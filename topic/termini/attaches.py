@@ -113,7 +113,7 @@ class Attaches:
         name = stream.publisher
         self.withdraw_unknown(name)
         self._unknown[name] = UnknownAttach(stream, claim, now, self._wait_for(name, claim.seen, now, wait))
-        self.directory.members.untold.add(stream.epoch.hlc)
+        self.directory.members.untold[name] = stream.epoch.hlc
 
     def _wait_for(self, name: bytes, seen: Epoch, now: float, wait: float) -> float:
         """Until when. Who has not been here for another `wait` after that comes anew."""
@@ -163,7 +163,7 @@ class Attaches:
     def _take_unknown(self, name: bytes) -> UnknownAttach | None:
         waiting = self._unknown.pop(name, None)
         if waiting is not None:
-            self.directory.members.untold.discard(waiting.stream.epoch.hlc)
+            del self.directory.members.untold[name]
         return waiting
 
     # links that the others are told of

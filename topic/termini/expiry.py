@@ -87,7 +87,7 @@ class Expiry:
         self._polls: dict[Index, _Poll] = {}
         self._bound_to: dict[Attach, set[str]] = {}
         """Whom we have told that a link may expire, and who has not said that nothing comes of it."""
-        self._ended: dict[Epoch, float] = {}
+        self._ended: dict[Attach, float] = {}
         self._looked = -math.inf
         self._next = math.inf
 
@@ -157,13 +157,14 @@ class Expiry:
         is out of contact who might hold them. A session that goes on here has left behind what has expired elsewhere;
         where it does not, that tells of the end for as long as an earlier attach is left."""
         ended = self.directory.expired_lives()
-        self._ended = {entry.epoch: self._ended.get(entry.epoch, now) for entry in ended}
+        attaches = [(entry.index, entry.epoch) for entry in ended]
+        self._ended = {attach: self._ended.get(attach, now) for attach in attaches}
         sessions = dict.fromkeys(entry.session for entry in ended if entry.session)
         left = {session: [link for link in self.directory.of_session(session) if link.live] for session in sessions}
         first = {session: min(link.epoch for link in links) for session, links in left.items() if links}
         here = {session for session, links in left.items() if any(map(self._links.is_here, links))}
-        for entry in ended:
-            since, session = self._ended[entry.epoch], entry.session
+        for entry, since in zip(ended, self._ended.values(), strict=True):
+            session = entry.session
             is_due = now >= max(since, self.all_since) + self._remember or now >= since + self._forget_s
             if session in here and not entry.ending:
                 self._links.leave_behind(entry)

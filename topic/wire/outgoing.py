@@ -262,10 +262,11 @@ class Outgoing:
         self._say((router,), Segment.RESOLVED, stream.publisher, stream.epoch, b"".join(keys))
 
     def _ranges(self, targets: tuple[str, ...], kind: Segment, stream: Stream, ns: Iterable[int]) -> None:
-        """Say these, at least one, in order; as more of the last segment if that says the same of others."""
-        segments = self._batch(targets).segments
-        if not segments or segments[-1][0] is not kind or segments[-1][2] != stream.epoch:  # one publisher's alone
-            segments.append([kind, stream.publisher, stream.epoch, []])
+        """Say these, at least one, in order; as more of the last segment if that says the same of others of the stream.
+        The publisher of another stream may have the same epoch (protocol 2)."""
+        segments, head = self._batch(targets).segments, [kind, stream.publisher, stream.epoch]
+        if not segments or segments[-1][:3] != head:
+            segments.append([*head, []])
         ranges: list[int] = segments[-1][3]
         for n in ns:
             if ranges and ranges[-1] == n - 1:
