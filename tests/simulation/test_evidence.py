@@ -36,6 +36,7 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("clocks", 77200243),  # set forward after all contacts: only what routers sent each other tells
         ("clocks", 9719367),  # set at two routers: by one, a client was put right that was so
         ("clocks", 9852158),  # a subscriber was put right by a clock that was set forward, its first router set back
+        ("clocks", 9979230),  # the same, and too few deliveries show it
         ("presettled", 9935196),  # a publisher that echoes nothing got a lower epoch at a router out of contact
         ("presettled", 77110174),  # a home that never had it says that its publisher's map omits it
         ("close", 9900426),  # a late attach that was never answered ended the life that its publisher went on with

@@ -14,7 +14,8 @@ from failover.audit.judge.owed import Owed, by_reason, ended
 from failover.audit.judge.repeats import Repeats, has_ended, sent_anew
 from failover.audit.judge.sequence import Order
 from failover.audit.judge.testimony import Testimony
-from failover.audit.read.columns import NONE, Flags
+from failover.audit.mesh.clocks import SET_BACK_US
+from failover.audit.read.columns import NONE, Flags, Ints
 from failover.audit.read.facts import BIG, taken
 from topic.journal import Event
 
@@ -120,12 +121,15 @@ def sent_though_left_out(each: Testimony) -> Flags:
 
 def early(each: Testimony) -> tuple[Flags, Flags]:
     """Whether the publisher was answered before the subscriber was done, and whether it is certain that it was not. Of
-    two routers the hybrid clocks tell that, whatever their wall clocks are set to."""
+    two routers the hybrid clocks tell that, whatever their wall clocks are set to. A wall clock that was put right says
+    nothing against them: the clock that put it right may have been set."""
     later, known = _edge_later(each)
     after, before = _clocks(each)
+    in_time = known & ~later
     told_later = known & later & ~each.edge_doubted  # else it may be a later router that says so
-    by_wall = after & (each.own | ~(each.edge_doubted | known))
-    return told_later | by_wall, (known & ~later) | before
+    credible = ~(in_time & each.is_put_right(each.processed, _answer(each))) | _heard_too_soon(each)
+    by_wall = after & credible & (each.own | ~(each.edge_doubted | known))
+    return told_later | by_wall, in_time | before
 
 
 def accepted_though_refused(each: Testimony, owed: Owed) -> Flags:
@@ -191,12 +195,28 @@ def _edge_later(each: Testimony) -> tuple[Flags, Flags]:
     return (hlc > at_home) | ((hlc == at_home) & (elsewhere | behind)), known
 
 
+def _heard_too_soon(each: Testimony) -> Flags:
+    """Whether the only router that sent it says that it had the acceptance sooner than the subscriber can have given
+    it. Two durations show that, each by one clock, so it does not matter how far the two clocks are apart."""
+    rows, pairs = each.facts.rows, each.pairs
+    sent, heard, came, done = pairs.first_sent, pairs.edge_stamp, pairs.own_order, pairs.own_processed
+    shown = (sent >= 0) & (heard >= 0) & (came >= 0) & (done >= 0) & ~taken(rows.undated, heard, True)
+    for one, other in ((sent, heard), (pairs.last_sent, heard), (came, done)):
+        shown &= taken(rows.log, one) == taken(rows.log, other)
+    waited, took = (taken(rows.time, till) - taken(rows.time, since) for since, till in ((sent, heard), (came, done)))
+    found: Flags = shown & (waited + SET_BACK_US < took)  # a clock that was set back by less counts as right
+    return found
+
+
+def _answer(each: Testimony) -> Ints:
+    """Where the publisher was told that it was accepted; if no log of its own says so, where its home accepted it."""
+    told = each.deliveries.told_accepted[each.at]
+    return np.where(told >= 0, told, each.accepted_first)
+
+
 def _clocks(each: Testimony) -> tuple[Flags, Flags]:
-    """Whether by wall clocks it was processed certainly after, and certainly before, the publisher knew: by its own
-    log, or else when its home told it."""
-    time, processed = each.facts.rows.time, each.processed
-    told, home = each.deliveries.told_accepted[each.at], each.accepted_first
-    answer = np.where(told >= 0, told, home)
+    """Whether by wall clocks it was processed certainly after, and certainly before, the publisher knew."""
+    time, processed, answer = each.facts.rows.time, each.processed, _answer(each)
     known = (processed >= 0) & (answer >= 0)
     slack = each.slack(processed, answer)
     later = taken(time, processed) - taken(time, answer)

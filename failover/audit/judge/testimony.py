@@ -126,6 +126,13 @@ class Testimony:
         one_clock = (taken(host, one) == taken(host, other)) & (taken(host, one) != NONE)
         return np.where(unordered, UNORDERED_US, np.where(one_clock, 0, SKEW_US))
 
+    def is_put_right(self, one: Ints, other: Ints) -> Flags:
+        """Whether the times of these two rows were compared only after one clock had been put right by others."""
+        ahead_us = np.array([self.case.clocks.ahead_us.get(log.name, 0) for log in self.facts.rows.logs], np.int64)
+        by_one, by_other = (taken(ahead_us, taken(self.facts.rows.log, row), 0) for row in (one, other))
+        found: Flags = by_one != by_other
+        return found
+
     def _handed(self) -> Order:
         """When the subscriber was handed it first, in the order of its log; or as its routers sent it, in the order of
         its attaches: no clock orders what two routers that are out of contact sent to one client."""

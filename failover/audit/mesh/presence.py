@@ -42,7 +42,8 @@ class Parting:
     known: bool
     """Whether the home had heard of it before."""
     lasted_us: int | None
-    """None if it lasted until the end of the log."""
+    """None if it lasted until the end of the log, or if one of the two entries that tell of it has no time: nothing is
+    ordered by the clock of its log."""
     ending: str | None
     """If it began as some router had ended its link: what that says of it, maybe nothing."""
 
@@ -153,7 +154,7 @@ def _partings(subscriber: str, rows: Iterable[ControlRow]) -> Iterator[Parting]:
 
 
 def _apart(since: ControlRow, till: ControlRow | None, *, known: bool) -> Parting:
-    lasted_us = None if till is None else till.time - since.time
+    lasted_us = till.time - since.time if till and till.time and since.time else None
     ending = (since.detail or "") if since.event == Event.EXPIRED else None
     return Parting(since.hlc, FOREVER if till is None else till.hlc, known, lasted_us, ending)
 

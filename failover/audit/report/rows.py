@@ -12,7 +12,7 @@ from failover.audit.judge.kinds import KINDS, REPEATED, UNOWED, UNPROCESSED
 from failover.audit.judge.tally import Tally
 from failover.audit.judge.unattributed import Missed
 from failover.audit.mesh.case import Case
-from failover.audit.mesh.clients import Client
+from failover.audit.mesh.clients import FOREVER, Client
 from failover.audit.mesh.presence import Parting
 from failover.audit.read.inventory import Inventory, Log
 from failover.audit.report.report import Finding, PairRow, PublisherRow, Report
@@ -224,7 +224,8 @@ def _why(case: Case, subscriber: str, home: str, missed: Missed) -> str:
         return f"whose link router {router} considered ended" + (f": {apart.ending}" if apart.ending else "")
     timeout_s = case.clients.subscribers[subscriber].timeout_s
     if apart.lasted_us is None:
-        return f"which was out of contact with router {router} from then on; its timeout is {timeout_s:g} s"
+        lasted = "from then on" if apart.till == FOREVER else "for a time that no clock tells"
+        return f"which was out of contact with router {router} {lasted}; its timeout is {timeout_s:g} s"
     lasted_s = apart.lasted_us / 1_000_000
     longer = "longer" if lasted_s >= timeout_s else "not longer"
     apart_for = f"which was out of contact with router {router} for {lasted_s:.1f} s"

@@ -112,6 +112,17 @@ def test_who_was_apart_for_longer_than_its_timeout_is_named(judged: Judged) -> N
     assert left_out(report) == {(str(ONE.identity), str(FAR.identity)): 2}
 
 
+def test_for_how_long_it_was_apart_is_not_told_by_a_clock_that_was_set_back(judged: Judged) -> None:
+    run = Run()
+    is_apart(run, 1, 2)
+    for row in run.logs["a"][20:]:
+        row["time_us"] -= 3_600 * SECOND
+    report = judged(run)
+    assert "the clock of a was set back" in report.clocks[0]
+    told = f"2 deliveries were accepted without {FAR.identity}, which was out of contact with router a for a time that "
+    assert report.exceptions == (told + "no clock tells; its timeout is 60 s",)
+
+
 def test_without_a_word_of_its_home_it_is_lost(judged: Judged) -> None:
     run = Run()
     is_apart(run, 1, 2, told=False)
@@ -186,6 +197,16 @@ def test_a_router_begins_before_its_clocks_are_set() -> None:
     log.say("a", Event.KEPT, at=8_000, epoch=5, incarnation=7)
     log.say("a", Event.JOINED, at=9_000, epoch=5, incarnation=7)
     assert partings(log.rows, [S]) == {("a.7", S): [Parting(0, 9_000, known=True, lasted_us=2_000, ending=None)]}
+
+
+@pytest.mark.parametrize(("since", "till"), [(0, 9_000), (4_000, 0), (0, 0)])
+def test_between_entries_of_which_one_has_no_time_nobody_knows_how_long_it_was(since: int, till: int) -> None:
+    """Nothing is ordered by the clock of that one's router."""
+    log = Log()
+    log.say("a", Event.JOINED, at=1_000, epoch=5, peer="c")
+    log.say("c", Event.SUSPENDED, at=4_000, epoch=5, time=since)
+    log.say("a", Event.JOINED, at=9_000, epoch=8, time=till)
+    assert partings(log.rows, [S])["a.1", S] == [Parting(4_000, 9_000, known=True, lasted_us=None, ending=None)]
 
 
 def test_who_is_unknown_to_a_router_that_began_without_its_store_is_named(judged: Judged) -> None:
