@@ -46,6 +46,8 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("tags", 9713275),  # the same, and the attach ended before the tag was used again
         ("tags", 9854136),  # a map named it at a router whose clock was behind that of its home
         ("tags", 9814022),  # used again, and first received by a router whose clock was behind
+        ("tags", 9973392),  # a map named what was settled at a router whose clock was ahead
+        ("tags", 9990927),  # sent on by a router whose clock was ahead, and which was killed
         ("first", 77110328),  # a home settles by itself what it answers on a link that is settled first
         ("end", 9717222),  # word of a subscriber was under way as its publisher's new home accepted
         ("end", 9780073),  # two routers apart gave a publisher two lives by epochs of the same clock

@@ -10,7 +10,7 @@ use: that is how duplicates are found.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 import attrs
@@ -22,8 +22,9 @@ from failover.audit.read.facts import Facts, Groups, by_key
 from topic.identity import NAME_LENGTH
 from topic.journal import Event
 
-Starts = Sequence[DeliveryEntry]
 Locate = Callable[[DeliveryEntry], int]
+Stamp = tuple[int, str, int]
+"""By hybrid clock, then by log."""
 
 
 @attrs.frozen
@@ -100,9 +101,9 @@ def uses_of(rows: Sequence[DeliveryEntry], *, whole: bool, first: bool = False) 
     publisher is. `first`: its publisher ever used receiver settle mode first."""
     publishing = _in_order(row for row in rows if row.role == "publisher")
     uses = {id(row): use for row, use in zip(publishing, _publications(publishing), strict=True)}
-    starts, sent_again = _starts(rows)
-    clocks = _Clocks(publishing, starts, whole=whole)
-    ordered = whole or (len({row.incarnation for row in publishing}) <= 1 and not (first and sent_again))
+    routed = _routed(rows)
+    clocks = _Clocks(publishing, routed, whole=whole)
+    ordered = whole or (len({row.incarnation for row in publishing}) <= 1 and not (first and routed.sent_again))
     for _, log in groupby(_in_order(row for row in rows if row.role == "router"), lambda row: row.source):
         uses |= _of_router(list(log), clocks)
     for _, log in groupby(_in_order(row for row in rows if row.role == "subscriber"), lambda row: row.source):
@@ -113,7 +114,7 @@ def uses_of(rows: Sequence[DeliveryEntry], *, whole: bool, first: bool = False) 
 def _is_one(rows: Iterable[DeliveryEntry]) -> bool:
     """Whether it can only be one use, though nothing orders what different routers wrote. A home gives one use one
     place, the publisher settles it at one home, and no home receives it after its publisher's map left it out."""
-    told = sorted((row for row in rows if row.role == "router"), key=lambda row: (row.hlc, row.source, row.place))
+    told = sorted((row for row in rows if row.role == "router"), key=_stamp)
     received = [(row.epoch_hlc or 0, row.n) for row in told if row.event == Event.RECEIVED and row.n >= 0]
     settled = {row.epoch_hlc for row in told if row.event in (Event.SETTLED, Event.ABANDONED) and row.peer is None}
     latest = max(received, default=(0, 0))[0]
@@ -132,29 +133,50 @@ def _publications(rows: Iterable[DeliveryEntry]) -> Iterable[int]:
         yield max(use, 1)
 
 
-def _starts(rows: Iterable[DeliveryEntry]) -> tuple[list[DeliveryEntry], bool]:
-    """Where each use began as far as routers know: at a new place in the same order, or after the publisher had
-    settled. Received in another epoch without that, it is the same use, resumed at its next home; and in an older
-    one, by a former home that had been paused and reads late what it was sent then.
+@attrs.frozen
+class _Routed:
+    """What the routers know of the uses of one key."""
 
-    Also whether any began in another epoch than the one before. In receiver settle mode first the home settles what it
-    answers, and tells the next home so. A publisher that has not read the answer sends the same use again."""
-    told = sorted((row for row in rows if row.role == "router"), key=lambda row: (row.hlc, row.source, row.place))
+    starts: Sequence[DeliveryEntry]
+    """The row with which each use began."""
+    ends: Sequence[Stamp]
+    """When each use was over, at the latest when the next one began; the last use may not be over."""
+    places: Mapping[tuple[int, int], int]
+    """The use that was received at this place (epoch, n)."""
+    sent_again: bool
+    """Whether any use began in another epoch than the one before. In receiver settle mode first the home settles what
+    it answers, and tells the next home so. A publisher that has not read the answer sends the same use again."""
+
+
+def _routed(rows: Iterable[DeliveryEntry]) -> _Routed:
+    """A use begins at a new place in the same order, or after the publisher had settled. Received in another epoch
+    without that, it is the same use, resumed at its next home; and in an older one, by a former home that had been
+    paused and reads late what it was sent then."""
+    told = sorted((row for row in rows if row.role == "router"), key=_stamp)
     omitting = _omitting(told)
     starts: list[DeliveryEntry] = []
-    known: set[tuple[int, int]] = set()
+    places: dict[tuple[int, int], int] = {}
+    ends: dict[int, Stamp] = {}
     latest, ended, sent_again = 0, True, False
     for row in told:
         epoch = row.epoch_hlc or 0
-        if row.event == Event.RECEIVED and row.n >= 0 and epoch >= latest and (epoch, row.n) not in known:
+        if row.event == Event.RECEIVED and row.n >= 0 and epoch >= latest and (epoch, row.n) not in places:
             if ended or epoch == latest or any(latest < under <= epoch for under in omitting):
                 sent_again |= bool(starts) and epoch != latest
+                ends.setdefault(len(starts), _stamp(row))
                 starts.append(row)
-            known.add((epoch, row.n))
+            places[epoch, row.n] = len(starts)
             latest, ended = epoch, False
         elif row.event in (Event.SETTLED, Event.ABANDONED) and row.peer is None and epoch >= latest:
+            ends.setdefault(len(starts), _stamp(row))
             ended = True
-    return starts, sent_again
+        elif row.event == Event.RESOLVED and epoch > latest:  # by the word of a later home, which never received it
+            ends.setdefault(len(starts), _stamp(row))
+    return _Routed(starts, [ends[use] for use in range(1, len(starts) + 1) if use in ends], places, sent_again)
+
+
+def _stamp(row: DeliveryEntry) -> Stamp:
+    return row.hlc, row.source, row.place
 
 
 def _omitting(told: Iterable[DeliveryEntry]) -> set[int]:
@@ -174,13 +196,15 @@ def _omitting(told: Iterable[DeliveryEntry]) -> set[int]:
 class _Clocks:
     """From clocks to uses: the wall clocks of hosts where it is known when each use began, and the hybrid clock."""
 
-    def __init__(self, publishing: Sequence[DeliveryEntry], starts: Starts, *, whole: bool) -> None:
+    def __init__(self, publishing: Sequence[DeliveryEntry], routed: _Routed, *, whole: bool) -> None:
         self.certain = True
+        starts = routed.starts
         published = sum(row.event == Event.PUBLISHED for row in publishing)
         unreceived = published - len(starts)  # the last may never have reached a router
         told = unreceived <= 0 or (unreceived == 1 and publishing[-1].event == Event.PUBLISHED)
         self._by_stamp = told and (unreceived >= 0 or not whole or not published)
-        self._stamps = [(row.hlc, row.source, row.place) for row in starts]
+        self._routed = routed
+        self._stamps = [_stamp(row) for row in starts]
         self._walls: dict[str, list[int]] = {}
         self._guess = [row.time for row in starts]
         if self._by_stamp and (host := _only_host(starts)):
@@ -188,14 +212,29 @@ class _Clocks:
         self._own_host = _only_host(publishing) if whole else ""
         if whole and published:
             self._guess = _ends(publishing)
+        self._over = self._guess[1:]
+        if publishing and publishing[-1].event == Event.SETTLED:
+            self._over = [*self._over, publishing[-1].time]
         if self._own_host:
             self._walls[self._own_host] = self._guess
 
     def of_router(self, row: DeliveryEntry) -> int:
-        """The publisher's own clock says it best; hybrid clocks do if no start is missing."""
+        """A place in the publisher's order is that of one use, and what is settled is a use that was over by then. Of
+        all else the publisher's own clock says it best; hybrid clocks do if no start is missing."""
+        if self._by_stamp and (use := self._routed.places.get((row.epoch_hlc or 0, row.n))):
+            return use
+        if row.event in (Event.RESOLVED, Event.SETTLED):
+            return self._of_settled(row)
         if self._by_stamp and (row.host != self._own_host or not self._own_host):
-            return max(bisect_right(self._stamps, (row.hlc, row.source, row.place)), 1)
+            return max(bisect_right(self._stamps, _stamp(row)), 1)
         return self.of_client(row)
+
+    def _of_settled(self, row: DeliveryEntry) -> int:
+        """The last use that was over. A later use may have begun before the row by the row's clock, though not by that
+        of its home: the clock of the row's router may be ahead."""
+        if self._by_stamp:
+            return max(bisect_right(self._routed.ends, _stamp(row)), 1)
+        return max(min(bisect_right(self._over, row.time), self.of_client(row)), 1)
 
     def of_client(self, row: DeliveryEntry) -> int:
         walls = self._walls.get(row.host)
@@ -224,14 +263,15 @@ def _ends(publishing: Sequence[DeliveryEntry]) -> list[int]:
 
 
 def _of_router(log: Sequence[DeliveryEntry], clocks: _Clocks) -> dict[int, int]:
-    """A record that begins with the map of a subscriber is of the use that its home tells of next. No hybrid clock
-    orders a map: the subscriber may have been sent what it names by a router with a faster clock."""
+    """A record that begins with the map of a subscriber is of the use that its home tells of next, or that is settled
+    next. No hybrid clock orders a map: the subscriber may have been sent what it names by a router with a faster
+    clock."""
     following: DeliveryEntry | None = None
     told: dict[int, DeliveryEntry] = {}
     for row in reversed(log):
         if following and (row.incarnation != following.incarnation or row.event == Event.FORGOTTEN):
             following = None
-        if row.event in (Event.RECEIVED, Event.RESOLVED):
+        if row.event in (Event.RECEIVED, Event.RESOLVED, Event.SETTLED):
             following = row
         told[id(row)] = following or row
     return _follow(log, (Event.RECEIVED, Event.PLACEHOLDER), lambda row: clocks.of_router(told[id(row)]))
@@ -256,7 +296,7 @@ def _of_subscriber(
     log: Sequence[DeliveryEntry], rows: Iterable[DeliveryEntry], known: dict[int, int], clocks: _Clocks
 ) -> dict[int, int]:
     """By the wall clock of its host; on an unknown host one by one, if it was handed the key as often as it was sent
-    it."""
+    it: the uses follow each other, whichever router's clock is ahead."""
     handed = [row for row in log if row.event == Event.DELIVERED]
     if all(clocks.known_at(row.host) for row in log):
         return _follow(log, (Event.DELIVERED,), clocks.of_client)
@@ -265,11 +305,10 @@ def _of_subscriber(
         for row in rows
         if row.role == "router" and row.event == Event.DELIVERED and row.subscriber == log[0].subscriber
     ]
-    sent.sort(key=lambda row: (row.hlc, row.source, row.place))
     if not handed or len(sent) != len(handed):
         return _follow(log, (Event.DELIVERED,), clocks.of_client)
     order = [(row.incarnation, row.place) for row in handed]
-    places = [known[id(row)] for row in sent]
+    places = sorted(known[id(row)] for row in sent)
     return _follow(
         log,
         (Event.DELIVERED,),

@@ -105,9 +105,16 @@ def row(
     epoch: int = 5,
     n: int = -1,
     peer: str | None = None,
+    subscriber: str | None = None,
     detail: str | None = None,
 ) -> DeliveryEntry:
-    return DeliveryEntry(source, "router", 1, "h", at, at, at, event, 0, n, epoch, "P", None, peer, detail, "K")
+    return DeliveryEntry(source, "router", 1, "h", at, at, at, event, 0, n, epoch, "P", subscriber, peer, detail, "K")
+
+
+def told_by(role: str, event: Event, at: int) -> DeliveryEntry:
+    """By the only client of this role."""
+    subscriber, host = ("S", "s") if role == "subscriber" else (None, "h")
+    return DeliveryEntry(role, role, 1, host, at, at, 0, event, 0, -1, None, "P", subscriber, None, None, "K")
 
 
 def test_an_edge_that_forgets_late_speaks_of_the_former_life() -> None:
@@ -131,12 +138,85 @@ def test_a_placeholder_by_a_clock_that_is_behind_is_of_the_life_that_home_tells_
         row("a", Event.SETTLED, 3),
         row("b", Event.FORGOTTEN, 4, peer="a"),
         row("a", Event.RECEIVED, 9, n=1),
+        row("a", Event.SETTLED, 10),
         row("b", Event.OUTCOME, 5, detail=BY_MAP),
         row("b", Event.PLACEHOLDER, 6, peer="a"),
-        row("b", told, 10, n=1 if told is Event.RECEIVED else -1, peer="a"),
-        row("b", Event.FORGOTTEN, 11, peer="a"),
+        row("b", told, 11, n=1 if told is Event.RECEIVED else -1, peer="a"),
+        row("b", Event.FORGOTTEN, 12, peer="a"),
     ]
-    assert uses_of(rows, whole=False) == ([1, 1, 1, 1, 2, 2, 2, 2, 2], True)
+    assert uses_of(rows, whole=False) == ([1, 1, 1, 1, 2, 2, 2, 2, 2, 2], True)
+
+
+@pytest.mark.parametrize("under", [5, 8], ids=["its home", "the next home"])
+def test_what_home_calls_settled_to_a_clock_that_is_ahead_is_the_life_that_was_over(under: int) -> None:
+    """A subscriber that had the first life attached at b. By the clock of b, the second life had begun when b was
+    told, but it was not over."""
+    rows = [
+        row("a", Event.RECEIVED, 1, n=7),
+        row("a", Event.SETTLED, 3),
+        row("b", Event.OUTCOME, 20, detail=BY_MAP),
+        row("b", Event.PLACEHOLDER, 21, peer="a"),
+        row("b", Event.RESOLVED, 22, epoch=under, peer="c"),
+        row("b", Event.SETTLED, 23, epoch=under, peer="c"),
+        row("b", Event.FORGOTTEN, 24, epoch=under, peer="c"),
+        row("c", Event.RECEIVED, 9, n=8, epoch=under),
+        row("c", Event.FORWARDED, 10, epoch=under, peer="b"),
+        row("b", Event.RECEIVED, 25, n=8, epoch=under, peer="c"),
+        row("c", Event.SETTLED, 26, epoch=under),
+        row("b", Event.SETTLED, 27, epoch=under, peer="c"),
+    ]
+    assert uses_of(rows, whole=False) == ([1] * 7 + [2] * 5, True)
+
+
+def test_what_a_later_home_calls_settled_is_over_though_its_own_home_never_settled_it() -> None:
+    """The publisher had settled both lives, and its map at the next home omitted them. The clock of b is ahead."""
+    rows = [
+        row("a", Event.RECEIVED, 1, n=7),
+        row("a", Event.SETTLED, 3),
+        row("a", Event.RECEIVED, 5, n=8),
+        row("b", Event.PLACEHOLDER, 21, peer="a"),
+        row("b", Event.RESOLVED, 22, epoch=8, peer="c"),
+        row("b", Event.FORGOTTEN, 23, epoch=8, peer="c"),
+        row("c", Event.RECEIVED, 9, n=0, epoch=8),
+    ]
+    assert uses_of(rows, whole=False) == ([1, 1, 2, 2, 2, 2, 3], True)
+
+
+def test_what_is_called_settled_on_the_host_of_its_publisher_was_settled_by_the_log_of_that() -> None:
+    """The home log lacks the second life, so only the wall clock tells."""
+    rows = [
+        told_by("publisher", Event.PUBLISHED, 1),
+        row("a", Event.RECEIVED, 2, n=0),
+        told_by("publisher", Event.SETTLED, 3),
+        row("b", Event.PLACEHOLDER, 4, peer="a"),
+        row("b", Event.RESOLVED, 5, peer="a"),
+        row("b", Event.FORGOTTEN, 5, peer="a"),
+        told_by("publisher", Event.PUBLISHED, 6),
+        told_by("publisher", Event.SETTLED, 7),
+        told_by("publisher", Event.PUBLISHED, 8),
+        row("a", Event.RECEIVED, 9, n=2),
+        row("b", Event.PLACEHOLDER, 10, peer="a"),
+        told_by("publisher", Event.SETTLED, 11),
+        row("b", Event.RESOLVED, 12, peer="a"),
+    ]
+    assert uses_of(rows, whole=True) == ([1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3, 3], True)
+
+
+def test_what_an_edge_received_by_a_clock_that_is_ahead_is_the_life_at_that_place() -> None:
+    """The edge was killed, and the mesh forgot what it held. The subscriber had the second life from the home."""
+    rows = [
+        row("a", Event.RECEIVED, 1, n=0),
+        row("b", Event.RECEIVED, 20, n=0, peer="a"),
+        row("b", Event.DELIVERED, 21, peer="a", subscriber="S"),
+        told_by("subscriber", Event.DELIVERED, 2),
+        row("a", Event.SETTLED, 3),
+        row("a", Event.FORGOTTEN, 4),
+        row("a", Event.RECEIVED, 5, n=1),
+        row("a", Event.DELIVERED, 6, subscriber="S"),
+        told_by("subscriber", Event.DELIVERED, 7),
+    ]
+    uses, _ = uses_of(rows, whole=False)
+    assert uses == [1, 1, 1, 1, 1, 1, 2, 2, 2]
 
 
 def test_a_placeholder_that_is_forgotten_before_home_tells_of_the_next_life_is_not_of_that() -> None:
