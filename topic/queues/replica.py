@@ -37,11 +37,14 @@ from topic.raft.raft import Raft
 
 KEPT: Final = 8
 """Compared states that may become the snapshot: the latest. A leader tells about as many what the majority has."""
+CHANGED: Final = 1 << 20
+"""Bytes of changed rows after which replicas compare their states: so the write of a snapshot has not many more, and
+the entries behind it need not wait long for the disk. All replicas have to have the same."""
 MOST_STATE: Final = 64 << 20
 """Bytes of all pieces of a state together."""
 DELAYED: Final = 64 << 20
-"""Bytes of entries after which a leader makes a snapshot also while it sends the former one to another replica, which
-then begins with the first piece again."""
+"""Bytes of entries after which a leader makes a snapshot although another replica lacks some of these entries, or is
+sent the former snapshot: that replica is then sent the new one from its first piece on."""
 
 
 class SetReplica:
@@ -83,7 +86,7 @@ class SetReplica:
         self._compacted: Changes | None = None
         """If the next write has a new snapshot of this replica: how that snapshot changes the rows."""
         self._agreed: list[int] = []
-        """Of these: a majority has the state, as this flush knows by now."""
+        """Of these: a majority has the state."""
         self._received: list[bytes] = []
         """The pieces of a leader's snapshot that were put aside."""
         self._writes: deque[Write] = deque()
@@ -165,11 +168,9 @@ class SetReplica:
     def flush(self, contacts: Collection[str], now: float) -> None:
         """Propose what was asked for, and do what the Raft asks. `contacts`: the routers in contact."""
         self._propose()
-        while actions := self.raft.flush(now):
+        while (actions := self.raft.flush(now)) or self._compact():
             for action in actions:
                 self._do(action)
-            if self._agreed:
-                self._compact(max(self._agreed))  # behind the write of an earlier snapshot: the store keeps one state
             if self.raft.why_aside:
                 self._renew(contacts, now)
         if self.raft.leadership is None:
@@ -228,7 +229,7 @@ class SetReplica:
             elif self.raft.leadership is not None:
                 self.decided.append((index, answer))
         self.applied = index
-        if index % self._compare_every == 0:
+        if index % self._compare_every == 0 or self.state.rows.changed >= CHANGED:
             self._changes[index] = self.state.rows.take_changes()
             if len(self._changes) > KEPT:
                 first, second, *_ = self._changes
@@ -244,24 +245,29 @@ class SetReplica:
             self.raft.set_aside(f"the leader's snapshot is damaged: {error}")
         self.applied = action.snapshot.index
         self._changes.clear()
+        self._agreed.clear()
         self._received.clear()
 
-    def _compact(self, index: int) -> None:
-        """Make a state that a majority has the snapshot."""
-        self._agreed.clear()
-        if index not in self._changes or self._is_sending():
-            return
+    def _compact(self) -> bool:
+        """Make the latest state that a majority has the snapshot, of those before which no replica in contact needs
+        entries. Returns whether there is one."""
+        self._agreed = [index for index in self._agreed if index in self._changes]
+        index = max((one for one in self._agreed if not self._is_needed(one)), default=0)
+        if not index:
+            return False
         merged: dict[bytes, bytes | None] = {}
         for earlier in [one for one in self._changes if one <= index]:
             merged.update(self._changes.pop(earlier))
         self._compacted = merged
         self.raft.compact(index)
+        return True
 
-    def _is_sending(self) -> bool:
-        """Whether another replica is being sent the present snapshot, and can have it to the end."""
+    def _is_needed(self, index: int) -> bool:
+        """Whether another replica in contact lacks entries up to this index: it can have them, or the present snapshot,
+        to the end."""
         leadership, log = self.raft.leadership, self.raft.log
-        is_sent = leadership is not None and leadership.sends_snapshot
-        return is_sent and log.size(log.snapshot.index, log.last) < DELAYED
+        is_long = log.size(log.snapshot.index, log.last) >= DELAYED
+        return leadership is not None and leadership.lacks(index) and not is_long
 
     def _renew(self, contacts: Collection[str], now: float) -> None:
         """The store is void: begin anew, with an empty one of another identity."""

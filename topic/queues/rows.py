@@ -34,6 +34,8 @@ class StateRows:
         self._rows: dict[bytes, bytes] = {}
         self._sum = 0
         self._changes: dict[bytes, bytes | None] = {}
+        self.changed = 0
+        """Bytes, about, that were put or deleted since the changes were taken."""
         for key, value in rows:
             if key in self._rows:
                 raise ValueError("the state of a set has two rows of one key")
@@ -52,12 +54,14 @@ class StateRows:
         if former is not None:
             self._sum -= _digest(key, former)
         self._rows[key] = self._changes[key] = value
+        self.changed += len(key) + len(value)
         self._sum += _digest(key, value)
 
     def delete(self, key: bytes) -> None:
         """Delete a row that is there."""
         self._sum -= _digest(key, self._rows.pop(key))
         self._changes[key] = None
+        self.changed += len(key)
 
     @property
     def digest(self) -> bytes:
@@ -66,6 +70,7 @@ class StateRows:
     def take_changes(self) -> dict[bytes, bytes | None]:
         """The changes since the last call, or since the rows were restored."""
         changes, self._changes = self._changes, {}
+        self.changed = 0
         return changes
 
     def check(self) -> None:

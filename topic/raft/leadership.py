@@ -155,11 +155,9 @@ class Leadership:
 
     # snapshots
 
-    @property
-    def sends_snapshot(self) -> bool:
-        """Whether the disk of a member in contact lacks a part of the snapshot that this leader sends."""
-        index = self._log.snapshot.index
-        return any(progress.needs_snapshot or progress.probe == index for progress in self.progress.values())
+    def lacks(self, index: int) -> bool:
+        """Whether the disk of a member in contact lacks entries up to this index: it is sent these, or a snapshot."""
+        return any(progress.is_in_contact and progress.stored < index for progress in self.progress.values())
 
     def compacted(self) -> None:
         """This leader has a later snapshot: members that are being sent the former one are sent this one."""

@@ -47,6 +47,11 @@ class FollowerProgress:
             self.next, self.probe = agreed + 1, None
         self.stored = stored
 
+    @property
+    def is_in_contact(self) -> bool:
+        """Whether something is on its way to the member, or may be sent at once."""
+        return bool(self.next) or self.probe is not None or self.needs_snapshot
+
     def is_caught_up(self, last: int, now: float, quick: float) -> bool:
         """Whether the member stores entries about as fast as they come (Raft, 4.2.1). A round ends when the member has
         all that was in the log as it began; the member is caught up if the round was quick."""

@@ -1,0 +1,86 @@
+"""When replicas make a snapshot: when rows of 1 MiB have changed, and when no replica needs entries before it.
+
+a, b, c   voters of the set; a leads
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from tests.topic.queues.bench import SET, QueueBench
+from tests.topic.queues.test_ingress import publisher
+from tests.topic.raft.mutants import Mutant
+from topic.queues.replica import SetReplica
+from topic.raft.leadership import Leadership
+from topic.raft.progress import FollowerProgress
+
+LARGE = bytes(400_000)
+
+
+def snapshots(bench: QueueBench) -> list[int]:
+    """The log index of the snapshot that each disk has."""
+    return [bench.disks[name].parts[SET].snapshot.index for name in "abc"]
+
+
+def test_large_messages_make_a_snapshot_soon() -> None:
+    bench = QueueBench(*"abc")
+    pen = publisher(bench, "a")
+    for number in range(8):
+        pen.send(b"%d" % number + LARGE)
+    assert len({*snapshots(bench)}) == 1 and snapshots(bench)[0] > 0
+    parts = [bench.disks[name].parts[SET] for name in "abc"]
+    assert all(sum(entry.size for entry in part.content.content.entries) < 3 * len(LARGE) for part in parts)
+
+
+@pytest.mark.parametrize("follower", ["b", "c"])
+def test_a_leader_keeps_entries_that_a_follower_in_contact_needs(follower: str) -> None:
+    bench = QueueBench(*"abc")
+    pen = publisher(bench, "a")
+    bench.hanging.add(follower)
+    for number in range(8):
+        pen.send(b"%d" % number + LARGE)
+    assert bench.disks["a"].parts[SET].snapshot.index == 0
+    bench.hanging.clear()
+    bench.flow()
+    assert bench.disks["a"].parts[SET].snapshot.index > 0
+    assert len(bench.messages(follower)) == 8
+
+
+def test_a_leader_keeps_no_entries_for_a_follower_that_is_away() -> None:
+    bench = QueueBench(*"abc")
+    pen = publisher(bench, "a")
+    for other in "ab":
+        bench.part(other, "c")
+    for number in range(8):
+        pen.send(b"%d" % number + LARGE)
+    assert bench.disks["a"].parts[SET].snapshot.index > 0
+    former = bench.disks["a"].parts[SET].snapshot
+    bench.hanging.add("c")
+    for other in "ab":
+        bench.meet(other, "c")
+    bench.flow()
+    for number in range(8):
+        pen.send(b"and %d" % number + LARGE)
+    assert bench.disks["a"].parts[SET].snapshot == former, "the follower has its first piece only"
+    bench.hanging.clear()
+    bench.wait(2)
+    assert len(bench.messages("c")) == 16
+
+
+BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
+    (SetReplica, "_apply", "self.state.rows.changed >= CHANGED", "False", test_large_messages_make_a_snapshot_soon),
+    (SetReplica, "_is_needed", "leadership.lacks(index)", "False",
+     partial(test_a_leader_keeps_entries_that_a_follower_in_contact_needs, "c")),
+    (Leadership, "lacks", "progress.is_in_contact and ", "",
+     test_a_leader_keeps_no_entries_for_a_follower_that_is_away),
+    (FollowerProgress, "is_in_contact", " or self.needs_snapshot", "",
+     test_a_leader_keeps_no_entries_for_a_follower_that_is_away),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(BROKEN)))
+def test_a_rule_that_is_broken_is_noticed(number: int) -> None:
+    owner, method, old, new, scene = BROKEN[number]
+    with Mutant(owner, method, old, new, old, "").applied(), pytest.raises((Exception, pytest.fail.Exception)):
+        scene()
