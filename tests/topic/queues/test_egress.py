@@ -77,16 +77,34 @@ def test_messages_go_to_consumers_as_they_are_enqueued() -> None:
     assert reader.delivered == [b"1", b"2", b"3"]
 
 
-def test_an_egress_that_begins_is_told_of_a_message_that_it_has_found() -> None:
-    """Two entries were decided together, and it has begun with the first of them: the state has both."""
-    bench, _ = filled(b"1", b"2")
-    leaders = bench.at("a").node._leaders
-    assert leaders is not None
-    leaders.led[SET].egresses[bench.queue].enqueued(0, [*bench.sets("a").state(SET).messages.of(bench.queue)][1:])
+def test_an_egress_that_begins_expects_what_was_proposed_before() -> None:
+    bench, pen = filled()
+    bench.hanging |= {*"abc"}
+    pen.send(b"1")
     reader = plain(bench, "d")
+    pen.send(b"2")
+    bench.hanging.clear()
+    bench.flow()
     reader.accept(b"1", b"2")
+    pen.settle(b"1", b"2")
     bench.wait(1)
     assert reader.delivered == [b"1", b"2"] and at_rest(bench)
+
+
+def test_an_egress_that_begins_has_found_what_was_decided_together() -> None:
+    """Two entries are decided together. The egress begins with the first one, and the state has both."""
+    bench, pen = filled()
+    with pytest.MonkeyPatch.context() as busy:
+        busy.setattr(SetReplica, "propose", lambda self, proposals: None)
+        pen.send(b"1")
+        pen.send(b"2", presettled=True)
+    bench.declare("queue/other")
+    assert bench.messages("a") == [b"1", b"2"]
+    reader = plain(bench, "d")
+    reader.accept(b"1", b"2")
+    pen.settle(b"1")
+    bench.wait(1)
+    assert reader.delivered == [b"1", b"2"] and bench.messages("a") == [] and bench.records() == {}
 
 
 def test_a_message_whose_consumer_waits_costs_one_round_of_the_log() -> None:
@@ -532,8 +550,12 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (LedSet, "consumes", "self._sets.propose(self._name, [Declare(queue)]) is not None", "False",
      partial(test_a_queue_is_declared_with_its_first_consumer, True)),
     (LedSet, "follow", "self.consumes(name)", "pass", partial(with_patches, test_a_leader_that_is_busy_declares_later)),
-    (LedSet, "propose", "isinstance(proposal, Enqueue)", "False",
+    (LedSet, "propose", "self._expect(index, proposal)", "pass",
      test_a_message_whose_consumer_waits_costs_one_round_of_the_log),
+    (LedSet, "_begin", "if asked.queue == queue:", "if False:",
+     test_an_egress_that_begins_expects_what_was_proposed_before),
+    (Egress, "expect", "if next(iter(expected)) > self._last:", "if True:",
+     test_an_egress_that_begins_has_found_what_was_decided_together),
     (Egress, "enqueued", "self._withdraw(self._expected.pop(index, {}).keys() - {*positions})", "pass",
      test_a_message_that_the_queue_has_no_room_for_is_for_no_consumer),
     (LedSet, "_close_deleted", "closed=True", "closed=False", test_a_queue_that_is_deleted_has_no_egress),

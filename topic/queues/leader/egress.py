@@ -70,7 +70,7 @@ class Egress(PublishingEnd[int], InsideEnd):
         self._free: deque[int] = deque()
         """The positions of all other messages that the home does not have, in order."""
         self._last = -1
-        """The highest position that this end has been told of."""
+        """The highest position that this end has found as it came."""
         self._expected: dict[int, dict[int, bytes]] = {}
         """By log index and position: the messages of the `Enqueue`s that are proposed, and not decided."""
         self._chosen: dict[bytes, list[Record]] = {}
@@ -103,21 +103,17 @@ class Egress(PublishingEnd[int], InsideEnd):
         self.stream.reserved_before({position_key(at): self._messages.reserved.at(at) for at in self._doubted})
 
     def expect(self, index: int, messages: Sequence[bytes]) -> None:
-        """The `Enqueue` at this log index has these messages."""
+        """The `Enqueue` at this log index is proposed, and has these messages. This end may have found them as it
+        came: the entry was decided together with an earlier one."""
         expected = {position_of(index, place): message for place, message in enumerate(messages)}
-        self._expected[index] = expected
-        self._add(expected)
+        if next(iter(expected)) > self._last:
+            self._expected[index] = expected
+            self._free.extend(expected)
+            self.go_on()
 
     def enqueued(self, index: int, positions: Sequence[int]) -> None:
-        """The `Enqueue` at this log index has put messages into the queue, at these positions. This end may have found
-        some of them as it came."""
+        """The `Enqueue` at this log index has put messages into the queue, at these positions."""
         self._withdraw(self._expected.pop(index, {}).keys() - {*positions})
-        self._add(positions)
-
-    def _add(self, positions: Iterable[int]) -> None:
-        fresh = [position for position in positions if position > self._last]
-        self._free.extend(fresh)
-        self._last = max(fresh, default=self._last)
         self.go_on()
 
     def _withdraw(self, positions: Set[int]) -> None:

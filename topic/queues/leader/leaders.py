@@ -27,6 +27,8 @@ class LedSet:
         """How often links were attached in this term."""
         self._proposed: dict[int, ProposingEnd] = {}
         """By log index: the end that has proposed the entry."""
+        self._enqueues: dict[int, Enqueue] = {}
+        """By log index: those of these entries that put messages into a queue."""
         self._busy: dict[ProposingEnd, None] = {}
         """Ends that the leader was too busy for."""
         self._undeclared: dict[str, bool] = {}
@@ -56,6 +58,9 @@ class LedSet:
         messages = self._sets.state(self._name).messages
         egress = self.egresses[id_] = Egress(self._node, self._name, queue, id_, messages, self)
         egress.come(self._next_clock(), self._node.now())
+        for index, asked in self._enqueues.items():
+            if asked.queue == queue:
+                egress.expect(index, asked.messages)
 
     def consumes(self, queue: str) -> None:
         """The queue has a consumer. It is declared with the first."""
@@ -77,6 +82,7 @@ class LedSet:
             self._proposed.update(dict.fromkeys(range(first, first + len(proposals)), end))
             for index, proposal in enumerate(proposals, first):
                 if isinstance(proposal, Enqueue):
+                    self._enqueues[index] = proposal
                     self._expect(index, proposal)
         return first
 
@@ -92,6 +98,7 @@ class LedSet:
         for end in busy:
             end.go_on()
         for index, answer in decided:
+            self._enqueues.pop(index, None)
             if index in self._proposed:  # else it is an entry of an earlier leader
                 self._proposed.pop(index).decided(index, answer)
             if answer is not None:
