@@ -30,8 +30,10 @@ def test_a_snapshot_and_its_changes_are_the_rows(before: list[Row], after: list[
     stored = dict(rows)
     rows.take_changes()
     change(rows, [*after])
-    apply(stored, rows.take_changes())
+    changes, former = rows.take_changes(), dict(stored)
+    apply(stored, changes)
     assert stored == dict(rows) and rows.take_changes() == {}
+    assert all(former.get(key) != value for key, value in changes.items()), "a row that came and went costs nothing"
     rows.check()
 
 
