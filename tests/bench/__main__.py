@@ -56,6 +56,12 @@ def single(title: str, count: int, *options: str, subscribers: int = 1) -> Case:
     return Case("single", title, (Load(("a",) * subscribers, (*SECOND, *options), count),), "single")
 
 
+def queue(title: str, count: int, *options: str) -> Case:
+    """From a through a queue, which all three routers keep on disk, to a consumer at c."""
+    load = Load(("c",), (*SECOND, *options), count, size=1000, address="queue/bench")
+    return Case("queues", f"1 kB, {title}", (load,))
+
+
 def spread(publishers: int) -> Case:
     """Each at a router of its own, with a subscriber there, and a topic."""
     names = "abcd"[:publishers]
@@ -81,6 +87,8 @@ CASES = (
     line("full load, 64 KiB", 8_000, size=64 << 10),
     line("full load, 1 MiB", 500, size=1 << 20, window=100),
     *map(spread, (1, 2, 4)),
+    queue("full load", 30_000),
+    queue("500 msg/s", 2_500, "--rate", "500"),
     Case("ring-3", "idle", ()),
     Case("ring-24", "idle", ()),
 )  # fmt: skip
