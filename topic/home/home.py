@@ -310,8 +310,7 @@ class Home:
         """The publisher was there after the question came up. It has `answered` itself, or its machine has."""
         if isinstance(question, bytes):
             self.audiences.proven(stream, question)
-            if stream.unassigned:
-                self.balancing.go_on(stream)
+            self.balancing.go_on(stream)  # the subscriber may have had room before
         elif isinstance(question, tuple):
             self.resolution.answer(question[0], stream, question[1])
         elif answered:

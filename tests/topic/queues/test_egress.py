@@ -19,6 +19,7 @@ from topic.actions import Note
 from topic.delivery.kinds import EgressKind
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.home.balancing import Balancing
+from topic.home.home import Home
 from topic.identity import egress_address
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.leaders import LedSet
@@ -279,6 +280,19 @@ def test_a_consumer_resumes_elsewhere_when_its_router_dies(has_accepted: bool) -
         bench.flow()
     bench.wait(1)
     assert bench.messages("a") == [] and other.delivered == []
+
+
+def test_a_consumer_that_resumes_has_room_before_the_egress_has_answered_an_echo() -> None:
+    """Home gives it nothing before the answer, which is an entry. Nothing else happens then."""
+    bench, _ = filled(b"1")
+    reader = lasting(bench, "d", credit=0)
+    reader.vanish()
+    bench.hanging |= {"b", "c"}
+    again = lasting(bench, "e", unsettled={}, seen=reader.end.epoch, credit=1)
+    assert again.delivered == []
+    bench.hanging.clear()
+    bench.flow()
+    assert again.delivered == [b"1"]
 
 
 def test_a_consumer_that_no_router_knows_is_waited_for() -> None:
@@ -543,6 +557,8 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_who_has_given_a_message_back_keeps_it_from_nobody, "b", False)),
     (LedSet, "__init__", "peers.remember(lasting)", "peers.remember([])",
      test_a_consumer_that_no_router_knows_is_waited_for),
+    (Home, "answer_question", "self.balancing.go_on(stream)", "pass",
+     test_a_consumer_that_resumes_has_room_before_the_egress_has_answered_an_echo),
     (LedSet, "consumes", "known.id not in self.egresses", "False",
      test_a_consumer_that_comes_back_late_is_told_that_its_message_is_over),
     (LedSet, "follow", "self.ingress.go_on()", "pass",
