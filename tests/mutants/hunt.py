@@ -25,6 +25,7 @@ from tests.mutants import (
     breaks_mqtt_publishers,
     breaks_patterns,
     breaks_plan,
+    breaks_queues,
     breaks_rehoming,
     breaks_settling,
     breaks_ttl,
@@ -36,8 +37,8 @@ from tests.mutants.runs import Verdict, enact, play
 PINS = Path(__file__).with_name("pins.json")
 BREAKAGES = (
     breaks_audience, breaks_balanced, breaks_batches, breaks_bodies, breaks_directory, breaks_expiry, breaks_filters,
-    breaks_grace, breaks_joining, breaks_mqtt, breaks_mqtt_publishers, breaks_patterns, breaks_plan, breaks_rehoming,
-    breaks_settling, breaks_ttl,
+    breaks_grace, breaks_joining, breaks_mqtt, breaks_mqtt_publishers, breaks_patterns, breaks_plan, breaks_queues,
+    breaks_rehoming, breaks_settling, breaks_ttl,
 )  # fmt: skip
 """Importing them is what fills `MUTANTS`."""
 

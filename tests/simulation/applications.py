@@ -33,6 +33,16 @@ class Applications:
         reader.lost.update(texts)
         self._judge.balanced.forgotten(name, texts)
 
+    def left(self, name: str) -> None:
+        """A subscriber has no link any more."""
+
+    def settles(self, name: str, text: bytes) -> None:
+        """A subscriber settles a delivery itself."""
+
+    def is_settled_for(self, text: bytes) -> bool:
+        """Whether routers settle it out of its publisher's sight."""
+        return self._judge.is_settled_for(text)
+
     def transferred(self, link: "SubscriberLink", record: Record, attempts: int) -> None:
         assert record.message is not None
         text = record.message

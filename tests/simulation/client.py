@@ -30,6 +30,8 @@ class Client:
     """One link identity, and the application behind it."""
 
     link: Link | None
+    receives = False
+    """It is a subscriber."""
     first: bool
     """Receiver settle mode of its link, or of the next."""
 
@@ -58,6 +60,8 @@ class Client:
         """No more pranks: it stays, accepts and gives credit."""
         self.gone = False
         """It left for good."""
+        self.stays = False
+        """It never leaves for good."""
         self.opened: list[Link] = []
         """All links of its name, those that it has forgotten too."""
         self.answered = False
@@ -213,7 +217,7 @@ class Client:
         if link is None or self.calm:
             return
         what = self.random.choice(self.knobs.pranks)
-        self.gone = self.random.random() < self.knobs.quitting
+        self.gone = self.random.random() < self.knobs.quitting and not self.stays
         self.note(self.name, f"prank: {what}{', for good' if self.gone else ''}")
         if self.gone:
             self._quit(link, close=what == "close")

@@ -36,13 +36,14 @@ from tests.simulation.parties import (
 )
 from tests.simulation.plain import PlainSubscribers
 from tests.simulation.promises import Promises, why_unknown
+from tests.simulation.queue_judge import QueueApplications, Queues
 from tests.simulation.termini import Termini
 from tests.simulation.wildcards import covers
 from tests.simulation.windows import check_windows
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import State
 from topic.directory.entry import Status
-from topic.identity import Epoch, link_name
+from topic.identity import Epoch, is_egress, link_name
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -73,6 +74,7 @@ class Judge:
         self.plain = PlainSubscribers(self)
         self.applications = Applications(self)
         self.balanced = Balanced(self)
+        self.queues = Queues(self)
         self.by_key: dict[bytes, Message] = {}
         """The last message sent under each key."""
         self.seen_count = 0
@@ -105,6 +107,10 @@ class Judge:
             reader = self.readers[twin.name] = self.readers[client.name]
             reader.exact, reader.first, reader.at_most_once = False, True, True
 
+    def applications_at(self, address: str) -> Applications | QueueApplications:
+        """Who judges what subscribers of the address are given."""
+        return self.queues.applications if is_egress(address) else self.applications
+
     def contact(self, here: "Router", there: str) -> object:
         """What names the contact that both ends have, and in which both have applied the other's section."""
         other = self.routers[there]
@@ -120,6 +126,7 @@ class Judge:
         self.termini.watch(router)
         self.memory.watch(router)
         self.plain.watch(router)
+        self.queues.watch(router)
         check_windows(router)
 
     # publishers
@@ -131,6 +138,7 @@ class Judge:
         assert publisher.link is not None
         message = Message(text, name, life, number, presettled, key, publisher.plain, publisher.link)
         self.messages[text] = self.by_key[key] = message
+        self.queues.sent(message)
 
     def is_settled_for(self, text: bytes) -> bool:
         """Whether routers settle it out of its publisher's sight, who is promised *at least once* (protocol 1): as they
@@ -239,9 +247,10 @@ class Judge:
             self.messages[text].over = True
             self.given_up(text)
 
-    def informed(self, text: bytes) -> None:
+    def informed(self, text: bytes, outcome: DeliveryOutcome) -> None:
         """The publisher has been told the outcome."""
         self.messages[text].told = True
+        self.queues.told(self.messages[text], outcome)
         ttl.informed(self, self.messages[text])
 
     def answered(self, link: "PublisherLink", texts: list[bytes], outcome: DeliveryOutcome) -> None:
@@ -249,6 +258,7 @@ class Judge:
         for text in texts:
             self.note(link.router.name, f"answers {text.decode()} {outcome.name}")
             self.accepted_count += outcome is DeliveryOutcome.ACCEPTED
+            self.queues.answered(self.messages[text], outcome)
             if link.first:
                 self.messages[text].over = self.messages[text].settled_for = True
                 assert link.epoch is not None
@@ -259,8 +269,7 @@ class Judge:
     def decided(self, home: "Router", keys: Sequence[bytes], outcome: str) -> None:
         """A home has decided to answer so, by what it knows now: it may know more when the answer goes out."""
         self.termini.watch(home)  # in the same event, it may have let subscribers expire
-        for key in keys:
-            message = self.by_key[key]
+        for message in [self.by_key[key] for key in keys if not self.queues.owns(key)]:
             if message.home != home.name:
                 continue  # a zombie home: its link's other end has gone on elsewhere, and will not read the answer
             check_refused(self, message, outcome)

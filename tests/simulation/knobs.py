@@ -144,6 +144,8 @@ class Knobs:
     """Addresses are balanced."""
     sets: int = 0
     """Hashed replica sets; without any, the mesh has no queues."""
+    queues: int = 0
+    """So many queues have clients. There are sets then."""
     asked: int = 0
     """How often clients ask for queues."""
     disk: float = 0.02

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from router.edge.queue_address import address_inside
 from topic.actions import EXPIRED, Detach, LinkAction
-from topic.identity import Epoch
+from topic.identity import Epoch, shown_address
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -165,6 +166,9 @@ class Link:
         self.attached = True
         self.attached_at = self.router.schedule.now
         self.router.note(self.router.name, f"attaches {self}")
+        address = self.client.identity.address
+        inside = address_inside(self.router.node, shown_address(address), receives=self.client.receives)
+        assert inside == address, "its router has the link inside the set that has the queue"
 
     def fit(self, unsettled: dict[bytes, int] | None) -> tuple[dict[bytes, int] | None, bool]:
         """As much of the router's map as its client's frames have room for, from its beginning; whether that is all."""

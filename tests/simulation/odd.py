@@ -187,6 +187,17 @@ def _voters(_: Knobs, random: Random) -> dict[str, Any]:
     return shape | {"old_disks": random.choice((0.0, 0.3, 1.0))}
 
 
+def _queues(knobs: Knobs, random: Random) -> dict[str, Any]:
+    """Replica sets, with publishers and consumers of their queues."""
+    shape, queues = _sets(knobs, random), random.choice((1, 1, 2, 3))
+    clients = {
+        "publishers": max(queues, random.choice((2, 3, 4))),
+        "subscribers": max(queues, random.choice((2, 3, 4))),
+    }
+    shape |= {"queues": queues, "late": knobs.late}
+    return shape | clients | {"messages": random.choice((10, 10, 25)), "asked": random.choice((0, 5))}
+
+
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "batch": _batch,
     "detach": _detach,
@@ -222,6 +233,7 @@ ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {
     "balanced": _balanced,
     "sets": _sets,
     "voters": _voters,
+    "queues": _queues,
 }
 
 LIMITS = ("far clocks", "set back")
@@ -240,6 +252,7 @@ LATER = (
     "balanced",
     "sets",
     "voters",
+    "queues",
 )
 """Played by name only, in tests of their own: seeds that others have named stay the runs that they were."""
 

@@ -171,7 +171,7 @@ class Publisher(Client):
             if tag is not None:
                 self.judge.check(not self.unsettled[tag], "5 one outcome: a delivery is answered once")
                 self.unsettled[tag] = outcome
-                self.judge.informed(self.texts[tag])
+                self.judge.informed(self.texts[tag], outcome)
                 if self.first:
                     del self.handles[handle]
                     self._forget(tag)

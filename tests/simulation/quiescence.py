@@ -19,19 +19,20 @@ def check_quiescence(world: "World") -> None:
     judge = world.judge
     if world.sets is not None:
         judge.check(not (unrest := world.sets.unrest()), unrest)
+        judge.check(not (unrest := judge.queues.unrest()), unrest)
     for client in world.clients:
         attached = client.link is not None and client.answered
         judge.check(attached or client.gone, f"5 liveness: {client.name} is not attached")
     for message in [message for message in judge.messages.values() if message.told]:
         missing = [name for name in sorted(message.promised) if message.text not in judge.readers[name].final]
         judge.check(not missing, f"2 kept: {message.text.decode()} was answered, and {missing} never had it")
-    for subscriber in world.subscribers:
+    waits = stranded(world) | judge.queues.waits()
+    for subscriber in [subscriber for subscriber in world.subscribers if subscriber.name not in waits]:
         judge.check(not subscriber.unsettled, f"4 unsettled: {subscriber.name} keeps {subscriber.texts}")
     untold = [client.name for client in world.subscribers if not client.gone and judge.untold.get(client.name)]
     judge.check(not untold, f"2 told: nobody told {untold} what was accepted without it")
     silently = judge.plain.untold()
     judge.check(not silently, f"2 told: plain subscribers have missed something, and their links last: {silently}")
-    waits = stranded(world)
     for publisher in [
         publisher for publisher in world.publishers if not publisher.gone and publisher.name not in waits
     ]:
@@ -46,7 +47,7 @@ def check_quiescence(world: "World") -> None:
     alive = [router for router in world.routers.values() if router.alive]
     for router in alive:
         _check_plan(judge, router, alive)
-        if not waits:
+        if not (waits or judge.queues.stranded()):
             _check_empty(judge, router, everybody=router.mesh.plan.members <= {other.name for other in alive})
         _check_directory(world, router, len(alive) - 1)
 

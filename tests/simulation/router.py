@@ -18,6 +18,7 @@ from linkstate.plan.plan import Plan, Standing
 from tests.simulation.balanced import PREFIX
 from tests.simulation.knobs import FORGET, Knobs
 from tests.simulation.link import Link
+from tests.simulation.queue_logs import OF_QUEUES
 from tests.simulation.schedule import Schedule
 from tests.simulation.shell import Shell, Watched
 from tests.simulation.ttl import expired
@@ -173,7 +174,7 @@ class Router:
             knobs.redeliveries,
             *waits,
             piece=knobs.piece,
-            kinds=((PREFIX, "balanced"),),
+            kinds=((PREFIX, "balanced"), (OF_QUEUES, "queue")),
             dead=knobs.dead,
             grace=knobs.grace,
         )
@@ -201,6 +202,7 @@ class Router:
             return
         for name in self.topic.directory.contacts:
             self.judge.routers[name].part_from(self)
+        self.judge.queues.killed(self)
         self.alive = False
         self.note(self.name, "is killed")
         self._inbox.clear()

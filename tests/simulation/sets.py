@@ -17,9 +17,10 @@ import attrs
 
 from tests.set_store import MemorySets, StoreNames
 from tests.simulation.parties import Violation
+from tests.simulation.queue_logs import asked_in
 from tests.simulation.set_operators import SetOperators
 from topic.directory.entry import Role
-from topic.identity import LinkIdentity
+from topic.identity import CONTAINER, LinkIdentity, queue_of
 from topic.node import SetPort
 from topic.queues.actions import Answered, SetView
 from topic.queues.leader.ingress import ingress_of
@@ -34,8 +35,8 @@ from topic.queues.operations import (
     QueueSettings,
     Refused,
     RefusedFor,
-    decode,
 )
+from topic.queues.proposals import Enqueue, Proposal
 from topic.queues.replica import SetReplica
 from topic.queues.set_map import SetMap, SetPlan, hashed_plans
 from topic.queues.sets import ReplicaSets
@@ -202,7 +203,7 @@ class SetWorld:
         """Sets of which so many disks are gone that they may have no leader any more."""
         self.accepted: set[tuple[str, Replica]] = set()
         """Set and store: those that have accepted a life. Others may have been told of that, or be about to be."""
-        self._may_have_lost: set[str] = set()
+        self.may_have_lost: set[str] = set()
         """Sets that an operator has recovered: of what was answered before, some may be lost."""
         self._last: list[tuple[float, Router, str]] = []
         """What is asked when all is at rest: who asks which set, after how many seconds."""
@@ -284,9 +285,14 @@ class SetWorld:
         if endangered and self.dice.random() >= 0.1:
             return False
         if endangered:
-            self.is_lost.update(endangered)
+            self._lose(endangered)
             self._world.note(router.name, f"so much is lost that sets may be lost: {endangered}")
         return True
+
+    def _lose(self, names: Sequence[str]) -> None:
+        self.is_lost.update(names)
+        for name in names:
+            self._world.judge.queues.lost(name)
 
     def _can_spare(self, name: str, router: str) -> bool:
         """Whether the set has a majority without the disk of this router, by all configurations that may count."""
@@ -320,7 +326,7 @@ class SetWorld:
         last."""
         parts = [disk.store.parts[name] for disk in self.disks.values()]
         logs = [replica.raft.log for _, replica in self.replicas(name)]
-        if name in self._may_have_lost:
+        if name in self.may_have_lost:
             last_life = max(part.hard.life for part in parts)
             parts = [part for part in parts if part.hard.life == last_life]
         decided = max((len(log) for (which, _), log in self._decided.items() if which == name), default=0)
@@ -365,11 +371,17 @@ class SetWorld:
     def plan_last(self) -> None:
         """The faults are over."""
         self.heal()
-        self._schedule.after(LAST_S / 2, self.operators.end_losses)
+        self._schedule.after(LAST_S / 2, self._end_losses, self._schedule.now + LAST_S)
         for router in self._world.routers.values():
             for name in self.map.plans:
                 self._last.append((self.dice.random(), router, name))
         self._look_for_rest(self._schedule.now + LAST_S)
+
+    def _end_losses(self, until: float) -> None:
+        """Operators see what is lost when no disk hangs any more."""
+        self.operators.end_losses()
+        if self._schedule.now < until and any(disk.is_busy for disk in self.disks.values()):
+            self._schedule.after(1.0, self._end_losses, until)
 
     def _look_for_rest(self, until: float) -> None:
         is_patient = self._world.seed % PATIENT == 0 or self.is_lost
@@ -384,11 +396,11 @@ class SetWorld:
         """Each client has names of its own, which it deletes when it knows that they were declared; all share some."""
         router = self.dice.choice(list(self._world.routers.values()))
         for _ in range(self.dice.choice((1, 1, 3, 10))):
-            router.handle(self._ask, router, self._draw_operation())
+            router.handle(self.ask, router, self._draw_operation())
 
     def _draw_operation(self) -> Operation:
         dice, prefix = self.dice, self.dice.choice(("queue/", "queue/eu/"))
-        declared = [(one.operation.name, one.answer) for one in self.requests if isinstance(one.answer, Done)]
+        declared = [(one.operation.name, one.answer) for one in self._own if isinstance(one.answer, Done)]
         kind = dice.choice(("own", "own", "own", "shared", "delete", "configure"))
         settings = QueueSettings(limit_messages=dice.choice((None, 1)))
         if kind == "own" or not declared:
@@ -399,16 +411,22 @@ class SetWorld:
         name, done = dice.choice(declared)
         return Delete(name, done.id) if kind == "delete" else Configure(name, done.id, done.version, settings)
 
+    @property
+    def _own(self) -> "list[_Request]":
+        """What was asked of queues that have no other clients."""
+        used = self._world.queues.names if self._world.queues is not None else []
+        return [one for one in self.requests if one.operation.name not in used]
+
     def _ask_last(self, router: "Router", name: str) -> None:
         """One more queue, of this set."""
         for number in range(10_000):
             queue = f"{self.map.plans[name].prefix or 'queue/'}last/{router.name}/{number}"
             plan = self.map.plan_of(queue)
             if plan is not None and plan.name == name:
-                router.handle(self._ask, router, Declare(queue), True)
+                router.handle(self.ask, router, Declare(queue), True)
                 return
 
-    def _ask(self, router: "Router", operation: Operation, is_last: bool = False) -> None:
+    def ask(self, router: "Router", operation: Operation, is_last: bool = False) -> None:
         number = router.node.ask(operation)
         request = _Request(router.name, router.incarnation, number, operation, self._schedule.now, is_last)
         self.requests.append(request)
@@ -433,18 +451,20 @@ class SetWorld:
         assert plan is not None
         logs = [log for (name, life), log in self._decided.items() if name == plan.name and life >= id_.life]
         entries = [log[id_.index - 1] for log in logs if 0 < id_.index <= len(log)]
-        names = [decode(entry.data[8:]).name for entry in entries if entry is not None and entry.data]
+        names = [_queue_of(asked_in(entry)) for entry in entries if entry is not None and entry.data]
         if request.operation.name not in names:
             raise Violation(f"13 kept: {request.operation} was answered, {entries} is decided")
 
     def recovered(self, name: str, former: int, replica: SetReplica) -> None:
         """An operator has made a replica the whole set, in a new life: that has what the replica had applied."""
         self.is_lost.discard(name)
-        self._may_have_lost.add(name)
+        self.may_have_lost.add(name)
+        self._world.judge.queues.lost(name)
         life = replica.raft.hard.life
         kept = self._decided[name, life] = self._decided[name, former][: replica.applied]
         for index in range(1, len(kept) + 1):
             self._decided_in[name, life, index] = self._decided_in[name, former, index]
+        self._world.judge.queues.logs.recovered(name, life, [entry for entry in kept if entry is not None])
 
     # what always holds
 
@@ -477,6 +497,7 @@ class SetWorld:
         if former is None:
             known[index - 1] = entry
             self._decided_in[name, life, index] = replica.raft.hard.term
+            self._world.judge.queues.logs.decided(name, life, index, entry)
         elif former != entry:
             raise Violation(f"13 one log: {router} decides {entry} at {index} of {name}, not {former}")
         apply(index, entry)
@@ -509,15 +530,17 @@ class SetWorld:
         """The links of the sets, each with the router that leads: all routers know them when nothing happens."""
         alive = [router for router in self._world.routers.values() if router.alive]
         leaders = [(router.name, router.node._leaders) for router in alive]
-        led = ((router, name) for router, sets in leaders if sets is not None for name in sets.led)
-        return {((Role.SUBSCRIBER, ingress_of(name)), router) for router, name in led}
+        led = [(router, name, one) for router, sets in leaders if sets is not None for name, one in sets.led.items()]
+        ingresses = {((Role.SUBSCRIBER, ingress_of(name)), router) for router, name, _ in led}
+        egresses = [(router, end.identity) for router, _, one in led for end in one.egresses.values()]
+        return ingresses | {((Role.PUBLISHER, identity), router) for router, identity in egresses}
 
     def leaderless(
         self, known: set[tuple[tuple[Role, LinkIdentity], str]]
     ) -> set[tuple[tuple[Role, LinkIdentity], str]]:
         """Links that a router knows of sets which may have lost their logs for good."""
-        lost = {ingress_of(name) for name in self.is_lost}
-        return {link for link in known if link[0][1] in lost} - self.links()
+        inside = (link for link in known if link[0][1].container == CONTAINER)
+        return {link for link in inside if queue_of(link[0][1].address)[0] in self.is_lost} - self.links()
 
     def unrest(self) -> str:
         """What is not yet as it has to be when the faults are long over; empty if all is."""
@@ -593,15 +616,15 @@ class SetWorld:
             if entry is None:
                 raise Violation(f"13 one log: entry {index} of {name} was never decided")
             if entry.data:
-                operation, before = decode(entry.data[8:]), len(model)
+                operation, before = asked_in(entry), len(model)
                 answer = model.apply(index, entry.data)
                 if isinstance(operation, Declare) and len(model) > before:
                     created[operation.name] = created.get(operation.name, 0) + 1
-                assert isinstance(answer, Done | Refused)
+                assert isinstance(answer, Done | Refused) == isinstance(operation, Operation)
         deleted = {one.operation.id for one in self.requests if isinstance(one.operation, Delete)}
         for one in self.requests:
             plan = self.map.plan_of(one.operation.name) if isinstance(one.answer, Done) else None
-            if plan is not None and plan.name == name and (one.is_last or name not in self._may_have_lost):
+            if plan is not None and plan.name == name and (one.is_last or name not in self.may_have_lost):
                 self._check_in_the_end(one, model, deleted)
         twice = [queue for queue, count in created.items() if count > 1 and "own/" in queue]
         self._check(not twice, f"13 once: {twice} were declared twice")
@@ -616,6 +639,13 @@ class SetWorld:
                 raise Violation(f"13 kept: {request.operation} was answered, and the queue is there")
         elif not is_there and id_ not in deleted:
             raise Violation(f"13 kept: {request.operation} was answered, and the queue is gone")
+
+
+def _queue_of(asked: Operation | Proposal) -> str:
+    """The queue that an entry may declare."""
+    if isinstance(asked, Enqueue):
+        return asked.queue
+    return asked.name if isinstance(asked, Operation) else ""
 
 
 def _later(one: Configuration) -> list[Configuration]:

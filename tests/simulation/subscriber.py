@@ -19,9 +19,14 @@ CALM_THINK = 2.0
 
 
 class SubscriberClient(Client):
+    receives = True
+
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.link: SubscriberLink | None = None
+        self.applications = self.judge.applications_at(self.identity.address)
+        self.refuses_for_good = True
+        """It may want a message never again."""
         self.first = self.random.random() < self.knobs.first
         self.sends_settled = self.random.random() < self.knobs.settled
         self.tops_up = self.random.choice(("on delivery", "on acceptance", "on settlement"))
@@ -72,7 +77,7 @@ class SubscriberClient(Client):
             self.note(self.name, f"wants {self.wants}{', nothing of its own' if self.no_local else ''}")
 
     def begin_afresh(self) -> None:
-        self.judge.applications.amnesia(self.name, self.texts.values())
+        self.applications.amnesia(self.name, self.texts.values())
         self.texts.clear()
         self.unsettled.clear()
         self.todo.clear()
@@ -80,6 +85,7 @@ class SubscriberClient(Client):
 
     def left(self) -> None:
         self.handles.clear()
+        self.applications.left(self.name)
 
     def _grant(self, count: int) -> None:
         link = self.link
@@ -157,7 +163,7 @@ class SubscriberClient(Client):
                 link, handle, message, DeliveryOutcome(self.unsettled[key]), False
             )  # done since the map was made
         elif key not in self.todo:
-            self.judge.applications.seen(self.name, link.router.name, message, key, attempts, resumed)
+            self.applications.seen(self.name, link.router.name, message, key, attempts, resumed)
             if not settled:
                 self.unsettled[key] = 0
                 self.texts[key] = message
@@ -169,7 +175,7 @@ class SubscriberClient(Client):
         """Limit: the answer to its map had no room to tell that the delivery is settled, as a publisher that lets its
         router settle does not hear, and sends it again (protocol 10, on tags that are used again). Or as a plain
         publisher's edge gave it up with a contact, and its home has it still."""
-        return self._cut and key not in self._named and self.judge.is_settled_for(message)
+        return self._cut and key not in self._named and self.applications.is_settled_for(message)
 
     def restated(self, link: Link, handle: int, key: bytes, state: int, settled: bool) -> None:
         """A resumed transfer without payload: both ends know the outcome, or the publisher settled meanwhile."""
@@ -181,7 +187,7 @@ class SubscriberClient(Client):
         if settled:
             self._forget(key, "resumed as settled")
         else:
-            self.judge.applications.restated(self.name, self.texts[key], self.unsettled[key], state)
+            self.applications.restated(self.name, self.texts[key], self.unsettled[key], state)
             self.unsettled[key] = state  # perhaps by what it had said before it lost its memory
             self.todo.pop(key, None)
             self.handles[handle] = key
@@ -201,7 +207,7 @@ class SubscriberClient(Client):
         if self.unsettled.pop(key, None) is not None:
             text = self.texts.pop(key)
             if not given_back:
-                self.judge.applications.forgotten(self, text, how)
+                self.applications.forgotten(self, text, how)
 
     def echo(self, link: Link) -> None:
         if link is self.link:
@@ -217,7 +223,7 @@ class SubscriberClient(Client):
         outcome, final = self._verdict()
         self.unsettled[key] = outcome
         self.note(self.name, f"{outcome.name} {message.decode()}{' for good' if final else ''}")
-        self.judge.applications.outcome(self.name, message, outcome, final)
+        self.applications.outcome(self.name, message, outcome, final)
         handle = next((handle for handle, at in self.handles.items() if at == key), None)
         if self.link is not None and handle is not None:
             self._state(self.link, handle, message, outcome, final)
@@ -229,13 +235,14 @@ class SubscriberClient(Client):
         if self.first:
             key = self.handles.pop(handle)
             del self.unsettled[key], self.texts[key]
+            self.applications.settles(self.name, message)
         link.to_router(link.outcome, handle, outcome, final, self.first)
 
     def _verdict(self) -> tuple[DeliveryOutcome, bool]:
         if self.calm or self.random.random() >= self.knobs.refusing:
             return DeliveryOutcome.ACCEPTED, False
         outcome = self.random.choice((DeliveryOutcome.REJECTED, DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED))
-        return outcome, outcome is DeliveryOutcome.MODIFIED and self.random.random() < 0.5
+        return outcome, outcome is DeliveryOutcome.MODIFIED and self.random.random() < 0.5 and self.refuses_for_good
 
     def calm_down(self) -> None:
         self.tops_up = "on delivery"

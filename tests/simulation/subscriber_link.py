@@ -179,7 +179,7 @@ class SubscriberLink(Link):
         settled = self.sends_settled or record.presettled
         self._give(record)
         handle = self._next(record, settled)
-        self.router.judge.applications.transferred(self, record, attempts)
+        self.client.applications.transferred(self, record, attempts)
         self.to_client(self.client.delivered, handle, record.key, record.message, settled, attempts, False)
         self._due[record.key] = self._arrival[1]
 
@@ -206,7 +206,7 @@ class SubscriberLink(Link):
         record, client = action.record, self.client
         self._give(record)
         handle = self._next(record, action.settled)
-        self.router.judge.applications.resumed(self, record, action.state, action.settled)
+        self.client.applications.resumed(self, record, action.state, action.settled)
         if action.state or action.settled:
             self.to_client(client.restated, handle, record.key, action.state, action.settled)
         else:

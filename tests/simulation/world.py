@@ -8,7 +8,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -25,6 +25,7 @@ from tests.simulation.membership import Membership
 from tests.simulation.odd import weaken
 from tests.simulation.parties import Violation
 from tests.simulation.publisher import Publisher
+from tests.simulation.queues import QueueWorld
 from tests.simulation.quiescence import check_quiescence
 from tests.simulation.router import Router
 from tests.simulation.schedule import Schedule
@@ -72,6 +73,7 @@ class World:
         self._make_routers()
         self.wires = self._make_wires()
         self.sets = SetWorld(self) if self.knobs.sets else None
+        self.queues = QueueWorld(self) if self.knobs.queues else None
         self.membership = Membership(self)
         for router in self.routers.values():
             router.file = self.membership.file()
@@ -88,6 +90,8 @@ class World:
             self.publishers[-1].go_by_the_name_of(self.publishers[0])
             self.subscribers[-1].go_by_the_name_of(self.subscribers[0])
         self.clients: list[Client] = [*self.publishers, *self.subscribers]
+        if self.queues is not None:
+            self.queues.add(self.clients)
         for subscriber in self.subscribers:
             self.judge.add_reader(subscriber)
         for client in self.clients:
@@ -126,7 +130,9 @@ class World:
 
     def _client(self, name: str) -> tuple[object, ...]:
         patterns = self.knobs.wildcards
-        if not patterns:
+        if self.queues is not None:
+            address = self.queues.address(name)
+        elif not patterns:
             prefix = PREFIX if self.knobs.balanced else "topic/"
             address = f"{prefix}{self.random.randrange(self.knobs.addresses)}"
         elif name.startswith("s"):
@@ -147,7 +153,8 @@ class World:
     # the run
 
     def run(self) -> None:
-        with patch.object(chunks, "CHUNK", self.knobs.chunk), suppress(Enough):
+        fuller = nullcontext() if self.queues is None else self.queues.smaller()
+        with patch.object(chunks, "CHUNK", self.knobs.chunk), fuller, suppress(Enough):
             self._run()
 
     def _run(self) -> None:
@@ -160,6 +167,8 @@ class World:
         self.membership.plan()
         if self.sets is not None:
             self.sets.plan()
+        if self.queues is not None:
+            self.queues.plan()
         self._run_until(self.knobs.turmoil)
         self.faults.stop()
         if self.sets is not None:

@@ -224,7 +224,7 @@ class Client:
     def detached(self, condition: str) -> None:
         self.walk.note(f"{self.name} is detached: {condition}")
         if condition == EXPIRED and self.is_lasting:
-            self.walk.judge.expects(self.may_be_over, f"{self.name} was there, and its terminus has ended")
+            self.walk.expects(self.may_be_over, f"{self.name} was there, and its terminus has ended")
         if condition == EXPIRED:
             self.knows_of_its_end()
         self.left()
@@ -346,7 +346,7 @@ class Publisher(Client):
 
     def attached(self, credit: int, generation: bytes, epoch: Epoch, ours: dict[bytes, int] | None) -> None:
         if self.generation not in (None, generation):
-            self.walk.judge.expects(self.may_be_over, f"{self.name} was there, and its life has ended")
+            self.walk.expects(self.may_be_over, f"{self.name} was there, and its life has ended")
             self.begin_afresh()  # what was in doubt stays so
             self.lose()
             return
@@ -410,7 +410,7 @@ class Publisher(Client):
             self._number += 1
             self.unsettled[tag], self.texts[tag] = 0, text
             self.walk.note(f"{self.name} sends {text.decode()} as {tag.decode()}")
-            self.walk.judge.sent(self, text)
+            self.walk.judge.sent(text, self.walk.message(self))
             tags.append(tag)
         return tags
 
@@ -587,24 +587,24 @@ class Consumer(Client):
         self.handles[handle] = key
         known = self.unsettled.get(key)
         if known is None or (known in GIVEN_BACK and not resumed):
-            self.walk.judge.expects(not resumed, f"{text.decode()} is resumed at {self.name}, which has not named it")
+            self.walk.expects(not resumed, f"{text.decode()} is resumed at {self.name}, which has not named it")
             self.walk.judge.handed(self, text)
             self.unsettled[key], self.texts[key] = 0, text
         else:
             self.walk.note(f"{text.decode()} is resumed at {self.name}")
-            self.walk.judge.expects(resumed, f"{text.decode()} comes to {self.name}, which has it")
+            self.walk.expects(resumed, f"{text.decode()} comes to {self.name}, which has it")
             if known:
                 self._state(handle, DeliveryOutcome(known))
 
     def restated(self, handle: int | None, key: bytes, state: int) -> None:
         """Resumed without payload: both ends know the outcome, or it is settled (no handle)."""
         self._had += 1
-        self.walk.judge.expects(key in (self.said or {}), f"{self.name} has not named what is resumed")
+        self.walk.expects(key in (self.said or {}), f"{self.name} has not named what is resumed")
         self.walk.note(f"{self.texts[key].decode()} is restated at {self.name}")
         if handle is None:
             self._forget(key)
         else:
-            self.walk.judge.expects(state == (self.said or {})[key], f"{self.name} has answered otherwise")
+            self.walk.expects(state == (self.said or {})[key], f"{self.name} has answered otherwise")
             self.handles[handle] = key
 
     def settled(self, handle: int, again: bool) -> None:

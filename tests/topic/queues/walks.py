@@ -10,34 +10,29 @@ A step of a walk is something that a client does or a fault. Behind it all comes
 disk writes and frames that are under way get a little further. In the end all faults are healed. Then publishers send
 nothing new, and consumers accept what comes until the queue is empty.
 
-The judge says (docs/protocol.md 14, and what is promised for topics in 1 and 12)
+The rules for messages are those of `tests.topic.queues.judge`. A plain client is in doubt if it has lost its link, or
+some router was out of contact with its router. A lasting consumer is in doubt if it was away for longer than its
+timeout. Besides
 
-1. what was accepted is processed once, by one consumer. If a plain client was in doubt of it, or a consumer was away
-   for longer than its timeout: at least once;
-2. a lasting consumer is not given again what it has accepted, once that is settled;
-3. no two consumers have a message at a time, unless the first one is plain and has lost its link, or some router was
-   out of contact with its router, or it was away for longer than its timeout;
-4. nothing comes that nobody has sent, and nothing that was accepted is lost;
-5. all is processed within `BOUND_S` after the faults, although nothing new is sent;
-6. at rest nothing is kept of what is over, and replicas with the same applied index are equal at any time.
+1. all is processed within `BOUND_S` after the faults, although nothing new is sent;
+2. at rest nothing is kept of what is over, and replicas with the same applied index are equal at any time.
 """
 
 import argparse
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import combinations, product
 
-import attrs
-
 from tests.topic.bench import Station
 from tests.topic.queues.bench import QUEUE, SET
+from tests.topic.queues.judge import Judge, Message
 from tests.topic.queues.walk_bench import Move, WalkBench
 from tests.topic.queues.walkers import ACCEPTED, REJECTED, Client, Consumer, Link, Publisher, PublisherLink
-from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
+from topic.delivery.outcomes import GIVEN_BACK
 from topic.directory.entry import Lifetime
 from topic.identity import egress_address, ingress_address
 from topic.queues.operations import Declare, Delete
@@ -63,99 +58,14 @@ class JudgeError(Exception):
     """What is promised does not hold."""
 
 
-@attrs.define
-class Message:
-    is_doomed: bool
-    """Its queue is deleted now and then: it may go with it, or find none."""
-    is_told: bool = False
-    """Its publisher has read that it is accepted."""
-    is_loose: bool = False
-    """At least once is promised of it, not more."""
-    processed: list[str] = attrs.Factory(list)
-    """By these consumers."""
-
-
-class Judge:
-    def __init__(self, walk: "Walk") -> None:
-        self._walk = walk
-        self.messages: dict[bytes, Message] = {}
-        self._settled: set[tuple[str, bytes]] = set()
-        self._digests: dict[tuple[int, int], bytes] = {}
-        """Of the state, by life and applied index."""
-        self._looked: dict[str, tuple[SetState, tuple[int, int]]] = {}
-        """By router: the state that was looked at last."""
-
-    def expects(self, holds: bool, what: str) -> None:
-        if not holds:
-            raise JudgeError(what)
-
-    def loosen(self, texts: Iterable[bytes]) -> None:
-        for text in texts:
-            self.messages[text].is_loose = True
-
-    # what publishers know
-
-    def sent(self, publisher: Publisher, text: bytes) -> None:
-        assert publisher.link is not None
-        is_loose = publisher.link.is_doubted and not publisher.is_lasting
-        is_doomed = publisher.identity.address == ingress_address(SET, self._walk.doomed)
-        self.messages[text] = Message(is_doomed, is_loose=is_loose)
-
-    def told(self, text: bytes, outcome: DeliveryOutcome) -> None:
-        message = self.messages[text]
-        self.expects(outcome is ACCEPTED or message.is_doomed, f"{text.decode()} is {outcome.name.lower()}")
-        message.is_told = outcome is ACCEPTED
-
-    # what consumers know
-
-    def handed(self, consumer: Consumer, text: bytes) -> None:
-        self._walk.note(f"{consumer.name} has {text.decode()}")
-        message = self.messages.get(text)
-        if message is None:
-            raise JudgeError(f"{consumer.name} is given {text!r}, which nobody has sent")
-        for other in self._walk.consumers:
-            if other.has(text):
-                excused = other.is_in_doubt or message.is_loose
-                self.expects(excused, f"{consumer.name} is given {text.decode()}, and {other.name} has it")
-                message.is_loose = True
-        is_new = (consumer.name, text) not in self._settled or message.is_loose
-        self.expects(is_new, f"{consumer.name} is given {text.decode()} again")
-
-    def processed(self, consumer: Consumer, text: bytes) -> None:
-        message = self.messages[text]
-        message.is_loose |= consumer.is_in_doubt
-        message.processed.append(consumer.name)
-        who = " and ".join(message.processed)
-        self.expects(len(message.processed) == 1 or message.is_loose, f"{text.decode()} is processed by {who}")
-
-    def settled(self, consumer: Consumer, text: bytes) -> None:
-        self._settled.add((consumer.name, text))
-
-    @property
-    def missing(self) -> list[str]:
-        """What was accepted and is not processed."""
-        owed = {text: one for text, one in self.messages.items() if one.is_told and not one.is_doomed}
-        return [text.decode() for text, one in owed.items() if not one.processed]
-
-    # what routers have
-
-    def look(self) -> None:
-        for name, station in self._walk.stations.items():
-            station.node.topic.check()
-            sets = self._walk.sets(name)
-            sets.check()
-            replica = sets._replicas[SET]
-            at = replica.raft.hard.life, replica.applied
-            if self._looked.get(name) == (replica.state, at):
-                continue
-            self._looked[name] = replica.state, at
-            replica.state.check()
-            digest = replica.state.rows.digest
-            self.expects(self._digests.setdefault(at, digest) == digest, f"{name} has another state at {at[1]}")
+def expects(holds: bool, what: str) -> None:
+    if not holds:
+        raise JudgeError(what)
 
 
 class Walk(WalkBench):
     _haste = 1.0
+    expects = staticmethod(expects)
 
     def __init__(self, seed: int, *, verbose: bool = False) -> None:
         self.verbose = verbose
@@ -165,7 +75,11 @@ class Walk(WalkBench):
         self.links: list[Link] = []
         self.publishers: list[Publisher] = []
         self.consumers: list[Consumer] = []
-        self.judge = Judge(self)
+        self.judge = Judge(expects, self.note, lambda: self.consumers)
+        self._digests: dict[tuple[int, int], bytes] = {}
+        """Of the state, by life and applied index."""
+        self._looked: dict[str, tuple[SetState, tuple[int, int]]] = {}
+        """By router: the state that was looked at last."""
         super().__init__(ROUTERS, seed=seed, compare_every=5 if seed % 2 else 1000, grace=seed % 3)
         dice = self.random
         self._haste = dice.choice((0.1, 0.4, 0.8))
@@ -200,6 +114,12 @@ class Walk(WalkBench):
     def clients(self) -> list[Client]:
         return [*self.publishers, *self.consumers]
 
+    def message(self, publisher: Publisher) -> Message:
+        """That the publisher sends now."""
+        assert publisher.link is not None
+        is_doomed = publisher.identity.address == ingress_address(SET, self.doomed)
+        return Message(may_be_gone=is_doomed, is_loose=publisher.link.is_doubted and not publisher.is_lasting)
+
     def note(self, what: str) -> None:
         if self.verbose:
             self.trace.append(f"{self.now:8.3f} {what}")
@@ -230,7 +150,22 @@ class Walk(WalkBench):
                 client.may_be_over = True
             if not (is_seen or client.is_lasting):
                 self._doubt(client)
-        self.judge.look()
+        self._look()
+
+    def _look(self) -> None:
+        """What routers have."""
+        for name, station in self.stations.items():
+            station.node.topic.check()
+            sets = self.sets(name)
+            sets.check()
+            replica = sets._replicas[SET]
+            at = replica.raft.hard.life, replica.applied
+            if self._looked.get(name) == (replica.state, at):
+                continue
+            self._looked[name] = replica.state, at
+            replica.state.check()
+            digest = replica.state.rows.digest
+            expects(self._digests.setdefault(at, digest) == digest, f"{name} has another state at {at[1]}")
 
     def _sees_all(self, station: Station) -> bool:
         names = {*self.names} - {station.name}
@@ -435,7 +370,7 @@ class Walk(WalkBench):
     def _until(self, what: Callable[[], str], seconds: float) -> None:
         end = self.now + seconds
         while left := what():
-            self.judge.expects(self.now < end, f"after {seconds} s: {left}")
+            expects(self.now < end, f"after {seconds} s: {left}")
             self.wait(1)
             while [client for client in self.clients if not client.is_gone and self._goes_on(client)]:
                 self.flow()

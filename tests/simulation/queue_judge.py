@@ -1,0 +1,366 @@
+"""What is promised of the messages of queues, in a simulated mesh (protocol 14). The rules are those of
+`tests.topic.queues.judge`; here is who is in doubt, and what has to be true in the end.
+
+A plain client is in doubt if it has lost its link, if its router was out of contact with another one since it attached,
+or if the leader of its set was killed. A client that resumes is in doubt if its terminus may be over: it was away for
+its timeout, or not to be seen by all routers. Limits of the ends (protocol 10) are limits here, too.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tests.topic.queues import judge as rules
+from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
+from topic.delivery.record import Record
+from topic.edge.unconfirmed import FINAL
+from topic.identity import INSIDE, NAME_LENGTH, is_egress, link_name, queue_of
+from topic.queues.leader.egress import egress_of
+
+if TYPE_CHECKING:
+    from tests.simulation.client import Client
+    from tests.simulation.judge import Judge
+    from tests.simulation.parties import Message
+    from tests.simulation.queues import QueueWorld
+    from tests.simulation.router import Router
+    from tests.simulation.sets import SetWorld
+    from tests.simulation.subscriber import SubscriberClient
+    from tests.simulation.subscriber_link import SubscriberLink
+
+from tests.simulation.queue_logs import QueueLogs
+
+LOOK_S = 0.1
+"""Seconds between looks at clients, while no contact is made or lost."""
+
+
+class Doubts:
+    """What nobody knows of a client of a queue."""
+
+    def __init__(self, judge: "Judge", client: "Client") -> None:
+        self._judge = judge
+        self.client = client
+        self.name = client.name
+        self.set, self.queue = queue_of(client.identity.address)
+        self._grain_s = client.knobs.dead / 4 + 2 * LOOK_S
+        """Between two steps of a router no more than a HELLO's interval passes."""
+        self._seen_at = 0.0
+        """When all routers saw it last."""
+        self._may_be_over = False
+        self._doubted: object = None
+        """Its last link that is in doubt."""
+
+    @property
+    def is_in_doubt(self) -> bool:
+        if self._judge.has_met_limit(self.name):
+            return True
+        if self.client.plain:
+            return self.client.link is None or self._doubted is self.client.link
+        return self._may_be_over
+
+    def watch(self, *, is_seen: bool) -> None:
+        """`is_seen`: its router is in contact with all that run."""
+        link, now = self.client.link, self._judge.schedule.now
+        if self.client.plain:
+            if link is not None and not is_seen:
+                self.doubt()
+        elif link is not None and is_seen and link.answered and not link.ended:
+            self._seen_at = now
+        elif now - self._seen_at >= self.client.shortest - self._grain_s:
+            self._may_be_over = True
+
+    def doubt(self) -> None:
+        """Some router may take the client for gone."""
+        self._doubted = self.client.link
+
+
+class Consumer(Doubts):
+    client: "SubscriberClient"
+
+    def __init__(self, judge: "Judge", client: "SubscriberClient") -> None:
+        super().__init__(judge, client)
+        self.settles: list[bytes] = []
+        """What it has settled itself on this link, which its router need not have read."""
+        self.said: dict[bytes, DeliveryOutcome] = {}
+        """By message: its last answer."""
+        self.refused: set[bytes] = set()
+        """What it wants never again."""
+
+    def has(self, text: bytes) -> bool:
+        client = self.client
+        return any(one == text and client.unsettled.get(key) not in GIVEN_BACK for key, one in client.texts.items())
+
+    @property
+    def in_doubt(self) -> list[bytes]:
+        return [*self.client.texts.values(), *self.settles]
+
+
+class Queues:
+    """A part of the judge. Without clients of queues it has nothing to say."""
+
+    def __init__(self, judge: "Judge") -> None:
+        self._judge = judge
+        self.rules = rules.Judge(self._check, self._note, lambda: self.consumers.values())
+        self.logs = QueueLogs(self._enqueued, self._taken)
+        self.consumers: dict[str, Consumer] = {}
+        self.publishers: dict[str, Doubts] = {}
+        self.applications = QueueApplications(judge, self)
+        self._world: QueueWorld
+        self._egresses: set[bytes] = set()
+        """The names of their links."""
+        self._reused: set[bytes] = set()
+        """Messages whose tag was used again while the set had an older delivery of it."""
+        self._apart: set[frozenset[str]] = set()
+        """Pairs of routers that had no contact when one of them was looked at last."""
+        self._looked = 0.0
+
+    def add(self, client: "Client", world: "QueueWorld", *, publisher: bool) -> None:
+        self._world = world
+        address = client.identity.address
+        if not address.startswith(INSIDE):
+            return
+        if is_egress(address):
+            self.consumers[client.name] = Consumer(self._judge, client)  # type: ignore[arg-type]
+        else:
+            self.publishers[client.name] = Doubts(self._judge, client)
+        self._egresses.add(link_name(egress_of(*queue_of(address))))
+
+    def _check(self, holds: bool, what: str) -> None:
+        self._judge.check(holds, f"14 queue: {what}")
+
+    def _note(self, what: str) -> None:
+        self._judge.note("judge", what)
+
+    def owns(self, key: bytes) -> bool:
+        """Whether it is of a delivery to the consumers of a queue."""
+        return key[:NAME_LENGTH] in self._egresses
+
+    # who is in doubt
+
+    def watch(self, router: "Router") -> None:
+        """After each step of a router."""
+        if not self._all:
+            return
+        judge, name = self._judge, router.name
+        others = [other for other in judge.routers if other != name]
+        apart = {frozenset((name, other)) for other in others if judge.contact(router, other) is None}
+        former = {pair for pair in self._apart if name in pair}
+        if apart != former:
+            self._look()
+            self._apart = (self._apart - former) | apart
+            self._look()
+        elif judge.schedule.now >= self._looked + LOOK_S:
+            self._look()
+
+    def _look(self) -> None:
+        self._looked = self._judge.schedule.now
+        seen = {name: self._sees_all(router) for name, router in self._judge.routers.items()}
+        for one in self._all:
+            link = one.client.link
+            self._watch(one, is_seen=link is not None and seen[link.router.name])
+
+    @property
+    def _all(self) -> "list[Doubts]":
+        return [*self.consumers.values(), *self.publishers.values()]
+
+    def _sees_all(self, router: "Router") -> bool:
+        if not router.alive:
+            return False
+        others = [other for other in self._judge.routers.values() if other.alive and other is not router]
+        return all(frozenset((router.name, other.name)) not in self._apart for other in others)
+
+    def _watch(self, one: Doubts, *, is_seen: bool) -> None:
+        was_in_doubt = one.is_in_doubt
+        one.watch(is_seen=is_seen)
+        if isinstance(one, Consumer) and one.is_in_doubt and not was_in_doubt:
+            self._note(f"{one.name} is in doubt")
+            self.rules.loosen(one.in_doubt)
+
+    def killed(self, router: "Router") -> None:
+        """A router is about to be killed."""
+        leaders = router.node._leaders
+        led = leaders.led if leaders is not None else {}
+        for one in self._all:
+            link = one.client.link
+            if one.client.plain and link is not None and (one.set in led or link.router is router):
+                one.doubt()
+                if isinstance(one, Consumer):
+                    self.rules.loosen(one.in_doubt)
+
+    def left(self, name: str) -> None:
+        """A consumer has no link any more. What it has settled itself may be lost with that."""
+        consumer = self.consumers[name]
+        self.rules.loosen(consumer.settles)
+        consumer.settles.clear()
+
+    # publishers
+
+    def sent(self, message: "Message") -> None:
+        publisher = self.publishers.get(message.publisher)
+        if publisher is not None:
+            may_be_refused, is_doomed = publisher.queue in self._world.limits, publisher.queue in self._world.doomed
+            is_lost = self._is_lost(publisher.set)
+            one = rules.Message(may_be_refused, is_doomed or is_lost, is_loose=is_lost)
+            self.rules.sent(message.text, one)
+            if message.key in self.logs.state(publisher.set).messages.unsettled:
+                self._reused.add(message.text)
+
+    def told(self, message: "Message", outcome: DeliveryOutcome) -> None:
+        if message.publisher in self.publishers:
+            self.rules.told(message.text, outcome)
+
+    def answered(self, message: "Message", outcome: DeliveryOutcome) -> None:
+        """A home answers the publisher."""
+        publisher = self.publishers.get(message.publisher)
+        if publisher is None or outcome is not DeliveryOutcome.ACCEPTED or self._is_lost(publisher.set):
+            return
+        one = self.rules.messages[message.text]
+        is_there = one.enqueued > 0
+        if not is_there and message.text in self._reused:  # protocol 14.3, Limit
+            self._note(f"limit: an older answer counts for {message.text.decode()}, whose tag was used again")
+            one.may_be_gone = is_there = True
+        self._check(is_there, f"{message.text.decode()} is accepted, and was never in the queue")
+
+    def _enqueued(self, name: str, text: bytes) -> None:
+        message = self._judge.messages.get(text)
+        may_repeat = message is not None and (self._is_lost(name) or self._may_repeat(message))
+        self.rules.enqueued(text, may_repeat=may_repeat)
+
+    def _may_repeat(self, message: "Message") -> bool:
+        """At least once is promised to its publisher, not more."""
+        publisher = self.publishers[message.publisher]
+        is_limited = publisher.is_in_doubt or self._judge.lives.is_spoken_for(message)
+        return is_limited or message.anew or self._judge.is_settled_for(message.text)
+
+    def _taken(self, name: str, text: bytes) -> None:
+        if not self._is_lost(name):
+            self.rules.taken(text)
+
+    # what is lost
+
+    def _is_lost(self, name: str) -> bool:
+        """Whether the set may have lost some of what was decided."""
+        return name in self._sets.is_lost or name in self._sets.may_have_lost
+
+    @property
+    def _sets(self) -> "SetWorld":
+        sets = next(iter(self._judge.routers.values())).sets
+        assert sets is not None
+        return sets
+
+    def lost(self, name: str) -> None:
+        """A set may have lost some of its entries."""
+        for text, message in self.rules.messages.items():
+            if self.publishers[self._judge.messages[text].publisher].set == name:
+                message.may_be_gone = message.is_loose = True
+
+    # in the end
+
+    def waits(self) -> set[str]:
+        """Clients whose set may have no leader any more."""
+        return {one.name for one in self._all if one.set in self._sets.is_lost} if self.publishers else set()
+
+    def stranded(self) -> set[str]:
+        """Queues that have no consumer any more."""
+        served = {one.queue for one in self.consumers.values() if not one.client.gone}
+        return {one.queue for one in self.publishers.values()} - served
+
+    def unrest(self) -> str:
+        """What is not yet as it has to be; empty if all is."""
+        stranded = self.stranded()
+        for text in map(str.encode, self.rules.missing):
+            publisher = self.publishers[self._judge.messages[text].publisher]
+            if publisher.queue not in stranded:
+                return f"14 liveness: {text.decode()} was accepted, and nobody has processed it"
+            self._check(self.logs.has(text), f"{text.decode()} was accepted, and is gone")
+        for name in sorted({one.set for one in self._all}):
+            state = self.logs.state(name)
+            left = [queue.id for queue in state if queue.name in stranded]
+            if name in self._sets.is_lost or any(state.messages.of(queue) for queue in left):
+                continue
+            rows = [key for key, _ in state.rows if not key.startswith(b"q")]
+            if rows:
+                return f"14 left: set {name} has rows {rows[:5]}"
+        return ""
+
+
+class QueueApplications:
+    """What applications of consumers are given, and forget; in place of `tests.simulation.applications`."""
+
+    def __init__(self, judge: "Judge", queues: Queues) -> None:
+        self._judge = judge
+        self._queues = queues
+
+    @property
+    def _rules(self) -> rules.Judge:
+        return self._queues.rules
+
+    def amnesia(self, name: str, unsettled: Iterable[bytes]) -> None:
+        """Its application has forgotten these, and others may be given them."""
+        self._rules.loosen(unsettled)
+
+    def left(self, name: str) -> None:
+        self._queues.left(name)
+
+    def settles(self, name: str, text: bytes) -> None:
+        """It settles the delivery itself."""
+        self._queues.consumers[name].settles.append(text)
+
+    def transferred(self, link: "SubscriberLink", record: Record, attempts: int) -> None:
+        assert record.message is not None
+        text = record.message
+        self._judge.note(link.router.name, f"transfers {text.decode()} to {link}{f' ({attempts})' if attempts else ''}")
+        self._check_reserved(link, record)
+        if link.sends_settled:
+            message = self._rules.messages[text]
+            message.may_be_gone = message.is_loose = True
+
+    def resumed(self, link: "SubscriberLink", record: Record, state: int, settled: bool) -> None:
+        self._judge.note(link.router.name, f"resumes {record.key[12:17].decode()} at {link}: {state}, {settled}")
+        if not (state or settled):
+            self._check_reserved(link, record)
+
+    def _check_reserved(self, link: "SubscriberLink", record: Record) -> None:
+        text, name = record.message, link_name(link.client.identity)
+        assert text is not None
+        consumer = self._queues.consumers[link.client.name]
+        address = record.stream.identity == egress_of(consumer.set, consumer.queue)
+        self._judge.check(address, f"14 address: {text.decode()} to {link}")
+        message = self._rules.messages[text]
+        is_deleted = message.may_be_gone and not self._queues.logs.has(text)  # while its `Reserve` was not decided
+        is_reserved = self._queues.logs.was_reserved(text, name) or is_deleted
+        self._judge.check(is_reserved, f"14 reserved: {text.decode()} goes to {link}, for which it was never reserved")
+
+    def restated(self, name: str, text: bytes, said: int, state: int) -> None:
+        """A router resumes a delivery with a state instead of the payload: what the consumer says of it."""
+        consumer = self._queues.consumers[name]
+        done = said == state or consumer.is_in_doubt or self._rules.messages[text].is_loose
+        self._judge.check(done, f"14 resume: {name} said {said} of {text.decode()}, and is told {state}")
+
+    def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int, resumed: bool) -> None:
+        """The application is handed a message."""
+        self._judge.seen_count += 1
+        consumer = self._queues.consumers[name]
+        self._rules.handed(consumer, text)
+        consumer.said.pop(text, None)
+        if consumer.client.sends_settled:
+            self._rules.processed(consumer, text)
+
+    def is_settled_for(self, text: bytes) -> bool:
+        """Whether its publisher may have it settled unseen: a queue does not."""
+        return False
+
+    def forgotten(self, client: "SubscriberClient", text: bytes, how: str) -> None:
+        """A consumer takes a delivery for settled."""
+        consumer, message = self._queues.consumers[client.name], self._rules.messages[text]
+        said = consumer.said.get(text)
+        if said in FINAL and not client.first:
+            self._rules.settled(consumer, text)
+        if said in GIVEN_BACK or consumer.is_in_doubt or message.is_loose or message.may_be_gone:
+            return
+        is_taken = not self._queues.logs.has(text)
+        self._judge.check(is_taken, f"14 settled early: {text.decode()} at {client.name}, {how}, is in the queue")
+
+    def outcome(self, name: str, text: bytes, outcome: DeliveryOutcome, final: bool) -> None:
+        consumer = self._queues.consumers[name]
+        consumer.said[text] = outcome
+        if outcome in FINAL:
+            self._rules.processed(consumer, text)

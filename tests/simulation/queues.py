@@ -1,0 +1,101 @@
+"""Queues of a simulated mesh: which there are, which clients use them, and who deletes them (protocol 14).
+
+Publishers and consumers of the model behave as at any address. What is promised of their messages is judged by
+`tests.simulation.queue_judge`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from math import inf
+from random import Random
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from tests.simulation.client import Client
+from tests.simulation.publisher import Publisher
+from tests.simulation.subscriber import SubscriberClient
+from topic.identity import egress_address, ingress_address
+from topic.queues.leader import ingress
+from topic.queues.operations import Declare, Delete, QueueSettings
+
+if TYPE_CHECKING:
+    from tests.simulation.router import Router
+    from tests.simulation.world import World
+
+OF_TOPICS = 0.2
+"""How many clients use a topic instead, if each queue has its first ones."""
+
+
+class QueueWorld:
+    """Has dice of its own."""
+
+    def __init__(self, world: "World") -> None:
+        assert world.sets is not None
+        self._world = world
+        self._sets = world.sets
+        dice = self._dice = Random(f"queues {world.seed}")
+        prefixes = ["queue/", "queue/eu/"] if "eu" in world.sets.map.plans else ["queue/"]
+        self.names = [f"{dice.choice(prefixes)}c/{i}" for i in range(world.knobs.queues)]
+        self.limits = {name: dice.choice((1, 3)) for name in self.names if dice.random() < 0.15}
+        """By queue: how many messages it has at most."""
+        self.doomed = {name for name in self.names if dice.random() < 0.1}
+        """Queues that are deleted now and then."""
+        self._full = dice.choice((inf, inf, inf, 10, 100, 1000))
+        """Bytes of messages with which a set is full."""
+        self._is_left = self._full == inf and dice.random() < 0.2
+        """All consumers of a queue may go for good."""
+        self._deletions = dice.choice((1, 3, 10))
+
+    def address(self, name: str) -> str:
+        """Of a client: that of its link inside a set, as its router has it (`router.edge.queue_address`). The first
+        clients have a queue each."""
+        number = int(name[1:])
+        if number >= len(self.names) and self._dice.random() < OF_TOPICS:
+            return "topic/0"
+        queue = self.names[number] if number < len(self.names) else self._dice.choice(self.names)
+        return (egress_address if name.startswith("s") else ingress_address)(self.set_of(queue), queue)
+
+    def set_of(self, queue: str) -> str:
+        plan = self._sets.map.plan_of(queue)
+        assert plan is not None
+        return plan.name
+
+    def add(self, clients: list[Client]) -> None:
+        """Somebody has to be there in the end who takes what is in a queue."""
+        subscribers = [client for client in clients if isinstance(client, SubscriberClient)]
+        for number, subscriber in enumerate(subscribers):
+            subscriber.stays = number < len(self.names) and not self._is_left
+            subscriber.refuses_for_good = number >= len(self.names)
+        for client in clients:
+            self._world.judge.queues.add(client, self, publisher=isinstance(client, Publisher))
+
+    @contextmanager
+    def smaller(self) -> Iterator[None]:
+        """Sets are full earlier."""
+        with patch.object(ingress, "FULL", int(min(self._full, ingress.FULL))):
+            yield
+
+    # operators
+
+    def plan(self) -> None:
+        """Declare queues that have limits, if a client is not quicker, and delete some."""
+        schedule, dice, until = self._world.schedule, self._dice, self._world.knobs.turmoil
+        for name, limit in self.limits.items():
+            declare = Declare(name, QueueSettings(limit_messages=limit))
+            schedule.at(dice.random() * until * 0.3, self._ask, dice.choice(self._routers), declare)
+        for name in sorted(self.doomed):
+            for _ in range(self._deletions):
+                schedule.at(dice.random() * until, self._delete, dice.choice(self._routers), name)
+
+    @property
+    def _routers(self) -> "list[Router]":
+        return list(self._world.routers.values())
+
+    def _ask(self, router: "Router", operation: Declare | Delete) -> None:
+        router.handle(partial(self._sets.ask, router), operation)
+
+    def _delete(self, router: "Router", name: str) -> None:
+        queue = self._world.judge.queues.logs.state(self.set_of(name)).get(name)
+        if queue is not None:
+            self._ask(router, Delete(name, queue.id))

@@ -1,0 +1,38 @@
+"""Clients of queues, in runs of everything that goes wrong: what is promised of a queue holds."""
+
+import pytest
+
+from tests.simulation.report import attempt, tell
+from tests.simulation.world import World
+
+COUNT = 8
+COMPANIONS = (("voters",), ("drains", "modes"), ("small frames", "any order"))
+
+
+def run(seed: int, *odd: str, trace: bool = False) -> World:
+    world, failure = attempt(seed, odd=("queues", *odd), trace=trace)
+    if failure is not None:
+        raise AssertionError(tell(failure, tail=60)) from failure.error
+    return world
+
+
+def test_what_is_promised_of_a_queue_holds_whatever_fails() -> None:
+    worlds = [run(seed, trace=True) for seed in range(COUNT)]
+    messages = [message for world in worlds for message in world.judge.queues.rules.messages.values()]
+    assert sum(message.is_told for message in messages) > 15 * COUNT
+    assert sum(bool(message.processed) for message in messages) > 15 * COUNT
+    assert sum(message.is_told and not (message.is_loose or message.may_be_gone) for message in messages) > 5 * COUNT
+    lines = [what for world in worlds for _, _, what in world.trace]
+    for happens in ("is killed", "is in doubt", "prank: crash", "hangs until"):
+        assert any(happens in line for line in lines), f"no run has: {happens}"
+
+
+@pytest.mark.parametrize("companions", COMPANIONS, ids=" ".join)
+def test_it_holds_whatever_else_is_odd(companions: tuple[str, ...]) -> None:
+    for seed in range(2):
+        run(seed, *companions)
+
+
+def test_it_holds_in_a_run_that_has_failed() -> None:
+    """An outcome of one queue was told as that of another one, whose link had the same epoch."""
+    run(147)

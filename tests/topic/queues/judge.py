@@ -1,0 +1,129 @@
+"""The judge of queues: what is promised of their messages, by what clients see (docs/protocol.md 14, docs/queues.md).
+
+1. what was accepted is in the queue, and is processed once, by one consumer. If a plain client was in doubt of it, or a
+   consumer was away for longer than its timeout: at least once;
+2. a consumer is not given again what it has accepted, once that is settled to it;
+3. no two consumers have a message at a time, unless the first one is in doubt;
+4. nothing comes that nobody has sent.
+
+Who is in doubt, the caller says (`Holder`, `Judge.loosen`): it knows links, contacts and clocks. Where the log of a set
+is looked at, too (`enqueued`, `taken`), the judge also says
+
+5. a message is enqueued once, and is taken out of its queue when it is processed, not before.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import attrs
+
+from topic.delivery.outcomes import DeliveryOutcome
+
+
+class Holder(Protocol):
+    """A consumer, as the judge asks about it."""
+
+    name: str
+
+    def has(self, text: bytes) -> bool:
+        """It has the message, and has not given it back."""
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether others may get what it has."""
+
+
+@attrs.define(eq=False)
+class Message:
+    may_be_refused: bool = False
+    """Its queue may have no room for it."""
+    may_be_gone: bool = False
+    """It may be lost: its queue is deleted now and then, or a consumer has taken it settled."""
+    is_told: bool = False
+    """Its publisher has read that it is accepted."""
+    is_loose: bool = False
+    """At least once is promised of it, not more."""
+    enqueued: int = 0
+    """How often."""
+    processed: list[str] = attrs.Factory(list)
+    """By these consumers."""
+
+
+class Judge:
+    def __init__(
+        self, check: Callable[[bool, str], None], note: Callable[[str], None], holders: Callable[[], Iterable[Holder]]
+    ) -> None:
+        """`check` raises if something does not hold."""
+        self._check = check
+        self._note = note
+        self._holders = holders
+        self.messages: dict[bytes, Message] = {}
+        self._settled: set[tuple[str, bytes]] = set()
+
+    def loosen(self, texts: Iterable[bytes]) -> None:
+        """Nobody knows what became of these: a client that had them has gone."""
+        for text in texts:
+            self.messages[text].is_loose = True
+
+    # what publishers know
+
+    def sent(self, text: bytes, message: Message) -> None:
+        self.messages[text] = message
+
+    def told(self, text: bytes, outcome: DeliveryOutcome) -> None:
+        """A publisher reads what became of a message."""
+        message = self.messages[text]
+        accepted = outcome is DeliveryOutcome.ACCEPTED
+        is_refused = outcome is DeliveryOutcome.REJECTED and (message.may_be_refused or message.may_be_gone)
+        self._check(accepted or is_refused, f"{text.decode()} is {outcome.name.lower()}")
+        message.is_told = accepted
+
+    # what consumers know
+
+    def handed(self, consumer: Holder, text: bytes) -> None:
+        self._note(f"{consumer.name} has {text.decode()}")
+        message = self.messages.get(text)
+        self._check(message is not None, f"{consumer.name} is given {text!r}, which nobody has sent")
+        assert message is not None
+        for other in self._holders():
+            if other.has(text):
+                excused = other.is_in_doubt or message.is_loose
+                self._check(excused, f"{consumer.name} is given {text.decode()}, and {other.name} has it")
+                message.is_loose = True
+        is_new = (consumer.name, text) not in self._settled or message.is_loose
+        self._check(is_new, f"{consumer.name} is given {text.decode()} again")
+
+    def processed(self, consumer: Holder, text: bytes) -> None:
+        message = self.messages[text]
+        message.is_loose |= consumer.is_in_doubt
+        message.processed.append(consumer.name)
+        who = " and ".join(message.processed)
+        self._check(len(message.processed) == 1 or message.is_loose, f"{text.decode()} is processed by {who}")
+
+    def settled(self, consumer: Holder, text: bytes) -> None:
+        """The consumer has accepted the message, or rejected it, and reads that this is settled."""
+        self._settled.add((consumer.name, text))
+
+    # what the log of the set says
+
+    def enqueued(self, text: bytes, *, may_repeat: bool) -> None:
+        """`may_repeat`: at least once is promised to its publisher, not more."""
+        message = self.messages.get(text)
+        self._check(message is not None, f"{text!r} is enqueued, which nobody has sent")
+        assert message is not None
+        message.enqueued += 1
+        message.is_loose |= message.enqueued > 1
+        self._check(message.enqueued == 1 or may_repeat, f"{text.decode()} is enqueued {message.enqueued} times")
+
+    def taken(self, text: bytes) -> None:
+        message = self.messages[text]
+        is_over = bool(message.processed) or message.may_be_gone
+        self._check(is_over, f"{text.decode()} is taken out of its queue, and nobody has processed it")
+
+    # in the end
+
+    @property
+    def missing(self) -> list[str]:
+        """What was accepted and is not processed."""
+        owed = {text: one for text, one in self.messages.items() if one.is_told and not one.may_be_gone}
+        return [text.decode() for text, one in owed.items() if not one.processed]
