@@ -6,9 +6,7 @@ from typing import Any
 from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
 from topic.actions import AnswerDeliveries
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.directory.entry import LinkEntry
 from topic.home.balancing import Balancing
-from topic.peers import Peers
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
 from topic.queues.leader.leaders import LedSet
@@ -56,15 +54,6 @@ def next_leader_does_not_ask_holders(_: Method) -> Method:
         for record in records:
             stream.take_holder(record)
         balancing._home.evaluate(stream, records)
-
-    return broken
-
-
-@mutant(Peers, "remember", by="1", **KILLS | BUSY)
-def consumers_of_the_state_not_remembered(_: Method) -> Method:
-    """14.6: the next leader takes the consumers of the state for orphans, if no router in contact tells of them."""
-
-    def broken(peers: Peers, entries: Iterable[LinkEntry]) -> None: ...
 
     return broken
 
