@@ -138,11 +138,17 @@ class SetDisk:
         self._waiting.clear()
 
     def replace(self) -> None:
+        for name in self.store.parts:
+            self._world.gone.add(self._part(name))
         self.store = self._world.new_disk()
         self.copy = self.store.copy()
 
+    def _part(self, name: str) -> tuple[str, Replica]:
+        return name, Replica(self._router.name, self.store.parts[name].store)
+
     def damage(self, name: str) -> None:
         """The store finds that its part of a set is damaged, and begins it anew."""
+        self._world.gone.add(self._part(name))
         self.store.write([Renew(name, self._world.new_store(), "it is damaged")])
 
 
@@ -178,7 +184,7 @@ class SetWorld:
         self._limits = RaftLimits(
             dead=self.knobs.dead,
             window=dice.choice((200, 1000, 1 << 20)),
-            unstored=dice.choice((300, 2000, 8 << 20)),
+            unstored=max(dice.choice((300, 2000, 8 << 20)), 2000 if self.knobs.queues else 0),
         )
         self._compare_every = dice.choice((3, 10, 10, 1000))
         self.disks = {name: SetDisk(self, router) for name, router in world.routers.items()}
@@ -203,6 +209,8 @@ class SetWorld:
         """Sets of which so many disks are gone that they may have no leader any more."""
         self.accepted: set[tuple[str, Replica]] = set()
         """Set and store: those that have accepted a life. Others may have been told of that, or be about to be."""
+        self.gone: set[tuple[str, Replica]] = set()
+        """Set and store: those that faults have taken."""
         self.may_have_lost: set[str] = set()
         """Sets that an operator has recovered: of what was answered before, some may be lost."""
         self._last: list[tuple[float, Router, str]] = []
@@ -276,7 +284,9 @@ class SetWorld:
     def _scrub(self, router: "Router") -> None:
         """The disk of a router that runs is read again."""
         if router.alive and (name := self._damaged(router)) is not None:
-            self._scrubbed.add((router.name, self.disks[router.name].store.parts[name].store))
+            store = self.disks[router.name].store.parts[name].store
+            self._scrubbed.add((router.name, store))
+            self.gone.add((name, Replica(router.name, store)))
             router.handle(router.node.damaged, name, "a scrub found it")
 
     def _may_lose(self, router: "Router", names: Sequence[str]) -> bool:
@@ -378,10 +388,20 @@ class SetWorld:
         self._look_for_rest(self._schedule.now + LAST_S)
 
     def _end_losses(self, until: float) -> None:
-        """Operators see what is lost when no disk hangs any more."""
+        """Operators see what is lost when no disk hangs any more: also sets that have begun when a voter had lost the
+        store with which it had accepted their life."""
+        lost = [name for name in self.map.plans if name not in self.is_lost and self._lacks_majority(name)]
+        self._lose(lost)
         self.operators.end_losses()
         if self._schedule.now < until and any(disk.is_busy for disk in self.disks.values()):
             self._schedule.after(1.0, self._end_losses, until)
+
+    def _lacks_majority(self, name: str) -> bool:
+        rafts = [replica.raft for _, replica in self.replicas(name)]
+        begun = [raft.log.configuration for raft in rafts if raft.hard.begun]
+        return all(raft.leadership is None for raft in rafts) and any(
+            2 * sum((name, voter) in self.gone for voter in one.voters) >= len(one.voters) > 0 for one in begun
+        )
 
     def _look_for_rest(self, until: float) -> None:
         is_patient = self._world.seed % PATIENT == 0 or self.is_lost
