@@ -48,7 +48,7 @@ Entries
                  over; its last AUDIENCE may be of nobody
     SETTLED      home: the publisher settled after the outcome. Edge (peer): that was applied here
     ABANDONED    the publisher settled before an outcome, or its generation was given up: nothing is owed any
-                 more
+                 more. detail = the generation (hex) of the publisher's next life, if that has ended this one
     PASSED       the filter of the local `subscriber` leaves it out: it is not given it on this attach
     FORGOTTEN    the record is gone
     PLACEHOLDER  a record without its message, named by the map of `subscriber`

@@ -40,7 +40,7 @@ def lost_home_abandoned(lost: Method) -> Method:
 
     def broken(edge: Edge, home: str) -> None:
         for stream in [stream for stream in edge.streams.values() if stream.home == home]:
-            edge.abandon(stream)
+            edge.abandon(stream, None)
         lost(edge, home)
 
     return broken
@@ -146,7 +146,7 @@ def generations_repeated(_: Method) -> Method:
 def nothing_abandoned(_: Method) -> Method:
     """7.5: what edges hold of an abandoned life is delivered and settled without its publisher."""
 
-    def broken(edge: Edge, stream: HomeStream) -> None:
+    def broken(edge: Edge, stream: HomeStream, followed_by: bytes | None) -> None:
         edge.streams.discard(stream)
 
     return broken

@@ -40,6 +40,11 @@ CALMER: Final[dict[str, Any]] = {
     "pranks": ("vanish", "break", "elsewhere", "stalled", "again", "sleep"),
 }  # fmt: skip
 """Knobs: our own clients, which keep what they know."""
+LATE: Final[dict[str, Any]] = {
+    "late": 0.6, "restless": 1.0, "delay": 0.3, "client_delay": 0.001,
+    "pranks": ("elsewhere", "elsewhere", "close", "stalled"),
+}  # fmt: skip
+"""Knobs: routers read many attaches late, and hear late of each."""
 STRANGERS: Final = CALMER | {"plain": 0.5, "pranks": (*CALMER["pranks"], "close", "detach")}
 """Knobs: half are of any other make."""
 
@@ -299,6 +304,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "ours": OURS,
     "strangers": Kind(STRANGERS, 0.5, 0.5),
     "grace": Kind(STRANGERS | {"grace": 5.0}, 0.5, 0.5),
+    "late": Kind(CALMER | LATE, 0.5, 0.5),
     "tags": Kind(CALMER, world=ReusingWorld),
     "close": Kind(CALMER | {"pranks": ("close", "close", "detach", "elsewhere", "vanish", "again")}),
     "presettled": Kind(CALMER | {"presettled": 0.3, "early": 0.2}, publishers=0.0),
@@ -307,9 +313,9 @@ KINDS: Final[Mapping[str, Kind]] = {
     "stores": Kind(CALMER | {"durable": 0.5, "store_loss": 0.5, "old_store": 0.3}),
     "clocks": Kind(CALMER | {"clocks": 0.0005, "skew": 0.5}),
 }
-"""By what happens: routers wait for the clients of others, tags are used again, clients close and come back, publishers
-settle at once or early, receivers settle first, processes end, stores of routers are lost or old, clocks of routers are
-set."""
+"""By what happens: routers wait for the clients of others, routers read attaches late, tags are used again, clients
+close and come back, publishers settle at once or early, receivers settle first, processes end, stores of routers are
+lost or old, clocks of routers are set."""
 
 
 def witnessed(seed: int, kind: Kind = OURS) -> Report:

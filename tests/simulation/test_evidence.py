@@ -60,6 +60,9 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("first", 9716008),  # the same; the former home settled by itself
         ("first", 9882167),  # the same, and a subscriber that had not had it was given it behind later ones
         ("presettled", 9715162),  # the same: an attach got an epoch below the one that it echoed
+        ("grace", 9972087),  # a late attach, never answered, ended a life for its home, and the life went on elsewhere
+        ("late", 1043),  # the same
+        ("late", 1308),
         ("grace", 9712272),  # its former router told a home that it had gone, before the home heard of the new one
         ("grace", 8721228),  # a client that echoes nothing was sent things in another order than its epochs
         ("ours", 8720176),  # a publisher that echoes nothing began another life at a router out of contact

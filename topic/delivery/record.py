@@ -620,6 +620,7 @@ class Stream:
     __slots__ = (
         "abandoned",
         "epoch",
+        "followed_by",
         "generation",
         "home",
         "identity",
@@ -648,6 +649,8 @@ class Stream:
         """By key: what the present home has not forwarded in the present contact (`topic.edge.unconfirmed`)."""
         self.abandoned = False
         """Nobody will settle these records any more: they are delivered, then settled and forgotten here."""
+        self.followed_by: str | None = None
+        """The generation of the life that has ended this one, as the delivery log has it. None if no life has."""
         self.withheld_at_edge: deque[tuple[Record, list[Any]]] = deque()
         """Records of another home whose key an older delivery holds, and all that came after them, in order; with the
         subscribers that each is for. Entered by key only if an unsettled map has named it."""
@@ -664,9 +667,10 @@ class Stream:
     def had(self, records: Iterable[Record]) -> None:
         """A subscriber may have these records from now on. Only a home counts their time."""
 
-    def abandon(self) -> None:
-        """Nobody will settle these records any more."""
+    def abandon(self, followed_by: bytes | None) -> None:
+        """Nobody will settle these records any more. `followed_by`: the generation of the publisher's next life."""
         self.abandoned = True
+        self.followed_by = None if followed_by is None else followed_by.hex()
 
     def doubt(self, record: Record) -> None:
         """The record is unconfirmed."""
@@ -835,8 +839,8 @@ class HomeStream(Stream):
         self.unassigned.clear()
         self.reserving.clear()
 
-    def abandon(self) -> None:
-        super().abandon()
+    def abandon(self, followed_by: bytes | None) -> None:
+        super().abandon(followed_by)
         self.unassigned.clear()
         self.reserving.clear()
         self.leave()

@@ -383,10 +383,11 @@ class Edge:
         if ranges:
             self.outlet.batches.settled(home, publisher, epoch, ranges)
 
-    def abandon(self, stream: Stream) -> None:
-        """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.5, 8)."""
+    def abandon(self, stream: Stream, followed_by: bytes | None) -> None:
+        """Nobody will settle the stream's records: deliver what is here, then settle it ourselves (7.5, 8).
+        `followed_by`: the generation of the publisher's next life, if that has ended this one."""
         assert not isinstance(stream, HomeStream)
-        stream.abandon()
+        stream.abandon(followed_by)
         self.streams.discard(stream)
         for record, subscribers in stream.drop_withheld_at_edge():
             for subscriber in subscribers:

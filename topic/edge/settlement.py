@@ -45,7 +45,7 @@ class Settlement:
         if not records:
             return
         event = Event.ABANDONED if stream.abandoned or abandoned else Event.SETTLED
-        self.outlet.trace_records(event, stream, records)
+        self.outlet.trace_records(event, stream, records, detail=stream.followed_by)
         if stream.unconfirmed:
             for record in records:
                 stream.confirm(record.key)

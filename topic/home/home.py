@@ -319,11 +319,12 @@ class Home:
 
     # publishers that go
 
-    def abandon(self, stream: HomeStream) -> None:
-        """The publisher is gone: every router delivers and settles what it holds, and so does this one (7.5)."""
+    def abandon(self, stream: HomeStream, followed_by: bytes | None) -> None:
+        """The publisher is gone: every router delivers and settles what it holds, and so does this one (7.5).
+        `followed_by`: the generation of the publisher's next life, if that has ended this one."""
         self.streams.discard(stream)
         self.publishing.gone(stream)
-        stream.abandon()
+        stream.abandon(followed_by)
         for gate in [gate for gate in stream.gates.values() if not gate.unproven]:  # else it falls where it stands
             self.audiences.admit(stream, gate)
         stream.drop_gates()

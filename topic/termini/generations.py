@@ -192,10 +192,11 @@ class Generations:
                 self._edge.unconfirmed.move(stream, new, list(stream.unconfirmed.values()))
                 continue
             self._keep_placeholders(stream, new)
+            followed_by = None if new is None else new.generation
             if isinstance(stream, HomeStream):
-                self._home.abandon(stream)
+                self._home.abandon(stream, followed_by)
             else:
-                self._edge.abandon(stream)
+                self._edge.abandon(stream, followed_by)
         self._edge.rehomed(name, address)
 
     def _keep_placeholders(self, stream: Stream, new: Stream | None) -> None:
@@ -264,7 +265,7 @@ class Generations:
         del at[stream.address]
         if not at:
             del self._nowhere[stream.publisher]
-        self._edge.abandon(stream)
+        self._edge.abandon(stream, None)
 
 
 def _goes_on(old: Stream, new: Stream) -> bool:

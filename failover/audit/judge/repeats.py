@@ -1,8 +1,8 @@
 """What a subscriber processed more than once, and whether it was promised that it would not.
 
 It is not across an attach that began afresh, nor across one of a publisher that settles first, nor where a publisher
-without a timeout has ended for a router that lost its home: that is at least once (protocol 1, 10). Each of these is
-counted by its reason.
+without a timeout has ended for a router that lost its home, nor where a late attach of the publisher has ended a life
+that went on at another router: that is at least once (protocol 1, 10). Each of these is counted by its reason.
 """
 
 from abc import ABC, abstractmethod
@@ -34,7 +34,7 @@ class Repeats:
             afresh[pair] = repeated[pair] and not any(map(of.repeats, of.links(rows)))
         first = repeated & _settled_first(each)
         ended = repeated & ~first & has_ended(each)
-        late = repeated & ~first & ~ended & _given_up_late(each)
+        late = repeated & ~first & ~ended & _given_up_late(each, repeated)
         afresh &= ~(first | ended | late)
         self.duplicated: Flags = repeated & ~(first | ended | late | afresh)
         self.unpromised: Mapping[str, Flags] = {FIRST: first, ENDED: ended, LATE: late, AFRESH: afresh}
@@ -164,16 +164,19 @@ def has_ended(each: Testimony) -> Flags:
     return found & _published_by(each, lambda publisher: not publisher.timeout_s)
 
 
-def _given_up_late(each: Testimony) -> Flags:
-    """Whether its home gave it up as an attach of its publisher came that was never answered."""
-    facts, rows = each.facts, each.facts.rows
-    given_up = facts.at_home & facts.tells(Event.ABANDONED)
-    found = np.zeros(len(each.deliveries.uses.key), np.bool_)
-    for name, client in each.case.clients.publishers.items():
-        for life, log in client.unanswered:
-            there = np.isin(rows.log, [number for number, one in enumerate(rows.logs) if one.name == log])
-            theirs = each.deliveries.uses.publisher() == name.encode()
-            found |= theirs & each.deliveries.groups.any(given_up & there & (facts.epoch_hlc < life))
+def _given_up_late(each: Testimony, repeated: Flags) -> Flags:
+    """Of those that were repeated: whether a router gave it up because its publisher had begun another life, though the
+    publisher went on with this one: a home received it on a later attach, and that was not of the other life."""
+    facts, rows, deliveries = each.facts, each.facts.rows, each.deliveries
+    given_up = facts.by_router & facts.tells(Event.ABANDONED) & (rows.detail != NONE)
+    given_up &= facts.epoch_hlc < deliveries.sent_last[deliveries.uses.of]
+    given_up &= np.isin(deliveries.uses.of, each.at[repeated])
+    publisher, found = deliveries.uses.publisher(), np.zeros(len(deliveries.uses.key), np.bool_)
+    for row in np.flatnonzero(given_up).tolist():
+        delivery = deliveries.uses.of[row]
+        client = each.case.clients.publishers.get(publisher[delivery].decode())
+        lives = {} if client is None else client.generations
+        found[delivery] |= lives.get(int(deliveries.sent_last[delivery])) != rows.strings[rows.detail[row]]
     return found[each.at]
 
 

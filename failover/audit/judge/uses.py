@@ -116,10 +116,18 @@ def _is_one(rows: Iterable[DeliveryEntry]) -> bool:
     place, the publisher settles it at one home, and no home receives it after its publisher's map left it out."""
     told = sorted((row for row in rows if row.role == "router"), key=_stamp)
     received = [(row.epoch_hlc or 0, row.n) for row in told if row.event == Event.RECEIVED and row.n >= 0]
-    settled = {row.epoch_hlc for row in told if row.event in (Event.SETTLED, Event.ABANDONED) and row.peer is None}
+    settled = {row.epoch_hlc for row in told if _is_settled_by(row)}
     latest = max(received, default=(0, 0))[0]
     is_left_out = any(epoch <= latest for epoch in _omitting(told))
     return len(dict(received)) == len({*received}) and len(settled) <= 1 and not is_left_out
+
+
+def _is_settled_by(row: DeliveryEntry) -> bool:
+    """Whether a home says that the publisher has settled the delivery, or will not come back to it. A home that gave it
+    up for another life of the publisher does not say so: the life that it took for over may go on at another router
+    (protocol 10), and the publisher sends the same delivery again there."""
+    given_up = row.event == Event.ABANDONED and row.detail is None
+    return row.peer is None and (given_up or row.event == Event.SETTLED)
 
 
 def _in_order(rows: Iterable[DeliveryEntry]) -> list[DeliveryEntry]:
@@ -167,7 +175,7 @@ def _routed(rows: Iterable[DeliveryEntry]) -> _Routed:
                 starts.append(row)
             places[epoch, row.n] = len(starts)
             latest, ended = epoch, False
-        elif row.event in (Event.SETTLED, Event.ABANDONED) and row.peer is None and epoch >= latest:
+        elif _is_settled_by(row) and epoch >= latest:
             ends.setdefault(len(starts), _stamp(row))
             ended = True
         elif row.event == Event.RESOLVED and epoch > latest:  # by the word of a later home, which never received it
@@ -188,7 +196,7 @@ def _omitting(told: Iterable[DeliveryEntry]) -> set[int]:
         epoch = row.epoch_hlc or 0
         if row.event == Event.RESOLVED and epoch not in settling:
             omitting.add(epoch)
-        elif row.event in (Event.SETTLED, Event.ABANDONED) and row.peer is None:
+        elif _is_settled_by(row):
             settling.add(epoch)
     return omitting
 

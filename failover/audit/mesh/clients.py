@@ -51,9 +51,6 @@ class Client:
     """(life, when, where): nothing is owed for attaches up to `life` from then on, both hybrid clocks; by deliveries
     whose home is `where`, by all if that is empty. Expiry is each router's own view, a closing detach is a fact, and
     so is a publisher's other generation."""
-    unanswered: list[tuple[int, str]] = attrs.field(factory=list)
-    """Attaches that a router took and never answered, as the client had gone: the life of each, and the log of the
-    router. If it was read late, it may have ended there what went on elsewhere (protocol 10)."""
     doubts: list[Span] = attrs.field(factory=list)
     """When entries about it may be missing: from, to, in µs of wall clock."""
     custody: list[Span] = attrs.field(factory=list)
@@ -226,10 +223,6 @@ def _clients(
             if life not in client.opened:
                 client.lives.append((life, life, row.home))
                 client.opened[life] = row.time or wall_us(life)
-    for row in rows:
-        known = clients.get(_named(role, row) or "") if row.event == Event.SUSPENDED and row.role == "router" else None
-        if known is not None and life_of(row) not in known.opened:
-            known.unanswered.append((life_of(row), row.log_name))
     writers: dict[str, list[Client]] = {}
     for client in clients.values():
         for source in {log.source for log in client.logs}:

@@ -186,17 +186,19 @@ def begun_anew(
 def departures(
     rows: Iterable[ControlRow], logs: Iterable[Log], subscribers: Mapping[str, Client]
 ) -> Iterator[ControlRow]:
-    """An EXPIRED entry of each subscriber without a timeout that attached elsewhere, for each router that can have
-    heard of that by its former custodian before it knew the later attach: to that router the subscriber has gone."""
+    """An EXPIRED entry of each subscriber without a timeout that has left its custodian, for each router that can have
+    heard of that by the custodian before it knew a later attach: to that router the subscriber has gone. It leaves when
+    it attaches elsewhere, and when the custodian ends its link, as somebody has accepted a message without it."""
     plain = {name for name, client in subscribers.items() if not client.timeout_s}
     told = [row for row in rows if row.role == "router" and row.subscriber in plain]
-    around = neighbours(rows, logs) if any(row.event == Event.STOLEN for row in told) else {}
+    around = neighbours(rows, logs) if any(row.event in (Event.STOLEN, Event.EXPIRED) for row in told) else {}
     joined = _joinings(told)
     here: dict[tuple[str, str | None], int] = {}
     for row in sorted(told, key=lambda row: (row.source, row.incarnation, row.place)):
         if row.event == Event.ATTACHED or (row.event == Event.JOINED and row.peer is None):
             here[row.log_name, row.subscriber] = life_of(row)
-        elif row.event == Event.STOLEN and (life := here.pop((row.log_name, row.subscriber), None)) is not None:
+        elif (life := here.get((row.log_name, row.subscriber))) is not None and _leaves(row, life):
+            del here[row.log_name, row.subscriber]
             for heard, log in _told(row.hlc, around.get(row.log_name, ()), {}):
                 if all(known <= life or at > heard for known, at in joined.get((log, row.subscriber), ())):
                     source, _, incarnation = log.rpartition(".")
@@ -210,6 +212,11 @@ def departures(
                         home=row.log_name,
                         peer=None,
                     )
+
+
+def _leaves(row: ControlRow, life: int) -> bool:
+    """Whether this row says so of the subscriber that was attached in that life."""
+    return row.event == Event.STOLEN or (row.event == Event.EXPIRED and life_of(row) == life)
 
 
 def _joinings(rows: Iterable[ControlRow]) -> dict[tuple[str, str | None], list[tuple[int, int]]]:

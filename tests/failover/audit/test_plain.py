@@ -64,14 +64,22 @@ def test_another_incarnation_that_was_given_up_was_not_its_router(judged: Judged
 
 
 @pytest.mark.parametrize("knew", [False, True])
-def test_who_has_left_its_router_has_gone_for_who_does_not_know_where_it_went(judged: Judged, *, knew: bool) -> None:
+@pytest.mark.parametrize("ended", [False, True])
+def test_who_has_left_its_router_has_gone_for_who_does_not_know_where_it_went(
+    judged: Judged, *, ended: bool, knew: bool
+) -> None:
+    """It attached elsewhere; or its router ended its link before, as somebody had accepted a message without it."""
     run = cut_off()
     accepted = run.find("a", Event.ACCEPTED, run.key(ONE, 3))
-    stolen = accepted | {"event": Event.STOLEN, "keys": (), "publisher": None, "outcome": 0, "epoch": None}
-    stolen |= {name: accepted[name] - 2 for name in ("time_us", "hlc")}
-    at = next(place for place, row in enumerate(run.logs["c"]) if row["hlc"] > stolen["hlc"])
-    run.logs["c"].insert(at, stolen | {"subscriber": FAR.name, "peer": "b"})
-    moved = {"subscriber": FAR.name, "address": ADDRESS, "epoch": str(Epoch(stolen["hlc"] - 2, "b", START_MS))}
+    left = accepted | {"keys": (), "publisher": None, "outcome": 0, "subscriber": FAR.name}
+    left |= {name: accepted[name] - 2 for name in ("time_us", "hlc")}
+    if ended:
+        left |= {"event": Event.EXPIRED, "epoch": run.epoch(FAR)}
+    else:
+        left |= {"event": Event.STOLEN, "epoch": None, "peer": "b"}
+    at = next(place for place, row in enumerate(run.logs["c"]) if row["hlc"] > left["hlc"])
+    run.logs["c"].insert(at, left)
+    moved = {"subscriber": FAR.name, "address": ADDRESS, "epoch": str(Epoch(left["hlc"] - 2, "b", START_MS))}
     before = run.find("a", Event.RECEIVED, run.key(ONE, 3)) if knew else run.find("a", Event.SETTLED, run.key(ONE, 3))
     run.before("a", before, Event.JOINED, peer="b", **moved)
     report = judged(run)

@@ -63,6 +63,39 @@ def test_across_an_attach_with_a_map_it_is_a_violation(
     assert judged(run).violations["duplicated"] == 1
 
 
+@pytest.mark.parametrize(
+    ("followed_by", "went_on_as", "is_promised"),
+    [
+        ("other", "own", False),
+        (None, "own", True),  # its publisher has abandoned it, or has closed
+        ("own", "own", True),  # it was given up for the life that it is of
+        ("other", "other", True),  # the other life sent it
+        ("other", None, True),  # nobody sent it again
+    ],
+)
+def test_what_was_given_up_for_another_life_that_its_publisher_never_began_may_come_again(
+    judged: Callable[[Run], Report], followed_by: str | None, went_on_as: str | None, *, is_promised: bool
+) -> None:
+    """A router had read an attach of its publisher late, and its publisher went on elsewhere (protocol 10)."""
+    run, lives = Run(), {"own": None, "other": b"another!"}
+    lives["own"] = run.generation(ONE)
+    attached(run, NEAR, "clients/near")
+    run.after("clients/near", run.find("clients/near", Event.PROCESSED, run.key(ONE, 1)))
+    received = run.find("a", Event.RECEIVED, run.key(ONE, 1))
+    told = {name: received[name] for name in ("keys", "address", "publisher", "epoch")}
+    followed = lives.get(followed_by or "")
+    accepted = run.find("a", Event.ACCEPTED, run.key(ONE, 1))
+    run.before("a", accepted, Event.ABANDONED, detail=followed and followed.hex(), **told)
+    if went_on_as is not None:
+        epoch = str(Epoch((START_MS << 16) + 1, "b", START_MS))
+        link = {"publisher": ONE.name, "address": ADDRESS, "detail": ONE.detail, "epoch": epoch}
+        sent = run.find("b", Event.SETTLED, run.key(ONE, 1))
+        run.before("b", sent, Event.ATTACHED, generation=lives[went_on_as], **link)
+        run.before("b", sent, Event.RECEIVED, n=0, **told | {"epoch": epoch})
+    report = judged(run)
+    assert report.violations.get("duplicated", 0) == is_promised, report.sentence
+
+
 def test_what_is_sent_to_a_link_that_its_client_has_left_is_no_repetition(judged: Callable[[Run], Report]) -> None:
     run = Run()
     attached(run, FAR, "c")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import attrs
 import pytest
 
 from failover.audit import Verdict
@@ -301,6 +302,16 @@ def test_what_comes_again_at_its_next_home_may_be_no_other_life_if_its_publisher
     assert uses_of(told, whole=False, first=True) == ([1, 1, 1, 2], False), "its former home may have said so"
     again = [*rows[:2], row("a", Event.RECEIVED, 4, n=8)]
     assert uses_of(again, whole=False, first=True) == ([1, 1, 2], True), "it sends nothing again on the same link"
+
+
+def test_what_a_home_gave_up_for_another_life_of_its_publisher_is_the_same_delivery_when_it_comes_again() -> None:
+    """The home had read an attach late, and the life that this had ended went on. A publisher that abandons a delivery
+    may use its tag again."""
+    given_up = row("a", Event.ABANDONED, 2, epoch=5, detail="b1")
+    first, again = row("a", Event.RECEIVED, 1, epoch=5, n=7), row("c", Event.RECEIVED, 3, epoch=8, n=0)
+    assert uses_of([first, given_up, again], whole=False) == ([1, 1, 1], True)
+    abandoned = attrs.evolve(given_up, detail=None)
+    assert uses_of([first, abandoned, again], whole=False) == ([1, 1, 2], True)
 
 
 def test_what_a_former_home_reads_late_and_gives_up_late_begins_no_life() -> None:
