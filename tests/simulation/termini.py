@@ -267,7 +267,8 @@ class Termini:
 
     def _forgotten(self, router: "Router", client: "Client", view: View, epoch: Epoch, *, same_life: bool) -> None:
         judge = self._judge
-        if _has_closed(client, epoch):
+        has_expired = view.entry is not None and view.entry.status is Status.EXPIRED
+        if _has_closed(client, epoch, has_expired=has_expired):
             return
         custodian = judge.routers[epoch.router]
         away = max(self._unseen(other, client, custodian) for other in self.around(router))
@@ -339,10 +340,14 @@ class Termini:
         return router.knobs.dead / 4 + 0.1
 
 
-def _has_closed(client: "Client", epoch: Epoch) -> bool:
-    """Whether it has closed its attach of that epoch, or a later one; that may never have reached its router."""
+def _has_closed(client: "Client", epoch: Epoch, *, has_expired: bool) -> bool:
+    """Whether it has closed its attach of that epoch, or a later one; that may never have reached its router. A router
+    that reads a close before it has answered the attach may take it for late, and only suspend the link (protocol
+    6.12): then the attach `has_expired` like any other."""
     number = min((link.number for link in client.opened if link.epoch == epoch), default=0)
     closed = [link for link in client.opened if link.closed]
+    if has_expired:
+        closed = [link for link in closed if link.epoch != epoch or link.answered]
     return any(link.number > number if link.epoch is None else link.epoch >= epoch for link in closed)
 
 

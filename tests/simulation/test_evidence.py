@@ -63,6 +63,7 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("grace", 9972087),  # a late attach, never answered, ended a life for its home, and the life went on elsewhere
         ("late", 1043),  # the same
         ("late", 1308),
+        ("late", 1228),  # the judge took a close that its router had read late for the end of the link
         ("grace", 9712272),  # its former router told a home that it had gone, before the home heard of the new one
         ("grace", 8721228),  # a client that echoes nothing was sent things in another order than its epochs
         ("ours", 8720176),  # a publisher that echoes nothing began another life at a router out of contact
