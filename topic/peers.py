@@ -147,6 +147,7 @@ class Peers:
         self._changes.follow(changes, learned=True)
         for entry in told:
             self._attaches.overtaken(entry)
+            self.edge.counted_elsewhere(router, entry)
         self._end_ours(told)
         self._end_later(told)
         self._correct(router, told)
@@ -202,14 +203,14 @@ class Peers:
             is_expired = old is not None and entry.status is Status.EXPIRED
             if is_expired and entry.router != router and self.directory.tells_itself(entry):
                 self.outlet.batches.gossip(entry.router, [entry])
-            elif old is not None and self._is_taken_from(old, entry):
+            elif old is not None and self._is_taken_from(old, entry) and not self._is_news(change, learned):
                 self.outlet.batches.gossip(old.router, [entry])
 
     def _is_taken_from(self, old: LinkEntry, entry: LinkEntry) -> bool:
-        """Whether a plain subscriber has moved from another router in contact, which may not know: it may not be in
-        contact with the new one, and that may be lost before it is."""
-        is_plain = entry.role is Role.SUBSCRIBER and not entry.lifetime.timeout
-        return is_plain and entry.live and old.live and old.router != entry.router and self.directory.tells_itself(old)
+        """Whether a subscriber has moved from another router in contact, which may not know: it may not be in contact
+        with the new one, and that may be lost before it is. It is to give the subscriber nothing of ours any more."""
+        moves = entry.role is Role.SUBSCRIBER and entry.live and old.live and old.router != entry.router
+        return moves and self.directory.tells_itself(old)
 
     def _is_news(self, change: Change, learned: bool) -> bool:
         """Whether the change is passed on. An ending is if its owner tells it, or if it ends a link of ours: if every

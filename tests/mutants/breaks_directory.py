@@ -18,6 +18,7 @@ from topic.directory.entries import LinkEntries
 from topic.directory.entry import Change, Decision, Index, LinkEntry
 from topic.directory.gossip import Gossip
 from topic.directory.members import Members
+from topic.edge.edge import Edge
 from topic.identity import Epoch
 from topic.outlet import Outlet
 from topic.peers import Peers
@@ -228,6 +229,36 @@ def overtaken_still_awaited(_: Method) -> Method:
 
     def broken(attaches: Attaches, entry: LinkEntry) -> None:
         """It is waited for all the same."""
+
+    return broken
+
+
+@mutant(
+    Edge,
+    "counted_elsewhere",
+    by="1",
+    scenario=test_joining.test_who_has_attached_elsewhere_is_given_nothing_newer_where_it_was,
+)
+def given_where_it_was(_: Method) -> Method:
+    """6.2: who tells of a later attach counts on the subscriber there, and what it forwards is not for the earlier."""
+
+    def broken(edge: Edge, home: str, entry: LinkEntry) -> None:
+        """It is given what comes, whoever it comes for."""
+
+    return broken
+
+
+@mutant(
+    Peers,
+    "_is_taken_from",
+    by="1",
+    scenario=test_joining.test_who_has_begun_afresh_out_of_contact_with_where_it_was_is_given_nothing_newer_there,
+)
+def former_routers_not_told(taken_from: Method) -> Method:
+    """3.3, Passing on: the former router of any subscriber is told that it has moved."""
+
+    def broken(peers: Peers, old: LinkEntry, entry: LinkEntry) -> bool:
+        return not entry.lifetime.timeout and bool(taken_from(peers, old, entry))
 
     return broken
 

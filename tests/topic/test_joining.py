@@ -341,3 +341,32 @@ def test_a_map_names_what_waits_for_the_key_of_an_abandoned_delivery() -> None:
     [key] = [record.key for record in pen.sent.values()]
     again = bench.subscriber("b", lifetime=Lifetime(60), unsettled={key: 0})
     assert (first.delivered, again.resumed) == ([b"1"], [(b"1", 0, False)])
+
+
+def test_who_has_attached_elsewhere_is_given_nothing_newer_where_it_was() -> None:
+    """Home b has forwarded the first message to c only, and the second also to a, for another subscriber there. The
+    subscriber may still read from a: c has read its attach late."""
+    bench = Bench("a", "b", "c")
+    reader, pen = reader_at(bench, "a"), pen_at(bench, "b")
+    bench.hold("c", "a")
+    again = reader_at(bench, "c", unsettled={})
+    pen.send(b"1")
+    reader_at(bench, "a", "other")
+    pen.send(b"2")
+    assert reader.delivered == []
+    bench.let_go()
+    again.grant(100)
+    assert again.delivered == [b"1", b"2"]
+
+
+def test_who_has_begun_afresh_out_of_contact_with_where_it_was_is_given_nothing_newer_there() -> None:
+    bench = Bench("a", "b", "c", meet=False)
+    bench.meet("a", "b")
+    bench.meet("b", "c")
+    bench.flow()
+    reader, pen = reader_at(bench, "a"), pen_at(bench, "b")
+    again = reader_at(bench, "c")
+    pen.send(b"1")
+    reader_at(bench, "a", "other")
+    pen.send(b"2")
+    assert (reader.delivered, again.delivered) == ([], [b"1", b"2"])

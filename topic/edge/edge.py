@@ -25,7 +25,7 @@ from topic.delivery.room import SubscriberRoom
 from topic.delivery.streams import Streams, stream_of
 from topic.directory.addresses import ByAddress
 from topic.directory.directory import Directory
-from topic.directory.entry import LinkEntry
+from topic.directory.entry import LinkEntry, Role
 from topic.edge.consumers import Consumers
 from topic.edge.delivery import EdgeDelivery
 from topic.edge.here import HomeHere
@@ -156,6 +156,14 @@ class Edge:
         self.reports.joined(home, subscriber.name)
         self.delivery.pump(subscriber)
         self.consumers.announce(subscriber)
+
+    def counted_elsewhere(self, home: str, entry: LinkEntry) -> None:
+        """`home` tells of this attach. If it is a later one of a subscriber that we still have, `home` counts on the
+        subscriber there, and forwards to us for others what comes next. Given that here, the subscriber would have it
+        before what `home` has forwarded there (6.2)."""
+        subscriber = self.subscribers.get(entry.name) if entry.role is Role.SUBSCRIBER and entry.live else None
+        if subscriber is not None and subscriber.epoch < entry.epoch:
+            subscriber.joined.discard(home)
 
     def _homed_at(self, router: str, subscriber: LocalSubscriber) -> list[Record]:
         """The records for the subscriber of that router's present incarnation. Of what an earlier one was home of it
