@@ -26,7 +26,7 @@ All of it is synchronous. Nothing here reads a clock or awaits: time, store and 
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -45,7 +45,7 @@ from topic.errors import BreachError, UnkeptError
 from topic.journal import Block, Event
 from topic.queues.actions import Answered, SetEvent, SetNote, Tell
 from topic.queues.leader.ingress import ingress_of
-from topic.queues.leader.leaders import SetLeaders
+from topic.queues.leader.leaders import LedSet, SetLeaders
 from topic.queues.operations import Operation
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
@@ -378,6 +378,11 @@ class Node:
         """None if the mesh has no queues."""
         return self._port.sets if self._port is not None else None
 
+    @property
+    def led(self) -> Mapping[str, LedSet]:
+        """By name, the sets that this router leads."""
+        return self._leaders.led if self._leaders is not None else {}
+
     def ask(self, operation: Operation) -> int:
         """Have an operation on queues carried out. Returns the number of the request: its `SetShell.answered` comes
         with a pump, within `RaftLimits.tried` seconds. Raises ValueError if the name is too long, or no text, or if
@@ -417,7 +422,7 @@ class Node:
             else:
                 self._changes.append(action)
         if self._leaders is not None:
-            self._leaders.follow()
+            self._leaders.follow(now)
 
 
 def boot(

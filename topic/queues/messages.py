@@ -5,7 +5,7 @@ So all replicas have the same order. A delivery is enqueued once: its key is kep
 has settled it, also if the message is taken in the meantime, or the queue is deleted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -50,6 +50,17 @@ class DeliveryAnswer:
         return bytes(msgpack.packb((self.taken, *self.attach, self.place)))
 
 
+@attrs.define(slots=True)
+class Passed:
+    """How many messages have passed through a queue, or through all of a set."""
+
+    enqueued: int = 0
+    dequeued: int = 0
+    """Those that consumers have accepted or rejected. Who deletes a queue dequeues nothing."""
+    given_back: int = 0
+    """How often a reserved message was reserved again, or was for nobody any more."""
+
+
 class QueuedMessages:
     """The messages of all queues of a set."""
 
@@ -75,6 +86,16 @@ class QueuedMessages:
         self.size = sum(self._sizes.values())
         """Bytes of all messages."""
         self.reserved = Reservations(rows, chain.from_iterable(self._queues.values()))
+        held = {queue: sum(map(self.reserved.has, messages)) for queue, messages in self._queues.items()}
+        self._reserved = {queue: count for queue, count in held.items() if count}
+        """How many messages are reserved of each queue that has such messages."""
+        self.count_anew()
+
+    def count_anew(self) -> None:
+        """Let `passed` and `passed_of` begin at 0. They are no part of the state: replicas have other numbers."""
+        self.passed = Passed()
+        """Of all queues, also of those that are deleted."""
+        self._passed: dict[QueueId, Passed] = {}
 
     def of(self, queue: QueueId) -> dict[int, bytes]:
         """The messages of a queue by position, in order."""
@@ -83,6 +104,30 @@ class QueuedMessages:
     def size_of(self, queue: QueueId) -> int:
         """Bytes of the messages of a queue."""
         return self._sizes.get(queue, 0)
+
+    def reserved_of(self, queue: QueueId) -> int:
+        """How many messages of a queue are reserved."""
+        return self._reserved.get(queue, 0)
+
+    def passed_of(self, queue: QueueId) -> Passed:
+        return self._passed.get(queue) or Passed()
+
+    def first_of(self, queue: QueueId) -> int | None:
+        """The position of the oldest message of a queue."""
+        return next(iter(self.of(queue)), None)
+
+    def first(self) -> int | None:
+        """The position of the oldest message."""
+        return min((next(iter(messages)) for messages in self._queues.values()), default=None)
+
+    @property
+    def count(self) -> int:
+        """How many messages there are."""
+        return sum(map(len, self._queues.values()))
+
+    def counts(self) -> Iterator[tuple[QueueId, int]]:
+        """The queues that have a message, and how many each has."""
+        return ((queue, len(messages)) for queue, messages in self._queues.items())
 
     @property
     def queues(self) -> set[QueueId]:
@@ -102,6 +147,7 @@ class QueuedMessages:
         if not asked.keys:
             for place, message in enumerate(asked.messages):
                 self._take(queue, settings, position_of(index, place), message, fresh)
+            self._count(queue, enqueued=len(fresh))
             return Enqueued(frozenset(), queue, fresh)
         given = chain.from_iterable(run.each() for run in asked.given)
         for place, (key, (attach, n), message) in enumerate(zip(asked.keys, given, asked.messages, strict=True)):
@@ -115,6 +161,7 @@ class QueuedMessages:
                 self._rows.put(KEY + key, answered.row)
             if not is_taken:
                 refused.add(place)
+        self._count(queue, enqueued=len(fresh))
         return Enqueued(frozenset(refused), queue, fresh)
 
     def has_answered(self, asked: Enqueue) -> bool:
@@ -149,12 +196,17 @@ class QueuedMessages:
 
     def reserve(self, queue: QueueId, consumer: LinkEntry, runs: Sequence[Run]) -> None:
         """Keep messages for a consumer."""
-        self.reserved.reserve(self._there(queue, runs), consumer)
+        positions = self._there(queue, runs)
+        again = self.reserved.reserve(positions, consumer)
+        self._hold(queue, len(positions) - again)
+        self._count(queue, given_back=again)
 
     def free(self, queue: QueueId, runs: Sequence[Run], *, failed: bool) -> None:
         """Keep messages for nobody. Each that was reserved counts as failed, if it is said so."""
         positions = [position for position in self._there(queue, runs) if self.reserved.has(position)]
         self.reserved.free(positions)
+        self._hold(queue, -len(positions))
+        self._count(queue, given_back=len(positions))
         for position in positions if failed else ():
             self._failed[position] = count = self.failed(position) + 1
             self._rows.put(FAILED + position_key(position), msgpack.packb((count,)))
@@ -162,17 +214,21 @@ class QueuedMessages:
     def dequeue(self, queue: QueueId, runs: Sequence[Run]) -> None:
         """Take messages out of their queue."""
         messages = self._queues.get(queue, {})
-        for position in self._there(queue, runs):
+        positions, reserved = self._there(queue, runs), 0
+        for position in positions:
             message = messages.pop(position)
             self._sizes[queue] -= len(message)
-            self._gone(position, message)
+            reserved += self._gone(position, message)
+        self._hold(queue, -reserved)
+        self._count(queue, dequeued=len(positions))
         if not messages:
             self._queues.pop(queue, None)
             self._sizes.pop(queue, None)
 
     def delete(self, queue: QueueId) -> None:
         """The queue is deleted, with all its messages."""
-        self._sizes.pop(queue, None)
+        for by_queue in (self._sizes, self._reserved, self._passed):
+            by_queue.pop(queue, None)
         for position, message in self._queues.pop(queue, {}).items():
             self._gone(position, message)
 
@@ -181,12 +237,29 @@ class QueuedMessages:
         messages = self.of(queue)
         return [position for position in each_of(runs) if position in messages]
 
-    def _gone(self, position: int, message: bytes) -> None:
+    def _gone(self, position: int, message: bytes) -> bool:
+        """Returns whether the message was reserved."""
         self.size -= len(message)
         self._rows.delete(MESSAGE + position_key(position))
-        self.reserved.gone(position)
         if self._failed.pop(position, None) is not None:
             self._rows.delete(FAILED + position_key(position))
+        return self.reserved.gone(position)
+
+    def _hold(self, queue: QueueId, more: int) -> None:
+        """So many more messages of the queue are reserved."""
+        if more:
+            count = self._reserved[queue] = self.reserved_of(queue) + more
+            if not count:
+                del self._reserved[queue]
+
+    def _count(self, queue: QueueId | None, enqueued: int = 0, dequeued: int = 0, given_back: int = 0) -> None:
+        """So many messages have passed. A queue without any has no numbers: so one that is deleted gets none."""
+        if queue is not None and (enqueued or dequeued or given_back):
+            of = self._passed.get(queue) or self._passed.setdefault(queue, Passed())
+            for passed in (self.passed, of):
+                passed.enqueued += enqueued
+                passed.dequeued += dequeued
+                passed.given_back += given_back
 
     def check(self) -> None:
         """Assert what holds whenever no proposal is being applied."""
@@ -195,6 +268,7 @@ class QueuedMessages:
         assert fresh._sizes == self._sizes and fresh.size == self.size
         assert fresh._answers == self._answers, "the rows are not those of the answers"
         assert fresh._failed == self._failed, "the rows are not those of failed deliveries"
+        assert fresh._reserved == self._reserved, "the rows have other numbers of reserved messages"
         there = set(chain.from_iterable(self._queues.values()))
         assert there >= self._failed.keys(), "a message that is gone has failed"
         self.reserved.check(there)

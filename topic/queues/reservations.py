@@ -80,6 +80,11 @@ class Reservations:
         """The consumers that messages are reserved for, as they were attached then."""
         return [consumer.entry for consumer in self._consumers.values()]
 
+    @property
+    def count(self) -> int:
+        """How many messages are reserved."""
+        return len(self._runs)
+
     def has(self, position: int) -> bool:
         """Whether the message at this position is reserved."""
         return position in self._runs
@@ -88,16 +93,18 @@ class Reservations:
         """The name of the consumer that the message at this position is reserved for."""
         return self._runs[position].consumer
 
-    def reserve(self, positions: list[int], consumer: LinkEntry) -> None:
-        """The messages at these positions, which are there, are for this consumer, and for no other any more."""
-        self.free(positions)
+    def reserve(self, positions: list[int], consumer: LinkEntry) -> int:
+        """The messages at these positions, which are there, are for this consumer, and for no other any more. Returns
+        how many were reserved before."""
+        freed = self.free(positions)
         if not positions:
-            return
+            return freed
         known = self._consumers.setdefault(consumer.name, _Consumer(consumer, 0))
         if not known.held or known.entry != consumer:
             known.entry = consumer
             self._rows.put(CONSUMER + consumer.name, msgpack.packb(consumer.pack()))
         self._put(positions, consumer.name)
+        return freed
 
     def _put(self, positions: list[int], consumer: bytes) -> None:
         for first, last in runs_of(positions):
@@ -116,9 +123,9 @@ class Reservations:
             raise ValueError("a row of the state of a set reserves no message")
         return run
 
-    def free(self, positions: Iterable[int]) -> None:
+    def free(self, positions: Iterable[int]) -> int:
         """The messages at these positions are reserved no more. They are still there, so no run may cover them: what is
-        left of their runs becomes runs of its own."""
+        left of their runs becomes runs of its own. Returns how many were reserved."""
         freed = {position: self._runs[position] for position in positions if position in self._runs}
         for run in dict.fromkeys(freed.values()):
             self._rows.delete(run.key)
@@ -128,16 +135,19 @@ class Reservations:
             self._consumers[run.consumer].held -= len(there)
             self._put([position for position in there if position not in freed], run.consumer)
             self._drop(run.consumer)
+        return len(freed)
 
-    def gone(self, position: int) -> None:
-        """There is no message at this position any more."""
+    def gone(self, position: int) -> bool:
+        """There is no message at this position any more. Returns whether it was reserved."""
         run = self._runs.pop(position, None)
-        if run is not None:
-            run.left -= 1
-            if not run.left:
-                self._rows.delete(run.key)
-            self._consumers[run.consumer].held -= 1
-            self._drop(run.consumer)
+        if run is None:
+            return False
+        run.left -= 1
+        if not run.left:
+            self._rows.delete(run.key)
+        self._consumers[run.consumer].held -= 1
+        self._drop(run.consumer)
+        return True
 
     def _drop(self, consumer: bytes) -> None:
         """Forget the consumer, if no message is reserved for it."""

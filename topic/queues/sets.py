@@ -247,6 +247,10 @@ class ReplicaSets:
         """The state of the set, as far as this router has applied the log. It changes with the log."""
         return self._replicas[name].state
 
+    def applied(self, name: str) -> int:
+        """The last log index that the state of the set has."""
+        return self._replicas[name].applied
+
     def propose(self, name: str, proposals: Iterable[Proposal | Declare]) -> int | None:
         """Have these decided by a set that this router leads (`SetReplica.propose`)."""
         first = self._replicas[name].propose(proposals)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from topic.ends.end import EndNode
 from topic.identity import is_egress, queue_of
+from topic.queues.leader.ages import DecidedTimes
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress, term_clock
 from topic.queues.leader.log import ProposingEnd
@@ -16,7 +17,7 @@ from topic.queues.sets import ReplicaSets
 class LedSet:
     """The links of a set while this router leads it, in one term."""
 
-    def __init__(self, node: EndNode, sets: ReplicaSets, name: str, since: tuple[int, int]) -> None:
+    def __init__(self, node: EndNode, sets: ReplicaSets, name: str, since: tuple[int, int], now: float) -> None:
         """`since`: life and term."""
         self.since = since
         self._node = node
@@ -34,6 +35,8 @@ class LedSet:
         self._undeclared: dict[str, bool] = {}
         """Queues that have consumers, and are not declared: whether their `Declare` is proposed."""
         self.egresses: dict[QueueId, Egress] = {}
+        self._times = DecidedTimes(sets.applied(name), now)
+        sets.state(name).messages.count_anew()
         lasting = [entry for entry in sets.state(name).messages.reserved.consumers if entry.lifetime.timeout]
         node.topic.peers.remember(lasting)
         self.ingress = Ingress(node, name, sets.state(name).messages, self)
@@ -92,7 +95,7 @@ class LedSet:
         if queue is not None and queue.id in self.egresses:
             self.egresses[queue.id].expect(index, asked.messages)
 
-    def follow(self, decided: Sequence[tuple[int, Enqueued | None]]) -> None:
+    def follow(self, decided: Sequence[tuple[int, Enqueued | None]], now: float) -> None:
         """Give the links the answers that were decided."""
         busy, self._busy = self._busy, {}
         for end in busy:
@@ -106,6 +109,7 @@ class LedSet:
         for name in [*self._undeclared]:
             self.consumes(name)
         if decided:
+            self._times.mark(decided[-1][0], now)
             self.ingress.go_on()  # there may be room
         if self._deletions != self._sets.state(self._name).deletions:
             self._close_deleted()
@@ -131,6 +135,14 @@ class LedSet:
         for end in (self.ingress, *self.egresses.values()):
             end.leave(self._node.now(), closed=False)
 
+    # what it shows
+
+    def oldest_s(self, queue: QueueId | None, now: float) -> float:
+        """How old the oldest message of the queue is, at least; None: the oldest of all. 0 if there is none."""
+        messages = self._sets.state(self._name).messages
+        position = messages.first_of(queue) if queue is not None else messages.first()
+        return self._times.age_s(position, now) if position is not None else 0.0
+
 
 class SetLeaders:
     """The sets that one router leads. `follow` is to be called after each flush of the sets."""
@@ -146,7 +158,7 @@ class SetLeaders:
         if set_ in self.led:
             self.led[set_].consumes(queue)
 
-    def follow(self) -> None:
+    def follow(self, now: float) -> None:
         """Attach links of sets that this router leads now, suspend links of sets that it leads no more, and give the
         links the answers that were decided."""
         for name in self._sets.set_map.plans:
@@ -157,6 +169,6 @@ class SetLeaders:
                 del self.led[name]
                 led = None
             if led is not None:
-                led.follow(decided)
+                led.follow(decided, now)
             elif ready is not None:
-                self.led[name] = LedSet(self._node, self._sets, name, ready)
+                self.led[name] = LedSet(self._node, self._sets, name, ready, now)

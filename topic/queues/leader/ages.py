@@ -1,0 +1,59 @@
+"""How old the messages of a set are, as far as its leader knows.
+
+The replicas keep no times, as all of them have to come to the same state. The leader notes when it has seen how much of
+the log decided: one *mark* a second at most. The age of a message is the time since the first mark that has its entry.
+So a message is at least so old. What was decided before the router led is as old as its leadership.
+
+There are `MOST` marks at most. If there are more, the leader forgets some, most of them old ones: an age is too low by
+a second, or by one part in `FINE`.
+"""
+
+from array import array
+from bisect import bisect_left
+from typing import Final
+
+from topic.queues.positions import MOST_PLACES
+
+EVERY_S: Final = 1.0
+MOST: Final = 1000
+FINE: Final = 16
+
+
+class DecidedTimes:
+    """The marks of one set, in one term of this router."""
+
+    def __init__(self, index: int, now: float) -> None:
+        """`index`: the last entry that was decided as this router began to lead."""
+        self._indices = array("q", [index])
+        self._times = array("d", [now])
+        """When this router saw that all entries up to that index are decided."""
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def mark(self, index: int, now: float) -> None:
+        """All entries up to this index are decided."""
+        times = self._times
+        if len(times) > 1 and now - times[-2] < EVERY_S:
+            self._indices[-1], times[-1] = index, now
+            return
+        self._indices.append(index)
+        times.append(now)
+        if len(times) > MOST:
+            self._thin(now)
+
+    def _thin(self, now: float) -> None:
+        """Forget each mark whose messages are almost as old by the next one."""
+        times, kept = self._times, [len(self._times) - 1]
+        for place in range(len(times) - 2, 0, -1):
+            next_ = times[kept[-1]]
+            if next_ - times[place - 1] > max(EVERY_S, (now - next_) / FINE):
+                kept.append(place)
+        kept = [0, *reversed(kept)]
+        self._indices = array("q", [self._indices[place] for place in kept])
+        self._times = array("d", [times[place] for place in kept])
+
+    def age_s(self, position: int, now: float) -> float:
+        """How old the message at this position is, at least."""
+        place = bisect_left(self._indices, position // MOST_PLACES)
+        return max(0.0, now - self._times[place]) if place < len(self._times) else 0.0
