@@ -5,7 +5,8 @@ from typing import Any, Final
 from router.entities import dispatch, routers
 from router.entities.deliveries import DELIVERY, WAIT
 from router.entities.links import LAPSED, ORPHAN, PUBLISHER, SUBSCRIBER, UNTOLD
-from router.entities.replicas import DECLARED_QUEUE, SET
+from router.entities.queues import DECLARED_QUEUE, LED_QUEUE
+from router.entities.replicas import SET
 from router.entities.table import Entity
 
 ENTITIES: Final[tuple[Entity[Any], ...]] = (
@@ -23,6 +24,7 @@ ENTITIES: Final[tuple[Entity[Any], ...]] = (
     WAIT,
     SET,
     DECLARED_QUEUE,
+    LED_QUEUE,
     dispatch.ROUTER,
     dispatch.NODE,
     dispatch.LISTENER,

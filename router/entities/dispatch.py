@@ -7,7 +7,7 @@ for what is said here.
 
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -23,7 +23,8 @@ from router.entities.table import DISPATCH, Attribute, Entity, Metric, Type, Whe
 from router.mesh.config import HTTP, INTER
 from router.mesh.quantities import Address
 from topic.directory.addresses import is_pattern
-from topic.identity import INSIDE, shown_address
+from topic.directory.entry import LinkEntry
+from topic.identity import CONTAINER, egress_address, ingress_address, shown_address
 
 AREA: Final = "0"
 MOBILE: Final = "M0"
@@ -52,9 +53,10 @@ def _fixed(name: str, value: Any) -> Attribute[Any]:
 
 
 def _addresses(at: ObservedRouter) -> dict[str, None]:
-    """Those that have a publisher or subscriber somewhere, but for patterns and queues."""
-    live = (entry.identity.address for entry in at.node.topic.directory.entries() if entry.live)
-    return dict.fromkeys(address for address in live if not (is_pattern(address) or address.startswith(INSIDE)))
+    """Those that have a client's publisher or subscriber somewhere, but for patterns; as clients name them."""
+    live = (entry.identity for entry in at.node.topic.directory.entries() if entry.live)
+    named = (shown_address(one.address) for one in live if one.container != CONTAINER)
+    return dict.fromkeys(address for address in named if not is_pattern(address))
 
 
 def _links_count(at: ObservedRouter) -> int:
@@ -321,14 +323,34 @@ LINK: Final = Entity[End](
 )  # fmt: skip
 
 
+def _inside(at: ObservedRouter, address: str, ends: Callable[[str, str], str]) -> str:
+    """The address in the mesh that links to this one have: of a queue its `ingress_address` or `egress_address`."""
+    sets = at.node.sets
+    if sets is None or not at.node.topic.kinds.of(address).in_sets:
+        return address
+    plan = sets.set_map.plan_of(address)
+    return ends(plan.name, address) if plan is not None else address
+
+
+def _subscribers(at: ObservedRouter, address: str) -> Collection[LinkEntry]:
+    return at.node.topic.directory.subscribers(_inside(at, address, egress_address))
+
+
 def _locals(at: ObservedRouter, address: str) -> int:
-    directory = at.node.topic.directory
-    return sum(directory.is_mine(entry) for entry in directory.subscribers(address))
+    return sum(map(at.node.topic.directory.is_mine, _subscribers(at, address)))
+
+
+def _remotes(at: ObservedRouter, address: str) -> Sequence[str]:
+    return at.node.topic.directory.audience(_inside(at, address, egress_address)).routers
+
+
+def _taken(at: ObservedRouter, address: str) -> int:
+    streams = at.node.topic.home.streams.at(_inside(at, address, ingress_address))
+    return sum(stream.received for stream in streams)
 
 
 def _given(at: ObservedRouter, address: str) -> int:
-    topic = at.node.topic
-    here = (topic.edge.subscribers.get(entry.name) for entry in topic.directory.subscribers(address))
+    here = (at.node.topic.edge.subscribers.get(entry.name) for entry in _subscribers(at, address))
     return sum(subscriber.delivered for subscriber in here if subscriber is not None)
 
 
@@ -350,12 +372,11 @@ ADDRESS: Final = Entity[str](
         _fixed("inProcess", 0),
         _told("subscriberCount", Type.NUMBER, "subscribers of this router", _locals),
         _told("remoteCount", Type.NUMBER, "other routers with subscribers",
-            lambda at, address: len(at.node.topic.directory.audience(address).routers)),
+            lambda at, address: len(_remotes(at, address))),
         _fixed("containerCount", 0),
         _told("remoteHostRouters", Type.TEXTS, "other routers with subscribers",
-            lambda at, address: at.node.topic.directory.audience(address).routers),
-        _told("deliveriesIngress", Type.COUNT, "transfers from the present publishers of this router",
-            lambda at, address: sum(stream.received for stream in at.node.topic.home.streams.at(address))),
+            _remotes),
+        _told("deliveriesIngress", Type.COUNT, "transfers from the present publishers of this router", _taken),
         _told("deliveriesEgress", Type.COUNT, "transfers to the present subscribers of this router", _given),
         _fixed("deliveriesTransit", 0),
         _fixed("deliveriesToContainer", 0),

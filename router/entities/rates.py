@@ -12,6 +12,7 @@ from typing import Any, Final
 from attrs import asdict, frozen
 
 from router.entities.links import PUBLISHER, SUBSCRIBER
+from router.entities.queues import LED_QUEUE
 from router.entities.table import Entity
 
 Row = dict[str, Any]
@@ -108,7 +109,7 @@ class _Spell:
     seconds: float
 
     def before(self, kind: str) -> list[Row]:
-        return self.former.status[kind] if self.former is not None else []
+        return self.former.status.get(kind, []) if self.former is not None else []
 
 
 def _spells(before: Looks, after: Looks) -> Iterator[tuple[str, _Spell]]:
@@ -154,6 +155,19 @@ def neighbour_rates(before: Looks, after: Looks) -> Iterable[NeighbourRate]:
                 if messages is not None or carried is not None:
                     found[sender, taker] = NeighbourRate(sender, taker, messages, carried)
     return found.values()
+
+
+def queue_rates(before: Looks, after: Looks) -> dict[tuple[str, str], tuple[float, float]]:
+    """By the router that leads it and its name: messages a second that came into a queue, and that left it. A queue
+    that the router did not tell of at the look before has no rates."""
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    for router, spell in _spells(before, after):
+        former = {row["name"]: row for row in spell.before(LED_QUEUE.status)}
+        for row in spell.new.status.get(LED_QUEUE.status, ()):
+            if (known := former.get(row["name"])) is not None:
+                came, left = (rate(known[one], row[one], spell.seconds) for one in ("enqueued", "dequeued"))
+                found[router, row["name"]] = came, left
+    return found
 
 
 def _links(spell: _Spell) -> Iterator[LinkRate]:

@@ -1,13 +1,14 @@
-"""Replica sets as this router knows them, and the declared queues that its replicas have (protocol 13)."""
+"""Replica sets as this router knows them (protocol 13). Their queues: `router.entities.queues`."""
 
 from collections.abc import Callable, Collection
 from typing import Any, Final
+
+import trio
 
 from router.entities.observed import ObservedRouter
 from router.entities.table import OURS, Attribute, Entity, Metric, Type, Where
 from topic.queues.actions import SetView
 from topic.queues.messages import QueuedMessages
-from topic.queues.state import Queue
 
 LEADER: Final = "leader"
 """The role of the router that leads a set."""
@@ -26,6 +27,21 @@ def _measure(series: str, type_: Type, says: str, read: Callable[[ObservedRouter
 
 def _at_leader(read: Callable[[SetView], Any]) -> Callable[[ObservedRouter, SetView], Any]:
     return lambda at, one: read(one) if one.role == LEADER else None
+
+
+def _of_messages(read: Callable[[QueuedMessages], Any]) -> Callable[[ObservedRouter, SetView], Any]:
+    """At the leader."""
+
+    def read_if_led(at: ObservedRouter, one: SetView) -> Any:
+        sets = at.node.sets
+        return read(sets.state(one.name).messages) if sets is not None and one.name in at.node.led else None
+
+    return read_if_led
+
+
+def _oldest_s(at: ObservedRouter, one: SetView) -> float | None:
+    led = at.node.led.get(one.name)
+    return round(led.oldest_s(None, trio.current_time()), 3) if led is not None else None
 
 
 SET: Final = Entity[SetView](
@@ -74,58 +90,23 @@ SET: Final = Entity[SetView](
             "other disks lacks", _at_leader(lambda one: max(one.behind.values(), default=0))),
         _measure("oncemesh_set_aside", Type.FLAG, "whether the store of the set here was set aside since the router "
             "started", lambda at, one: one.why_aside != ""),
+        _measure("oncemesh_set_messages", Type.NUMBER, "at the leader: messages in the queues of the set",
+            _of_messages(lambda messages: messages.count)),
+        _measure("oncemesh_set_message_bytes", Type.BYTES, "at the leader: the size of these messages",
+            _of_messages(lambda messages: messages.size)),
+        _measure("oncemesh_set_reserved_messages", Type.NUMBER, "at the leader: how many of these messages a consumer "
+            "has or is about to get, or gave back and nobody got since",
+            _of_messages(lambda messages: messages.reserved.count)),
+        _measure("oncemesh_set_oldest_message_seconds", Type.SECONDS, "at the leader: how old the oldest of these "
+            "messages is, at least; 0 if there is none", _oldest_s),
+        _measure("oncemesh_set_enqueued_total", Type.COUNT, "at the leader: messages that came into the queues of the "
+            "set since this router leads", _of_messages(lambda messages: messages.passed.enqueued)),
+        _measure("oncemesh_set_dequeued_total", Type.COUNT, "at the leader: messages that consumers have accepted or "
+            "rejected since this router leads", _of_messages(lambda messages: messages.passed.dequeued)),
+        _measure("oncemesh_set_given_back_total", Type.COUNT, "at the leader: how often since this router leads a "
+            "message went to a consumer again, as one gave it back or was gone",
+            _of_messages(lambda messages: messages.passed.given_back)),
     ),
     status="sets",
     managed=f"{OURS}set",
-)  # fmt: skip
-
-
-def _setting(name: str, type_: Type, says: str) -> Attribute[Queue]:
-    return Attribute(name, type_, says, lambda at, one: getattr(one.settings, name), Where.MANAGEMENT)
-
-
-SETTINGS: Final = (
-    _setting("limit_messages", Type.NUMBER, "how many messages the queue has at most; null: no limit"),
-    _setting("limit_bytes", Type.BYTES, "how many bytes of messages the queue has at most; null: no limit"),
-)
-"""The settings of a queue, by their names in `QueueSettings`."""
-
-
-def _set_of(at: ObservedRouter, queue: Queue) -> str | None:
-    plan = at.node.sets.set_map.plan_of(queue.name) if at.node.sets is not None else None
-    return plan.name if plan is not None else None
-
-
-def _messages(at: ObservedRouter, queue: Queue) -> QueuedMessages:
-    """All messages of the set of a queue that this router has a replica of."""
-    name = _set_of(at, queue)
-    assert at.node.sets is not None and name is not None
-    return at.node.sets.state(name).messages
-
-
-def _reserved(at: ObservedRouter, queue: Queue) -> int:
-    messages = _messages(at, queue)
-    return sum(map(messages.reserved.has, messages.of(queue.id)))
-
-
-DECLARED_QUEUE: Final = Entity[Queue](
-    "queue",
-    "declared queues of which this router has a replica",
-    lambda at: at.node.sets.queues() if at.node.sets is not None else (),
-    (
-        Attribute("identity", Type.TEXT, "its id; a queue that is declared again has another one",
-            lambda at, one: str(one.id), Where.MANAGEMENT),
-        Attribute("name", Type.TEXT, "its address", lambda at, one: one.name, Where.MANAGEMENT),
-        Attribute("set", Type.TEXT, "the replica set that has it", _set_of, Where.MANAGEMENT),
-        Attribute("version", Type.TEXT, "the version of its settings; each change makes another one",
-            lambda at, one: str(one.version), Where.MANAGEMENT),
-        Attribute("messages", Type.NUMBER, "messages in the queue, as this replica knows",
-            lambda at, one: len(_messages(at, one).of(one.id)), Where.MANAGEMENT),
-        Attribute("bytes", Type.BYTES, "the size of these messages",
-            lambda at, one: _messages(at, one).size_of(one.id), Where.MANAGEMENT),
-        Attribute("reserved", Type.NUMBER, "messages in the queue that a consumer has, or is about to get",
-            _reserved, Where.MANAGEMENT),
-        *SETTINGS,
-    ),
-    managed=f"{OURS}queue",
 )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from router.entities.catalogue import ENTITIES
 from router.entities.observed import ObservedRouter
+from router.entities.queues import LED_QUEUE
 from router.entities.routers import ROUTER
 
 LISTED: Final = [entity for entity in ENTITIES if entity.status]
@@ -25,10 +26,10 @@ def report(at: ObservedRouter) -> bytes:
 
 
 def only_of(user: str, told: bytes) -> bytes:
-    """A report that names no links but those of this user."""
+    """A report that names no links but those of this user, and no queues: others may have chosen their names."""
     said = json.loads(told)
     for name in OF_USERS:
         own = [link for link in said[name] if user and link.get("user") == user]
         said[name] = [{**link, "held_for": []} if "held_for" in link else link for link in own]
-    said["waits"] = []
+    said["waits"] = said[LED_QUEUE.status] = []
     return json.dumps(said).encode()

@@ -72,7 +72,8 @@ class How(Enum):
 
 @frozen
 class Metric:
-    """Of `/metrics`. Labels never are what a client chose: so there are as many samples whatever comes to a router."""
+    """Of `/metrics`. Labels are nothing that a client chose, but for the names of a bounded number of queues: so there
+    are as many samples whatever comes to a router."""
 
     name: str
     labels: tuple[str, ...] = ()

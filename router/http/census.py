@@ -31,7 +31,8 @@ class SeriesTally:
         assert attribute.series is not None
         self.series = attribute.series
         self.attribute = attribute
-        [self._named] = [one.read for one in entity.attributes if one.name == "identity"] or [lambda at, one: ""]
+        reads = {one.name: one.read for one in entity.attributes}
+        self._named = reads.get("identity") or reads.get("name") or (lambda at, one: "")
         self._since: dict[str, float] = {}
         self._begin()
 

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from router.entities.links import PUBLISHER, SUBSCRIBER
-from router.entities.rates import RouterLook, RouterRate, Row, neighbour_rates, router_rates
+from router.entities.rates import RouterLook, RouterRate, Row, neighbour_rates, queue_rates, router_rates
 from router.http.gathering import MeshLook
-from router.mesh.shown.sets import ShownSet, sets_in
+from router.mesh.shown.sets import ShownSet, queues_in, sets_in
 from router.mesh.shown.waits import LASTING_S, lasting
 
 MOST_CLIENTS: Final = 100
 """Of each router, and of publishers and subscribers each."""
+MOST_QUEUES: Final = 100
 MOST_WAITS: Final = 50
 
 
@@ -30,6 +31,8 @@ class Painter:
         sent = {(one.router, one.neighbour): one.bytes or 0.0 for one in neighbour_rates(self._before, seen.answers)}
         routers = [self._router(row, seen, busy.get(row["name"])) for row in seen.plan]
         self._away = {one["name"]: seen.time - one["away_s"] for one in routers if "away_s" in one}
+        flows = queue_rates(self._before, seen.answers)
+        queues, more_queues = _queues(seen, flows)
         self._before = seen.answers
         return {
             "mesh": seen.mesh,
@@ -39,6 +42,8 @@ class Painter:
             "links": list(_links(seen, sent)),
             "clients": [client for answer in seen.answers.values() for client in _clients(answer.status)],
             "sets": list(_sets(seen)),
+            "queues": queues,
+            "more_queues": more_queues,
             "waits": sorted(_waits(seen), key=lambda wait: -float(wait["since_s"]))[:MOST_WAITS],
             "told": list(_told(seen)),
             "point": _point(seen.time, routers),
@@ -67,6 +72,8 @@ class Painter:
 
 Sent = Mapping[tuple[str, str], float]
 """Bytes a second, from one router to another."""
+Flows = Mapping[tuple[str, str], tuple[float, float]]
+"""By leader and queue: messages a second, in and out."""
 
 
 def _links(seen: MeshLook, sent: Sent) -> Iterator[Row]:
@@ -132,6 +139,18 @@ def _sets(seen: MeshLook) -> Iterator[Row]:
     for one in _shown_sets(seen):
         told = {key: one.best[key] for key in ("name", "prefix", "voters", "learners", "behind", "queues", "term")}
         yield told | {"leader": one.leader, "unstored_bytes": one.best["unstored_bytes"], "needed": one.needed}
+
+
+def _queues(seen: MeshLook, flows: Flows) -> tuple[list[Row], int]:
+    """The deepest, and how many more there are."""
+    rows = ((name, row) for name, answer in seen.answers.items() for row in answer.status.get("queues", ()))
+    found, more = queues_in(_shown_sets(seen), rows)
+    told = []
+    for leader, row in found[:MOST_QUEUES]:
+        came, left = flows.get((leader, row["name"]), (0.0, 0.0))
+        kept = {key: row[key] for key in ("name", "set", "messages", "bytes", "oldest_s", "consumers")}
+        told.append(kept | {"leader": leader, "in": came, "out": left})
+    return told, more + len(found[MOST_QUEUES:])
 
 
 def _wait(router: str, who: str, awaited: str, since_s: float, records: int) -> Row:

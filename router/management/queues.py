@@ -13,9 +13,9 @@ import attrs
 import trio
 
 from router.entities.observed import ObservedRouter
-from router.entities.replicas import SETTINGS
+from router.entities.queues import DECLARED_QUEUE, SETTINGS
 from router.events.kind import EventKind, event
-from router.management.entity import IDENTITY, NAME, TYPE, Operations
+from router.management.entity import TYPE, Operations
 from router.management.message import (
     BAD_REQUEST,
     CONFLICT,
@@ -60,7 +60,7 @@ STATUS: Final = {
 ASKED: Final = {one.managed_name: one.name for one in SETTINGS}
 """Settings, by their names in a request."""
 VERSION: Final = "version"
-BESIDE: Final = {IDENTITY, NAME, TYPE, "set", VERSION, "messages", "bytes", "reserved"}
+BESIDE: Final = {TYPE, *(one.managed_name for one in DECLARED_QUEUE.attributes if one not in SETTINGS)}
 """Other attributes of a queue. A body may repeat them."""
 UNKNOWN: Final = QueueId(0, 0)
 """The version of the settings of a queue of which this router has no replica."""

@@ -11,7 +11,8 @@ from router.entities.catalogue import ENTITIES
 from router.entities.dispatch import CONNECTION, Peer
 from router.entities.links import ORPHAN, PUBLISHER, SUBSCRIBER
 from router.entities.observed import ObservedRouter
-from router.entities.replicas import DECLARED_QUEUE, SET
+from router.entities.queues import DECLARED_QUEUE
+from router.entities.replicas import SET
 from router.entities.routers import PLAN_ROUTER
 from router.events.kind import EventKind, event
 from router.management.entity import READ_ONLY, EntityType, Operations, done_at_once, type_of

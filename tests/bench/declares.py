@@ -30,7 +30,8 @@ import trio
 
 from failover.client.errors import ClientError
 from failover.client.management import Management
-from router.entities.replicas import DECLARED_QUEUE, SET
+from router.entities.queues import DECLARED_QUEUE
+from router.entities.replicas import SET
 from router.mesh.planned import sets_of
 from tests.processes.mesh import RunningMesh, eventually
 

@@ -18,7 +18,7 @@ import yaml
 
 from failover.cli.watch.known_queues import all_queues, sets_of_mesh
 from failover.client.management import Management
-from router.entities.replicas import DECLARED_QUEUE
+from router.entities.queues import DECLARED_QUEUE
 from router.mesh.topology import load
 from tests.hangs import HANGS_S
 from tests.processes.mesh import RunningMesh, running

@@ -24,6 +24,7 @@ from failover.client.management import Management
 from router.amqp.format.errors import NOT_FOUND
 from router.amqp.sasl.scram import Verifier
 from router.entities.catalogue import ENTITIES
+from router.entities.queues import LED_QUEUE
 from router.entities.replicas import SET
 from router.events.kind import EventKind
 from router.mesh.topology import load
@@ -37,8 +38,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 ALERTS, DASHBOARD = DOCS / "monitoring" / "alerts.yaml", DOCS / "monitoring" / "grafana.json"
 NAME = re.compile(r"\b(?:oncemesh|qdr|process)_[a-z_]+\b")
 TOPIC = "topic/monitored"
-OF_SETS = {one.series.name for one in SET.attributes if one.series is not None}
-"""Series that there are in a mesh with queues."""
+OF_SETS = {one.series.name: set(one.series.labels) for one in SET.attributes + LED_QUEUE.attributes if one.series}
+"""Series that there are in a mesh with queues, with their labels."""
 
 
 @pytest.fixture(scope="module")
@@ -80,15 +81,15 @@ async def test_every_series_is_documented_and_used_and_no_other_is(pair: Running
     documented = set(re.findall(r"^\| `([a-z_]+)` \|", (DOCS / "monitoring.md").read_text(), re.MULTILINE))
     used = set(NAME.findall(" ".join(expressions(json.loads(DASHBOARD.read_text())))))
     used |= set(NAME.findall(" ".join(expressions(yaml.safe_load(ALERTS.read_text())))))
-    assert live | OF_SETS == documented == used
-    assert {series.name for entity in ENTITIES for one in entity.attributes if (series := one.series)} <= live | OF_SETS
+    assert live | {*OF_SETS} == documented == used
+    named = {series.name for entity in ENTITIES for one in entity.attributes if (series := one.series)}
+    assert named <= live | {*OF_SETS}
 
 
 async def test_labels_are_what_the_documentation_says(pair: RunningMesh) -> None:
     live = {name: set(family.samples[0].labels) for name, family in (await scrape(pair, "a")).items()}
     rows = re.findall(r"^\| `([a-z_]+)` \|([^|]*)\|", (DOCS / "monitoring.md").read_text(), re.MULTILINE)
-    of_sets = {name: {"set"} for name in OF_SETS}
-    assert live | of_sets == {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
+    assert live | OF_SETS == {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
 
 
 def test_every_alert_is_documented() -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGKILL
+from typing import Any
 
 import pytest
 import trio
@@ -21,12 +22,13 @@ from router.amqp.format.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_L
 from router.amqp.format.message import body_of
 from router.amqp.format.sections import write_message
 from router.amqp.format.values import ACCEPTED, REJECTED, RELEASED
-from router.entities.replicas import DECLARED_QUEUE
+from router.entities.queues import DECLARED_QUEUE
 from router.mqtt.format.values import PacketKind, Reason
 from tests.forks import COMMAND_LINE
 from tests.processes.clients import Clients, Delivery, Publisher, hold
 from tests.processes.mesh import RunningMesh, eventually, running
 from tests.processes.test_mqtt_boot import answer, client
+from tests.router.http.web import ask
 from tests.router.mqtt import by_hand
 from topic.queues.operations import MOST_NAME
 
@@ -37,7 +39,7 @@ ONE_SET = {"sets": 1, "replicas": 3}
 
 @pytest.fixture(scope="module")
 def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningMesh]:
-    with running("queues", tmp_path_factory.mktemp("queues"), mqtt=True, queues=ONE_SET) as found:
+    with running("queues", tmp_path_factory.mktemp("queues"), mqtt=True, http=True, queues=ONE_SET) as found:
         yield found
 
 
@@ -78,6 +80,45 @@ async def test_messages_wait_for_consumers_at_any_router(mesh: RunningMesh, clie
     for delivery in first.received:
         delivery.accept()
     await clients.until(lambda: len(first.settled) == 100)
+
+
+async def test_the_figures_of_a_queue_are_shown(mesh: RunningMesh, clients: Clients) -> None:
+    """By `$management`, `$status` and `/metrics` of the leader."""
+    await fill(clients, await clients.publisher(mesh.address("a"), "queue/figures"), 4)
+    consumer = await clients.subscriber(mesh.address("b"), "queue/figures", credit=2, respond=hold)
+    consumer.credit = 0  # it makes up for none
+    await clients.until(lambda: len(consumer.received) == 2)
+    consumer.received[0].give(RELEASED)
+    consumer.received[1].accept()
+    consumer.link.flow(2)
+    await clients.until(lambda: len(consumer.received) == 4)
+    leader, follower = await roles(mesh)
+    async with Management([f"amqp://{mesh.address(follower)}"]) as management:
+
+        async def read(router: str) -> dict[str, Any]:
+            row = await management.ask("READ", router, type=DECLARED_QUEUE.managed, name="queue/figures")
+            return {key: row[key] for key in ("messages", "reserved", "consumers", "enqueued", "dequeued", "givenBack")}
+
+        expected = {"messages": 3, "reserved": 2, "consumers": 1, "enqueued": 4, "dequeued": 1, "givenBack": 1}
+
+        async def is_told() -> bool:
+            return await read(leader) == expected
+
+        await eventually(is_told)
+        assert (await read(follower))["enqueued"] is None
+    [queue] = [one for one in (await mesh.status(leader))["queues"] if one["name"] == "queue/figures"]
+    assert (queue["messages"], queue["set"]) == (3, "q0") and 0 < queue["oldest_s"] < 600
+    told = (await ask(mesh.http(leader), "/metrics")).text
+    counts = {"messages": 3, "reserved": 2, "consumers": 1, "enqueued_total": 4, "given_back_total": 1}
+    for name, count in counts.items():
+        assert f'oncemesh_queue_{name}{{queue="queue/figures"}} {count}.0\n' in told
+    assert 'oncemesh_set_oldest_message_seconds{set="q0"}' in told
+    assert "oncemesh_queue_messages{" not in (await ask(mesh.http(follower), "/metrics")).text
+    consumer.link.flow(2)
+    await clients.until(lambda: len(consumer.received) == 5)
+    for delivery in consumer.received[2:]:
+        delivery.accept()
+    await clients.until(lambda: len(consumer.settled) == 5)
 
 
 async def test_a_released_message_goes_to_a_consumer_again(mesh: RunningMesh, clients: Clients) -> None:

@@ -12,16 +12,19 @@ import attrs
 from failover.client.management import Management, RefusedError
 from router.amqp.format.codec import Raw, encode
 from router.amqp.format.message import sections_of
-from router.entities.replicas import DECLARED_QUEUE, SET
+from router.entities.queues import DECLARED_QUEUE
+from router.entities.replicas import SET
 from router.entities.routers import PLAN_ROUTER
 from router.management.agent import Agent
 from router.management.entity import EntityType, type_of
 from router.management.message import GOOD, Request
 from router.management.queues import QueueOperations, SetOperations
 from router.management.recent_events import RecentEvents
+from topic.identity import shown_address
 from topic.queues.actions import SetView
 from topic.queues.operations import Answer, Done, Operation, Refused, RefusedFor
 from topic.queues.operations import encode as encode_operation
+from topic.queues.proposals import Proposal, encode_proposal
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.state import Queue, SetState, entry
 from topic.raft.errors import NotLeaderError, NotReadyError
@@ -62,13 +65,16 @@ class AgreeingMesh:
         self.aside: dict[tuple[str, str], str] = {}
         self.absent: set[str] = set()
         """Routers that do not answer."""
+        self.consumers: dict[str, int] = {}
+        """By queue."""
+        self.oldest_s = 0.0
+        """The age of all messages, as leaders know it."""
         self.changes: list[tuple[str, Operation]] = []
         """Decided, with the router that was asked."""
         self._agents = {router: self._agent(router) for router in self.routers}
 
     def _agent(self, router: str) -> Agent:
-        node = SimpleNamespace(sets=AgreeingRouter(self, router), now=lambda: 0.0, pump=lambda: None)
-        at: Any = SimpleNamespace(node=node)
+        at = agreeing_at(self, router)
 
         async def ask(operation: Operation) -> Answer:
             return self.decide(router, operation)
@@ -92,6 +98,11 @@ class AgreeingMesh:
         self.changes.append((router, operation))
         assert isinstance(answer, Done | Refused)
         return answer
+
+    def propose(self, set_: str, proposal: Proposal) -> None:
+        """As the leader of a set does."""
+        self.indices[set_] += 1
+        self.lists[set_].apply(self.indices[set_], entry(LIFE, encode_proposal(proposal)))
 
     async def answer(self, router: str, request: Request) -> bytes:
         return await self._agents[router].answer(request)
@@ -160,6 +171,38 @@ class AgreeingRouter:
             queues=len(known.queues if known is not None else mesh.lists[plan.name]), unstored=0, asked=0,
             why_aside=mesh.aside.get(place, ""), may_stop=tuple(missing) if missing else plan.voters,
         )  # fmt: skip
+
+
+class AgreeingNode:
+    """The node of one of these routers, as far as management looks at it."""
+
+    def __init__(self, mesh: AgreeingMesh, name: str) -> None:
+        self.sets = AgreeingRouter(mesh, name)
+        self._mesh = mesh
+        self._name = name
+        self.topic = SimpleNamespace(directory=self)
+
+    @property
+    def led(self) -> dict[str, Any]:
+        named = SimpleNamespace(oldest_s=lambda queue, now: self._mesh.oldest_s)
+        return {one: named for one, leader in self._mesh.leaders.items() if leader == self._name}
+
+    def subscribers(self, address: str) -> range:
+        return range(self._mesh.consumers.get(shown_address(address), 0))
+
+    def in_contact(self, subscriber: int) -> bool:
+        return True
+
+    def now(self) -> float:
+        return 0.0
+
+    def pump(self) -> None:
+        """All is done at once."""
+
+
+def agreeing_at(mesh: AgreeingMesh, name: str) -> Any:
+    """The router of this name, to look at."""
+    return SimpleNamespace(node=AgreeingNode(mesh, name))
 
 
 class AskingMesh(Management):

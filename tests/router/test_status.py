@@ -14,6 +14,7 @@ from router.mesh.shown.sets import sets_in
 from router.mesh.shown.status_view import MOST_ROWS, as_json, render, routers_table
 from router.mesh.shown.waits import awaits, waits
 from router.mesh.status import RouterView, unfinished
+from router.text.printable import printable
 
 LINE = Topology(
     mesh="line",
@@ -352,6 +353,35 @@ def test_replica_sets_are_shown_where_there_are_any() -> None:
     assert row(text, "eu") == "eu a a, b, c queue/eu/ 4 2 7 0 B b 12 a, b"
     assert row(text, "q0") == "q0 none a, b, c 4 2 7 0 B"
     assert "b set its store of replica set eu aside: a disk was replaced" in text
+
+
+def queue(name: str, messages: int, **more: Any) -> dict[str, Any]:
+    counts = {"messages": messages, "bytes": 2048 * messages, "reserved": 1, "consumers": 2, "oldest_s": 65.0}
+    return {"name": name, "set": "eu", **counts, **more}
+
+
+def test_queues_are_shown_once_the_deepest_first() -> None:
+    leads = replica_set("eu", "leader", "a", queues=30)
+    former = replica_set("eu", "leader", "b", term=1)
+    led = [queue(f"queue/{number:02}", number) for number in range(28)]
+    ours = view("a", status("a", "bc", sets=[leads], queues=led))
+    theirs = view("b", status("b", "ac", sets=[former], queues=[queue("queue/former", 99)]))
+    text = shown(views(ours, theirs))
+    assert row(text, "Queue") == "Queue Set Leader Messages Bytes Reserved Oldest Consumers"
+    assert row(text, "queue/27") == "queue/27 eu a 27 54.0 KiB 1 1m 5s 2"
+    assert text.index("queue/27") < text.index("queue/26") < text.index("queue/03")
+    assert "queue/02" not in text and "and 5 more queues (oncemesh queue list has all)" in text
+    assert "queue/former" not in text, "b does not know yet that it leads no more"
+    assert row(shown(views(view("a", status("a", sets=[leads], queues=led[:1])))), "queue/00").endswith(" 0 0 B 1 2")
+
+
+@pytest.mark.parametrize("hostile", ["[red]x[/red]", "[/]", "\x1b[m\r\n\u202e"])
+def test_the_name_of_a_queue_does_nothing_to_the_terminal(hostile: str) -> None:
+    leads = replica_set("eu", "leader", "a")
+    for width in (PIPE_WIDTH, 80, 40):
+        text = shown(views(view("a", status("a", sets=[leads], queues=[queue(hostile * 9, 1)]))), width)
+        assert not {"\x1b", "\r", "\u202e"} & set(text) and max(map(len, text.splitlines())) <= width
+        assert "".join(printable(hostile * 9).split()) in "".join(text.split()) or width < PIPE_WIDTH
 
 
 @pytest.mark.parametrize(

@@ -41,10 +41,11 @@ async def _plainly(main: Main, management: Management) -> None:
         raise RunError(printable(error.description)) from None
 
 
-def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Fitting:
+def table(headings: Iterable[str], rows: Iterable[Iterable[str]], *least: str) -> Fitting:
+    """`least`: headings of columns that it can go without, the least important first."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in headings:
         made.add_column(heading, overflow="fold" if heading in ("Queue", "Settings") else "ellipsis")
     for cells in rows:
         made.add_row(*(Text(printable(cell)) for cell in cells))
-    return Fitting(made, "Unstored", "Committed", "Term")
+    return Fitting(made, *least)

@@ -12,7 +12,8 @@ from attrs import frozen
 
 from failover.cli.watch.mesh_client import of_each, planned
 from failover.client.management import Management, RefusedError
-from router.entities.replicas import DECLARED_QUEUE, SET, SETTINGS
+from router.entities.queues import DECLARED_QUEUE, SETTINGS
+from router.entities.replicas import SET
 from router.entities.table import Entity, Where
 from router.mesh.errors import RunError
 from router.mesh.reading import expected
@@ -25,6 +26,9 @@ MOST_MEANT: Final = 3
 """Names that are like a wrong one, in an error."""
 LIKE: Final = 0.8
 """How like they are: names of queues begin with the same words."""
+
+COUNTED: Final = ("messages", "bytes", "reserved", "consumers", "oldest_s", "enqueued", "dequeued", "given_back")
+"""What is counted and measured of a queue, by its names in `KnownQueue` and in the table of entities."""
 
 Row = Mapping[str, Any]
 
@@ -43,7 +47,16 @@ class KnownQueue:
     bytes: int
     """Of the messages."""
     reserved: int
-    """Messages that a consumer has, or is about to get."""
+    """Messages that a consumer has or is about to get, or that one gave back and nobody got since."""
+    consumers: int
+    oldest_s: float | None
+    """How old the oldest message is, at least. This and the rest is None if the set has no leader that answers."""
+    enqueued: int | None
+    """Messages that came since the router leads that leads now."""
+    dequeued: int | None
+    """Messages that consumers have accepted or rejected since then."""
+    given_back: int | None
+    """How often since then a message went to a consumer again."""
 
     @property
     def leader(self) -> str | None:
@@ -51,8 +64,7 @@ class KnownQueue:
 
     def as_json(self) -> dict[str, Any]:
         about = {"name": self.name, "id": self.id, "set": self.set.name, "leader": self.leader}
-        counts = {"messages": self.messages, "bytes": self.bytes, "reserved": self.reserved}
-        return about | counts | {"settings": self.settings.values()}
+        return about | {name: getattr(self, name) for name in COUNTED} | {"settings": self.settings.values()}
 
 
 async def sets_of_mesh(management: Management) -> dict[str, ShownSet]:
@@ -110,8 +122,9 @@ def _known(row: Row, router: str, sets: Mapping[str, ShownSet]) -> list[KnownQue
     if of is None or of.by != router:
         return []
     settings = {one.name: value for one in SETTINGS if (value := row[one.managed_name]) is not None}
-    counts = row["messages"], row["bytes"], row["reserved"]
-    return [KnownQueue(row["name"], row["identity"], of, row["version"], QueueSettings.of(settings), *counts)]
+    said = _in_words(DECLARED_QUEUE, row)
+    counted = {name: said[name] for name in COUNTED}
+    return [KnownQueue(row["name"], row["identity"], of, row["version"], QueueSettings.of(settings), **counted)]
 
 
 def _hint(name: str, names: list[str]) -> str:

@@ -19,9 +19,10 @@ from failover.cli.watch.known_queues import (
 from failover.cli.watch.replica_sets import begin, recover, replace, sets, voters
 from failover.client.management import Management, RefusedError
 from router.cli.base import console
-from router.entities.replicas import DECLARED_QUEUE, SETTINGS
-from router.mesh.quantities import format_size, parse_size
+from router.entities.queues import DECLARED_QUEUE, SETTINGS
+from router.mesh.quantities import format_duration, format_size, parse_size
 from router.mesh.reading import whole
+from router.mesh.shown.waits import counted
 from router.text.printable import printable, printable_json
 from topic.queues.operations import QueueSettings
 
@@ -142,7 +143,9 @@ def configure(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> N
 @json_option
 @asking
 def show_all(machine: bool, ask: Ask) -> None:
-    """List all queues with their replica sets, leaders, messages and settings.
+    """List all queues with their replica sets, leaders, messages, consumers and settings.
+
+    `Oldest` is how old the oldest message is, at least: a leader knows no more than since when it leads.
 
     \b
     Examples:
@@ -157,7 +160,8 @@ def show_all(machine: bool, ask: Ask) -> None:
         elif not queues:
             click.echo("no queue is declared")
         else:
-            console().print(table(("Queue", "Set", "Leader", "Messages", "Bytes", "Settings"), map(_cells, queues)))
+            headings = ("Queue", "Set", "Leader", "Messages", "Bytes", "Oldest", "Consumers", "Settings")
+            console().print(table(headings, map(_cells, queues), "Set", "Bytes", "Settings"))
 
     ask(main)
 
@@ -168,6 +172,9 @@ def show_all(machine: bool, ask: Ask) -> None:
 @asking
 def show(name: str, machine: bool, ask: Ask) -> None:
     """Show one queue and the replicas of its set.
+
+    The oldest message is at least as old as shown: a leader knows no more than since when it leads. What came, left
+    and was given back is counted since then, too.
 
     The table has a row for each router that answers. `Behind` is how many entries of the log its disk lacks, as the
     leader says. `May stop` says whether the set keeps its majority if this router stops now.
@@ -187,10 +194,10 @@ def show(name: str, machine: bool, ask: Ask) -> None:
         leader = f"led by router {known.leader}" if known.leader else "without a leader"
         out.print(Text(printable(f"{known.name}: {known.settings}"), style="bold"))
         out.print(Text(printable(f"id {known.id}, in set {known.set.name}, {leader}")))
-        consumers = f"{known.reserved} of them reserved for consumers"
-        out.print(Text(f"{known.messages} messages, {format_size(known.bytes)}; {consumers}"))
+        for line in _figures(known):
+            out.print(Text(printable(line)))
         headings = ("Router", "Role", "Term", "Committed", "Applied", "Behind", "Unstored", "May stop")
-        out.print(table(headings, _replicas(known)))
+        out.print(table(headings, _replicas(known), "Unstored", "Committed", "Term"))
         for router, row in known.set.rows.items():
             if why := row["why_aside"]:
                 out.print(Text(printable(f"router {router} set its store aside: {why}"), style="yellow"))
@@ -243,8 +250,26 @@ def _tell(row: Mapping[str, Any], what: str, *, machine: bool) -> None:
 
 
 def _cells(known: KnownQueue) -> list[str]:
-    counts = [str(known.messages), format_size(known.bytes)]
+    counts = [str(known.messages), format_size(known.bytes), _oldest(known), str(known.consumers)]
     return [known.name, known.set.name, known.leader or "none", *counts, str(known.settings)]
+
+
+def _oldest(known: KnownQueue) -> str:
+    """Empty if there is none, or its age is not known."""
+    return format_duration(known.oldest_s) if known.messages and known.oldest_s is not None else ""
+
+
+def _figures(known: KnownQueue) -> Iterable[str]:
+    what = f"{counted(known.messages, 'message')}, {format_size(known.bytes)}"
+    what += f"; {known.reserved} of them reserved for consumers"
+    oldest = _oldest(known)
+    yield f"{what}; the oldest is {oldest} old or older" if oldest else what
+    consumers = counted(known.consumers, "consumer")
+    if known.enqueued is None:
+        yield consumers
+    else:
+        counts = f"{known.enqueued} came, {known.dequeued} left, {known.given_back} were given back"
+        yield f"{consumers}; since router {known.leader} leads, {counts}"
 
 
 def _replicas(known: KnownQueue) -> Iterable[list[str]]:

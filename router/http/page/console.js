@@ -46,6 +46,7 @@ function draw() {
   drawWaits();
   drawRouters();
   drawSets();
+  drawQueues();
   drawClients();
 }
 
@@ -88,6 +89,14 @@ function drawSets() {
     badge(set.leader === null ? "bad" : set.needed.length ? "warn" : "ok", set.leader ?? "none"),
     set.voters.map(member(set)).join(", "), set.learners.map(member(set)).join(", "), set.needed.join(", "),
     count(set.queues), count(set.term), size(set.unstored_bytes)]);
+}
+
+function drawQueues() {
+  byId("queues-panel").hidden = picture.queues.length === 0;
+  rows(byId("queues"), picture.queues, (queue) => queue.name, (queue) => [
+    queue.name, queue.set, queue.leader, count(queue.messages), size(queue.bytes),
+    queue.messages ? duration(queue.oldest_s) : "", count(queue.consumers), rate(queue.in), rate(queue.out)]);
+  say(byId("more-queues"), picture.more_queues ? `${plural(picture.more_queues, "more queue")} not listed.` : "");
 }
 
 function drawClients() {

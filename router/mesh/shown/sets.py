@@ -119,6 +119,25 @@ def shown_sets(views: Iterable[RouterView]) -> list[ShownSet]:
     return sets_in(rows_of(views))
 
 
+def queues_in(sets: Iterable[ShownSet], rows: Iterable[tuple[str, Row]]) -> tuple[list[tuple[str, Row]], int]:
+    """Of routers and rows of queues: each queue once, with the router that leads it, the deepest first; and how many
+    more the sets have. A router may not know yet that it leads no more: of each set only one router is believed."""
+    sets = list(sets)
+    by = {one.name: one.by for one in sets}
+    found = [(router, row) for router, row in rows if by.get(row["set"]) == router]
+    found.sort(key=lambda one: (-one[1]["messages"], one[1]["name"]))
+    return found, max(0, sum(one.best["queues"] for one in sets) - len(found))
+
+
+def shown_queues(views: Iterable[RouterView], sets: Iterable[ShownSet]) -> tuple[list[tuple[str, Row]], int]:
+    """`queues_in` of all routers that have answered."""
+    return queues_in(sets, _rows_of(views, "queues"))
+
+
 def rows_of(views: Iterable[RouterView]) -> Iterator[tuple[str, Row]]:
+    return _rows_of(views, "sets")
+
+
+def _rows_of(views: Iterable[RouterView], key: str) -> Iterator[tuple[str, Row]]:
     for view in views:
-        yield from ((view.name, row) for row in (view.status.get("sets", ()) if view.status is not None else ()))
+        yield from ((view.name, row) for row in (view.status.get(key, ()) if view.status is not None else ()))

@@ -17,7 +17,7 @@ from rich.text import Text
 from router.entities.catalogue import ENTITIES
 from router.entities.table import Entity
 from router.mesh.quantities import format_duration, format_size
-from router.mesh.shown.sets import ShownSet, shown_sets
+from router.mesh.shown.sets import ShownSet, shown_queues, shown_sets
 from router.mesh.shown.waits import counted, link_name, waits
 from router.mesh.status import RouterView, contacts_of, unseen_by
 from router.text.fitting import Fitting
@@ -71,6 +71,7 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
             parts += _clients(kind, links)
     if sets := shown_sets(views.values()):
         parts.append(sets_table(sets))
+        parts += _queues(*shown_queues(views.values(), sets))
     told = [*waits(views.values()), *untold(views.values()), *disks(views.values()), *aside(sets)]
     if told:
         parts.append(Text("\n".join(map(printable, told)), style="yellow"))
@@ -184,6 +185,24 @@ def sets_table(sets: Iterable[ShownSet]) -> Fitting:
             Text(", ".join(one.needed), style="yellow"),
         )
     return Fitting(table, "Unstored", "Term", "Committed", "Prefix", "Learners", "Behind")
+
+
+def _queues(queues: list[tuple[str, Mapping[str, Any]]], more: int) -> list[RenderableType]:
+    """`queues`: with their leaders, the deepest first; the mesh has so many `more`."""
+    if not queues:
+        return []
+    table = _table("Queue", "Set", "Leader")
+    table.columns[0].overflow = "fold"
+    for heading in ("Messages", "Bytes", "Reserved", "Oldest", "Consumers"):
+        table.add_column(heading, justify="right")
+    for leader, row in queues[:MOST_ROWS]:
+        oldest = format_duration(row["oldest_s"]) if row["messages"] else ""
+        size, counts = format_size(row["bytes"]), [str(row[key]) for key in ("messages", "reserved", "consumers")]
+        cells = [row["name"], row["set"], leader, counts[0], size, counts[1], oldest, counts[2]]
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    more += len(queues[MOST_ROWS:])
+    rest = [Text(f"and {counted(more, 'more queue')} (oncemesh queue list has all)", style="dim")] if more else []
+    return [Fitting(table, "Reserved", "Set", "Bytes"), *rest]
 
 
 def aside(sets: Iterable[ShownSet]) -> Iterator[str]:

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from failover.cli.clients import attached
 from failover.cli.watch import asking, replica_sets
 from failover.cli.watch import queue as commands
 from failover.cli.watch.mesh_client import Main
 from router.cli.main import main
-from router.entities.replicas import SETTINGS
+from router.entities.queues import SETTINGS
 from tests.router.agreeing import AgreeingMesh, AskingMesh, Behind
+from tests.topic.queues.test_messages import ONE
 from topic.queues.operations import Configure, Declare, Delete, Done, QueueSettings
+from topic.queues.proposals import Dequeue, Enqueue, Free, Reserve
 from topic.queues.set_map import SetMap
 from topic.queues.state import SetState
 
@@ -88,10 +91,10 @@ def test_the_list_has_each_queue_once_as_its_leader_knows_it(mesh: AgreeingMesh)
     done("declare", "queue/a")
     lines = [line.split() for line in done("list").splitlines()]
     assert lines == [
-        ["Queue", "Set", "Leader", "Messages", "Bytes", "Settings"],
+        ["Queue", "Set", "Leader", "Messages", "Bytes", "Oldest", "Consumers", "Settings"],
         lines[1],
-        ["queue/a", "q0", "b", "0", "0", "B", "no", "settings"],
-        ["queue/eu/c", "eu", "a", "0", "0", "B", "limit_messages", "7"],
+        ["queue/a", "q0", "b", "0", "0", "B", "0", "no", "settings"],
+        ["queue/eu/c", "eu", "a", "0", "0", "B", "0", "limit_messages", "7"],
     ]
     rows = json.loads(done("list", "--json"))
     assert [(row["name"], row["set"], row["leader"], row["settings"]) for row in rows] == [
@@ -115,7 +118,7 @@ def test_a_router_that_does_not_answer_is_left_out(mesh: AgreeingMesh) -> None:
     shown = json.loads(done("show", "queue/x", "--json"))
     assert [*shown["replicas"]] == ["a", "b", "d"] and shown["leader"] == "b"
     assert shown["replicas"]["b"]["may_stop"] == ["c"]
-    table = {line.split()[0]: line.split() for line in done("show", "queue/x").splitlines()[2:]}
+    table = {line.split()[0]: line.split() for line in done("show", "queue/x").splitlines()[3:]}
     assert table["b"][1:] == ["leader", "3", "2", "2", "0", "B", "no"]
 
 
@@ -123,10 +126,11 @@ def test_show_has_the_replicas_of_the_set(mesh: AgreeingMesh) -> None:
     mesh.behind["c", "eu"] = Behind(SetState(), 1)
     mesh.aside["c", "eu"] = "its disk has lost entries"
     done("declare", "queue/eu/x", "--limit-messages", "5")
-    first, second, third, _, _, *rows = done("show", "queue/eu/x").splitlines()
+    first, second, third, fourth, _, _, *rows = done("show", "queue/eu/x").splitlines()
     assert first == "queue/eu/x: limit_messages 5"
     assert second == f"id {next(iter(mesh.lists['eu'])).id}, in set eu, led by router a"
     assert third == "0 messages, 0 B; 0 of them reserved for consumers"
+    assert fourth == "0 consumers; since router a leads, 0 came, 0 left, 0 were given back"
     assert [row.split() for row in rows[:4]] == [
         ["a", "leader", "3", "2", "2", "0", "B", "yes"],
         ["b", "follower", "3", "2", "2", "0", "0", "B", "yes"],
@@ -134,6 +138,57 @@ def test_show_has_the_replicas_of_the_set(mesh: AgreeingMesh) -> None:
         ["d", "proxy", "3", "2", "2", "0", "B", "yes"],
     ]
     assert rows[4] == "router c set its store aside: its disk has lost entries"
+
+
+def used(mesh: AgreeingMesh, name: str) -> None:
+    """The queue has three messages, of which one is reserved, after one was given back and one was taken."""
+    asked = Enqueue(name, (), (), [b"a", b"b", b"c", b"d"])
+    mesh.propose("eu", asked)
+    [queue] = [queue for queue in mesh.lists["eu"] if queue.name == name]
+    first, second = [*mesh.lists["eu"].messages.of(queue.id)][:2]
+    for proposal in (
+        Reserve(queue.id, ONE, [(first, second)]),
+        Free(queue.id, [(first, first)], failed=False),
+        Dequeue(queue.id, [(first, first)]),
+    ):
+        mesh.propose("eu", proposal)
+    mesh.consumers[name] = 2
+    mesh.oldest_s = 125.0
+
+
+def test_what_is_in_a_queue_and_what_has_passed_is_shown(mesh: AgreeingMesh) -> None:
+    done("declare", "queue/eu/x")
+    used(mesh, "queue/eu/x")
+    assert done("list").splitlines()[2].split() == [
+        *("queue/eu/x", "eu", "a", "3", "3", "B", "2m", "5s", "2", "no", "settings")
+    ]
+    _, _, third, fourth, *_ = done("show", "queue/eu/x").splitlines()
+    assert third == "3 messages, 3 B; 1 of them reserved for consumers; the oldest is 2m 5s old or older"
+    assert fourth == "2 consumers; since router a leads, 4 came, 1 left, 1 were given back"
+    [row] = json.loads(done("list", "--json"))
+    figures = {"messages": 3, "bytes": 3, "reserved": 1, "consumers": 2, "oldest_s": 125.0}
+    assert row.items() >= {**figures, "enqueued": 4, "dequeued": 1, "given_back": 1}.items()
+    del mesh.leaders["eu"]
+    [row] = json.loads(done("list", "--json"))
+    assert row.items() >= {"messages": 3, "consumers": 2, "oldest_s": None, "enqueued": None}.items()
+    assert done("list").splitlines()[2].split() == [*("queue/eu/x", "eu", "none", "3", "3", "B", "2", "no", "settings")]
+    assert done("show", "queue/eu/x").splitlines()[2:4] == [
+        "3 messages, 3 B; 1 of them reserved for consumers", "2 consumers"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_long_name_is_folded_where_the_terminal_is_narrow(
+    width: int, mesh: AgreeingMesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "console", lambda: Console(width=width))
+    name = "queue/eu/" + "x" * 150
+    done("declare", name, "--limit-messages", "5", "--limit-bytes", "1KiB")
+    used(mesh, name)
+    text = done("list")
+    assert max(map(len, text.splitlines())) <= width
+    assert "".join(text.split()).count("x") >= 150 and "2m 5s" in text
+    assert ("no room for Set" in text) == (width == 80)
 
 
 def test_programs_read_what_changes_print(mesh: AgreeingMesh) -> None:

@@ -24,8 +24,9 @@ lists the series of `/metrics`. `python -m tests.router.entities.page` writes th
 `router/entities/`.
 
 A name with a `.`, such as `plan.digest`, has the key of a map and a key within it. A number that counts up begins at 0
-when the router, the link or the connection begins. `oncemesh top` and the console compute rates from two readings of
-such a number. *It* and *its* in a row mean the entity of the heading, *this router* the router that you asked.
+when the router, the link or the connection begins, or when the router begins to lead. `oncemesh top` and the console
+compute rates from two readings of such a number. *It* and *its* in a row mean the entity of the heading, *this router*
+the router that you asked.
 """
 SHARED = """## Every link
 

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,13 +12,14 @@ import pytest
 from router.entities.catalogue import ENTITIES
 from router.entities.links import PUBLISHER, SUBSCRIBER
 from router.entities.observed import ObservedRouter
-from router.entities.replicas import DECLARED_QUEUE, SET
+from router.entities.queues import DECLARED_QUEUE, LED_QUEUE
+from router.entities.replicas import SET
 from router.entities.report import status
 from router.entities.routers import NEIGHBOUR, PLAN_ROUTER, ROUTER
 from router.entities.table import Attribute, Entity, How, Metric, Type, Where
 from router.http.picture import Painter
 from router.management.types import types_at
-from tests.router.agreeing import AgreeingMesh, AgreeingRouter
+from tests.router.agreeing import AgreeingMesh, agreeing_at
 from tests.router.entities.page import MONITORING, PAGE, monitoring, page, shown
 from tests.router.http.looks import answer, look, neighbour, publisher
 from tests.router.observing import observed
@@ -145,9 +145,9 @@ async def test_values_of_sets_and_queues_are_of_the_types_that_are_said(router: 
     mesh = AgreeingMesh()
     for name in ("queue/eu/x", "queue/x"):
         mesh.decide("a", Declare(name, QueueSettings(5, 6)))
-    at: Any = SimpleNamespace(node=SimpleNamespace(sets=AgreeingRouter(mesh, router)))
-    found = [entity.name for entity in (SET, DECLARED_QUEUE) for one in entity.found(at) if is_as_said(entity, one, at)]
-    assert found == ["replica set", "replica set", "queue"]
+    at, entities = agreeing_at(mesh, router), (SET, DECLARED_QUEUE, LED_QUEUE)
+    found = [entity.name for entity in entities for one in entity.found(at) if is_as_said(entity, one, at)]
+    assert found == ["replica set", "replica set", "queue", *(["led queue"] if router == "a" else [])]
 
 
 async def test_status_is_of_the_table(at: ObservedRouter) -> None:
@@ -180,6 +180,8 @@ def test_the_console_is_of_the_table_and_of_rates() -> None:
     planned = {one.name for one in PLAN_ROUTER.attributes}
     assert picture["routers"][0].keys() - counted <= in_status(ROUTER) | planned
     script = "\n".join(path.read_text() for path in (ROOT / "router" / "http" / "page").glob("*.js"))
+    queues = set(re.findall(r"\bqueue\.(\w+)", script))
+    assert queues - {"leader", "in", "out"} <= in_status(LED_QUEUE)
     asked = set(re.findall(r"\bclient\.(\w+)", script))
     assert asked - {"role", "router"} <= in_status(PUBLISHER) | in_status(SUBSCRIBER)
     assert set(re.findall(r"\brouter\.(\w+)", script)) <= picture["routers"][0].keys() | {"away_s"}

@@ -19,6 +19,7 @@ STATUS: Row = {
     "message_bytes": 0,
     "publishers": [],
     "subscribers": [],
+    "queues": [],
     "waits": [],
     "attaches": {"waiting": 0, "for": [], "since_s": 0.0},
     "lapsed": [],

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from router.http.picture import MOST_CLIENTS, Painter
+from router.http.picture import MOST_CLIENTS, MOST_QUEUES, Painter
 from tests.router.http.looks import answer, look, neighbour, publisher
 
 
@@ -128,3 +128,59 @@ def test_a_replica_set_is_told_once_as_the_router_knows_it_that_knows_best() -> 
     assert [one["text"] for one in picture["told"]] == [
         "set its store of replica set q0 aside: its disk is not to be trusted"
     ]
+
+
+def queue(name: str, messages: int, enqueued: int = 0, dequeued: int = 0, **more: Any) -> dict[str, Any]:
+    counts = {"bytes": 2 * messages, "reserved": 0, "consumers": 1, "oldest_s": 3.0, "given_back": 0}
+    return {
+        "name": name,
+        "set": "q0",
+        "messages": messages,
+        "enqueued": enqueued,
+        "dequeued": dequeued,
+        **counts,
+        **more,
+    }
+
+
+def test_the_deepest_queues_are_told_with_their_leaders_and_rates() -> None:
+    painter = Painter()
+    for time_s, passed in ((1.0, 100), (3.0, 140)):
+        led = [queue("queue/a", 2, passed, passed - 10), queue("queue/b", 7, 5, 0)]
+        leads, follows = replica_set("q0", "leader", queues=3), replica_set("q0", "follower")
+        both = answer("a", [], sets=[leads], queues=led), answer("b", [], sets=[follows])
+        picture = painter.picture(look(time_s, a=both[0], b=both[1]))
+    first, second = picture["queues"]
+    assert (first["name"], first["leader"], first["set"], first["messages"], first["in"]) == (
+        "queue/b",
+        "a",
+        "q0",
+        7,
+        0,
+    )
+    assert (second["in"], second["out"], second["oldest_s"], second["consumers"]) == (20.0, 20.0, 3.0, 1)
+    assert picture["more_queues"] == 1
+
+
+def test_a_queue_that_comes_among_the_deepest_has_no_rate_yet() -> None:
+    painter = Painter()
+    for time_s, led in ((1.0, []), (2.0, [queue("queue/a", 9, 5000, 10)])):
+        picture = painter.picture(look(time_s, a=answer("a", [], sets=[replica_set("q0", "leader")], queues=led)))
+    assert (picture["queues"][0]["in"], picture["queues"][0]["out"]) == (0.0, 0.0)
+
+
+def test_of_a_leader_that_leads_anew_all_counts() -> None:
+    painter = Painter()
+    for time_s, enqueued in ((1.0, 5000), (2.0, 30)):
+        led = [queue("queue/a", 9, enqueued)]
+        picture = painter.picture(look(time_s, a=answer("a", [], sets=[replica_set("q0", "leader")], queues=led)))
+    assert picture["queues"][0]["in"] == 30.0
+
+
+def test_queues_are_bounded_and_who_was_given_up_tells_of_none() -> None:
+    many = [queue(f"queue/{number}", number) for number in range(MOST_QUEUES + 5)]
+    leads, former = replica_set("q0", "leader", term=3, queues=200), replica_set("q0", "leader", leader="b")
+    both = answer("a", [], sets=[leads], queues=many), answer("b", [], sets=[former], queues=[queue("queue/old", 999)])
+    picture = Painter().picture(look(1.0, a=both[0], b=both[1]))
+    assert len(picture["queues"]) == MOST_QUEUES and picture["queues"][0]["messages"] == MOST_QUEUES + 4
+    assert picture["more_queues"] == 100

@@ -1,0 +1,132 @@
+"""Declared queues (protocol 13): all of which this router has a replica, and the deepest of the sets that it leads.
+
+A router may have many thousand queues. `$management` tells of all, page by page. What is shown as a whole has the
+`MOST_SHOWN` deepest, and the sums of each set (`router.entities.replicas`): so it does not grow with the queues.
+"""
+
+from collections.abc import Callable, Iterable
+from heapq import nsmallest
+from itertools import islice
+from operator import itemgetter
+from typing import Any, Final
+
+import trio
+
+from router.entities.observed import ObservedRouter
+from router.entities.table import OURS, Attribute, Entity, Metric, Type, Where
+from topic.identity import egress_address
+from topic.queues.messages import Passed, QueuedMessages
+from topic.queues.state import Queue
+
+MOST_SHOWN: Final = 100
+"""Queues of a router, in `$status` and `/metrics`."""
+
+Read = Callable[[ObservedRouter, Queue], Any]
+
+
+def _setting(name: str, type_: Type, says: str) -> Attribute[Queue]:
+    return Attribute(name, type_, says, lambda at, one: getattr(one.settings, name), Where.MANAGEMENT)
+
+
+SETTINGS: Final = (
+    _setting("limit_messages", Type.NUMBER, "how many messages the queue has at most; null: no limit"),
+    _setting("limit_bytes", Type.BYTES, "how many bytes of messages the queue has at most; null: no limit"),
+)
+"""The settings of a queue, by their names in `QueueSettings`."""
+
+
+def _set_of(at: ObservedRouter, queue: Queue) -> str | None:
+    plan = at.node.sets.set_map.plan_of(queue.name) if at.node.sets is not None else None
+    return plan.name if plan is not None else None
+
+
+def _messages(at: ObservedRouter, queue: Queue) -> QueuedMessages:
+    """All messages of the set of a queue that this router has a replica of."""
+    name = _set_of(at, queue)
+    assert at.node.sets is not None and name is not None
+    return at.node.sets.state(name).messages
+
+
+def _consumers(at: ObservedRouter, queue: Queue) -> int:
+    directory = at.node.topic.directory
+    return sum(map(directory.in_contact, directory.subscribers(egress_address(_set_of(at, queue) or "", queue.name))))
+
+
+def _oldest_s(at: ObservedRouter, queue: Queue) -> float | None:
+    led = at.node.led.get(_set_of(at, queue) or "")
+    return round(led.oldest_s(queue.id, trio.current_time()), 3) if led is not None else None
+
+
+def _passed(read: Callable[[Passed], int]) -> Read:
+    """At the leader."""
+    return lambda at, one: read(_messages(at, one).passed_of(one.id)) if _set_of(at, one) in at.node.led else None
+
+
+FIGURES: Final[tuple[tuple[str, Type, str, Read], ...]] = (
+    ("messages", Type.NUMBER, "messages in the queue, as this replica knows",
+        lambda at, one: len(_messages(at, one).of(one.id))),
+    ("bytes", Type.BYTES, "the size of these messages", lambda at, one: _messages(at, one).size_of(one.id)),
+    ("reserved", Type.NUMBER, "messages in the queue that a consumer has or is about to get, or that one gave back and "
+        "nobody got since",
+        lambda at, one: _messages(at, one).reserved_of(one.id)),
+    ("consumers", Type.NUMBER, "its consumers at this router and at routers in contact, attached or suspended",
+        _consumers),
+    ("oldest_s", Type.SECONDS, "at the leader: how old its oldest message is, at least; 0 if it has none", _oldest_s),
+    ("enqueued", Type.COUNT, "at the leader: messages that came into the queue since this router leads",
+        _passed(lambda passed: passed.enqueued)),
+    ("dequeued", Type.COUNT, "at the leader: messages that consumers have accepted or rejected since this router leads",
+        _passed(lambda passed: passed.dequeued)),
+    ("given_back", Type.COUNT, "at the leader: how often since this router leads a message went to a consumer again, "
+        "as one gave it back or was gone", _passed(lambda passed: passed.given_back)),
+)  # fmt: skip
+"""Name, type and meaning of what is counted and measured of a queue."""
+
+
+def _series(name: str, type_: Type) -> Metric:
+    ending = "_total" if type_.counts else "_seconds" if type_ is Type.SECONDS else ""
+    return Metric(f"oncemesh_queue_{name.removesuffix('_s')}{ending}", ("queue",))
+
+
+def _deepest(at: ObservedRouter) -> Iterable[Queue]:
+    """The deepest first. Queues without messages come last, and are not looked for where there is no room for them."""
+    states = [at.node.sets.state(name) for name in at.node.led] if at.node.sets is not None else []
+    filled = [(-count, id_.index, id_, state) for state in states for id_, count in state.messages.counts()]
+    for *_, id_, state in nsmallest(MOST_SHOWN, filled, key=itemgetter(0, 1)):
+        queue = state.get(state.name_of(id_) or "")
+        assert queue is not None, "messages of a queue that is not there"
+        yield queue
+    idle = (queue for state in states for queue in state if not state.messages.of(queue.id))
+    yield from islice(idle, max(0, MOST_SHOWN - len(filled)))
+
+
+_NAME: Final = Attribute[Queue]("name", Type.TEXT, "its address", lambda at, one: one.name)
+_SET: Final = Attribute[Queue]("set", Type.TEXT, "the replica set that has it", _set_of)
+
+LED_QUEUE: Final = Entity[Queue](
+    "led queue",
+    f"queues of the replica sets that this router leads, the {MOST_SHOWN} deepest",
+    _deepest,
+    (
+        _NAME,
+        _SET,
+        *(Attribute(name, type_, says, read, series=_series(name, type_)) for name, type_, says, read in FIGURES),
+    ),
+    status="queues",
+)
+
+DECLARED_QUEUE: Final = Entity[Queue](
+    "queue",
+    "declared queues of which this router has a replica",
+    lambda at: at.node.sets.queues() if at.node.sets is not None else (),
+    (
+        Attribute("identity", Type.TEXT, "its id; a queue that is declared again has another one",
+            lambda at, one: str(one.id)),
+        _NAME,
+        _SET,
+        Attribute("version", Type.TEXT, "the version of its settings; each change makes another one",
+            lambda at, one: str(one.version)),
+        *(Attribute(name, type_, says, read) for name, type_, says, read in FIGURES),
+        *SETTINGS,
+    ),
+    managed=f"{OURS}queue",
+)  # fmt: skip
