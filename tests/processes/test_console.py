@@ -135,6 +135,34 @@ async def test_keys_alone_choose_a_router_and_a_phone_shows_all_of_it(mesh: Runn
     assert await page.run(unnamed) == []
 
 
+@pytest.fixture
+def queues(driver: Any, tmp_path: Path) -> Iterator[RunningMesh]:
+    with running("queues", tmp_path, http=True, queues={"sets": 1, "replicas": 3}) as found:
+        yield found
+
+
+async def test_queues_are_listed_with_what_is_in_them(queues: RunningMesh, page: Seen, clients: Clients) -> None:
+    name = f"queue/{TURNED}"
+    publisher = await clients.publisher(queues.address("a"), name)
+    other = await clients.publisher(queues.address("b"), "queue/other")
+    for number in range(3):
+        publisher.send(b"%d" % number)
+    other.send(b"0")
+    await clients.until(lambda: len(publisher.accepted) == 3 and len(other.accepted) == 1)
+    await page.open(url(queues, "b"))
+    rows = await page.until("#queues tbody tr", lambda texts: len(texts) == 2)
+    assert rows[0].startswith(f"queue/{SHOWN} q0 ") and rows[1].startswith("queue/other q0 ")
+    assert " 3 " in rows[0] and " 0 0/s 0/s" in rows[0], "without consumers, and nothing moves"
+    subscriber = await clients.subscriber(queues.address("c"), name, respond=hold)
+    await clients.until(lambda: len(subscriber.received) == 3)
+    await page.until("#queues tbody tr", lambda texts: texts[0].endswith(" 1 0/s 0/s"))
+    for delivery in subscriber.received:
+        delivery.accept()
+    await page.until("#queues tbody tr", lambda texts: texts[0].startswith("queue/other q0 "))
+    assert await page.run("return document.querySelectorAll('main img').length") == 0, "names are text, never markup"
+    assert await page.texts("#more-queues") == [""] and await page.complaints() == []
+
+
 async def test_dark_and_light_are_both_legible(mesh: RunningMesh, page: Seen, driver: Any) -> None:
     seen = {}
     for scheme in ("dark", "light"):
