@@ -409,6 +409,15 @@ def test_a_set_that_is_full_takes_messages_when_others_have_gone(monkeypatch: py
     assert len(reader.delivered) == 10 and [len(pen.outcomes) for pen in pens] == [1] * 10
 
 
+def test_a_set_that_is_full_takes_messages_when_a_queue_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topic.queues.leader.ingress.FULL", 100)
+    bench, pen = filled()
+    pen.send(*(bytes([number]) * 40 for number in range(5)))
+    assert bench.sets("a").state(SET).messages.size >= 100 and len(pen.outcomes) < 5
+    delete(bench)
+    assert len(pen.outcomes) == 5
+
+
 def test_a_queue_without_consumers_keeps_its_messages() -> None:
     bench, _ = filled(b"1", b"2")
     assert bench.records() == {}, "only the state has them"
@@ -563,6 +572,8 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_a_consumer_that_comes_back_late_is_told_that_its_message_is_over),
     (LedSet, "follow", "self.ingress.go_on()", "pass",
      partial(with_patches, test_a_set_that_is_full_takes_messages_when_others_have_gone)),
+    (LedSet, "_close_deleted", "self.ingress.go_on()", "pass",
+     partial(with_patches, test_a_set_that_is_full_takes_messages_when_a_queue_is_deleted)),
     (LedSet, "consumes", "self._sets.propose(self._name, [Declare(queue)]) is not None", "False",
      partial(test_a_queue_is_declared_with_its_first_consumer, True)),
     (LedSet, "follow", "self.consumes(name)", "pass", partial(with_patches, test_a_leader_that_is_busy_declares_later)),

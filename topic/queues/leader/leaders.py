@@ -120,6 +120,7 @@ class LedSet:
         self._deletions = state.deletions
         for id_ in [id_ for id_ in self.egresses if state.name_of(id_) is None]:
             self.egresses.pop(id_).leave(self._node.now(), closed=True)
+        self.ingress.go_on()  # there may be room
 
     def _enqueued(self, index: int, answer: Enqueued) -> None:
         """If the queue was deleted before, its egress is closed with all that it expects."""
