@@ -104,3 +104,14 @@ def attaches_by_number_alone(_: Method) -> Method:
         return led._attaches
 
     return broken
+
+
+@mutant(Egress, "_publish", by="1", **MOVING | BUSY)
+def last_first(original: Method) -> Method:
+    """14.4: messages come in the order in which the queue got them."""
+
+    def broken(egress: Egress) -> None:
+        egress._free.reverse()
+        original(egress)
+
+    return broken

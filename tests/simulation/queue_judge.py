@@ -81,12 +81,18 @@ class Consumer(Doubts):
         """What it has settled itself on this link, which its router need not have read."""
         self.said: dict[bytes, DeliveryOutcome] = {}
         """By message: its last answer."""
-        self.refused: set[bytes] = set()
-        """What it wants never again."""
+        self._last: tuple[object, int] = None, -1
+        """Its link, and the last place of a message that has come on that for the first time."""
 
     def has(self, text: bytes) -> bool:
         client = self.client
         return any(one == text and client.unsettled.get(key) not in GIVEN_BACK for key, one in client.texts.items())
+
+    def comes_later(self, link: object, place: int) -> bool:
+        """A message at this place comes for the first time. Whether all that came so on the link were before it."""
+        is_later = link is not self._last[0] or place > self._last[1]
+        self._last = link, place
+        return is_later
 
     @property
     def in_doubt(self) -> list[bytes]:
@@ -309,6 +315,9 @@ class QueueApplications:
         text = record.message
         self._judge.note(link.router.name, f"transfers {text.decode()} to {link}{f' ({attempts})' if attempts else ''}")
         self._check_reserved(link, record)
+        consumer, place = self._queues.consumers[link.client.name], self._queues.logs.place(text)
+        in_order = place is None or attempts > 0 or consumer.comes_later(link, place)
+        self._judge.check(in_order, f"14 order: {text.decode()} comes to {link} after what is behind it in the queue")
         if link.sends_settled:
             message = self._rules.messages[text]
             message.may_be_gone = message.is_loose = True

@@ -38,6 +38,10 @@ class QueueLogs:
         """By index: entries that wait for an earlier one."""
         self._reserved: set[tuple[bytes, bytes]] = set()
         """Message and name of a consumer: for whom it was ever reserved."""
+        self._reservations: Counter[bytes] = Counter()
+        """How often a message was reserved."""
+        self._places: dict[bytes, list[int]] = {}
+        """By message: where it is in the log."""
         self._there: Counter[bytes] = Counter()
         """How often a message is in a queue."""
 
@@ -70,6 +74,11 @@ class QueueLogs:
     def was_reserved(self, text: bytes, consumer: bytes) -> bool:
         return (text, consumer) in self._reserved
 
+    def place(self, text: bytes) -> int | None:
+        """Where a message is in the order of its queue, if it was enqueued once and reserved once."""
+        places = self._places.get(text, [])
+        return places[0] if len(places) == 1 and self._reservations[text] == 1 else None
+
     def _apply(self, at: tuple[str, int], index: int, entry: Entry) -> None:
         if not entry.data:
             return
@@ -82,6 +91,7 @@ class QueueLogs:
                 assert answer.queue is not None
                 text = state.messages.of(answer.queue)[position]
                 self._there[text] += 1
+                self._places.setdefault(text, []).append(position)
                 self._enqueued(at[0], text)
         for text in gone:
             self._there[text] -= 1
@@ -90,7 +100,9 @@ class QueueLogs:
     def _going(self, state: SetState, asked: Operation | Proposal) -> list[bytes]:
         """What the entry takes out of a queue."""
         if isinstance(asked, Reserve):
-            self._reserved.update((text, asked.consumer.name) for text in _texts(state, asked.queue, asked.runs))
+            texts = _texts(state, asked.queue, asked.runs)
+            self._reserved.update((text, asked.consumer.name) for text in texts)
+            self._reservations.update(texts)
         if isinstance(asked, Dequeue):
             return _texts(state, asked.queue, asked.runs)
         queue = state.get(asked.name) if isinstance(asked, Delete) else None
