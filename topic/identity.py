@@ -86,6 +86,11 @@ class LinkIdentity:
         return f"{self.container}/{self.link} on {shown_address(self.address)}"
 
 
+def ingress_of(set_: str) -> LinkIdentity:
+    """The link of the ingress of a set."""
+    return LinkIdentity(CONTAINER, set_, ingress_address(set_, "#"))
+
+
 class Epoch(NamedTuple):
     """The age of an attach; the later attach of a link has the higher epoch, mesh-wide and without ties. Attaches of
     two links may have the same epoch."""

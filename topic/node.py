@@ -42,9 +42,9 @@ from topic.core import Topic
 from topic.directory.entry import LinkEntry, Role
 from topic.ends.end import InsideEnd
 from topic.errors import BreachError, UnkeptError
+from topic.identity import ingress_of
 from topic.journal import Block, Event
 from topic.queues.actions import Answered, SetEvent, SetNote, Tell
-from topic.queues.leader.ingress import ingress_of
 from topic.queues.leader.leaders import LedSet, SetLeaders
 from topic.queues.operations import Operation
 from topic.queues.sets import ReplicaSets

@@ -20,10 +20,9 @@ from tests.simulation.parties import Violation
 from tests.simulation.queue_logs import asked_in
 from tests.simulation.set_operators import SetOperators
 from topic.directory.entry import Role
-from topic.identity import CONTAINER, LinkIdentity, queue_of
+from topic.identity import CONTAINER, LinkIdentity, ingress_of, queue_of
 from topic.node import SetPort
 from topic.queues.actions import Answered, SetView
-from topic.queues.leader.ingress import ingress_of
 from topic.queues.operations import (
     Answer,
     Configure,

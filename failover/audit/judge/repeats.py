@@ -29,7 +29,7 @@ class Repeats:
         repeated = _suspects(each)
         afresh = np.zeros(len(repeated), np.bool_)
         for pair, rows in _told(each, np.flatnonzero(repeated)):
-            of = _Itself(each, pair) if each.own[pair] else _Routers(each, pair)
+            of = _witness(each, pair)
             repeated[pair] = of.repeats(rows)
             afresh[pair] = repeated[pair] and not any(map(of.repeats, of.links(rows)))
         first = repeated & _settled_first(each)
@@ -69,6 +69,7 @@ class _Witness(ABC):
         self._facts, self._attaches = each.facts, each.case.attaches
         self._subscriber = each.pairs.names[each.pairs.subscriber[pair]]
         self._client = each.case.clients.subscribers[self._subscriber]
+        self.is_ingress = self._client.is_ingress
 
     def links(self, rows: Rows) -> list[Rows]:
         """Apart from each other by attaches that began afresh."""
@@ -137,6 +138,24 @@ class _Routers(_Witness):
         log, place = rows.logs[rows.log[row]].name, int(rows.place[row])
         by_map = bool(rows.event[row] == Event.OUTCOME) and not self._is_on_link(row)
         return self._attaches.at(log, self._subscriber, place, by_map=by_map)
+
+
+class _OfIngress(_Routers):
+    """By those of routers, about the ingress of a replica set. Its set keeps each answer, and the next leader gives it
+    again (protocol 14.3). So only a delivery that is accepted twice on one attach counts."""
+
+    def repeats(self, rows: Rows) -> bool:
+        attaches = defaultdict[Life, Rows](list)
+        for row in rows:
+            attaches[self._attach(row)].append(row)
+        return any(map(super().repeats, attaches.values()))
+
+
+def _witness(each: Testimony, pair: int) -> _Witness:
+    if each.own[pair]:
+        return _Itself(each, pair)
+    of = _Routers(each, pair)
+    return _OfIngress(each, pair) if of.is_ingress else of
 
 
 def _settled_first(each: Testimony) -> Flags:

@@ -13,7 +13,7 @@ import attrs
 from failover.audit.mesh.clocks import SKEW_US, HybridTimeline, wall_us
 from failover.audit.read.inventory import ControlRow, Log
 from router.text.printable import printable
-from topic.identity import LinkIdentity, link_name
+from topic.identity import LinkIdentity, ingress_of, link_name
 from topic.journal import Event
 
 FOREVER = (1 << 63) - 1
@@ -68,6 +68,8 @@ class Client:
     """When it may have been attached by its own log, one for each attach; from, to, in µs of wall clock."""
     open_logs: list[str] = attrs.field(factory=list)
     """The logs behind the doubts."""
+    is_ingress: bool = False
+    """Whether it is the subscriber of a replica set to its queues (protocol 14.3)."""
     far: bool = False
     """Its routers' clocks differ, or may differ, by so much that a new epoch may be below the one that it echoes
     (protocol 2)."""
@@ -86,6 +88,7 @@ class Client:
             self.timeout_s,
             generation=self.generation,
             closings=closings,
+            is_ingress=self.is_ingress,
             far=self.far,
         )
 
@@ -208,6 +211,7 @@ def _clients(
         client.address = client.address or row.address
         if row.event == Event.ATTACHED and (identity := _identity(row)):
             client.identity, client.address = printable(str(identity)), identity.address
+            client.is_ingress |= name == link_name(ingress_of(identity.link)).decode()
             client.mode = str(row.details.get("mode", "second"))
             client.settles_first |= client.mode == "first"
             client.echoes &= row.details.get("unordered") is not True

@@ -8,9 +8,9 @@ import pytest
 from tests.set_store import MemorySets, StoreNames
 from tests.topic.bench import SETTINGS, Bench, Station
 from topic.core import Topic
+from topic.identity import ingress_of
 from topic.node import SetPort
 from topic.queues.actions import Answered
-from topic.queues.leader.ingress import ingress_of
 from topic.queues.operations import Answer, Declare, Done, QueueId, QueueSettings
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import COMPARE_EVERY, ReplicaSets

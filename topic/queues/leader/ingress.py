@@ -21,7 +21,7 @@ from topic.delivery.record import Record
 from topic.directory.entry import CONFIGURED
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.subscribing import SubscribingEnd
-from topic.identity import CONTAINER, NOWHERE, LinkIdentity, ingress_address
+from topic.identity import NOWHERE, ingress_address, ingress_of
 from topic.queues.leader.log import Proposer
 from topic.queues.messages import QueuedMessages
 from topic.queues.proposals import Enqueue, Enqueued, Given, Proposal, Settled
@@ -36,11 +36,6 @@ FULL: Final = 32 << 20
 a snapshot of `MOST_STATE` bytes at most."""
 TERM_BITS: Final = 24
 """One term has clocks for 2^24 attaches of a link."""
-
-
-def ingress_of(set_: str) -> LinkIdentity:
-    """The link of the ingress of a set."""
-    return LinkIdentity(CONTAINER, set_, ingress_address(set_, "#"))
 
 
 def term_clock(life: int, term: int, count: int) -> int:
