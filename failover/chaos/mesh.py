@@ -18,11 +18,14 @@ import yaml
 from failover.chaos.carrier import Ground
 from failover.chaos.links import Links
 from failover.chaos.loopback import Loopback
+from failover.client.management import Management
 from failover.client.status import fetch_status
+from router.entities.replicas import DECLARED_QUEUE, LEADER
 from router.mesh.config import FILES, Topology
 from router.mesh.launcher import ROUTER_COMMAND, Launcher, LaunchError
 from router.mesh.quantities import Address
 from router.mesh.rundir import RunDirectory
+from router.mesh.shown.sets import ShownSet, shown_sets
 from router.mesh.status import RouterView, look, unfinished
 from router.mesh.topology import load
 from router.security.operator import operator_of
@@ -152,6 +155,21 @@ class ChaosMesh:
         scheme, credentials = operator_of(self.directory)
         return await fetch_status(host, port, timeout, credentials, scheme)
 
+    async def voters(self, name: str) -> list[str]:
+        """The voters of a replica set, the leader first; none if nobody says that it leads the set."""
+        for one in shown_sets((await self.look()).values()):
+            if one.name == name and one.best["role"] == LEADER:
+                return sorted(one.best["voters"], key=lambda voter: voter != one.by)
+        return []
+
+    async def queued(self, one: ShownSet) -> dict[str, int]:
+        """Queue of this set -> how many messages it has, as the leader knows. Raises OSError if it does not answer."""
+        scheme, credentials = operator_of(self.directory)
+        url = f"{scheme}://{self.addresses[one.by]}"
+        async with Management([url], credentials) as management:
+            rows = await management.query(DECLARED_QUEUE.managed, ("name", "set", "messages"))
+        return {row["name"]: row["messages"] for row in rows if row["set"] == one.name}
+
     async def ready(self, name: str, patience: float) -> None:
         """Until this router lacks nothing, or so many seconds are over."""
         with trio.move_on_after(patience):
@@ -187,6 +205,8 @@ def _write(topology: Topology, path: Path) -> None:
         "limits": limits,
         "security": _security(topology),
     }
+    if topology.queues is not None:
+        plan["queues"] = attrs.asdict(topology.queues, filter=lambda field, value: value is not None)
     path.write_text(yaml.safe_dump(plan, sort_keys=False))
 
 

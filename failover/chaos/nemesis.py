@@ -15,13 +15,17 @@ from failover.chaos.carrier import Impairment
 from failover.chaos.clients import RunningClients
 from failover.chaos.mesh import ChaosMesh, Life
 from failover.chaos.script.planner import Strike
-from failover.chaos.script.script import Script
-from failover.chaos.script.targets import Field, Named, resolve, sides
+from failover.chaos.script.script import FaultLine, Script
+from failover.chaos.script.targets import Field, Named, replicas_in, resolve, sides
 from failover.chaos.script.vocabulary import Aim
+from router.mesh.errors import RunError
 from router.mesh.quantities import format_duration
 
 READY_S = 10.0
 """For which a rolling restart waits for a router to be up again before it takes the next."""
+LED_S = 30.0
+"""For which a strike that is about the leader or a follower of a replica set waits for a leader."""
+LOOK_S = 0.1
 
 
 @attrs.define(eq=False)
@@ -83,8 +87,8 @@ class Nemesis:
         if fault.verb.ends:
             await self._end_others(strike)
             return
+        targets, text = await self._aim(strike)
         struck_at = trio.current_time()
-        targets, text = self._aim(strike)
         if not targets:
             self._tell(f"{fault.verb.name} {fault.target or ''}: skipped, no target is available")
             return
@@ -104,7 +108,7 @@ class Nemesis:
         found = [struck for struck in self.in_force if struck.word in verb.ends]
         targets = {name for struck in found for name in struck.open}
         if verb.aim is not Aim.MESH:
-            targets &= set(self._aim(strike)[0])
+            targets &= set((await self._aim(strike))[0])
         if not targets:
             self._tell(f"{verb.name} {strike.fault.target or ''}: skipped, no fault of this kind is in force")
         for struck in found:
@@ -122,11 +126,12 @@ class Nemesis:
 
     # targets
 
-    def _aim(self, strike: Strike) -> tuple[tuple[str, ...], str]:
-        """Whom it strikes, and how that is told."""
+    async def _aim(self, strike: Strike) -> tuple[tuple[str, ...], str]:
+        """Whom it strikes, and how that is told. Raises RunError if nobody leads a replica set."""
         fault, random = strike.fault, strike.random()
         verb, target = fault.verb, fault.target
-        field = self._field(verb.aim, verb.name)
+        voters = {one.of: await self._voters(one.of, fault) for one in replicas_in(target)}
+        field = attrs.evolve(self._field(verb.aim, verb.name), voters=voters)
         if target is None:
             return tuple(field.open), verb.name
         if verb.aim is Aim.SIDES:
@@ -136,6 +141,21 @@ class Nemesis:
         found = resolve(target, field, random)
         told = "" if isinstance(target, Named) else f" ({target})"
         return found, f"{verb.name} {', '.join(found)}{told}"
+
+    async def _voters(self, name: str, fault: FaultLine) -> Sequence[str]:
+        """The voters of a replica set, the leader first. Raises RunError if it gets none."""
+        waits = False
+        with trio.move_on_after(LED_S):
+            while not (voters := await self.mesh.voters(name)):
+                if not waits:
+                    self._tell(f"{fault.verb.name} {fault.target}: waits until a router leads set {name}")
+                waits = True
+                await trio.sleep(LOOK_S)
+            return voters
+        raise RunError(
+            f"{self.script.path}:{fault.line}: {fault.verb.name} {fault.target}: no router has led set {name} for "
+            f"{format_duration(LED_S)}, expected a leader, which needs a majority of its voters in contact"
+        )
 
     def _field(self, aim: Aim, word: str) -> Field:
         mesh, sets, seats = self.mesh, self.script.sets, self.clients.seats

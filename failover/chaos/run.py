@@ -7,7 +7,7 @@ Whatever happens on the way, no process is left. What is shown meanwhile is `vie
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
@@ -27,8 +27,9 @@ from router.mesh.errors import RunError
 from router.mesh.launcher import ROUTER_COMMAND
 from router.mesh.quantities import format_duration
 from router.mesh.rundir import RunDirectory
+from router.mesh.shown.sets import shown_sets
 from router.mesh.shown.waits import waits
-from router.mesh.status import unfinished
+from router.mesh.status import RouterView, unfinished
 
 SCRIPT = "chaos-script.yaml"
 """The copy of the script in the run directory; tells a directory that may be made anew."""
@@ -175,7 +176,7 @@ class _Run:
                 await trio.sleep(0.05)
 
     async def _left(self) -> list[str]:
-        """What is not at its end, and who waits for whom."""
+        """What is not at its end, and who waits for whom. Queues are asked last: each answer takes a connection."""
         views = await self.mesh.look()
         found = [f"router {name} {lack}" for name, lack in unfinished(self.mesh.topology, views, views).items()]
         found += waits(views.values())
@@ -184,7 +185,25 @@ class _Run:
             found += [f"router {name} holds {records} deliveries"] if records else []
         publishers = [member for member in self.clients.of_role("publisher") if not member.finished]
         found += [f"publisher {one.name} waits for outcomes at router {one.router}" for one in publishers]
+        found = found or await self._queued(views.values())
         self.board.waits = found
+        return found
+
+    async def _queued(self, views: Iterable[RouterView]) -> list[str]:
+        """Messages for subscribers of this run, in queues; and sets that cannot say so."""
+        found = []
+        addresses = {member.client.address for member in self.clients.of_role("subscriber")}
+        for one in [one for one in shown_sets(views) if one.best["queues"]]:
+            try:
+                counts = await self.mesh.queued(one) if one.leader is not None else None
+            except OSError:
+                counts = None
+            if counts is None:
+                found.append(f"no router leads replica set {one.name}")
+            else:
+                found += [
+                    f"{name} has {count} messages" for name, count in counts.items() if count and name in addresses
+                ]
         return found
 
     async def _watch(self) -> None:

@@ -1,5 +1,5 @@
 """The command demo: the whole job once, small enough to watch. A mesh, clients, a router killed mid-stream, and the
-audit's verdict. It is the chaos script failover/chaos/demo/demo.yaml.
+audit's verdict. It is a chaos script of failover/chaos/demo.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ import click
 from failover.cli.chaos import play
 from failover.cli.judging import needs_audit
 
-SCRIPT = Path(__file__).parents[1] / "chaos" / "demo" / "demo.yaml"
+FOLDER = Path(__file__).parents[1] / "chaos" / "demo"
 
 
 @click.command()
@@ -20,11 +20,17 @@ SCRIPT = Path(__file__).parents[1] / "chaos" / "demo" / "demo.yaml"
     show_default=True,
     help="Directory for logs and state; an earlier run in it is deleted.",
 )
+@click.option("--queues", is_flag=True, help="Show a replicated queue instead of a topic.")
 @needs_audit
-def demo(run_dir: Path) -> None:
+def demo(run_dir: Path, queues: bool) -> None:
     """Show failover in action: start a mesh, kill routers under load, audit the run.
 
+    With --queues, publishers and consumers share a queue that all three routers keep. The router that leads the
+    queue's replica set is killed, then a router that follows, then all three at once.
+
     \b
-    Example: oncemesh demo
+    Examples:
+      oncemesh demo
+      oncemesh demo --queues
     """
-    raise click.exceptions.Exit(play(SCRIPT, run_dir, seed=1))
+    raise click.exceptions.Exit(play(FOLDER / ("queues.yaml" if queues else "demo.yaml"), run_dir, seed=1))

@@ -13,16 +13,18 @@ from typing import Any, TypeVar
 import attrs
 
 from failover.chaos.script.script import FaultLine, ScriptClient, When
-from failover.chaos.script.targets import AMOUNTS, ROLES, Named, RouterOf, Several, Some, Target
+from failover.chaos.script.targets import AMOUNTS, REPLICAS, ROLES, Named, ReplicaOf, RouterOf, Several, Some, Target
 from failover.chaos.script.times import Span, Window, parse_period, parse_rate
 from failover.chaos.script.vocabulary import VERBS, Aim, Verb
 from router.mesh.config import Topology
 from router.mesh.marked import MarkedList, MarkedMap, MarkedText, Value
-from router.mesh.reading import Reader, expected, given, shown, text
+from router.mesh.planned import sets_of
+from router.mesh.reading import Reader, either, expected, given, shown, text
 
 Result = TypeVar("Result")
 
 TIMES = ("at", "every", "random", "during")
+OF_WHOM = ("home-of: PUBLISHER", "custodian-of: SUBSCRIBER", "leader-of: QUEUE", "follower-of: QUEUE")
 
 
 def link_names(topology: Topology) -> tuple[str, ...]:
@@ -38,6 +40,7 @@ class Names:
     named: Mapping[Aim, Sequence[str]]
     clients: Mapping[str, Sequence[str]]
     """By role."""
+    topology: Topology
 
     @classmethod
     def of(
@@ -56,6 +59,7 @@ class Names:
                 Aim.CLIENTS: tuple(dict.fromkeys((*every, *groups))),
             },
             roles,
+            topology,
         )
 
 
@@ -82,7 +86,7 @@ class FaultReader(Reader):
         lasting = window or self.one(value, "for", Span.parse, where)
         options = self.options(value, verb, where)
         target = self.aim(value[words[0]], verb, known, f"{where}.{verb.name}")
-        return FaultLine(verb, target, when, lasting, options) if len(self.problems) == problems else None
+        return FaultLine(verb, target, when, lasting, options, value.line) if len(self.problems) == problems else None
 
     def options(self, value: MarkedMap, verb: Verb, where: str) -> dict[str, object]:
         allowed = (verb.name, *TIMES, *(("for",) if verb.lasts else ()), *verb.options)
@@ -179,16 +183,29 @@ class FaultReader(Reader):
 
     def router_of(self, value: MarkedMap, verb: Verb, known: Names, where: str) -> Target | None:
         [(what, client), *more] = value.items() or [(MarkedText(""), MarkedText(""))]
-        if more or what not in ROLES or verb.aim is Aim.CLIENTS:
-            such = "names" if verb.aim is Aim.CLIENTS else "home-of: PUBLISHER or custodian-of: SUBSCRIBER"
+        if more or what not in (*ROLES, *REPLICAS) or verb.aim is Aim.CLIENTS:
+            such = "names" if verb.aim is Aim.CLIENTS else either(OF_WHOM)
             self.fail(value.line, f"{where}: a mapping, expected {such}")
             return None
+        if what in REPLICAS:
+            return self.replica_of(what, client, known.topology, f"{where}.{what}")
         role = ROLES[what]
         if client not in known.clients[role]:
             names = known.clients[role]
             such = expected(str(client), names) if names else f"expected a {role} of this script"
             self.fail(client.line, f"{where}.{what}: {shown(client)} is no {role}, {such}")
         return RouterOf(str(what), str(client))
+
+    def replica_of(self, what: str, name: Value, topology: Topology, where: str) -> Target | None:
+        sets = sets_of(topology)
+        found = sets.plans.get(str(name)) or sets.plan_of(str(name))
+        if found is None:
+            such = "expected a topology with the part queues"
+            if sets.plans:
+                such = expected(str(name), (*sets.plans, f"the address of a queue such as {sets.prefixes[0]}orders"))
+            self.fail(name.line, f"{where}: {shown(name)} is no replica set and no queue, {such}")
+            return None
+        return ReplicaOf(str(what), str(name), found.name)
 
 
 def _not_one(value: MarkedMap, words: Sequence[str]) -> str:

@@ -62,6 +62,8 @@ class FaultLine:
     when: When
     lasting: Span | None = None
     options: Mapping[str, object] = attrs.field(factory=dict)
+    line: int = attrs.field(default=0, eq=False)
+    """Of the file."""
 
 
 @attrs.frozen

@@ -1,9 +1,10 @@
-"""Whom a fault strikes: by name, by number (`one`, `minority`, `majority`, `all`), or by what they are to a client.
+"""Whom a fault strikes: by name, by number (`one`, `minority`, `majority`, `all`), or by what they are to a client
+or to a replica set.
 
 A target stands for names; which ones depends on the mesh at the moment of the strike, the rest is chance. Pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
@@ -12,6 +13,8 @@ import attrs
 AMOUNTS: Final = ("one", "minority", "majority", "all")
 ROLES: Final = {"home-of": "publisher", "custodian-of": "subscriber"}
 """Which clients a word for their router is about."""
+LEADER_OF: Final = "leader-of"
+REPLICAS: Final = (LEADER_OF, "follower-of")
 
 
 @attrs.frozen
@@ -48,6 +51,20 @@ class RouterOf:
 
 
 @attrs.frozen
+class ReplicaOf:
+    """The router that leads a replica set, or one of its other voters."""
+
+    what: str
+    name: str
+    """Of the set, or of a queue that it has."""
+    of: str
+    """The name of the set."""
+
+    def __str__(self) -> str:
+        return f"{'the leader' if self.what == LEADER_OF else 'a follower'} of {self.name}"
+
+
+@attrs.frozen
 class Several:
     """All of these."""
 
@@ -57,7 +74,14 @@ class Several:
         return " and ".join(map(str, self.targets))
 
 
-Target: TypeAlias = Some | Named | RouterOf | Several
+Target: TypeAlias = Some | Named | RouterOf | ReplicaOf | Several
+
+
+def replicas_in(target: Target | None) -> Iterator[ReplicaOf]:
+    if isinstance(target, ReplicaOf):
+        yield target
+    for one in target.targets if isinstance(target, Several) else ():
+        yield from replicas_in(one)
 
 
 @attrs.frozen
@@ -71,6 +95,8 @@ class Field:
     """Names that stand for several."""
     seats: Mapping[str, str] = attrs.field(factory=dict)
     """Client -> its router."""
+    voters: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+    """Replica set -> its voters, the leader first."""
 
 
 def resolve(target: Target, field: Field, random: Random) -> tuple[str, ...]:
@@ -88,6 +114,11 @@ def _chosen(target: Target, field: Field, random: Random) -> Sequence[str]:
         case RouterOf(_, client):
             router = field.seats.get(client)
             return () if router is None else field.groups.get(router, (router,))
+        case ReplicaOf(what, _, of):
+            voters = field.voters[of][:1] if what == LEADER_OF else field.voters[of][1:]
+            names = [field.groups.get(voter, (voter,)) for voter in voters]
+            struck = [some for some in names if not set(some).isdisjoint(field.open)]
+            return random.choice(struck) if struck else ()
         case Several(targets):
             return [name for one in targets for name in _chosen(one, field, random)]
 

@@ -125,15 +125,24 @@ def test_a_directory_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
     assert result.exit_code == 2 and "not the directory of a chaos run" in result.stderr
 
 
-def test_the_demo_breaks_a_mesh_and_ends_with_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own script, at a tenth of its length."""
-    text = cli_demo.SCRIPT.read_text().replace("15s\npub", "3s\npub").replace("at: 4s, for: 2s", "at: 1s, for: 1s")
-    script = tmp_path / "demo.yaml"
-    script.write_text(
-        text.replace("at: 10s", "at: 2s").replace("triangle.yaml", str(cli_demo.SCRIPT.parent / "triangle.yaml"))
-    )
-    monkeypatch.setattr(cli_demo, "SCRIPT", script)
-    result = oncemesh("demo", "--run-dir", tmp_path / "run")
+@pytest.mark.parametrize(
+    ("options", "part", "said"),
+    [
+        ((), 4, ("kill a (the router of publisher amy), for 500ms", "(the router of publisher bob and the router of")),
+        (("--queues",), 2, ("(the leader of queue/demo), for 1.0s", "(a follower of queue/demo), for", "kill-all")),
+    ],
+    ids=["topic", "queues"],
+)
+def test_the_demo_breaks_a_mesh_and_ends_with_the_verdict(
+    options: tuple[str, ...], part: int, said: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own scripts, in a part of their time."""
+    for path in cli_demo.FOLDER.glob("*.yaml"):
+        times = re.compile(r"\b(duration|at|for): (\d+)s\b")
+        shorter = times.sub(lambda found: f"{found[1]}: {int(found[2]) / part:g}s", path.read_text())
+        (tmp_path / path.name).write_text(shorter)
+    monkeypatch.setattr(cli_demo, "FOLDER", tmp_path)
+    result = oncemesh("demo", *options, "--run-dir", tmp_path / "run")
     assert result.exit_code == 0, result.output
-    assert "kill a (the router of publisher amy), for 1.0s" in result.stdout
+    assert [one for one in said if one not in result.stdout] == []
     assert "exactly-once holds: " in result.stdout

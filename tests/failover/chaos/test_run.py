@@ -17,13 +17,16 @@ import trio
 
 from failover.audit import Verdict
 from failover.audit import run as audit
+from failover.chaos.mesh import ChaosMesh
 from failover.chaos.run import Ending, perform, prepare
 from failover.chaos.script.reader import load
 from failover.chaos.script.script import Script
 from failover.chaos.view import PlainView
 from router.cli.base import console
+from router.groups import leaves
 from router.mesh.errors import RunError
 from router.mesh.rundir import RunDirectory
+from router.mesh.shown.sets import ShownSet
 from tests.failover.chaos.scripts import script, write
 from tests.hangs import HANGS_S
 from tests.left import assert_none_left, processes_of
@@ -202,6 +205,62 @@ async def test_words_that_end_faults_end_them(tmp_path: Path) -> None:
     assert "start b: skipped, no fault of this kind is in force" in told
     assert [fault["fault"] for fault in record["faults"]] == ["kill-all", "pause", "cut", "kill"]
     assert all(fault["at_us"] < fault["until_us"] < record["ended_us"] for fault in record["faults"])
+
+
+async def test_replicas_of_a_set_are_found_when_a_fault_strikes(tmp_path: Path) -> None:
+    """The second leader is another router than the first."""
+    ending, record, told = await played(
+        tmp_path,
+        "kill: {leader-of: queue/orders}, at: 500ms",
+        "kill: {leader-of: q7}, at: 600ms, for: 100ms",
+        "cut: {follower-of: q7}, at: 5s, for: 500ms",
+        topology="queues",
+        duration="7s",
+    )
+    assert ending.clean and ending.counts["sent"] == ending.counts["accepted"], ending
+    assert record["faults"][0]["text"].endswith(" (the leader of queue/orders)")
+    [first], [second], links = (fault["targets"] for fault in record["faults"])
+    assert first != second and len(links) == 2
+    assert "kill the leader of q7: waits until a router leads set q7" in told
+
+
+async def test_a_set_without_a_leader_ends_the_run_with_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("failover.chaos.nemesis.LED_S", 1.0)
+    faults = "kill: [a, b], at: 200ms", "pause: {follower-of: queue/orders}, at: 500ms"
+    path = write(tmp_path, *faults, topology="queues", duration="60s")
+    made = load(path)
+    directory = prepare(tmp_path / "run", made)
+    with trio.fail_after(PATIENCE_S), pytest.raises(RunError) as caught:
+        try:
+            await perform(made, 7, directory, Listening())
+        except* RunError as group:
+            [error] = leaves(group)
+            raise error from None
+    assert str(caught.value) == (
+        f"{path}:11: pause a follower of queue/orders: no router has led set q7 for 1.0s, expected a leader, which "
+        "needs a majority of its voters in contact"
+    )
+
+
+async def test_a_run_goes_on_until_its_queues_are_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, int]] = []
+    ask = ChaosMesh.queued
+
+    async def queued(mesh: ChaosMesh, one: ShownSet) -> dict[str, int]:
+        asked.append(await ask(mesh, one))
+        return dict.fromkeys(asked[-1], 1) if len(asked) == 1 else asked[-1]
+
+    monkeypatch.setattr(ChaosMesh, "queued", queued)
+    path = write(tmp_path, topology="queues", duration="1s")
+    path.write_text(re.sub(r"(name: \w+)", r"\1, address: queue/orders", path.read_text()))
+    directory = prepare(tmp_path / "run", load(path))
+    with trio.fail_after(PATIENCE_S):
+        ending = await perform(load(path), 7, directory, Listening())
+    assert ending.clean and ending.counts["received"] == ending.counts["accepted"] > 0, ending
+    assert ending.counts["missing"] == ending.counts["doubled"] == 0
+    assert asked == [{"queue/orders": 0}, {"queue/orders": 0}]
 
 
 async def test_a_clock_that_is_wrong_shows_in_the_routers_log(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """Chaos scripts: what a good one says, and what is said about a bad one, all of it at once."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from failover.chaos.script.reader import PARTS, ScriptError, load
 from failover.chaos.script.script import Crashes, FaultLine, ScriptClient, When
-from failover.chaos.script.targets import Named, RouterOf, Several, Some
+from failover.chaos.script.targets import Named, ReplicaOf, RouterOf, Several, Some
 from failover.chaos.script.times import Span, Window
 from failover.chaos.script.vocabulary import VERBS
 from router.mesh.reading import either
@@ -129,7 +130,15 @@ def test_a_fault_is_read_as_written(tmp_path: Path, text: str, fault: FaultLine)
             '.kill: no target is called "d", expected one, minority, majority, all, a, b, c, west',
         ),
         ("kill: {home-of: reader1}, at: 2s", '.kill.home-of: "reader1" is no publisher, expected news'),
-        ("kill: {near: news}, at: 2s", ".kill: a mapping, expected home-of: PUBLISHER or custodian-of: SUBSCRIBER"),
+        (
+            "kill: {near: news}, at: 2s",
+            ".kill: a mapping, expected home-of: PUBLISHER, custodian-of: SUBSCRIBER, leader-of: QUEUE or "
+            "follower-of: QUEUE",
+        ),
+        (
+            "kill: {leader-of: q0}, at: 2s",
+            '.kill.leader-of: "q0" is no replica set and no queue, expected a topology with the part queues',
+        ),
         ("kill: [], at: 2s", ".kill: an empty list, expected at least one target"),
         ("cut: a-d, at: 2s", '.cut: no target is called "a-d", expected one'),
         ("crash-client: {home-of: news}, at: 2s", ".crash-client: a mapping, expected names"),
@@ -157,6 +166,31 @@ def test_a_fault_is_read_as_written(tmp_path: Path, text: str, fault: FaultLine)
 )
 def test_a_bad_fault_is_told_with_what_was_expected(tmp_path: Path, text: str, said: str) -> None:
     assert complaint(tmp_path, text).startswith(said), complaint(tmp_path, text)
+
+
+def test_a_replica_is_named_by_its_set_or_by_a_queue(tmp_path: Path) -> None:
+    text = "kill: [{leader-of: q3}, {follower-of: queue/orders}], at: 2s"
+    [fault] = script(tmp_path, text, topology="queues").faults
+    assert fault.target == Several((ReplicaOf("leader-of", "q3", "q3"), ReplicaOf("follower-of", "queue/orders", "q7")))
+    assert fault.line == 10
+
+
+@pytest.mark.parametrize("name", ["q8", "topic/orders", "news", "[q0]", ""])
+def test_what_is_no_replica_set_and_no_queue_is_told(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, f"cut: {{follower-of: {name}}}, at: 2s", topology="queues")
+    [said] = complaints(tmp_path, path.read_text())
+    assert re.fullmatch(
+        r"script\.yaml:10: faults\[0\]\.cut\.follower-of: .+ is no replica set and no queue, expected q0, q1, q2, q3, "
+        r"q4, q5, q6, q7 or the address of a queue such as queue/orders(; did you mean .+)?",
+        said,
+    ), said
+
+
+def test_clients_are_not_replicas(tmp_path: Path) -> None:
+    path = write(tmp_path, "crash-client: {leader-of: q0}, at: 2s", topology="queues")
+    assert complaints(tmp_path, path.read_text()) == [
+        "script.yaml:10: faults[0].crash-client: a mapping, expected names"
+    ]
 
 
 def test_a_mesh_of_two_has_no_minority(tmp_path: Path) -> None:

@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failover.chaos.script.targets import AMOUNTS, Field, Named, RouterOf, Several, Some, Target, resolve, sides
+from failover.chaos.script.targets import (
+    AMOUNTS,
+    Field,
+    Named,
+    ReplicaOf,
+    RouterOf,
+    Several,
+    Some,
+    Target,
+    replicas_in,
+    resolve,
+    sides,
+)
 
 ROUTERS = ("a", "b", "c", "d", "e")
 GROUPS = {"west": ("a", "b")}
@@ -46,6 +58,38 @@ def test_who_a_router_is_to_a_client_is_asked_at_the_strike() -> None:
     assert str(RouterOf("custodian-of", "reader")) == "the router of subscriber reader"
     assert resolve(RouterOf("home-of", "gone"), field(), Random(1)) == ()
     assert resolve(Several((RouterOf("home-of", "news"), Named("west"))), field(), Random(1)) == ("a", "b", "d")
+
+
+def replica(what: str) -> ReplicaOf:
+    return ReplicaOf(what, "queue/orders", "q0")
+
+
+def led(*of: str) -> Field:
+    """Router c leads the set, a and b follow."""
+    return Field(ROUTERS, of or ROUTERS, GROUPS, SEATS, {"q0": ["c", "a", "b"]})
+
+
+def test_the_leader_of_a_set_is_one_router_and_a_follower_one_of_the_others() -> None:
+    assert resolve(replica("leader-of"), led(), Random(1)) == ("c",)
+    assert {resolve(replica("follower-of"), led(), Random(seed)) for seed in range(20)} == {("a",), ("b",)}
+    assert {resolve(replica("follower-of"), led("b", "c"), Random(seed)) for seed in range(20)} == {("b",)}
+    assert resolve(replica("leader-of"), led("a"), Random(1)) == ()
+    assert resolve(replica("follower-of"), Field(ROUTERS, ROUTERS, voters={"q0": ["c"]}), Random(1)) == ()
+    assert str(replica("leader-of")) == "the leader of queue/orders"
+    assert str(replica("follower-of")) == "a follower of queue/orders"
+
+
+def test_a_replica_stands_for_its_links_where_links_are_struck() -> None:
+    field = Field(["a-b", "b-c"], ["a-b", "b-c"], {"a": ("a-b",), "c": ("b-c",)}, {}, {"q0": ["c", "a"]})
+    assert resolve(replica("leader-of"), field, Random(1)) == ("b-c",)
+    assert resolve(replica("follower-of"), field, Random(1)) == ("a-b",)
+
+
+def test_all_sets_of_a_target_are_found() -> None:
+    leader, follower = replica("leader-of"), replica("follower-of")
+    assert [*replicas_in(Several((leader, Named("a"), Several((follower,)))))] == [leader, follower]
+    assert [*replicas_in(leader)] == [leader]
+    assert [*replicas_in(Named("a"))] == [*replicas_in(None)] == []
 
 
 def test_what_is_on_no_side_of_a_partition_is_a_side_of_its_own() -> None:
