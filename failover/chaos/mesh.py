@@ -20,7 +20,8 @@ from failover.chaos.links import Links
 from failover.chaos.loopback import Loopback
 from failover.client.management import Management
 from failover.client.status import fetch_status
-from router.entities.replicas import DECLARED_QUEUE, LEADER
+from router.entities.queues import DECLARED_QUEUE
+from router.entities.replicas import LEADER
 from router.mesh.config import FILES, Topology
 from router.mesh.launcher import ROUTER_COMMAND, Launcher, LaunchError
 from router.mesh.quantities import Address
