@@ -156,6 +156,7 @@ class Topic:
             settles_first=first,
             overtook=unsettled is not None and overtakes(seen, known),
             unordered=unsettled is not None and seen == NOWHERE and not clock,  # terms are in order
+            afresh=unsettled is None and seen == NOWHERE and not clock,
         )
         if stream.link is not None:
             claim = Claim(generation, unsettled, complete, seen)

@@ -60,8 +60,8 @@ Entries
     ATTACHED     a local link's attach was answered: publisher or subscriber, address, epoch, a publisher's
                  generation; detail = JSON {"role": "publisher"|"subscriber", "container", "link", "address",
                  "mode": "first"|"second" (receiver settle mode), "timeout": seconds}; and "afresh": true, of a
-                 subscriber whose map was null; "unordered": true, of a client that brought a map and did not echo
-                 its last epoch
+                 subscriber whose map was null, and of a publisher whose map was null and that echoed no epoch;
+                 "unordered": true, of a client that brought a map and did not echo its last epoch
     SUSPENDED    a local link lost its connection and its terminus lives on
     CLOSED       publisher or subscriber left for good, `epoch` that of the attach that ended: owed nothing
                  from here on. At its custodian; repeating it elsewhere does no harm

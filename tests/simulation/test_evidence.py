@@ -66,6 +66,7 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("late", 1228),  # the judge took a close that its router had read late for the end of the link
         ("grace", 9712272),  # its former router told a home that it had gone, before the home heard of the new one
         ("grace", 8721228),  # a client that echoes nothing was sent things in another order than its epochs
+        ("grace", 10022264),  # clients that began afresh got a lower epoch at a router that was not in contact
         ("ours", 8720176),  # a publisher that echoes nothing began another life at a router out of contact
         ("strangers", 8730622),  # two clocks were blamed, and by these alone a third was known
         ("strangers", 8731182),  # a home that had not joined a subscriber heard late that its link had closed

@@ -103,6 +103,17 @@ def test_the_log_says_which_client_resumes_without_an_echo_of_its_epoch() -> Non
     assert marked == [None] * 4 + [True] * 2
 
 
+def test_the_log_says_which_publisher_begins_afresh_without_an_echo_of_its_epoch() -> None:
+    bench = Bench("a")
+    pen = pen_at(bench, "a")
+    pen_at(bench, "a", pen, seen=pen.stream.epoch)
+    pen_at(bench, "a", pen, unsettled={})
+    pen_at(bench, "a", pen)
+    attached = [entry for entry in _log(bench) if entry.event is Event.ATTACHED]
+    marked = [json.loads(entry.detail or "").get("afresh") for entry in attached]
+    assert marked == [True, None, None, True]
+
+
 def _log(bench: Bench) -> list[LogEntry]:
     blocks, _ = read_blocks(bench.take_log("a"))
     return [entry for block in blocks for entry in block.entries()]

@@ -707,6 +707,7 @@ class HomeStream(Stream):
     """A stream at the home of its publisher, with everything that only the home knows."""
 
     __slots__ = (
+        "afresh",
         "ahead",
         "alone",
         "answered",
@@ -750,6 +751,7 @@ class HomeStream(Stream):
         settles_first: bool = False,
         overtook: bool = False,
         unordered: bool = False,
+        afresh: bool = False,
     ) -> None:
         super().__init__(publisher, identity, epoch, generation, kind)
         self.keys = KeyMaker(publisher, generation)
@@ -763,6 +765,7 @@ class HomeStream(Stream):
         self.overtook = overtook  # the attach took the link from one that it had not heard of: it may be late (6.12)
         self.unordered = unordered
         """It resumes, and has not echoed its last epoch: this attach may have a lower one, if clocks differ."""
+        self.afresh = afresh  # so may one with a null map that has echoed no epoch
         self.begun = False  # else the attach waits for routers that may know its life
         self.answered = False
         self.reply: dict[bytes, int] | None = None

@@ -292,5 +292,5 @@ class Attaches:
 
 
 def _begins_afresh(end: HomeStream | LocalSubscriber) -> bool:
-    """Whether it is a subscriber, not answered yet, whose map is null."""
-    return isinstance(end, LocalSubscriber) and end.client_map is None
+    """Whether the log is to say so of its attach (`topic.journal`); of a subscriber that is not answered yet."""
+    return end.afresh if isinstance(end, HomeStream) else end.client_map is None

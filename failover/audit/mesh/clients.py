@@ -5,7 +5,7 @@ spans of time in which an absent entry proves nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, zip_longest
+from itertools import accumulate, pairwise, zip_longest
 from typing import Final
 
 import attrs
@@ -47,6 +47,8 @@ class Client:
     """Of a publisher: the last that routers tell of."""
     generations: dict[int, str] = attrs.field(factory=dict)
     """By life."""
+    afresh: set[int] = attrs.field(factory=set)
+    """The lives of attaches with a null map: they need not have echoed an epoch."""
     closings: list[tuple[int, int, str]] = attrs.field(factory=list)
     """(life, when, where): nothing is owed for attaches up to `life` from then on, both hybrid clocks; by deliveries
     whose home is `where`, by all if that is empty. Expiry is each router's own view, a closing detach is a fact, and
@@ -111,10 +113,25 @@ class Client:
             return True
         slack = SKEW_US if self.far or not self.echoes else -SKEW_US
         highest = accumulate((time for time, _ in lives), max)
-        return any(
+        return self._may_begin_below or any(
             later < latest + slack and (self.echoes or router != former)
             for (later, router), (_, former), latest in zip(lives[1:], lives, highest, strict=False)
         )
+
+    @property
+    def _may_begin_below(self) -> bool:
+        """Whether it may have begun afresh with a lower epoch than an attach before. If it echoes no epoch then, two
+        routers that are apart order its attaches by their clocks only. Where the attach with the lowest epoch began
+        afresh, no attach that resumes came before that: it would have resumed one with a lower epoch."""
+        lives, began, again = sorted(self.lives), -FOREVER, -FOREVER
+        for place, ((life, _, former), (higher, _, router)) in enumerate(pairwise(lives)):
+            if life in self.afresh:
+                time = self.opened[life] or FOREVER
+                began, again = max(began, time), max(again, time) if place else again
+            latest = began if higher in self.afresh else again
+            if router != former and self.opened[higher] < latest + SKEW_US:
+                return True
+        return False
 
     @property
     def is_read_in_disorder(self) -> bool:
@@ -215,6 +232,8 @@ def _clients(
             client.mode = str(row.details.get("mode", "second"))
             client.settles_first |= client.mode == "first"
             client.echoes &= row.details.get("unordered") is not True
+            if row.details.get("afresh") is True and row.role == "router":
+                client.afresh.add(life_of(row))
             timeout = row.details.get("timeout")
             client.timeout_s = max(client.timeout_s, float(timeout)) if isinstance(timeout, int | float) else 0.0
         own = by_name.get(row.log_name) if row.role == role else None

@@ -129,3 +129,33 @@ def test_nothing_orders_attaches_without_a_time_if_the_client_echoes_no_epoch() 
     lives, opened = [(2, 2, "b.1"), (1, 1, "a.1")], {1: 5_000_000, 2: 0}
     assert Client("name", "identity", lives=lives, opened=opened, echoes=False).is_disordered
     assert not Client("name", "identity", lives=lives, opened=opened).is_disordered
+
+
+@pytest.mark.parametrize(
+    ("began", "higher", "where", "is_disordered"),
+    [
+        ({1, 2}, 500_000, "b.1", True),
+        ({1, 2}, -500_000, "b.1", True),
+        ({1, 2}, 500_000, "a.1", False),  # one router gives them in order
+        ({1, 2}, 1_500_000, "b.1", False),
+        ({1, 2}, None, "b.1", True),  # it has no time
+        ({1}, 500_000, "b.1", False),  # it resumes, and there is no other that it can resume
+    ],
+)
+def test_epochs_within_the_difference_of_clocks_do_not_order_attaches_that_begin_afresh(
+    began: set[int], higher: int | None, where: str, *, is_disordered: bool
+) -> None:
+    opened = {1: 5_000_000, 2: 0 if higher is None else 5_000_000 + higher}
+    client = Client("name", "identity", lives=[(2, 2, where), (1, 1, "a.1")], opened=opened, afresh=began)
+    assert client.is_disordered is is_disordered
+
+
+@pytest.mark.parametrize(("later", "is_disordered"), [(-500_000, True), (1_500_000, False)])
+def test_an_attach_that_resumes_may_have_come_before_a_lower_one_that_began_afresh(
+    later: int, *, is_disordered: bool
+) -> None:
+    """It may have resumed the lowest."""
+    lives = [(1, 1, "a.1"), (2, 2, "a.1"), (3, 3, "b.1")]
+    opened = {1: 4_000_000, 2: 7_000_000, 3: 7_000_000 + later}
+    client = Client("name", "identity", lives=lives, opened=opened, afresh={1, 2})
+    assert client.is_disordered is is_disordered
