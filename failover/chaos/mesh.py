@@ -18,15 +18,13 @@ import yaml
 from failover.chaos.carrier import Ground
 from failover.chaos.links import Links
 from failover.chaos.loopback import Loopback
-from failover.client.management import Management
 from failover.client.status import fetch_status
-from router.entities.queues import DECLARED_QUEUE
 from router.entities.replicas import LEADER
 from router.mesh.config import FILES, Topology
 from router.mesh.launcher import ROUTER_COMMAND, Launcher, LaunchError
 from router.mesh.quantities import Address
 from router.mesh.rundir import RunDirectory
-from router.mesh.shown.sets import ShownSet, shown_sets
+from router.mesh.shown.sets import shown_sets
 from router.mesh.status import RouterView, look, unfinished
 from router.mesh.topology import load
 from router.security.operator import operator_of
@@ -157,19 +155,11 @@ class ChaosMesh:
         return await fetch_status(host, port, timeout, credentials, scheme)
 
     async def voters(self, name: str) -> list[str]:
-        """The voters of a replica set, the leader first; none if nobody says that it leads the set."""
+        """The voters of a replica set, the leader first; none if no router that is up says that it leads the set."""
         for one in shown_sets((await self.look()).values()):
-            if one.name == name and one.best["role"] == LEADER:
+            if one.name == name and one.best["role"] == LEADER and self.lives[one.by] is Life.UP:
                 return sorted(one.best["voters"], key=lambda voter: voter != one.by)
         return []
-
-    async def queued(self, one: ShownSet) -> dict[str, int]:
-        """Queue of this set -> how many messages it has, as the leader knows. Raises OSError if it does not answer."""
-        scheme, credentials = operator_of(self.directory)
-        url = f"{scheme}://{self.addresses[one.by]}"
-        async with Management([url], credentials) as management:
-            rows = await management.query(DECLARED_QUEUE.managed, ("name", "set", "messages"))
-        return {row["name"]: row["messages"] for row in rows if row["set"] == one.name}
 
     async def ready(self, name: str, patience: float) -> None:
         """Until this router lacks nothing, or so many seconds are over."""

@@ -7,7 +7,7 @@ Whatever happens on the way, no process is left. What is shown meanwhile is `vie
 """
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
@@ -23,11 +23,12 @@ from failover.chaos.record import RunRecord
 from failover.chaos.script.planner import plan
 from failover.chaos.script.script import Role, Script
 from failover.chaos.view import Board, View
+from router.entities.replicas import LEADER
 from router.mesh.errors import RunError
 from router.mesh.launcher import ROUTER_COMMAND
 from router.mesh.quantities import format_duration
 from router.mesh.rundir import RunDirectory
-from router.mesh.shown.sets import shown_sets
+from router.mesh.shown.sets import shown_queues, shown_sets
 from router.mesh.shown.waits import waits
 from router.mesh.status import RouterView, unfinished
 
@@ -176,7 +177,7 @@ class _Run:
                 await trio.sleep(0.05)
 
     async def _left(self) -> list[str]:
-        """What is not at its end, and who waits for whom. Queues are asked last: each answer takes a connection."""
+        """What is not at its end, and who waits for whom."""
         views = await self.mesh.look()
         found = [f"router {name} {lack}" for name, lack in unfinished(self.mesh.topology, views, views).items()]
         found += waits(views.values())
@@ -185,26 +186,20 @@ class _Run:
             found += [f"router {name} holds {records} deliveries"] if records else []
         publishers = [member for member in self.clients.of_role("publisher") if not member.finished]
         found += [f"publisher {one.name} waits for outcomes at router {one.router}" for one in publishers]
-        found = found or await self._queued(views.values())
+        found += self._queued(views.values())
         self.board.waits = found
         return found
 
-    async def _queued(self, views: Iterable[RouterView]) -> list[str]:
-        """Messages for subscribers of this run, in queues; and sets that cannot say so."""
-        found = []
+    def _queued(self, views: Collection[RouterView]) -> Iterator[str]:
+        """Queues with messages for subscribers of this run, and sets that cannot say so."""
+        sets = shown_sets(views)
+        for one in sets:
+            if one.best["queues"] and one.best["role"] != LEADER:
+                yield f"no router leads replica set {one.name}"
         addresses = {member.client.address for member in self.clients.of_role("subscriber")}
-        for one in [one for one in shown_sets(views) if one.best["queues"]]:
-            try:
-                counts = await self.mesh.queued(one) if one.leader is not None else None
-            except OSError:
-                counts = None
-            if counts is None:
-                found.append(f"no router leads replica set {one.name}")
-            else:
-                found += [
-                    f"{name} has {count} messages" for name, count in counts.items() if count and name in addresses
-                ]
-        return found
+        for _, row in shown_queues(views, sets)[0]:
+            if row["messages"] and row["name"] in addresses:
+                yield f"queue {row['name']} has {row['messages']} messages"
 
     async def _watch(self) -> None:
         """Who waits for whom; and routers that end by themselves."""
