@@ -227,7 +227,7 @@ class Topic:
         self.home.settlement.settle(stream, records)
 
     def wanted(self, stream: HomeStream) -> SubscriberRoom:
-        """What more the subscribers of a queue take, which this stream is of."""
+        """The room of the subscribers of the queue whose egress has this stream (`Balancing.wanted`)."""
         return self.home.balancing.wanted(stream)
 
     @event

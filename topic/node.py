@@ -380,7 +380,7 @@ class Node:
 
     @property
     def led(self) -> Mapping[str, LedSet]:
-        """By name, the sets that this router leads."""
+        """The sets that this router leads, by name."""
         return self._leaders.led if self._leaders is not None else {}
 
     def ask(self, operation: Operation) -> int:

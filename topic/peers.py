@@ -208,7 +208,8 @@ class Peers:
 
     def _is_taken_from(self, old: LinkEntry, entry: LinkEntry) -> bool:
         """Whether a subscriber has moved from another router in contact, which may not know: it may not be in contact
-        with the new one, and that may be lost before it is. It is to give the subscriber nothing of ours any more."""
+        with the new one, and the new one may be lost before. The former router then gives the subscriber nothing more
+        that this home forwards."""
         moves = entry.role is Role.SUBSCRIBER and entry.live and old.live and old.router != entry.router
         return moves and self.directory.tells_itself(old)
 

@@ -24,7 +24,7 @@ from router.mesh.quantities import format_duration
 READY_S = 10.0
 """For which a rolling restart waits for a router to be up again before it takes the next."""
 LED_S = 30.0
-"""For which a strike that is about the leader or a follower of a replica set waits for a leader."""
+"""A strike at the leader or a follower of a replica set waits so long for a leader."""
 LOOK_S = 0.1
 
 
@@ -127,7 +127,7 @@ class Nemesis:
     # targets
 
     async def _aim(self, strike: Strike) -> tuple[tuple[str, ...], str]:
-        """Whom it strikes, and how that is told. Raises RunError if nobody leads a replica set."""
+        """The names of the targets, and a text that says so. Raises RunError if nobody leads a replica set."""
         fault, random = strike.fault, strike.random()
         verb, target = fault.verb, fault.target
         voters = {one.of: await self._voters(one.of, fault) for one in replicas_in(target)}

@@ -53,7 +53,7 @@ def _fixed(name: str, value: Any) -> Attribute[Any]:
 
 
 def _addresses(at: ObservedRouter) -> dict[str, None]:
-    """Those that have a client's publisher or subscriber somewhere, but for patterns; as clients name them."""
+    """The addresses, but no patterns, at which clients publish or subscribe, at any router, as clients name them."""
     live = (entry.identity for entry in at.node.topic.directory.entries() if entry.live)
     named = (shown_address(one.address) for one in live if one.container != CONTAINER)
     return dict.fromkeys(address for address in named if not is_pattern(address))

@@ -79,7 +79,7 @@ FIGURES: Final[tuple[tuple[str, Type, str, Read], ...]] = (
     ("given_back", Type.COUNT, "at the leader: how often since this router leads a message went to a consumer again, "
         "as one gave it back or was gone", _passed(lambda passed: passed.given_back)),
 )  # fmt: skip
-"""Name, type and meaning of what is counted and measured of a queue."""
+"""The figures of a queue: name, type, meaning, and how to read it."""
 
 
 def _series(name: str, type_: Type) -> Metric:

@@ -158,8 +158,8 @@ def neighbour_rates(before: Looks, after: Looks) -> Iterable[NeighbourRate]:
 
 
 def queue_rates(before: Looks, after: Looks) -> dict[tuple[str, str], tuple[float, float]]:
-    """By the router that leads it and its name: messages a second that came into a queue, and that left it. A queue
-    that the router did not tell of at the look before has no rates."""
+    """Messages a second that came into each queue, and that left it, by leader and name of the queue. A queue that the
+    former look of its leader lacks has no rates."""
     found: dict[tuple[str, str], tuple[float, float]] = {}
     for router, spell in _spells(before, after):
         former = {row["name"]: row for row in spell.before(LED_QUEUE.status)}

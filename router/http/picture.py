@@ -73,7 +73,7 @@ class Painter:
 Sent = Mapping[tuple[str, str], float]
 """Bytes a second, from one router to another."""
 Flows = Mapping[tuple[str, str], tuple[float, float]]
-"""By leader and queue: messages a second, in and out."""
+"""Messages a second, in and out, by leader and queue."""
 
 
 def _links(seen: MeshLook, sent: Sent) -> Iterator[Row]:

@@ -1,5 +1,5 @@
-"""What is promised of the messages of queues, in a simulated mesh (protocol 14). The rules are those of
-`tests.topic.queues.judge`; here is who is in doubt, and what has to be true in the end.
+"""The judge of queues in a simulated mesh (protocol 14). `tests.topic.queues.judge` has the rules. This module
+has the clients that are in doubt, and the conditions that hold in the end.
 
 A plain client is in doubt if it has lost its link, if its router was out of contact with another one since it attached,
 or if the leader of its set was killed. A client that resumes is in doubt if its terminus may be over: it was away for
@@ -33,7 +33,7 @@ LOOK_S = 0.1
 
 
 class Doubts:
-    """What nobody knows of a client of a queue."""
+    """The facts about a client of a queue that only the judge knows."""
 
     def __init__(self, judge: "Judge", client: "Client") -> None:
         self._judge = judge
@@ -78,9 +78,9 @@ class Consumer(Doubts):
     def __init__(self, judge: "Judge", client: "SubscriberClient") -> None:
         super().__init__(judge, client)
         self.settles: list[bytes] = []
-        """What it has settled itself on this link, which its router need not have read."""
+        """The deliveries that it has settled itself on this link. Its router need not have read that."""
         self.said: dict[bytes, DeliveryOutcome] = {}
-        """By message: its last answer."""
+        """Its last answer to each message."""
         self._last: tuple[object, int] = None, -1
         """Its link, and the last place of a message that has come on that for the first time."""
 
@@ -231,7 +231,7 @@ class Queues:
         self.rules.enqueued(text, may_repeat=may_repeat)
 
     def _may_repeat(self, message: "Message") -> bool:
-        """At least once is promised to its publisher, not more."""
+        """Its publisher is promised *at least once*, and not more."""
         publisher = self.publishers[message.publisher]
         is_limited = publisher.is_in_doubt or self._judge.lives.is_spoken_for(message)
         return is_limited or message.anew or self._judge.is_settled_for(message.text)
@@ -243,7 +243,7 @@ class Queues:
     # what is lost
 
     def _is_lost(self, name: str) -> bool:
-        """Whether the set may have lost some of what was decided."""
+        """Whether the set may have lost decided entries."""
         return name in self._sets.is_lost or name in self._sets.may_have_lost
 
     @property
@@ -270,7 +270,7 @@ class Queues:
         return {one.queue for one in self.publishers.values()} - served
 
     def unrest(self) -> str:
-        """What is not yet as it has to be; empty if all is."""
+        """The conditions of the end that do not hold yet."""
         stranded = self.stranded()
         for text in map(str.encode, self.rules.missing):
             publisher = self.publishers[self._judge.messages[text].publisher]
@@ -289,7 +289,7 @@ class Queues:
 
 
 class QueueApplications:
-    """What applications of consumers are given, and forget; in place of `tests.simulation.applications`."""
+    """The messages that applications of consumers get, and forget; in place of `tests.simulation.applications`."""
 
     def __init__(self, judge: "Judge", queues: Queues) -> None:
         self._judge = judge

@@ -1,4 +1,4 @@
-"""What the logs of the sets say of the messages of queues: enqueued, reserved, taken out (protocol 14).
+"""The messages of queues, as the logs of the sets have them: enqueued, reserved, taken out (protocol 14).
 
 Each entry is applied once more, when the first replica applies it. So the judge knows which messages a set has before
 any client is answered.
@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterable
 from topic.queues.operations import Delete, Operation, QueueId, read_operation, unpack
 from topic.queues.positions import each_of
 from topic.queues.proposals import FIRST, Dequeue, Enqueue, Enqueued, Proposal, Reserve, read_proposal
-from topic.queues.state import SetState
+from topic.queues.state import LIFE, SetState
 from topic.raft.log import Entry
 
 OF_QUEUES = "queue/"
-"""Addresses that begin so are of kind queue."""
-LIFE = 8
-"""Bytes in which an entry begins with the life of its leader."""
+"""The beginning of all addresses of kind queue."""
 
 
 def asked_in(entry: Entry) -> Operation | Proposal:
@@ -63,7 +61,7 @@ class QueueLogs:
                 state.apply(index, entry.data)
 
     def state(self, name: str) -> SetState:
-        """Of the latest life."""
+        """The log of the latest life."""
         lives = [life for which, life in self._states if which == name]
         return self._states[name, max(lives)] if lives else SetState()
 
@@ -98,7 +96,7 @@ class QueueLogs:
             self._taken(at[0], text)
 
     def _going(self, state: SetState, asked: Operation | Proposal) -> list[bytes]:
-        """What the entry takes out of a queue."""
+        """The messages that the entry takes out of a queue."""
         if isinstance(asked, Reserve):
             texts = _texts(state, asked.queue, asked.runs)
             self._reserved.update((text, asked.consumer.name) for text in texts)

@@ -1,20 +1,24 @@
-"""How much a subscriber takes at once, where home chooses one for each delivery (protocol 12.2)."""
+"""The room of a subscriber, where home chooses one subscriber for each delivery (protocol 12.2)."""
 
-from collections.abc import Collection, Iterable
-from typing import Final, Self
+from collections.abc import Callable, Collection, Iterable
+from operator import attrgetter
+from typing import Final, Self, TypeVar
 
 import attrs
 
 from topic.delivery.record import Record
 
+Item = TypeVar("Item")
+
 
 @attrs.frozen(slots=True)
 class SubscriberRoom:
-    """It is true if a delivery fits in, whatever its size: so the last one may be larger than what is left."""
+    """How many deliveries, and how many bytes, a subscriber takes. A room is true if both are left: then one more
+    delivery fits in, and may be larger than the bytes that are left."""
 
     deliveries: int = 0
     size: int = 0
-    """Bytes of messages."""
+    """Bytes of the messages."""
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Self:
@@ -37,13 +41,15 @@ class SubscriberRoom:
 
     def first(self, records: Iterable[Record]) -> list[Record]:
         """The first of these, as many as fit in."""
-        found: list[Record] = []
-        size = self.size
-        for record in records:
-            if size <= 0 or len(found) >= self.deliveries:
-                break
-            found.append(record)
-            size -= record.size
+        return self.fill(records, attrgetter("size"))
+
+    def fill(self, items: Iterable[Item], size_of: Callable[[Item], int]) -> list[Item]:
+        """The first of these, as many as fit in. Takes no more of them than that from an iterator."""
+        found: list[Item] = []
+        size, left = self.size, iter(items)
+        while size > 0 and len(found) < self.deliveries and (item := next(left, None)) is not None:
+            found.append(item)
+            size -= size_of(item)
         return found
 
 

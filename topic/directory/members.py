@@ -25,7 +25,7 @@ class Members:
         self._told: dict[str, Epoch] = {router: Epoch(0, router, incarnation)}
         """How far each contact has told of the attaches at it, in their order; here, the latest that was written."""
         self.untold: dict[bytes, int] = {}
-        """By publisher: the clock of its attach here that waits before anybody is told (7.9)."""
+        """The clocks of attaches here that wait before this router tells anybody of them (7.9), by publisher."""
 
     @property
     def told_up_to(self) -> int:

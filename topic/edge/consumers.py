@@ -3,8 +3,8 @@
 Home chooses one subscriber, by what it was told of its room. A subscriber that has none when the delivery comes is not
 given it: home is told so, and chooses anew. What homes do is `topic.home.balancing`'s business.
 
-An edge and a home count the offers of one attach in one contact alike. So the edge names a limit for all of them
-together, and offers that are on their way need no thought.
+An edge and a home count the offers to one attach in one contact alike. The edge tells the home a limit for all of these
+offers together, so an offer that is on its way is counted once.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Consumers:
         self.announce(subscriber)
 
     def announce(self, subscriber: LocalSubscriber) -> None:
-        """Tell homes that the subscriber has room: those that may send it nothing any more, or much less than that."""
+        """Tell the subscriber's room to each home that may offer nothing any more, or at most half of that room."""
         if not subscriber.kind.tells_room or not (spare := subscriber.spare):
             return
         for home in sorted(subscriber.joined):

@@ -126,7 +126,8 @@ class LocalSubscriber:
         self.claims: set[bytes] = set()
         """Keys of what the map of its last attach named, and no other subscriber may have (protocol 12.4)."""
         self.offered: dict[str, tuple[SubscriberRoom, SubscriberRoom]] = {}
-        """By home: what it has offered this attach in the present contact, and how much it may offer in all."""
+        """By home: the room that its offers to this attach have taken in the present contact, and the room that all of
+        them together may take."""
         self.exempt: set[Record] = set()
         """What the map of this attach named: the filter does not apply to it."""
         self.resuming: dict[Record, int] = {}
@@ -275,7 +276,7 @@ class LocalSubscriber:
 
     @property
     def spare(self) -> SubscriberRoom:
-        """What it takes at once."""
+        """The room that is left: the deliveries that it takes at once."""
         takes = self.answered and not self.incomplete
         for_messages = self.room - self.room // 4  # their frames take the rest, at least
         return SubscriberRoom(max(0, self.credit - len(self.ready)), for_messages) if takes else NO_ROOM

@@ -29,13 +29,14 @@ NO_AUDIENCE = AddressAudience((), (), NOBODY, 0, ONE_OF_MANY)
 
 @attrs.define(slots=True)
 class _Offers:
-    """What home has offered one attach of a subscriber elsewhere, in the present contact."""
+    """The offers of this home to one attach of a subscriber elsewhere, in the present contact."""
 
     epoch: Epoch
-    """Of the attach."""
+    """The epoch of the attach."""
     offered: SubscriberRoom = NO_ROOM
+    """The room that all offers so far take."""
     limit: SubscriberRoom = NO_ROOM
-    """How much it may offer in all."""
+    """The room that all offers together may take."""
 
 
 class Balancing:
@@ -58,7 +59,7 @@ class Balancing:
         self._claims: dict[str, dict[Record, None]] = {}
         """By router that has not told its section: what somebody there has by its map."""
         self._offers: dict[bytes, _Offers] = {}
-        """By name of a subscriber elsewhere that has told its room."""
+        """The offers to subscribers elsewhere that have told their room, by name."""
 
     # what comes from publishers
 
@@ -138,7 +139,7 @@ class Balancing:
             self.outlet.actions.append(Wanted(stream.link))
 
     def wanted(self, stream: HomeStream) -> SubscriberRoom:
-        """What more the subscribers of a queue take, besides the deliveries that wait for one."""
+        """The room that the subscribers of a queue have left, besides the deliveries that wait for one of them."""
         return sum((room for _, room in self._able(stream)), NO_ROOM) - SubscriberRoom.of(stream.unassigned)
 
     def reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:
@@ -257,7 +258,7 @@ class Balancing:
     # what routers say
 
     def room(self, name: bytes, epoch: Epoch, limit: SubscriberRoom) -> None:
-        """That attach of a subscriber elsewhere takes so much in all, from its beginning or that of the contact."""
+        """A subscriber elsewhere takes so much on this attach in all, counted from the begin of the contact."""
         entry = self.directory.subscriber(name)
         if entry is None or not entry.live or entry.epoch != epoch:
             return

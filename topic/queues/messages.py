@@ -56,7 +56,7 @@ class Passed:
 
     enqueued: int = 0
     dequeued: int = 0
-    """Those that consumers have accepted or rejected. Who deletes a queue dequeues nothing."""
+    """Messages that consumers have accepted or rejected. Deleting a queue dequeues nothing."""
     given_back: int = 0
     """How often a reserved message was reserved again, or was for nobody any more."""
 
@@ -94,7 +94,7 @@ class QueuedMessages:
     def count_anew(self) -> None:
         """Let `passed` and `passed_of` begin at 0. They are no part of the state: replicas have other numbers."""
         self.passed = Passed()
-        """Of all queues, also of those that are deleted."""
+        """The numbers of all queues together, also of deleted ones."""
         self._passed: dict[QueueId, Passed] = {}
 
     def of(self, queue: QueueId) -> dict[int, bytes]:

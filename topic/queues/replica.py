@@ -86,7 +86,7 @@ class SetReplica:
         self._compacted: Changes | None = None
         """If the next write has a new snapshot of this replica: how that snapshot changes the rows."""
         self._agreed: list[int] = []
-        """Of these: a majority has the state."""
+        """The indices among these at which a majority has the same state."""
         self._received: list[bytes] = []
         """The pieces of a leader's snapshot that were put aside."""
         self._writes: deque[Write] = deque()
@@ -249,8 +249,8 @@ class SetReplica:
         self._received.clear()
 
     def _compact(self) -> bool:
-        """Make the latest state that a majority has the snapshot, of those before which no replica in contact needs
-        entries. Returns whether there is one."""
+        """Make a compared state the snapshot: the latest one that a majority has, unless a replica in contact needs
+        entries before it. Returns whether there is such a state."""
         self._agreed = [index for index in self._agreed if index in self._changes]
         index = max((one for one in self._agreed if not self._is_needed(one)), default=0)
         if not index:

@@ -33,9 +33,9 @@ class StateRows:
         """Raises ValueError if two rows have the same key."""
         self._rows: dict[bytes, bytes] = {}
         self._sum = 0
-        """Of the digests of all rows, as they were when the changes were taken."""
+        """The sum of the digests of all rows, as the rows were when the changes were taken."""
         self._former: dict[bytes, bytes | None] = {}
-        """By key of a row that was put or deleted since then: what the row was. None: there was none."""
+        """The former values of the rows that were put or deleted since then, by key. None: there was no row."""
         self.changed = 0
         """Bytes, about, that were put or deleted since then."""
         for key, value in rows:
@@ -88,7 +88,7 @@ class StateRows:
 
 
 def _difference(key: bytes, former: bytes | None, value: bytes | None) -> int:
-    """What a change of a row adds to the sum of the digests."""
+    """The number that a change of a row adds to the sum of the digests."""
     return (_digest(key, value) if value is not None else 0) - (_digest(key, former) if former is not None else 0)
 
 

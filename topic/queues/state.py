@@ -44,7 +44,7 @@ MOST_QUEUES: Final = 65_536
 """Of one set. All replicas have to have the same."""
 DECLARED: Final = b"q"
 """The first byte of the key of the row of a queue. The name of the queue follows."""
-_LIFE: Final = 8
+LIFE: Final = 8
 """Bytes in which an entry begins with the life of its leader."""
 
 
@@ -77,7 +77,7 @@ def _queue(key: bytes, value: bytes) -> Queue:
 
 def entry(life: int, operation: bytes) -> bytes:
     """What the leader of this life proposes for an operation."""
-    return life.to_bytes(_LIFE) + operation
+    return life.to_bytes(LIFE) + operation
 
 
 class SetState:
@@ -116,9 +116,9 @@ class SetState:
     def apply(self, index: int, data: bytes) -> Answer | Enqueued | None:
         """Carry out the operation, or the proposal, of the log entry at this index. Returns its answer, if it has
         one."""
-        life = int.from_bytes(data[:_LIFE])
+        life = int.from_bytes(data[:LIFE])
         try:
-            parts = unpack(data[_LIFE:], "an operation on queues")
+            parts = unpack(data[LIFE:], "an operation on queues")
             is_proposal = bool(parts) and isinstance(parts[0], int) and parts[0] >= FIRST
             asked = read_proposal(parts) if is_proposal else read_operation(parts)
         except ValueError as error:

@@ -1,5 +1,5 @@
-"""What routers say to each other about sets: a byte that no batch of the topics begins with, one for the kind, then
-msgpack (protocol 13).
+"""Messages of routers about sets (protocol 13). A message is one byte that begins no batch of the topics, one byte for
+the kind, then msgpack.
 
 | kind | who says it | what it says |
 | --- | --- | --- |

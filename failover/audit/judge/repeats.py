@@ -69,7 +69,6 @@ class _Witness(ABC):
         self._facts, self._attaches = each.facts, each.case.attaches
         self._subscriber = each.pairs.names[each.pairs.subscriber[pair]]
         self._client = each.case.clients.subscribers[self._subscriber]
-        self.is_ingress = self._client.is_ingress
 
     def links(self, rows: Rows) -> list[Rows]:
         """Apart from each other by attaches that began afresh."""
@@ -141,8 +140,8 @@ class _Routers(_Witness):
 
 
 class _OfIngress(_Routers):
-    """By those of routers, about the ingress of a replica set. Its set keeps each answer, and the next leader gives it
-    again (protocol 14.3). So only a delivery that is accepted twice on one attach counts."""
+    """The logs of routers, about the ingress of a replica set. The set keeps each answer, and the next leader gives it
+    again (protocol 14.3). So a delivery counts as repeated only if one attach accepts it twice."""
 
     def repeats(self, rows: Rows) -> bool:
         attaches = defaultdict[Life, Rows](list)
@@ -154,8 +153,8 @@ class _OfIngress(_Routers):
 def _witness(each: Testimony, pair: int) -> _Witness:
     if each.own[pair]:
         return _Itself(each, pair)
-    of = _Routers(each, pair)
-    return _OfIngress(each, pair) if of.is_ingress else of
+    client = each.case.clients.subscribers[each.pairs.names[each.pairs.subscriber[pair]]]
+    return _OfIngress(each, pair) if client.is_ingress else _Routers(each, pair)
 
 
 def _settled_first(each: Testimony) -> Flags:
@@ -184,8 +183,9 @@ def has_ended(each: Testimony) -> Flags:
 
 
 def _given_up_late(each: Testimony, repeated: Flags) -> Flags:
-    """Of those that were repeated: whether a router gave it up because its publisher had begun another life, though the
-    publisher went on with this one: a home received it on a later attach, and that was not of the other life."""
+    """Whether a router gave a repeated delivery up, as its publisher had begun another life, although the publisher
+    went on with the former life: a home received the delivery on a later attach, and this attach was not of the other
+    life."""
     facts, rows, deliveries = each.facts, each.facts.rows, each.deliveries
     given_up = facts.by_router & facts.tells(Event.ABANDONED) & (rows.detail != NONE)
     given_up &= facts.epoch_hlc < deliveries.sent_last[deliveries.uses.of]

@@ -209,7 +209,8 @@ def _heard_too_soon(each: Testimony) -> Flags:
 
 
 def _answer(each: Testimony) -> Ints:
-    """Where the publisher was told that it was accepted; if no log of its own says so, where its home accepted it."""
+    """The row at which the publisher read *accepted*; if no log of the publisher has it, the row at which its home
+    accepted the delivery."""
     told = each.deliveries.told_accepted[each.at]
     return np.where(told >= 0, told, each.accepted_first)
 

@@ -24,7 +24,7 @@ from topic.journal import Event
 
 Locate = Callable[[DeliveryEntry], int]
 Stamp = tuple[int, str, int]
-"""By hybrid clock, then by log."""
+"""A place in the order of hybrid clocks; of two equal clocks, in the order of the logs."""
 
 
 @attrs.frozen
@@ -143,7 +143,7 @@ def _publications(rows: Iterable[DeliveryEntry]) -> Iterable[int]:
 
 @attrs.frozen
 class _Routed:
-    """What the routers know of the uses of one key."""
+    """The uses of one key, as the routers know them."""
 
     starts: Sequence[DeliveryEntry]
     """The row with which each use began."""

@@ -63,7 +63,7 @@ class FaultLine:
     lasting: Span | None = None
     options: Mapping[str, object] = attrs.field(factory=dict)
     line: int = attrs.field(default=0, eq=False)
-    """Of the file."""
+    """The line of the file."""
 
 
 @attrs.frozen

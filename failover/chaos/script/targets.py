@@ -56,7 +56,7 @@ class ReplicaOf:
 
     what: str
     name: str
-    """Of the set, or of a queue that it has."""
+    """The name of the set, or of a queue that the set has."""
     of: str
     """The name of the set."""
 

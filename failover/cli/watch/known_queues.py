@@ -28,7 +28,7 @@ LIKE: Final = 0.8
 """How like they are: names of queues begin with the same words."""
 
 COUNTED: Final = ("messages", "bytes", "reserved", "consumers", "oldest_s", "enqueued", "dequeued", "given_back")
-"""What is counted and measured of a queue, by its names in `KnownQueue` and in the table of entities."""
+"""The figures of a queue, by their names in `KnownQueue` and in the table of entities."""
 
 Row = Mapping[str, Any]
 

@@ -120,8 +120,8 @@ def shown_sets(views: Iterable[RouterView]) -> list[ShownSet]:
 
 
 def queues_in(sets: Iterable[ShownSet], rows: Iterable[tuple[str, Row]]) -> tuple[list[tuple[str, Row]], int]:
-    """Of routers and rows of queues: each queue once, with the router that leads it, the deepest first; and how many
-    more the sets have. A router may not know yet that it leads no more: of each set only one router is believed."""
+    """Each queue once, the deepest first, as its leader and its row; and how many more queues the sets have.
+    A router may not know yet that it leads no more, so only one router is believed of each set."""
     sets = list(sets)
     by = {one.name: one.by for one in sets}
     found = [(router, row) for router, row in rows if by.get(row["set"]) == router]

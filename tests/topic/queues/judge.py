@@ -1,4 +1,4 @@
-"""The judge of queues: what is promised of their messages, by what clients see (docs/protocol.md 14, docs/queues.md).
+"""The judge of queues: the promises about their messages, checked by all that clients see (protocol 14, queues.md).
 
 1. what was accepted is in the queue, and is processed once, by one consumer. If a plain client was in doubt of it, or a
    consumer was away for longer than its timeout: at least once;
@@ -42,11 +42,11 @@ class Message:
     is_told: bool = False
     """Its publisher has read that it is accepted."""
     is_loose: bool = False
-    """At least once is promised of it, not more."""
+    """It is promised *at least once*, and not more."""
     enqueued: int = 0
-    """How often."""
+    """How often it was enqueued."""
     processed: list[str] = attrs.Factory(list)
-    """By these consumers."""
+    """The consumers that have processed it."""
 
 
 class Judge:
@@ -124,6 +124,6 @@ class Judge:
 
     @property
     def missing(self) -> list[str]:
-        """What was accepted and is not processed."""
+        """The messages that were accepted and are not processed."""
         owed = {text: one for text, one in self.messages.items() if one.is_told and not one.may_be_gone}
         return [text.decode() for text, one in owed.items() if not one.processed]

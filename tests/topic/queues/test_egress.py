@@ -18,6 +18,7 @@ from tests.topic.raft.mutants import Mutant
 from topic.actions import Note
 from topic.delivery.kinds import EgressKind
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.room import SubscriberRoom
 from topic.home.balancing import Balancing
 from topic.home.home import Home
 from topic.identity import egress_address
@@ -548,7 +549,7 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_a_consumer_goes_on_with_what_it_has_when_the_leader_changes, "d", lasting)),
     (Egress, "tell", "self._over += action.records", "self.node.topic.settle(self.stream, action.records)",
      test_nothing_is_settled_before_a_majority_knows_that_it_is_over),
-    (Egress, "_publish", "self.node.topic.wanted(self.stream)", "SubscriberRoom(1000, 1 << 20)",
+    (SubscriberRoom, "fill", "size > 0 and len(found) < self.deliveries and ", "",
      test_a_queue_without_consumers_keeps_its_messages),
     (Balancing, "go_on", "stream.kind.is_of_queue:", "False:",
      test_nothing_is_offered_before_a_majority_knows_to_whom),

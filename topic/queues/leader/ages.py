@@ -1,8 +1,8 @@
-"""How old the messages of a set are, as far as its leader knows.
+"""The ages of the messages of a set, as far as its leader knows.
 
-The replicas keep no times, as all of them have to come to the same state. The leader notes when it has seen how much of
-the log decided: one *mark* a second at most. The age of a message is the time since the first mark that has its entry.
-So a message is at least so old. What was decided before the router led is as old as its leadership.
+The replicas keep no times, as all of them have to come to the same state. The leader notes at which time the log was
+decided up to which index: one *mark* a second at most. The age of a message is the time since the first mark that has
+its entry, so the message may be older. A message that was decided before the router led is as old as its leadership.
 
 There are `MOST` marks at most. If there are more, the leader forgets some, most of them old ones: an age is too low by
 a second, or by one part in `FINE`.
@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left
 from typing import Final
 
-from topic.queues.positions import MOST_PLACES
+from topic.queues.positions import index_of
 
 EVERY_S: Final = 1.0
 MOST: Final = 1000
@@ -55,5 +55,5 @@ class DecidedTimes:
 
     def age_s(self, position: int, now: float) -> float:
         """How old the message at this position is, at least."""
-        place = bisect_left(self._indices, position // MOST_PLACES)
+        place = bisect_left(self._indices, index_of(position))
         return max(0.0, now - self._times[place]) if place < len(self._times) else 0.0

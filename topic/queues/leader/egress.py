@@ -14,14 +14,13 @@ Never here: which consumer gets a message, and what becomes of a message in the 
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from hashlib import blake2b
 
 import attrs
 
 from topic.actions import AnswerDeliveries, AnswerPublisher, Chosen, Detach
 from topic.delivery.record import Record
-from topic.delivery.room import NO_ROOM, SubscriberRoom
 from topic.directory.entry import CONFIGURED, LinkEntry
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.publishing import PublishingEnd
@@ -72,7 +71,7 @@ class Egress(PublishingEnd[int], InsideEnd):
         self._last = -1
         """The highest position that this end has found as it came."""
         self._expected: dict[int, dict[int, bytes]] = {}
-        """By log index and position: the messages of the `Enqueue`s that are proposed, and not decided."""
+        """The messages of the `Enqueue`s that are proposed and not decided, by log index and position."""
         self._chosen: dict[bytes, list[Record]] = {}
         """By the name of a consumer: what is to be reserved for it."""
         self._over: list[Record] = []
@@ -182,14 +181,15 @@ class Egress(PublishingEnd[int], InsideEnd):
         """Publish what consumers may have already, and as much of the rest as they take."""
         doubted, self._doubted = self._doubted, []
         self._give([(position, message) for position in doubted if (message := self._message(position)) is not None])
-        room = self.node.topic.wanted(self.stream) if self._free else NO_ROOM
-        given: list[tuple[int, bytes]] = []
-        while self._free and room:
+        if self._free:
+            self._give(self.node.topic.wanted(self.stream).fill(self._take_free(), lambda one: len(one[1])))
+
+    def _take_free(self) -> Iterator[tuple[int, bytes]]:
+        """Take the messages, with their positions, out of those that the home does not have."""
+        while self._free:
             position = self._free.popleft()
             if (message := self._message(position)) is not None:
-                given.append((position, message))
-                room -= SubscriberRoom.of_sizes([len(message)])
-        self._give(given)
+                yield position, message
 
     def _message(self, position: int) -> bytes | None:
         """The message at this position; None: it is gone."""

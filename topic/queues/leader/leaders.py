@@ -29,7 +29,7 @@ class LedSet:
         self._proposed: dict[int, ProposingEnd] = {}
         """By log index: the end that has proposed the entry."""
         self._enqueues: dict[int, Enqueue] = {}
-        """By log index: those of these entries that put messages into a queue."""
+        """The entries among these that put messages into a queue, by log index."""
         self._busy: dict[ProposingEnd, None] = {}
         """Ends that the leader was too busy for."""
         self._undeclared: dict[str, bool] = {}
