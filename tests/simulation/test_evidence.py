@@ -52,6 +52,7 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("end", 9717222),  # word of a subscriber was under way as its publisher's new home accepted
         ("end", 9780073),  # two routers apart gave a publisher two lives by epochs of the same clock
         ("stores", 9718496),  # the same; one router found an old store, the others none
+        ("stores", 10038278),  # its first home told a refusal, the next one accepted it without who was apart
         ("end", 8726064),  # word of a subscriber was lost on a contact that was about to be lost
         ("close", 9714150),  # routers apart, whose clocks differ by a minute: nobody knows which was first
         ("first", 9787021),  # sent again what its home had settled by itself; that is no second use of the tag

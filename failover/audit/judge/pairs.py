@@ -130,7 +130,7 @@ class Acceptances:
 
     def apart(self) -> Flags:
         found = self._pairs.any(self._facts.tells(Event.APART))
-        accepted = self._facts.at_home & self._facts.tells(Event.ACCEPTED)
+        accepted = self._facts.at_home & self._facts.tells(Event.ACCEPTED) & self._facts.accepted
         found[self.counting(accepted, np.flatnonzero(found), np.zeros_like(found))[0]] = False
         return found
 

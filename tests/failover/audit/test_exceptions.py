@@ -145,6 +145,34 @@ def test_a_home_that_accepts_it_after_that_without_a_word_has_lost_it(judged: Ju
     assert judged(run).violations == {"lost": 1}
 
 
+def is_refused_at_its_first_home(run: Run, tag: int, refusing: Client) -> None:
+    """b was the home of this delivery of publisher one before a, and answered *rejected*, which one has not read."""
+    key = run.key(ONE, tag)
+    about = {"keys": [key], "address": ADDRESS, "publisher": ONE.name, "epoch": str(Epoch(1, "b", START_MS))}
+    audience = json.dumps([subscriber.name for subscriber in SUBSCRIBERS])
+    answer = {"subscriber": refusing.name, "outcome": LoggedOutcome.REJECTED}
+    sent, at_edge = (run.find(router, Event.RECEIVED, key) for router in ("b", refusing.router))
+    run.before("b", sent, Event.RECEIVED, n=0, **about)
+    run.before("b", sent, Event.AUDIENCE, detail=audience, **about)
+    run.before(refusing.router, at_edge, Event.DELIVERED, **about, subscriber=refusing.name)
+    run.before(refusing.router, at_edge, Event.OUTCOME, **about | answer)
+    run.before("b", sent, Event.ACCEPTED, outcome=LoggedOutcome.REJECTED, **about)
+
+
+@pytest.mark.parametrize(("refusing", "found"), [(FAR, "accepted though refused"), (MID, "lost")])
+def test_a_home_that_told_a_refusal_accepted_it_for_nobody(judged: Judged, refusing: Client, found: str) -> None:
+    """Only the acceptance of the next home tells without whom it was, and it says so or has to answer for it."""
+    run, silent = Run(), Run()
+    is_apart(run, 1)
+    is_refused_at_its_first_home(run, 1, refusing)
+    report = judged(run)
+    assert report.verdict is Verdict.QUALIFIED, (report.findings, report.doubts)
+    assert left_out(report) == {(str(ONE.identity), str(FAR.identity)): 1}
+    is_apart(silent, 1, told=False)
+    is_refused_at_its_first_home(silent, 1, refusing)
+    assert judged(silent).violations == {found: 1}
+
+
 def test_a_violation_is_told_first(judged: Judged) -> None:
     run = Run()
     is_apart(run, 1)
