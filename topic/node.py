@@ -207,12 +207,16 @@ class Node:
         self.topic.handle_timer(now)
         if self._port is not None:
             self._port.sets.handle_timer(now)
+        if self._leaders is not None:
+            self._leaders.handle_timer(now)
 
     def deadline(self) -> float:
         if self._put_off:
             return self._shell.now()
         due = min(self.mesh.deadline(), self.topic.deadline(), self._look)
-        return due if self._port is None else min(due, self._port.sets.deadline())
+        if self._port is not None and self._leaders is not None:
+            due = min(due, self._port.sets.deadline(), self._leaders.deadline)
+        return due
 
     def put_off(self, acts: Iterable[Callable[[], None]]) -> None:
         """What nobody waits for, and there may be thousands of, as when a connection is over with all its links. Some

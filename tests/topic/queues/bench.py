@@ -1,5 +1,6 @@
 """A bench of routers that have the replicas of one set, each with a disk that is done at once."""
 
+import math
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -93,6 +94,7 @@ class QueueBench(Bench):
         self.new_store = StoreNames()
         self.disks = {name: MemorySets(self.new_store.parts([SET])) for name in names}
         self.random = Random(seed)
+        self.is_patient = False
         self.hanging: set[str] = set()
         """Routers whose disks do nothing."""
         super().__init__(*names, settings=settings, configured=[ingress_of(SET)])
@@ -112,9 +114,20 @@ class QueueBench(Bench):
             super().carry(here, there, payload)
 
     def flow(self) -> None:
+        """Nothing waits for another entry any more, either, unless the bench is patient."""
         super().flow()
-        while sum(self.at(name).write() for name in self.stations if name not in self.hanging):
+        while sum(self.at(name).write() for name in self.stations if name not in self.hanging) or self._hurry():
             super().flow()
+
+    def _hurry(self) -> bool:
+        """Have leaders propose what waits for the next entry. Returns whether there is something."""
+        nodes = [self.at(name).node for name in self.stations]
+        leds = [] if self.is_patient else [(node, led) for node in nodes for led in node.led.values()]
+        waiting = [(node, led) for node, led in leds if led.deadline < math.inf]
+        for node, led in waiting:
+            led.hurry()
+            node.pump()
+        return bool(waiting)
 
     def wait(self, seconds: int, *routers: str) -> None:
         """In steps that are shorter than the time between two candidates."""

@@ -4,10 +4,12 @@ a, b, c   voters of the set; a leads first
 d, e      have no replica
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import msgpack
 import pytest
 
 from tests.topic.bench import reader_at
@@ -23,9 +25,12 @@ from topic.home.balancing import Balancing
 from topic.home.home import Home
 from topic.identity import egress_address
 from topic.queues.leader.egress import Egress
-from topic.queues.leader.leaders import LedSet
+from topic.queues.leader.ingress import Ingress
+from topic.queues.leader.leaders import PATIENCE_S, LedSet
 from topic.queues.operations import Delete
+from topic.queues.proposals import DEQUEUE, ENQUEUE, RESERVE, SETTLED
 from topic.queues.replica import SetReplica
+from topic.queues.state import LIFE
 
 ACCEPTED, REJECTED, RELEASED, MODIFIED = DeliveryOutcome
 ADDRESS = egress_address(SET, QUEUE)
@@ -107,6 +112,43 @@ def test_an_egress_that_begins_has_found_what_was_decided_together() -> None:
     pen.settle(b"1")
     bench.wait(1)
     assert reader.delivered == [b"1", b"2"] and bench.messages("a") == [] and bench.records() == {}
+
+
+def test_what_nobody_waits_for_is_proposed_with_the_next_entry() -> None:
+    bench, pen = filled(b"1")
+    reader = plain(bench, "d", credit=1)
+    bench.is_patient = True
+    former = last_of(bench)
+    reader.accept(b"1")
+    reader.grant(5)
+    assert last_of(bench) == former
+    pen.send(b"2")
+    assert kinds_after(bench, former) == [ENQUEUE, DEQUEUE, RESERVE] and reader.settled_messages == [b"1"]
+    pen.settle(b"2")
+    pen.send(b"3")
+    assert kinds_after(bench, former + 3) == [SETTLED, ENQUEUE, RESERVE]
+
+
+def kinds_after(bench: QueueBench, index: int) -> list[int]:
+    """The kinds of the proposals behind this log index."""
+    log = bench.sets(bench.leader)._replicas[SET].raft.log
+    return [msgpack.unpackb(one.data[LIFE:])[0] for one in log.entries(index + 1, log.last)]
+
+
+def test_what_nobody_waits_for_is_proposed_soon() -> None:
+    bench, pen = filled()
+    reader = plain(bench, "d")
+    bench.is_patient = True
+    pen.send(b"1")
+    pen.settle(b"1")
+    reader.accept(b"1")
+    assert not at_rest(bench)
+    bench.now += PATIENCE_S
+    bench._time(bench.leader)
+    bench.flow()
+    assert at_rest(bench)
+    bench.wait(1)
+    assert bench.at(bench.leader).node.led[SET].deadline == math.inf
 
 
 def test_a_message_whose_consumer_waits_costs_one_round_of_the_log() -> None:
@@ -549,6 +591,13 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_a_consumer_goes_on_with_what_it_has_when_the_leader_changes, "d", lasting)),
     (Egress, "tell", "self._over += action.records", "self.node.topic.settle(self.stream, action.records)",
      test_nothing_is_settled_before_a_majority_knows_that_it_is_over),
+    (Egress, "_go_on", "if is_due and (", "if (", test_what_nobody_waits_for_is_proposed_with_the_next_entry),
+    (Egress, "hurry", "self._is_due = True", "pass", test_what_nobody_waits_for_is_proposed_soon),
+    (Ingress, "_propose", "(self._new or self._is_due)", "self._is_due",
+     test_what_nobody_waits_for_is_proposed_with_the_next_entry),
+    (Ingress, "hurry", "self._is_due = True", "pass", test_what_nobody_waits_for_is_proposed_soon),
+    (LedSet, "propose", "self.hurry()", "pass", test_what_nobody_waits_for_is_proposed_with_the_next_entry),
+    (LedSet, "wait", "self._node.now() + PATIENCE_S", "math.inf", test_what_nobody_waits_for_is_proposed_soon),
     (SubscriberRoom, "fill", "size > 0 and len(found) < self.deliveries and ", "",
      test_a_queue_without_consumers_keeps_its_messages),
     (Balancing, "go_on", "stream.kind.is_of_queue:", "False:",

@@ -76,6 +76,8 @@ class Egress(PublishingEnd[int], InsideEnd):
         """By the name of a consumer: what is to be reserved for it."""
         self._over: list[Record] = []
         """What is to be dequeued."""
+        self._is_due = False
+        """An entry is proposed, or `PATIENCE_S` is over: what waits is to be proposed."""
         self._is_asked = False
         """The core asks whether this end is still there."""
         self._asked: dict[int, _Proposed] = {}
@@ -142,17 +144,22 @@ class Egress(PublishingEnd[int], InsideEnd):
         """With the end of the pump, publish what there is credit for, and propose all that waits."""
         self.node.later(self._go_on)
 
+    def hurry(self) -> None:
+        self._is_due = True
+        self.go_on()
+
     def _go_on(self) -> None:
         if not self.is_there:
             return
         if self.is_answered:
             self._publish()
+        is_due = self._is_due
         proposals: list[Proposal] = []
         asked: list[_Proposed] = []
         for consumer, records in self._consumers():
             proposals.append(Reserve(self.queue, consumer, self._runs(records)))
             asked.append(_Proposed(records, consumer.name))
-        if self._over or self._is_asked:  # without messages, too: an echo is answered by an entry
+        if is_due and (self._over or self._is_asked):  # an echo is answered by an entry
             proposals.append(Dequeue(self.queue, self._runs(self._over)))
             asked.append(_Proposed(self._over, None, self._is_asked))
         if not proposals:
@@ -160,7 +167,9 @@ class Egress(PublishingEnd[int], InsideEnd):
         first = self._log.propose(self, proposals)
         if first is not None:
             self._asked.update(enumerate(asked, first))
-            self._chosen, self._over, self._is_asked = {}, [], False
+            self._chosen = {}
+            if is_due:
+                self._over, self._is_asked, self._is_due = [], False, False
 
     def _consumers(self) -> list[tuple[LinkEntry, list[Record]]]:
         """The consumers that home has chosen, and for what. If one has gone since, home chooses another."""
@@ -219,11 +228,11 @@ class Egress(PublishingEnd[int], InsideEnd):
     def tell(self, action: AnswerDeliveries) -> None:
         """A consumer has accepted the messages, or rejected them: they leave the queue."""
         self._over += action.records
-        self.go_on()
+        self._log.wait(self)
 
     def ask(self) -> None:
         self._is_asked = True
-        self.go_on()
+        self._log.wait(self)
 
     def detach(self, action: Detach) -> None:
         """A later leader has the link."""

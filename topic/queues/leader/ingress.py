@@ -67,6 +67,8 @@ class Ingress(SubscribingEnd, InsideEnd):
         """The deliveries that are to be enqueued, in order."""
         self._over: dict[bytes, None] = {}
         """The keys of the deliveries that are settled, and that the log has no `Settled` of."""
+        self._is_due = False
+        """`PATIENCE_S` is over, or another end proposes: what waits is to be proposed."""
         self._is_asked = False
         """The core has sent an echo: it asks whether this end has read all settlements so far."""
         self._asked: dict[int, _Asked] = {}
@@ -103,12 +105,16 @@ class Ingress(SubscribingEnd, InsideEnd):
         """With the end of the pump, propose all that waits, and take more messages if there is room."""
         self.node.later(self._propose)
 
+    def hurry(self) -> None:
+        self._is_due = True
+        self.go_on()
+
     def _propose(self) -> None:
         if not self.is_there:
             return
         proposals: list[Proposal] = []
         asked: list[_Asked] = []
-        if self._over or self._is_asked:  # without keys, too: an echo is answered by an entry
+        if (self._over or self._is_asked) and (self._new or self._is_due):  # an echo is answered by an entry
             proposals.append(Settled([*self._over]))
             asked.append(_Asked([], self._is_asked))
         for (address, is_settled), run in groupby(self._new, key=lambda one: (one.stream.address, one.presettled)):
@@ -122,7 +128,7 @@ class Ingress(SubscribingEnd, InsideEnd):
             if first is None:
                 return
             self._asked.update(enumerate(asked, first))
-            self._new, self._over, self._is_asked = {}, {}, False
+            self._new, self._over, self._is_due, self._is_asked = {}, {}, False, False
         self.node.topic.credit(self.subscriber, CREDIT)
         room = min(UNDECIDED, FULL - self._messages.size) - self._held
         self.node.topic.room(self.subscriber, max(0, room))
@@ -166,11 +172,11 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     def forget(self, keys: Sequence[bytes]) -> None:
         self._over.update(dict.fromkeys(keys))
-        self.go_on()
+        self._log.wait(self)
 
     def ask(self) -> None:
         self._is_asked = True
-        self.go_on()
+        self._log.wait(self)
 
     def detach(self, action: Detach) -> None:
         """A later leader has the link, and answers all that is not decided."""

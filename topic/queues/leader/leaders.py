@@ -1,7 +1,9 @@
 """The links of the sets that one router leads (protocol 14). It attaches them when it leads, and suspends them when it
 leads no more."""
 
+import math
 from collections.abc import Sequence
+from typing import Final
 
 from topic.ends.end import EndNode
 from topic.identity import is_egress, queue_of
@@ -12,6 +14,9 @@ from topic.queues.leader.log import ProposingEnd
 from topic.queues.operations import Declare, QueueId
 from topic.queues.proposals import Enqueue, Enqueued, Proposal
 from topic.queues.sets import ReplicaSets
+
+PATIENCE_S: Final = 0.005
+"""How long something that nobody waits for may wait for the next entry of the set."""
 
 
 class LedSet:
@@ -32,6 +37,10 @@ class LedSet:
         """The entries among these that put messages into a queue, by log index."""
         self._busy: dict[ProposingEnd, None] = {}
         """Ends that the leader was too busy for."""
+        self._patient: dict[ProposingEnd, None] = {}
+        """Ends with something to propose that nobody waits for."""
+        self.deadline = math.inf
+        """When these are told to hurry; infinite if there are none."""
         self._undeclared: dict[str, bool] = {}
         """Queues that have consumers, and are not declared: whether their `Declare` is proposed."""
         self.egresses: dict[QueueId, Egress] = {}
@@ -87,7 +96,19 @@ class LedSet:
                 if isinstance(proposal, Enqueue):
                     self._enqueues[index] = proposal
                     self._expect(index, proposal)
+            self.hurry()
         return first
+
+    def wait(self, end: ProposingEnd) -> None:
+        """As `Proposer.wait`."""
+        self._patient[end] = None
+        self.deadline = min(self.deadline, self._node.now() + PATIENCE_S)
+
+    def hurry(self) -> None:
+        """Have all proposed that waits."""
+        patient, self._patient, self.deadline = self._patient, {}, math.inf
+        for end in patient:
+            end.hurry()
 
     def _expect(self, index: int, asked: Enqueue) -> None:
         """Have the consumers of the queue chosen for these messages, if it has an egress."""
@@ -158,6 +179,16 @@ class SetLeaders:
         set_, queue = queue_of(address)
         if set_ in self.led:
             self.led[set_].consumes(queue)
+
+    @property
+    def deadline(self) -> float:
+        """When `handle_timer` is due; infinite if nothing is."""
+        return min((led.deadline for led in self.led.values()), default=math.inf)
+
+    def handle_timer(self, now: float) -> None:
+        for led in self.led.values():
+            if led.deadline <= now:
+                led.hurry()
 
     def follow(self, now: float) -> None:
         """Attach links of sets that this router leads now, suspend links of sets that it leads no more, and give the

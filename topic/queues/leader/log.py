@@ -15,6 +15,9 @@ class ProposingEnd(Protocol):
     def go_on(self) -> None:
         """Propose again what waits: the leader was busy."""
 
+    def hurry(self) -> None:
+        """Propose what `Proposer.wait` was called for."""
+
 
 class Proposer(Protocol):
     """The log of one set that this router leads: `topic.queues.leader.leaders`."""
@@ -22,3 +25,7 @@ class Proposer(Protocol):
     def propose(self, end: ProposingEnd, proposals: Sequence[Proposal]) -> int | None:
         """Append entries to the log. Returns the index of the first. None: the leader is busy, or leads no more; the
         end is told to go on."""
+
+    def wait(self, end: ProposingEnd) -> None:
+        """The end has something to propose that nobody waits for. It is told to hurry when an entry of any end is
+        proposed, so that one round of the log decides both, and after `PATIENCE_S` at the latest."""
