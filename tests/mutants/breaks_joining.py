@@ -1,5 +1,6 @@
 """Breakages of how a subscriber joins and resumes: gates, backlog, evidence, maps (protocol 6)."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 from unittest.mock import patch
@@ -10,12 +11,13 @@ from router.edge.signs import SignsOfLife
 from tests.mutants.mutant import KILLS, MOVING, NEWCOMERS, PARTITIONS, Method, mutant
 from tests.router.mqtt.test_gates import test_the_gate_of_an_attach_that_is_over_holds_nothing_back as gate_over
 from tests.topic import test_resuming, test_reused_tags
+from topic.delivery.gates import UNBOUNDED
 from topic.delivery.record import OPEN, QUEUED, SENT, HomeStream, Question, Record, State
 from topic.directory.directory import Directory
 from topic.directory.entry import LinkEntry
 from topic.edge.delivery import EdgeDelivery
 from topic.edge.edge import Edge
-from topic.edge.subscriber import LocalSubscriber
+from topic.edge.subscriber import Gated, LocalSubscriber
 from topic.edge.unconfirmed import Unconfirmed
 from topic.home.audiences import Audiences
 from topic.home.liveness import Liveness
@@ -323,6 +325,50 @@ def gate_opens_unsorted(_: Method) -> Method:
 
     def broken(subscriber: LocalSubscriber, publisher: bytes) -> list[Record]:
         return list(subscriber.gated.pop(publisher).records)
+
+    return broken
+
+
+@mutant(
+    Gated, "take", by="1",
+    scenario=test_reused_tags.test_what_a_later_gate_lets_through_does_not_pass_what_waits_for_its_key,
+)  # fmt: skip
+def later_gate_lets_through_unsorted(_: Method) -> Method:
+    """6.5 Gate: what a later gate lets through comes in order of n, too."""
+
+    def broken(gate: Gated, since: int, till: int = UNBOUNDED) -> list[Record]:
+        taken = [record for record in gate.records if since <= record.n < till]
+        gate.records = deque(record for record in gate.records if record not in taken)
+        return taken
+
+    return broken
+
+
+@mutant(
+    Edge, "_first_withheld", by="1",
+    scenario=test_reused_tags.test_what_is_withheld_before_its_backlog_comes_after_it,
+)  # fmt: skip
+def admitted_past_what_waits(_: Method) -> Method:
+    """6.5 Gate: what a gate lets through waits behind an older record that waits for its key."""
+
+    def broken(edge: Edge, subscriber: LocalSubscriber, publisher: bytes) -> int:
+        return UNBOUNDED
+
+    return broken
+
+
+@mutant(
+    Edge, "rehomed", by="1",
+    scenario=test_reused_tags.test_what_waits_behind_a_key_as_its_plain_publisher_ends_comes_again_in_order,
+)  # fmt: skip
+def given_past_what_was_dropped(rehomed: Method) -> Method:
+    """6.5 Gate: if a record that waits for its key is dropped with its publisher's life, so is what comes after it."""
+
+    def broken(edge: Edge, publisher: bytes, address: str) -> None:
+        for subscriber in edge._at.meeting(address):
+            if publisher in subscriber.gated:
+                subscriber.gated[publisher].withheld = UNBOUNDED
+        rehomed(edge, publisher, address)
 
     return broken
 

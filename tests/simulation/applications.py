@@ -126,10 +126,8 @@ class Applications:
         reader.ever.add(message.text)
         life = message.publisher, message.life
         last, before = reader.last.get(life, (0, ""))
-        # who moved between the sides of a partition finds there what the other side had given up for it, and what an
-        # edge had given up of a plain publisher comes once more, behind what came since
-        cut_off = (before != router or message.plain) and message.home in reader.cut_off
-        cut_off = cut_off and not self._is_exact(name, message)
+        # who moved between the sides of a partition finds there what the other side had given up for it
+        cut_off = before != router and message.home in reader.cut_off and not self._is_exact(name, message)
         unordered = cut_off or message.anew or reader.at_most_once or life in self._judge.lives.unordered
         unordered = unordered or is_left_out(reader, message.text) or is_balanced(message)
         self._judge.check(message.number > last or unordered, f"1 order: {label} after number {last}")

@@ -300,3 +300,97 @@ def test_what_a_home_hands_over_it_tells_in_the_order_of_the_keys() -> None:
     said = [segment for payload in bench._wires["b", "c"] for segment in decode(payload)]
     (handed_over,) = [keys for kind, *_, keys in said if kind == Segment.RESOLVED]
     assert handed_over == b"".join(sorted(key_of(pen, message) for message in messages))
+
+
+def admitted_past_what_waits(*, is_plain: bool) -> tuple[Bench, Pen, Reader]:
+    """Home forwards 2 and 3 as a backlog, behind 4, and admits the reader. At b, 2 waits for its key: the reader has
+    not answered 2 as it was before the cut, when its plain publisher had ended for b; or has not said that it knows
+    that the older delivery of this tag is settled."""
+    bench = Bench("a", "b")
+    pen = bench.publisher("a", lively=False) if is_plain else pen_at(bench, "a", lively=False)
+    reader = reader_at(bench, "b")
+    if is_plain:
+        pen.send(b"2")
+    else:
+        pen.send(b"1", tags=[b"2"])
+        reader.accept(b"1")
+        pen.settle(b"1")
+        bench.part("a", "b")
+        bench.meet("a", "b")
+        bench.flow()
+    bench.hold("a", "b")
+    pen.send(*([] if is_plain else [b"2"]), b"3")
+    bench.part("a", "b")
+    bench.let_go()
+    bench.meet("a", "b")
+    bench.flow()
+    pen.send(b"4")
+    pen.answer_echo()
+    return bench, pen, reader
+
+
+def let_go_on(reader: Reader, *, is_plain: bool) -> None:
+    """The reader frees the key of 2."""
+    if is_plain:
+        reader.accept(b"2")
+    reader.answer_echo()
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_who_is_admitted_gets_nothing_before_what_waits_for_its_key(*, is_plain: bool) -> None:
+    _, pen, reader = admitted_past_what_waits(is_plain=is_plain)
+    before = [b"2"] if is_plain else [b"1"]
+    assert reader.delivered == before
+    pen.send(b"5")
+    let_go_on(reader, is_plain=is_plain)
+    assert reader.delivered == [*before, b"2", b"3", b"4", b"5"]
+    assert not reader.end.gated
+    reader.accept(b"3", b"4", b"5")
+    assert pen.outcomes.keys() - {b"2"} == {b"3", b"4", b"5"}
+
+
+def test_what_a_later_gate_lets_through_does_not_pass_what_waits_for_its_key() -> None:
+    """Home gates the reader by 5 instead, a delivery of others."""
+    bench, pen, reader = admitted_past_what_waits(is_plain=False)
+    name, edge = pen.stream.publisher, bench.cores["b"].edge
+    edge.joined("a", reader.end, {name: 4})
+    bench.flow()
+    assert reader.delivered == [b"1"]
+    let_go_on(reader, is_plain=False)
+    assert reader.delivered == [b"1", b"2", b"3", b"4"] and list(reader.end.gated) == [name]
+    pen.send(b"5")
+    assert reader.delivered == [b"1", b"2", b"3", b"4"]
+    edge.admit(reader.end, name, "a")
+    bench.flow()
+    assert reader.delivered == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_what_waits_behind_a_key_as_its_plain_publisher_ends_comes_again_in_order() -> None:
+    bench, pen, reader = admitted_past_what_waits(is_plain=True)
+    bench.part("a", "b")
+    assert reader.delivered == [b"2"]
+    bench.meet("a", "b")
+    bench.flow()
+    pen.answer_echo()
+    let_go_on(reader, is_plain=True)
+    assert reader.delivered == [b"2", b"2", b"3", b"4"]
+
+
+def test_what_is_withheld_before_its_backlog_comes_after_it() -> None:
+    """3 waits for the key of 1 as it comes, and 2 behind 3, although it is older."""
+    bench = Bench("a", "b")
+    pen, reader = pen_at(bench, "a", lively=False), reader_at(bench, "b")
+    pen.send(b"1", tags=[b"x"])
+    reader.accept(b"1")
+    pen.settle(b"1")
+    bench.hold("a", "b")
+    pen.send(b"2")
+    bench.part("a", "b")
+    bench.let_go()
+    bench.meet("a", "b")
+    bench.flow()
+    pen.send(b"3", tags=[b"x"])
+    pen.answer_echo()
+    assert reader.delivered == [b"1"]
+    reader.answer_echo()
+    assert reader.delivered == [b"1", b"2", b"3"]

@@ -6,6 +6,8 @@
 
 UNPROVEN = -1
 """In place of the first gated `n`: everything is held back, and home may still forward a backlog."""
+UNBOUNDED = 1 << 63
+"""In place of the first gated `n`: nothing is held back. More than any `n`."""
 
 
 class Gate:

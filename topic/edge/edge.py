@@ -7,7 +7,7 @@ What a subscriber is given, and when, is `topic.edge.delivery`'s business. The e
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
-from topic.delivery.gates import UNPROVEN
+from topic.delivery.gates import UNBOUNDED, UNPROVEN
 from topic.delivery.kinds import UNASSIGNED, AddressKinds
 from topic.delivery.record import (
     AWAITING_HOME,
@@ -148,7 +148,7 @@ class Edge:
         for publisher, first in gated.items():
             entry = self.directory.publisher(publisher)
             if entry is not None and entry.live and entry.router == home and not self.directory.is_announced(entry):
-                subscriber.gate(publisher, home, first)
+                self._gate(subscriber, publisher, home, first)
                 if first == UNPROVEN:
                     self.reports.unproven(publisher, subscriber.name)
         homed = self._homed_at(home, subscriber)
@@ -186,17 +186,33 @@ class Edge:
     def admit(self, subscriber: LocalSubscriber, publisher: bytes, home: str) -> None:
         """Home lets the subscriber have what waits behind the publisher's gate."""
         if publisher in subscriber.gates_of(home):
-            subscriber.ready.extend(subscriber.open_gate(publisher))
+            self._gate(subscriber, publisher, home, UNBOUNDED)
             self.delivery.pump(subscriber)
+
+    def _gate(self, subscriber: LocalSubscriber, publisher: bytes, home: str, first: int) -> None:
+        """Hold back the publisher's records from `first` on, and those that come after a record that waits here for its
+        key: a gate has held them back, not the key (6.5)."""
+        withheld = self._first_withheld(subscriber, publisher)
+        if first == withheld == UNBOUNDED:
+            subscriber.ready.extend(subscriber.open_gate(publisher))
+        else:
+            subscriber.gate(publisher, home, first, withheld)
+
+    def _first_withheld(self, subscriber: LocalSubscriber, publisher: bytes) -> int:
+        """`n` of the oldest record for the subscriber that waits here for its key. `UNBOUNDED` if none does."""
+        stream = self.streams.get(publisher)
+        waiting = [record for record, _ in stream.withheld_at_edge] if stream is not None else []
+        theirs = (r.n for r in waiting if r.locals.get(subscriber) == WITHHELD and r.state is not State.SETTLED)
+        return min(theirs, default=UNBOUNDED)
 
     def rehomed(self, publisher: bytes, address: str) -> None:
         """The publisher has a new attach, or is gone: the gates of its older attach fall (6.5). What waited for a sign
-        of its life (6.6) is not given any more, as none will come."""
+        of its life (6.6) is not given any more, as none will come. Nor is what came after a withheld record: that may
+        come again."""
         for subscriber in self._at.meeting(address):
             gate = subscriber.gated.get(publisher)
             if gate is not None:
-                if gate.first == UNPROVEN:
-                    self._await_no_more(subscriber, gate.take_all())
+                self._await_no_more(subscriber, gate.take(UNPROVEN if gate.first == UNPROVEN else gate.withheld))
                 self.admit(subscriber, publisher, gate.home)
         self.reports.rehomed(publisher)
 
@@ -356,7 +372,12 @@ class Edge:
         self.delivery.finished([record for record in records if not record.open])
 
     def release(self, stream: Stream) -> None:
-        """Let withheld records go on, in order, as far as their keys are free."""
+        """Let withheld records go on, in order, as far as their keys are free, and then what waited behind them."""
+        if stream.withheld_at_edge:
+            self._release(stream)
+            self._pass_withheld(stream)
+
+    def _release(self, stream: Stream) -> None:
         while stream.withheld_at_edge:
             record, subscribers = stream.withheld_at_edge[0]
             goes_on = record.state is not State.SETTLED
@@ -367,6 +388,14 @@ class Edge:
             stream.go_on_at_edge()
             if goes_on:
                 self._go_on(stream, record, subscribers)
+
+    def _pass_withheld(self, stream: Stream) -> None:
+        """Give subscribers what waited at a gate for nothing but records that have gone on."""
+        for subscriber in list(self._at.meeting(stream.address)):
+            gate = subscriber.gated.get(stream.publisher)
+            if gate is not None and gate.withheld != UNBOUNDED:
+                self._gate(subscriber, stream.publisher, gate.home, gate.first)
+                self.delivery.pump(subscriber)
 
     def _go_on(self, stream: Stream, record: Record, subscribers: list[LocalSubscriber]) -> None:
         for subscriber in subscribers:

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from topic.delivery.gates import UNPROVEN
+from topic.delivery.gates import UNBOUNDED, UNPROVEN
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import AWAITING_HOME, QUEUED, SENT, WITHHELD, AddressKind, Record, State
 from topic.delivery.records import sizes
@@ -35,13 +35,21 @@ class Gated:
     home: str
     """The router that will admit the subscriber."""
     first: int
-    """`n` of the oldest gating record: older records may pass."""
+    """`n` of the oldest gating record: older records may pass. `UNBOUNDED`: home has admitted the subscriber."""
     records: deque[Record]
+    withheld: int = UNBOUNDED
+    """`n` of the oldest record for the subscriber that waits here for its key: later records wait behind it."""
 
-    def take_all(self) -> list[Record]:
-        """Take out what waits behind it."""
-        records, self.records = list(self.records), deque()
-        return records
+    @property
+    def since(self) -> int:
+        """From which `n` on records are held back."""
+        return min(self.first, self.withheld)
+
+    def take(self, since: int, till: int = UNBOUNDED) -> list[Record]:
+        """Take out the records from `since` on and before `till` that wait, in order."""
+        taken = sorted((record for record in self.records if since <= record.n < till), key=attrgetter("n"))
+        self.records = deque(record for record in self.records if not since <= record.n < till)
+        return taken
 
 
 class LocalSubscriber:
@@ -153,8 +161,8 @@ class LocalSubscriber:
             records = self._named(records)
         if publisher in self.gated:
             gate = self.gated[publisher]
-            gate.records.extend(record for record in records if record.n >= gate.first)
-            records = [record for record in records if record.n < gate.first]
+            gate.records.extend(record for record in records if record.n >= gate.since)
+            records = [record for record in records if record.n < gate.since]
         now = [] if self.ready else self._fitting(records)
         self.ready.extend(records[len(now) :])
         return now
@@ -189,17 +197,17 @@ class LocalSubscriber:
                 record.withhold(self)
         return [record for record in records if record.locals[self] == QUEUED]
 
-    def gate(self, publisher: bytes, home: str, first: int) -> None:
-        """Hold back the publisher's records from `first` on, its backlog too, until its home admits the subscriber."""
+    def gate(self, publisher: bytes, home: str, first: int, withheld: int = UNBOUNDED) -> None:
+        """Hold back the publisher's records from `first` on, its backlog too, until its home admits the subscriber; and
+        those from `withheld` on, until that record goes on."""
         assert first >= UNPROVEN
         gate = self.gated.setdefault(publisher, Gated(home, first, deque()))
-        gate.first = first
-        self.ready.extend(record for record in gate.records if record.n < first)
-        gate.records = deque(record for record in gate.records if record.n >= first)
-        behind = [record for record in self.ready if self._is_behind(record, publisher, first)]
+        gate.first, gate.withheld = first, withheld
+        self.ready.extend(gate.take(UNPROVEN, gate.since))
+        behind = [record for record in self.ready if self._is_behind(record, publisher, gate.since)]
         if behind:
             gate.records.extend(behind)
-            self.ready = deque(record for record in self.ready if not self._is_behind(record, publisher, first))
+            self.ready = deque(record for record in self.ready if not self._is_behind(record, publisher, gate.since))
 
     def _is_behind(self, record: Record, publisher: bytes, first: int) -> bool:
         """Whether the gate holds the record back. An abandoned one passes: a delivery that gates it may wait for its
