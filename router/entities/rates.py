@@ -74,6 +74,22 @@ class NeighbourRate:
 
 
 @frozen
+class QueueRate:
+    """Messages a second that came into a queue, and that left it."""
+
+    queue: str
+    router: str
+    """The leader."""
+    came: float
+    left: float
+    messages: int
+    """In the queue now."""
+    consumers: int
+    oldest_s: float
+    """How old its oldest message is."""
+
+
+@frozen
 class RouterRate:
     """Messages a second, of all links that it has, or had."""
 
@@ -94,6 +110,7 @@ class MeshRates:
     seconds: float
     routers: list[RouterRate]
     neighbours: list[NeighbourRate]
+    queues: list[QueueRate]
     links: list[LinkRate]
 
     def as_json(self) -> dict[str, Any]:
@@ -129,7 +146,9 @@ def rates(before: Looks, after: Looks) -> MeshRates:
     routers.sort(key=lambda router: (-router.received - router.delivered, router.router))
     neighbours = list(neighbour_rates(before, after))
     neighbours.sort(key=lambda one: (-(one.messages or 0.0), one.router, one.neighbour))
-    return MeshRates(round(max((one.seconds for one in spells), default=0.0), 3), routers, neighbours, links)
+    queues = list(queue_rates(before, after))
+    queues.sort(key=lambda one: (-one.came - one.left, -one.messages, one.queue))
+    return MeshRates(round(max((one.seconds for one in spells), default=0.0), 3), routers, neighbours, queues, links)
 
 
 def router_rates(before: Looks, after: Looks) -> Iterator[RouterRate]:
@@ -157,17 +176,14 @@ def neighbour_rates(before: Looks, after: Looks) -> Iterable[NeighbourRate]:
     return found.values()
 
 
-def queue_rates(before: Looks, after: Looks) -> dict[tuple[str, str], tuple[float, float]]:
-    """Messages a second that came into each queue, and that left it, by leader and name of the queue. A queue that the
-    former look of its leader lacks has no rates."""
-    found: dict[tuple[str, str], tuple[float, float]] = {}
+def queue_rates(before: Looks, after: Looks) -> Iterator[QueueRate]:
+    """A queue that the former look of its leader lacks has the rates 0: it is not known since when it was counted."""
     for router, spell in _spells(before, after):
         former = {row["name"]: row for row in spell.before(LED_QUEUE.status)}
         for row in spell.new.status.get(LED_QUEUE.status, ()):
-            if (known := former.get(row["name"])) is not None:
-                came, left = (rate(known[one], row[one], spell.seconds) for one in ("enqueued", "dequeued"))
-                found[router, row["name"]] = came, left
-    return found
+            known = former.get(row["name"], row)
+            came, left = (rate(known[one], row[one], spell.seconds) for one in ("enqueued", "dequeued"))
+            yield QueueRate(row["name"], router, came, left, row["messages"], row["consumers"], row["oldest_s"])
 
 
 def _links(spell: _Spell) -> Iterator[LinkRate]:

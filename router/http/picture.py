@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from router.entities.links import PUBLISHER, SUBSCRIBER
-from router.entities.rates import RouterLook, RouterRate, Row, neighbour_rates, queue_rates, router_rates
+from router.entities.rates import QueueRate, RouterLook, RouterRate, Row, neighbour_rates, queue_rates, router_rates
 from router.http.gathering import MeshLook
 from router.mesh.shown.sets import ShownSet, queues_in, sets_in
 from router.mesh.shown.waits import LASTING_S, lasting
@@ -31,7 +31,7 @@ class Painter:
         sent = {(one.router, one.neighbour): one.bytes or 0.0 for one in neighbour_rates(self._before, seen.answers)}
         routers = [self._router(row, seen, busy.get(row["name"])) for row in seen.plan]
         self._away = {one["name"]: seen.time - one["away_s"] for one in routers if "away_s" in one}
-        flows = queue_rates(self._before, seen.answers)
+        flows = {(one.router, one.queue): one for one in queue_rates(self._before, seen.answers)}
         queues, more_queues = _queues(seen, flows)
         self._before = seen.answers
         return {
@@ -72,8 +72,8 @@ class Painter:
 
 Sent = Mapping[tuple[str, str], float]
 """Bytes a second, from one router to another."""
-Flows = Mapping[tuple[str, str], tuple[float, float]]
-"""Messages a second, in and out, by leader and queue."""
+Flows = Mapping[tuple[str, str], QueueRate]
+"""By leader and queue."""
 
 
 def _links(seen: MeshLook, sent: Sent) -> Iterator[Row]:
@@ -147,7 +147,8 @@ def _queues(seen: MeshLook, flows: Flows) -> tuple[list[Row], int]:
     found, more = queues_in(_shown_sets(seen), rows)
     told = []
     for leader, row in found[:MOST_QUEUES]:
-        came, left = flows.get((leader, row["name"]), (0.0, 0.0))
+        flow = flows.get((leader, row["name"]))
+        came, left = (flow.came, flow.left) if flow is not None else (0.0, 0.0)
         kept = {key: row[key] for key in ("name", "set", "messages", "bytes", "oldest_s", "consumers")}
         told.append(kept | {"leader": leader, "in": came, "out": left})
     return told, more + len(found[MOST_QUEUES:])

@@ -18,12 +18,13 @@ from failover.client.management import Management
 from router.amqp.sasl.credentials import Credentials
 from router.cli.base import console
 from router.entities.rates import MeshRates, RouterLook, rates
-from router.mesh.quantities import format_size
+from router.mesh.quantities import format_duration, format_size
 from router.text.fitting import Fitting
 from router.text.printable import printable
 
 HEADINGS: Final = 16
-"""Lines of a screen that are none of a router or link."""
+"""Lines of a screen that are none of a router, queue or link, without those above and below the queues."""
+QUEUE_HEADINGS: Final = 5
 MOST_LINKS: Final = 40
 """Where there is no screen."""
 
@@ -44,12 +45,13 @@ def top(
     routers: tuple[str, ...],
     credentials: Credentials,
 ) -> None:
-    """Show message rates of routers, their connections and clients, the busiest first, until Ctrl-C.
+    """Show message rates of routers, queues, connections and clients, the busiest first, until Ctrl-C.
 
     Rates are messages per second during the last interval. For a publisher, the router counts the messages that it
     receives; for a subscriber, those that it sends and those that the subscriber accepts. Between routers it counts
-    AMQP messages, each of which may carry many deliveries, and all bytes of the connection. The table has as many links
-    as fit on the screen; --json has all.
+    AMQP messages, each of which may carry many deliveries, and all bytes of the connection. For a queue, its leader
+    counts the messages that come into it and that leave it. The table has as many links as fit on the screen; --json
+    has all.
 
     \b
     Examples:
@@ -100,13 +102,23 @@ def render(seen: MeshRates, lines: int) -> RenderableType:
         counts = (str(router.links), str(router.records), format_size(router.memory))
         routers.add_row(Text(printable(router.router), style="bold"), *map(_rate, flows), *counts)
     parts: list[RenderableType] = [Fitting(routers, "Memory", "Records", "Links")]
-    room = max(2, lines - HEADINGS - len(seen.routers))
+    room = max(2, lines - HEADINGS - len(seen.routers) - QUEUE_HEADINGS * bool(seen.queues))
     between = seen.neighbours[: room // 2]
     if between:
         neighbours = _table("Between routers", "Messages/s", "Bytes/s")
         for way in between:
             neighbours.add_row(f"{way.router} → {way.neighbour}", _rate(way.messages or 0.0), _size(way.bytes))
         parts += "", Fitting(neighbours), *_left_out(len(seen.neighbours) - len(between), "between routers")
+    shown = seen.queues[: max(1, room // 4)]
+    if shown:
+        queues = _table("Queue", "In/s", "Out/s", "Messages", "Oldest", "Consumers", "Leader")
+        for queue in shown:
+            oldest = format_duration(queue.oldest_s) if queue.messages else ""
+            depth = (f"{queue.messages:,}", oldest, str(queue.consumers))
+            queues.add_row(Text(printable(queue.queue)), _rate(queue.came), _rate(queue.left), *depth, queue.router)
+        fitting = Fitting(queues, "Consumers", "Oldest", "Leader")
+        parts += "", fitting, *_left_out(len(seen.queues) - len(shown), "queues")
+        room = max(2, room - len(shown))
     if seen.links:
         links = _table("Link", "Rate/s", "Accepted/s", "Bytes/s", "Waiting", "Role", "Address", "Router")
         for link in seen.links[: room - len(between)]:
@@ -127,9 +139,9 @@ def _left_out(number: int, what: str) -> list[RenderableType]:
 def _table(name: str, *headings: str) -> Table:
     table = Table(name, box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in headings:
-        table.add_column(heading, justify="left" if heading in ("Role", "Address", "Router") else "right")
+        table.add_column(heading, justify="left" if heading in ("Role", "Address", "Router", "Leader") else "right")
     for column in table.columns:
-        if column.header in ("Link", "Address"):
+        if column.header in ("Link", "Address", "Queue"):
             column.overflow = "fold"
     return table
 

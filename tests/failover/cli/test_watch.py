@@ -1,12 +1,13 @@
 """What `oncemesh top` makes of two looks, and how that reads."""
 
 import io
+import re
 from typing import Any
 
 from rich.console import Console
 
 from failover.cli.watch.top import HEADINGS, render
-from router.entities.rates import RouterLook, rates
+from router.entities.rates import MeshRates, RouterLook, rates
 
 LINK = {"link": "l", "address": "topic/x", "status": "attached", "unsettled": 2}
 
@@ -58,6 +59,33 @@ def test_rates_are_of_the_time_that_each_router_says_has_passed() -> None:
     assert seen.as_json()["routers"][0]["records"] == 4
 
 
+def test_the_leader_of_a_queue_counts_what_comes_into_it_and_leaves_it() -> None:
+    """A queue that was not there at the former look has no rates yet."""
+    before = {"a": report("a", 10.0, queues=[queue("queue/x", 100, 20)])}
+    after = {"a": report("a", 12.0, queues=[queue("queue/x", 140, 30), queue("queue/new", 9, 9)])}
+    seen = rates(before, after)
+    assert [(one.queue, one.router, one.came, one.left, one.messages) for one in seen.queues] == [
+        ("queue/x", "a", 20.0, 5.0, 110), ("queue/new", "a", 0.0, 0.0, 0),
+    ]  # fmt: skip
+    text = shown(seen, 40)
+    assert re.search(r"queue/x +20 +5\.0 +110 +3\.0s +2 +a", text) and re.search(r"queue/new +0 +0 +0 +2 +a", text)
+    many = [queue(f"queue/{number:02}", 0, 0) for number in range(30)]
+    lines = HEADINGS + 20
+    text = shown(rates(before, {"a": report("a", 12.0, queues=many)}), lines)
+    assert "more queues (--json has all)" in text and len(text.splitlines()) <= lines
+
+
+def shown(seen: MeshRates, lines: int) -> str:
+    out = io.StringIO()
+    Console(file=out, width=100).print(render(seen, lines))
+    return out.getvalue()
+
+
+def queue(name: str, enqueued: int, dequeued: int) -> dict[str, Any]:
+    counts = {"enqueued": enqueued, "dequeued": dequeued, "messages": enqueued - dequeued}
+    return counts | {"name": name, "consumers": 2, "oldest_s": 3.0}
+
+
 def test_what_counts_anew_counts_from_nothing() -> None:
     """A router that has begun again, and a link that was attached again."""
     before = {
@@ -87,20 +115,14 @@ def test_each_direction_between_routers_is_told_once_as_its_sender_counts() -> N
     assert [tuple(row.values()) for row in seen] == [
         ("a", "b", 20.0, 2000.0), ("b", "a", 15.0, 1500.0), ("c", "b", 4.0, None), ("b", "c", 2.0, None),
     ]  # fmt: skip
-    out = Console(file=io.StringIO(), width=100)
-    out.print(render(rates(before, after), HEADINGS + 2 + 4))
-    assert isinstance(out.file, io.StringIO)
-    text = out.file.getvalue()
+    text = shown(rates(before, after), HEADINGS + 2 + 4)
     assert "a → b" in text and "2.0 KiB" in text and "and 2 more between routers" in text and "c → b" not in text
 
 
 def test_as_many_links_are_shown_as_there_are_lines() -> None:
     many = [publisher(f"p{number:02}\x1b[31m", 10 * number) for number in range(30)]
     before = {"a": report("a", 1.0, publishers=[publisher(link["container"], 0) for link in many])}
-    out = Console(file=io.StringIO(), width=100)
-    out.print(render(rates(before, {"a": report("a", 2.0, publishers=many)}), HEADINGS + 11))
-    assert isinstance(out.file, io.StringIO)
-    text = out.file.getvalue()
+    text = shown(rates(before, {"a": report("a", 2.0, publishers=many)}), HEADINGS + 11)
     assert text.count("publisher,") == 0 and text.count("publisher ") == 10 and "and 20 more links" in text
     assert text.index("p29") < text.index("p28") and "\x1b[31m" not in text and "p19" not in text
     assert len(text.splitlines()) <= HEADINGS + 11
