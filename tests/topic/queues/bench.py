@@ -43,7 +43,7 @@ class QueueStation(Station):
         bench, disk = self.bench, self.bench.disks[self.name]
         sets = ReplicaSets(
             self.name,
-            bench.map,
+            bench.set_map,
             sorted(bench.names),
             disk.contents,
             RaftLimits(),
@@ -90,7 +90,7 @@ class QueueBench(Bench):
         settings: Settings = SETTINGS,
     ) -> None:
         self.compare_every = compare_every
-        self.map = SetMap([SetPlan(SET, tuple(voters))])
+        self.set_map = SetMap([SetPlan(SET, tuple(voters))])
         self.new_store = StoreNames()
         self.disks = {name: MemorySets(self.new_store.parts([SET])) for name in names}
         self.random = Random(seed)

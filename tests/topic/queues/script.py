@@ -1,0 +1,216 @@
+"""The player of golden scenarios of a queue: reads a script's commands, and writes what comes of each.
+
+python -m tests.topic.queues.script        # writes all traces anew
+
+The lines are those of `tests.golden.trace`, and besides them what replicas say about entries of their log. A message is
+called by its text, on its way into the queue and out of it. What routers tell each other of links and room, elections,
+and what no deliveries are in are left out.
+
+| command | what happens |
+| --- | --- |
+| `mesh a b c d` | routers: a, b and c are the voters of a set with one queue, and a leads |
+| `p publishes at d` | a publisher that resumes |
+| `p publishes at d with [2 3]` | it comes again, and has not settled these |
+| `p sends 1 2`, `p settles 1` | |
+| `s consumes at d`, `s consumes plainly at d` | a consumer that resumes, and one that does not |
+| `s accepts 1`, `s releases 1` | |
+| `kill a` | the process ends, and the others notice |
+| `wait 5` | seconds |
+| `queue` | what is in the queue, by the replica of each voter |
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from linkstate.events import ContactLost
+from tests.golden.trace import TracedBench
+from tests.topic.bench import LASTING, pen_at
+from tests.topic.clients import Pen, Reader
+from tests.topic.queues.bench import QUEUE, SET, QueueBench
+from topic.actions import LinkAction, Note
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.identity import LinkIdentity, egress_address, ingress_address, ingress_of, link_name
+from topic.queues.leader.egress import egress_of
+from topic.queues.operations import unpack
+from topic.queues.positions import Run, each_of, position_of
+from topic.queues.proposals import FIRST, Dequeue, Enqueue, Free, Proposal, Reserve, Settled, read_proposal
+from topic.queues.state import LIFE
+from topic.queues.wire import SETS, decode
+from topic.raft import messages as say
+from topic.raft.log import Entry
+
+SCENARIOS = sorted((Path(__file__).parent / "golden").glob("*.txt"))
+PROMPT = "> "
+SHOWN = ("Forward", "Outcome", "Settle ", "Resolve", "Fenced")
+"""How what routers say of deliveries begins."""
+
+
+def play(text: str) -> str:
+    """The script with its traces as they are today: all but commands, comments and empty lines is replaced."""
+    lines: list[str] = []
+    player = Player()
+    for line in text.splitlines():
+        if not line.startswith("  "):
+            lines.append(line)
+        if line.startswith(PROMPT):
+            lines += [f"  {said}" for said in player.play(line.removeprefix(PROMPT))]
+    return "".join(f"{line}\n" for line in lines)
+
+
+class TracedQueueBench(TracedBench, QueueBench):
+    """Appends to `lines`."""
+
+    def __init__(self, routers: Iterable[str]) -> None:
+        self._texts: dict[bytes, str] = {}
+        """By delivery key: the message."""
+        self._enqueued: dict[int, str] = {}
+        """By position: the message."""
+        super().__init__([*routers], (), ())
+        self._links = {link_name(ingress_of(SET)): "ingress", link_name(egress_of(SET, QUEUE)): "egress"}
+
+    def know(self, client: str, address: str) -> None:
+        self._links[link_name(LinkIdentity(client, "link", address))] = client
+
+    def carry(self, here: str, there: str, payload: bytes) -> None:
+        if payload.startswith(SETS):
+            if said := "; ".join(self._of_set(payload)):
+                self.lines.append(f"{here} → {there}   {said}")
+            QueueBench.carry(self, here, there, payload)
+            return
+        super().carry(here, there, payload)
+        head, _, said = self.lines.pop().partition("   ")
+        if shown := [part for part in said.split("; ") if part.startswith(SHOWN)]:
+            self.lines.append(f"{head}   {'; '.join(shown)}")
+
+    def saw(self, router: str, action: LinkAction | ContactLost | Note) -> None:
+        super().saw(router, action)
+        line = self.lines.pop()
+        if not isinstance(action, ContactLost | Note):
+            self.lines.append(line.replace("attached, a life, ", "attached, "))
+
+    def link(self, name: bytes) -> str:
+        return self._links.get(name, "a link")
+
+    def life(self, publisher: str, generation: bytes) -> str:
+        return "a life"
+
+    def entry(self, packed: list[Any]) -> str:
+        return ""
+
+    def delivery(self, key: bytes, message: bytes | None) -> str:
+        if message:
+            self._texts[key] = message.decode()
+        return self.deliveries([key])
+
+    def deliveries(self, keys: Iterable[bytes]) -> str:
+        return " ".join(self._texts.get(key) or key.decode(errors="replace") for key in keys)
+
+    def _of_set(self, payload: bytes) -> Iterator[str]:
+        _, message = decode(payload)
+        body = message.body if isinstance(message, say.Envelope) else None
+        if isinstance(body, say.Append) and body.entries:
+            said = (self._entry(index, entry) for index, entry in enumerate(body.entries, body.previous + 1))
+            yield f"Append {', '.join(said)}"
+        elif isinstance(body, say.Append):
+            yield f"decided up to {body.commit}"
+        elif isinstance(body, say.Stored):
+            yield f"stored up to {body.index}"
+        elif isinstance(body, say.Lead):
+            yield f"Lead in term {body.term}"
+
+    def _entry(self, index: int, entry: Entry) -> str:
+        parts = unpack(entry.data[LIFE:], "an entry") if entry.data else [0]
+        return f"{index} {self._proposal(index, read_proposal(parts)) if parts[0] >= FIRST else 'begin of the term'}"
+
+    def _proposal(self, index: int, asked: Proposal) -> str:
+        match asked:
+            case Enqueue():
+                texts = [message.decode() for message in asked.messages]
+                self._enqueued |= {position_of(index, place): text for place, text in enumerate(texts)}
+                return f"Enqueue {' '.join(texts)}"
+            case Settled():
+                return f"Settled {self.deliveries(asked.keys)}" if asked.keys else "Settled nothing"
+            case Reserve():
+                return f"Reserve {self._at(asked.runs)} for {asked.consumer.identity.container}"
+            case Free():
+                return f"Free {self._at(asked.runs)}{', failed' if asked.failed else ''}"
+            case Dequeue():
+                return f"Dequeue {self._at(asked.runs) or 'nothing'}"
+
+    def _at(self, runs: Sequence[Run]) -> str:
+        return " ".join(self._enqueued[position] for position in each_of(runs))
+
+
+class Player:
+    def __init__(self) -> None:
+        self._bench: TracedQueueBench
+        self._pens: dict[str, Pen] = {}
+        self._readers: dict[str, Reader] = {}
+
+    def play(self, command: str) -> list[str]:
+        for pattern, act in _WORDS.items():
+            if found := re.fullmatch(pattern, command):
+                act(self, *found.groups())
+                said, self._bench.lines = self._bench.lines, []
+                return said
+        raise ValueError(f"{command}: no such command")
+
+    def mesh(self, routers: str) -> None:
+        self._bench = TracedQueueBench(routers.split())
+        self._bench.lines.clear()
+
+    def publish(self, name: str, router: str, state: str | None) -> None:
+        address = ingress_address(SET, QUEUE)
+        self._bench.know(name, address)
+        unsettled = None if state is None else {tag.encode(): 0 for tag in state.split()}
+        self._pens[name] = pen_at(
+            self._bench, router, self._pens.get(name), name=name, address=address, unsettled=unsettled
+        )
+
+    def send(self, name: str, messages: str) -> None:
+        self._pens[name].send(*(message.encode() for message in messages.split()))
+
+    def settle(self, name: str, messages: str) -> None:
+        self._pens[name].settle(*(message.encode() for message in messages.split()))
+
+    def consume(self, name: str, plain: str | None, router: str) -> None:
+        address = egress_address(SET, QUEUE)
+        self._bench.know(name, address)
+        options: dict[str, Any] = {} if plain else {"lifetime": LASTING}
+        self._readers[name] = self._bench.subscriber(router, name, address=address, **options)
+
+    def answer(self, name: str, verb: str, messages: str) -> None:
+        outcome = DeliveryOutcome.ACCEPTED if verb == "accepts" else DeliveryOutcome.RELEASED
+        self._readers[name].answer(outcome, *(message.encode() for message in messages.split()))
+
+    def kill(self, router: str) -> None:
+        self._bench.stop(router)
+
+    def wait(self, seconds: str) -> None:
+        self._bench.wait(int(seconds))
+
+    def queue(self) -> None:
+        for name in self._bench.names:
+            if name in "abc":
+                messages = b" ".join(self._bench.messages(name)).decode()
+                self._bench.lines.append(f"{name}   {messages or 'nothing'}")
+
+
+_WORDS: dict[str, Callable[..., None]] = {
+    r"mesh (.+)": Player.mesh,
+    r"(\w) publishes at (\w)(?: with \[(.*)\])?": Player.publish,
+    r"(\w) sends (.+)": Player.send,
+    r"(\w) settles (.+)": Player.settle,
+    r"(\w) consumes( plainly)? at (\w)": Player.consume,
+    r"(\w) (accepts|releases) (.+)": Player.answer,
+    r"kill (\w)": Player.kill,
+    r"wait (\d+)": Player.wait,
+    r"queue": Player.queue,
+}
+
+
+if __name__ == "__main__":
+    for path in SCENARIOS:
+        path.write_text(play(path.read_text()))
