@@ -33,7 +33,7 @@ KINDS = {
     "sent though left out": "sent to a subscriber although its filter had left it out on the same attach",
     "sent though expired": "sent to a subscriber after its home had told the publisher that it expired",
     "outcome disputed": "the logs of a router and of the subscriber show different outcomes",
-    "processed by several": "processed by more than one subscriber of a balanced address",
+    "processed by several": "processed by more than one subscriber of a balanced address, or consumer of a queue",
     "processed by nobody": "accepted at a balanced address before any subscriber had processed it",
     "settled by nobody": "settled at its home after an outcome that its publisher's log does not show",
 }
@@ -43,7 +43,7 @@ UNOWED = {
     "unpublished": "in no publisher's log",
     "declined": "whose publisher received another outcome",
     "unanswered": "whose publisher received no outcome that a log shows",
-    SHARED: "at a balanced address, where one subscriber gets each message",
+    SHARED: "at a balanced address or a queue, where one subscriber gets each message",
     "unaddressed": "whose subscribers were named in a lost part of a log",
     "unlisted": "accepted by a router that did not know this subscriber",
     "passed": "which its filter left out",

@@ -184,7 +184,7 @@ class Report:
         if self.verdict is Verdict.HOLDS:
             shared = sum(row.unowed.get(SHARED, 0) for row in self.pairs)
             each = f"{owed} owed to subscribers, each processed once, in order"
-            by_one = f"; {shared} at balanced addresses, each processed by one subscriber" if shared else ""
+            by_one = f"; {shared} at balanced addresses and queues, each processed by one subscriber" if shared else ""
             return f"exactly-once holds: {accepted} accepted, {each}{by_one}"
         if self.verdict is Verdict.VIOLATED:
             counts = ", ".join(f"{count} {kind}" for kind, count in self.violations.items())

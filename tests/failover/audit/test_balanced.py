@@ -41,7 +41,7 @@ def test_nobody_is_owed_what_is_for_one_of_many(run: Run, judged: Judged) -> Non
     assert report.verdict is Verdict.HOLDS, report.findings
     assert not any(row.owed or row.remarks for row in report.pairs)
     each = MESSAGES * len(PUBLISHERS)
-    assert report.sentence.endswith(f"; {each} at balanced addresses, each processed by one subscriber")
+    assert report.sentence.endswith(f"; {each} at balanced addresses and queues, each processed by one subscriber")
     assert sum(sum(row.unowed.values()) for row in report.pairs) == MESSAGES * len(PUBLISHERS)
     assert not any(row.alone for row in report.publishers)
 
