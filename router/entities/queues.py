@@ -78,6 +78,8 @@ FIGURES: Final[tuple[tuple[str, Type, str, Read], ...]] = (
         _passed(lambda passed: passed.dequeued)),
     ("given_back", Type.COUNT, "at the leader: how often since this router leads a message went to a consumer again, "
         "as one gave it back or was gone", _passed(lambda passed: passed.given_back)),
+    ("purged", Type.COUNT, "at the leader: messages that operators have purged since this router leads",
+        _passed(lambda passed: passed.purged)),
 )  # fmt: skip
 """The figures of a queue: name, type, meaning, and how to read it."""
 
@@ -125,6 +127,8 @@ DECLARED_QUEUE: Final = Entity[Queue](
         _SET,
         Attribute("version", Type.TEXT, "the version of its settings; each change makes another one",
             lambda at, one: str(one.version)),
+        Attribute("last_position", Type.NUMBER, "the position of its last message, as this replica knows; null: it has "
+            "none", lambda at, one: next(reversed(_messages(at, one).of(one.id)), None), Where.MANAGEMENT),
         *(Attribute(name, type_, says, read) for name, type_, says, read in FIGURES),
         *SETTINGS,
     ),

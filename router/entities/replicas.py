@@ -106,6 +106,8 @@ SET: Final = Entity[SetView](
         _measure("oncemesh_set_given_back_total", Type.COUNT, "at the leader: how often since this router leads a "
             "message went to a consumer again, as one gave it back or was gone",
             _of_messages(lambda messages: messages.passed.given_back)),
+        _measure("oncemesh_set_purged_total", Type.COUNT, "at the leader: messages that operators have purged since "
+            "this router leads", _of_messages(lambda messages: messages.passed.purged)),
     ),
     status="sets",
     managed=f"{OURS}set",

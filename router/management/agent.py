@@ -35,7 +35,7 @@ from router.management.recent_log import MOST_LINES, RecentLog
 
 MOST_ROWS: Final = 500
 MOST_SEQUENCE: Final = 2**53
-RESERVED: Final = frozenset({"CREATE", "UPDATE", "DELETE", "GET-LOG", "GET-EVENTS"})
+RESERVED: Final = frozenset({"CREATE", "UPDATE", "DELETE", "PURGE", "GET-LOG", "GET-EVENTS"})
 """Operations that are not for everybody who is let in."""
 
 Outcome = tuple[int, Any]
@@ -63,7 +63,13 @@ class Agent:
         self._pace = WorkPace(turn)
         self.log = RecentLog()
         self._lock = trio.Lock()
-        self._changes: dict[str, Operation] = {"CREATE": self._create, "UPDATE": self._update, "DELETE": self._delete}
+        others = chain.from_iterable(kind.may.others for kind in self.types.values())
+        self._changes: dict[str, Operation] = {
+            "CREATE": self._create,
+            "UPDATE": self._update,
+            "DELETE": self._delete,
+            **dict.fromkeys(others, self._do_other),
+        }
         self._looks: dict[str, Operation] = {
             "QUERY": self._query,
             "READ": self._read,
@@ -180,6 +186,13 @@ class Agent:
             raise ManagementError(NOT_IMPLEMENTED, f"nothing of type {kind.name} can be deleted")
         await kind.may.delete(entity)
         return NO_CONTENT, {}
+
+    async def _do_other(self, request: Request) -> Outcome:
+        kind, entity = await self._found(request)
+        do = kind.may.others.get(request.operation)
+        if do is None:
+            raise ManagementError(NOT_IMPLEMENTED, f"type {kind.name} has no operation {request.operation}")
+        return OK, await do(entity, request)
 
     async def _found(self, request: Request) -> tuple[Kind, Any]:
         """What is to be changed."""

@@ -4,11 +4,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
+import attrs
 from attrs import frozen
 
 from router.entities.observed import ObservedRouter
 from router.entities.table import Entity, Where
 from router.management.bounds import bounded
+from router.management.message import Request
 
 IDENTITY: Final = "identity"
 NAME: Final = "name"
@@ -27,6 +29,8 @@ class Operations(Generic[T]):
     update: Callable[[T, Mapping[Any, Any]], Awaitable[T]] | None = None
     """Changes an entity by a request's body."""
     delete: Callable[[T], Awaitable[None]] | None = None
+    others: Mapping[str, Callable[[T, Request], Awaitable[Any]]] = attrs.Factory(dict)
+    """By name: does something else with an entity, as a request says. The value is the body of the answer."""
     named: Callable[[str, str], T] | None = None
     """Makes of identity and name an entity that is to be changed, and that this router need not know."""
 
@@ -59,7 +63,7 @@ class EntityType(Generic[T]):
     @property
     def operations(self) -> list[str]:
         others = {"CREATE": self.may.create, "UPDATE": self.may.update, "DELETE": self.may.delete}
-        return ["READ", *(name for name, operation in others.items() if operation is not None)]
+        return ["READ", *(name for name, operation in others.items() if operation is not None), *self.may.others]
 
     def row(self, entity: T, names: Sequence[str]) -> list[Any]:
         """The values of these attributes; None for those of other types."""

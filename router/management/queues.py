@@ -23,23 +23,26 @@ from router.management.message import (
     TIMEOUT,
     UNAVAILABLE,
     ManagementError,
+    Request,
 )
 from router.mesh.reading import expected
 from router.text.printable import printable
 from topic.queues.actions import Answered, SetView
 from topic.queues.operations import (
+    MOST,
     Answer,
     Configure,
     Declare,
     Delete,
     Done,
     Operation,
+    Purge,
     QueueId,
     QueueSettings,
     RefusedFor,
 )
 from topic.queues.sets import ReplicaSets
-from topic.queues.state import Queue
+from topic.queues.state import Queue, SetState
 from topic.raft.errors import BusyError, NotLeaderError, NotReadyError
 
 log = logging.getLogger("oncemesh.management")
@@ -60,6 +63,7 @@ STATUS: Final = {
 ASKED: Final = {one.managed_name: one.name for one in SETTINGS}
 """Settings, by their names in a request."""
 VERSION: Final = "version"
+POSITION: Final = "position"
 BESIDE: Final = {TYPE, *(one.managed_name for one in DECLARED_QUEUE.attributes if one not in SETTINGS)}
 """Other attributes of a queue. A body may repeat them."""
 UNKNOWN: Final = QueueId(0, 0)
@@ -110,12 +114,13 @@ class SetRequests:
 class QueueOperations:
     """What may be done to queues at one router."""
 
-    def __init__(self, ask: AskSets) -> None:
+    def __init__(self, ask: AskSets, at: ObservedRouter) -> None:
         self._ask = ask
+        self._at = at
 
     @property
     def all(self) -> Operations[Queue]:
-        return Operations(self.declare, self.configure, self.delete, self.named)
+        return Operations(self.declare, self.configure, self.delete, {"PURGE": self.purge}, self.named)
 
     async def declare(self, name: str, said: Mapping[Any, Any]) -> Queue:
         settings = settings_in(said)
@@ -147,6 +152,27 @@ class QueueOperations:
     async def delete(self, queue: Queue) -> None:
         await self._decide(Delete(queue.name, queue.id))
         log.info("queue %s is deleted, at the request of an operator", printable(queue.name))
+
+    async def purge(self, queue: Queue, request: Request) -> dict[str, int]:
+        """Without a position in the request: up to the last message that this router knows of."""
+        position = self._last(queue) if request.asked.get(POSITION) is None else request.number(POSITION, 0, MOST)
+        done = await self._decide(Purge(queue.name, queue.id, position))
+        log.info("an operator purged queue %s of %d messages", printable(queue.name), done.count)
+        return {"purged": done.count}
+
+    def _last(self, queue: Queue) -> int:
+        """The position of the last message of a queue; 0 if it has none."""
+        return next(reversed(self._state(queue).messages.of(queue.id)), 0)
+
+    def _state(self, queue: Queue) -> SetState:
+        """The state of the set of a queue of which this router has a replica."""
+        sets = self._at.node.sets
+        plan = sets.set_map.plan_of(queue.name) if sets is not None else None
+        state = sets.state(plan.name) if sets is not None and plan is not None else None
+        if state is None or state.name_of(queue.id) is None:
+            what = f"this router has no replica of queue {printable(queue.name)}: ask the leader of its set"
+            raise ManagementError(BAD_REQUEST, f"{what}, or name the {POSITION} of the last message")
+        return state
 
     def named(self, identity: str, name: str) -> Queue:
         """A queue that this router need not have a replica of. Its settings are not known here."""

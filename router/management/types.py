@@ -35,7 +35,7 @@ def types_at(at: ObservedRouter, ask: AskSets) -> Iterator[EntityType[Any]]:
         PLAN_ROUTER.managed: Operations(
             create=done_at_once(partial(join, at)), delete=done_at_once(partial(remove, at))
         ),
-        DECLARED_QUEUE.managed: QueueOperations(ask).all,
+        DECLARED_QUEUE.managed: QueueOperations(ask, at).all,
         SET.managed: SetOperations(at).all,
         CONNECTION.managed: Operations(delete=done_at_once(_close)),
     }

@@ -83,7 +83,7 @@ class AgreeingMesh:
         kinds: list[EntityType[Any]] = [
             EntityType[str](PLAN_ROUTER.managed, planned, lambda: self.routers),
             type_of(SET, at, SetOperations(at).all),
-            type_of(DECLARED_QUEUE, at, QueueOperations(ask).all),
+            type_of(DECLARED_QUEUE, at, QueueOperations(ask, at).all),
         ]
         return Agent(kinds, list, RecentEvents(router, 1), lambda: b"{}", lambda _: Raw(b""), at_once)
 
@@ -129,7 +129,7 @@ class AgreeingRouter:
                 yield from known.queues if known is not None else self._mesh.lists[plan.name]
 
     def state(self, name: str) -> SetState:
-        return self._mesh.lists[name]
+        return self._mesh.lists[name] if self._name in self._mesh.voters[name] else SetState()
 
     # an operator's word: it is done at once
 

@@ -6,7 +6,7 @@ has settled it, also if the message is taken in the meantime, or the queue is de
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Final
 
 import attrs
@@ -20,10 +20,10 @@ from topic.queues.proposals import Enqueue, Enqueued
 from topic.queues.reservations import CONSUMER, RESERVED, Reservations
 from topic.queues.rows import StateRows
 
-MESSAGE, FAILED, KEY = b"m", b"f", b"k"
-"""The first byte of the key of the row of a message, of the number of its failed deliveries, and of the answer to a
-delivery. A position follows, or a delivery key."""
-ROWS: Final = (MESSAGE, FAILED, KEY, RESERVED, CONSUMER)
+MESSAGE, FAILED, KEY, PURGED = b"m", b"f", b"k", b"p"
+"""The first byte of the key of the row of a message, of the number of its failed deliveries, of the answer to a
+delivery, and of a purge. A position follows, or a delivery key, or the id of a queue."""
+ROWS: Final = (MESSAGE, FAILED, KEY, PURGED, RESERVED, CONSUMER)
 """The first bytes of the keys of all rows of this module."""
 
 
@@ -59,6 +59,7 @@ class Passed:
     """Messages that consumers have accepted or rejected. Deleting a queue dequeues nothing."""
     given_back: int = 0
     """How often a reserved message was reserved again, or was for nobody any more."""
+    purged: int = 0
 
 
 class QueuedMessages:
@@ -73,6 +74,8 @@ class QueuedMessages:
         """By delivery key."""
         self._failed: dict[int, int] = {}
         """By position: how often a consumer had the message, and failed."""
+        self._purged: dict[QueueId, int] = {}
+        """By queue that has reserved messages up to a position that was purged: that position."""
         for key, value in sorted(rows):
             if key[:1] == KEY:
                 self._answers[key[1:]] = _answered(key, value)
@@ -81,6 +84,8 @@ class QueuedMessages:
                 self._queues.setdefault(queue, {})[position] = message
             elif key[:1] == FAILED:
                 self._failed[_position(key)] = _count(value)
+            elif key[:1] == PURGED:
+                self._purged[_queue(key)] = _count(value)
         self._sizes = {queue: sum(map(len, messages.values())) for queue, messages in self._queues.items()}
         """Bytes of the messages of each queue that has some."""
         self.size = sum(self._sizes.values())
@@ -196,14 +201,15 @@ class QueuedMessages:
 
     def reserve(self, queue: QueueId, consumer: LinkEntry, runs: Sequence[Run]) -> None:
         """Keep messages for a consumer."""
-        positions = self._there(queue, runs)
+        positions = self._not_purged(queue, self._there(queue, runs))
         again = self.reserved.reserve(positions, consumer)
         self._hold(queue, len(positions) - again)
         self._count(queue, given_back=again)
 
     def free(self, queue: QueueId, runs: Sequence[Run], *, failed: bool) -> None:
         """Keep messages for nobody. Each that was reserved counts as failed, if it is said so."""
-        positions = [position for position in self._there(queue, runs) if self.reserved.has(position)]
+        back = [position for position in self._there(queue, runs) if self.reserved.has(position)]
+        positions = self._not_purged(queue, back)
         self.reserved.free(positions)
         self._hold(queue, -len(positions))
         self._count(queue, given_back=len(positions))
@@ -213,17 +219,49 @@ class QueuedMessages:
 
     def dequeue(self, queue: QueueId, runs: Sequence[Run]) -> None:
         """Take messages out of their queue."""
+        self._count(queue, dequeued=self._take_out(queue, self._there(queue, runs)))
+
+    def purge(self, queue: QueueId, position: int) -> int:
+        """Take the messages up to this position out of the queue that are not reserved. Each of the others is taken out
+        when it is reserved no more, or for another consumer. Returns how many were taken out."""
+        there = [*takewhile(lambda at: at <= position, self.of(queue))]
+        free = [at for at in there if not self.reserved.has(at)]
+        if len(free) < len(there) and position > self._purged.get(queue, 0):
+            self._purged[queue] = position
+            self._rows.put(_purge_key(queue), msgpack.packb((position,)))
+        self._count(queue, purged=len(free))
+        return self._take_out(queue, free)
+
+    def _not_purged(self, queue: QueueId, back: list[int]) -> list[int]:
+        """Messages come back. Take those out that were purged meanwhile, and return the positions of the others."""
+        if queue not in self._purged:
+            return back
+        last = self._purged[queue]
+        purged = [position for position in back if position <= last]
+        self._count(queue, purged=self._take_out(queue, purged))
+        return [position for position in back if position > last]
+
+    def _take_out(self, queue: QueueId, positions: Sequence[int]) -> int:
+        """Take these messages, which are there, out of their queue. Returns how many they are."""
         messages = self._queues.get(queue, {})
-        positions, reserved = self._there(queue, runs), 0
+        reserved = 0
         for position in positions:
             message = messages.pop(position)
             self._sizes[queue] -= len(message)
             reserved += self._gone(position, message)
         self._hold(queue, -reserved)
-        self._count(queue, dequeued=len(positions))
         if not messages:
             self._queues.pop(queue, None)
             self._sizes.pop(queue, None)
+        if queue in self._purged:
+            first = self.first_of(queue)
+            if first is None or first > self._purged[queue]:
+                self._end_purge(queue)
+        return len(positions)
+
+    def _end_purge(self, queue: QueueId) -> None:
+        if self._purged.pop(queue, 0):
+            self._rows.delete(_purge_key(queue))
 
     def delete(self, queue: QueueId) -> None:
         """The queue is deleted, with all its messages."""
@@ -231,6 +269,7 @@ class QueuedMessages:
             by_queue.pop(queue, None)
         for position, message in self._queues.pop(queue, {}).items():
             self._gone(position, message)
+        self._end_purge(queue)
 
     def _there(self, queue: QueueId, runs: Sequence[Run]) -> list[int]:
         """The positions of these that the queue has a message at."""
@@ -252,14 +291,13 @@ class QueuedMessages:
             if not count:
                 del self._reserved[queue]
 
-    def _count(self, queue: QueueId | None, enqueued: int = 0, dequeued: int = 0, given_back: int = 0) -> None:
+    def _count(self, queue: QueueId | None, **more: int) -> None:
         """So many messages have passed. A queue without any has no numbers: so one that is deleted gets none."""
-        if queue is not None and (enqueued or dequeued or given_back):
+        if queue is not None and any(more.values()):
             of = self._passed.get(queue) or self._passed.setdefault(queue, Passed())
             for passed in (self.passed, of):
-                passed.enqueued += enqueued
-                passed.dequeued += dequeued
-                passed.given_back += given_back
+                for name, count in more.items():
+                    setattr(passed, name, getattr(passed, name) + count)
 
     def check(self) -> None:
         """Assert what holds whenever no proposal is being applied."""
@@ -269,6 +307,10 @@ class QueuedMessages:
         assert fresh._answers == self._answers, "the rows are not those of the answers"
         assert fresh._failed == self._failed, "the rows are not those of failed deliveries"
         assert fresh._reserved == self._reserved, "the rows have other numbers of reserved messages"
+        assert fresh._purged == self._purged, "the rows are not those of purges"
+        for queue, last in self._purged.items():
+            purged = [position for position in self.of(queue) if position <= last]
+            assert purged and all(map(self.reserved.has, purged)), "a purged message is there, and nobody has it"
         there = set(chain.from_iterable(self._queues.values()))
         assert there >= self._failed.keys(), "a message that is gone has failed"
         self.reserved.check(there)
@@ -291,6 +333,17 @@ def _read(key: bytes, value: bytes) -> tuple[int, QueueId, bytes]:
     return _position(key), QueueId(*parts[:2]), parts[2]
 
 
+def _purge_key(queue: QueueId) -> bytes:
+    return PURGED + queue.life.to_bytes(8) + queue.index.to_bytes(8)
+
+
+def _queue(key: bytes) -> QueueId:
+    """The queue in the key of the row of a purge. Raises ValueError."""
+    if len(key) != 1 + 8 + 8:
+        raise ValueError("a row of the state of a set has a purge of no queue")
+    return QueueId(int.from_bytes(key[1:9]), int.from_bytes(key[9:]))
+
+
 def _position(key: bytes) -> int:
     """The position in the key of a row. Raises ValueError."""
     if len(key) != 1 + POSITION_LENGTH:
@@ -302,5 +355,5 @@ def _count(value: bytes) -> int:
     """Raises ValueError."""
     parts = unpack(value, "a row of the state of a set")
     if [type(part) for part in parts] != [int] or parts[0] < 1:
-        raise ValueError("a row of the state of a set has a number of failed deliveries that is none")
+        raise ValueError("a row of the state of a set has a number that is none")
     return int(parts[0])

@@ -5,13 +5,16 @@
 | `Declare(name, settings)` | creates the queue | the id, also of a queue that has the same settings already |
 | `Configure(name, id, former, settings)` | gives the queue other settings, in place of the former version | the id |
 | `Delete(name, id)` | deletes the queue | the id |
+| `Purge(name, id, position)` | takes messages up to this position out of the queue | the id, and how many it took |
 
 An operation may be decided twice, because a router asks again if the answer is lost with a leader. In between others
-may have changed the queue, and the second decision must not undo that. So `Configure` and `Delete` name what they mean
-by its id, and `Configure` also names the version of the settings that it replaces. `Declare` names nothing: when it is
-answered, the queue is there, also if somebody has deleted it since the first decision.
+may have changed the queue, and the second decision must not undo that. So all but `Declare` name a queue by its id.
+`Configure` also names the version of the settings that it replaces, and `Purge` the last position that it takes: what
+came later stays. `Declare` names nothing: when it is answered, the queue is there, also if somebody has deleted it
+since the first decision.
 
-An operation is one msgpack array, [kind, name, …]; an answer is [life, index, life, index] or [reason, why].
+An operation is one msgpack array, [kind, name, …]; an answer is [life, index, life, index, count] or
+[reason, why].
 """
 
 import enum
@@ -114,7 +117,17 @@ class Delete:
     id: QueueId
 
 
-Operation = Declare | Configure | Delete
+@attrs.frozen(slots=True)
+class Purge:
+    """Take out of a queue all messages up to a position that no consumer has. Those that a consumer has follow if it
+    gives them back."""
+
+    name: str
+    id: QueueId
+    position: int
+
+
+Operation = Declare | Configure | Delete | Purge
 
 
 @attrs.frozen(slots=True)
@@ -124,6 +137,8 @@ class Done:
     id: QueueId
     version: QueueId
     """Of its settings."""
+    count: int = 0
+    """How many messages a `Purge` has taken."""
 
 
 class RefusedFor(enum.Enum):
@@ -157,7 +172,7 @@ class Refused:
 
 Answer = Done | Refused
 
-_KINDS: Final[tuple[type[Any], ...]] = (Declare, Configure, Delete)
+_KINDS: Final[tuple[type[Any], ...]] = (Declare, Configure, Delete, Purge)
 """By the number that stands for each."""
 _NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
 
@@ -214,7 +229,7 @@ def unpack(data: bytes, what: str) -> list[Any]:
 
 def encode_answer(answer: Answer) -> bytes:
     if isinstance(answer, Done):
-        return bytes(msgpack.packb(attrs.astuple(answer.id) + attrs.astuple(answer.version)))
+        return bytes(msgpack.packb((*attrs.astuple(answer.id), *attrs.astuple(answer.version), answer.count)))
     return bytes(msgpack.packb((answer.reason.value, _cut(answer.why))))
 
 
@@ -226,7 +241,9 @@ def decode_answer(data: bytes) -> Answer:
     """Raises ValueError for bytes that `encode_answer` does not write."""
     parts = unpack(data, "an answer about queues")
     if parts and isinstance(parts[0], int):
-        return Done(_id(parts[:2]), _id(parts[2:]))
+        if len(parts) != 5:
+            raise ValueError(f"an answer about queues is {reprlib.repr(parts)}, expected two ids and a number")
+        return Done(_id(parts[:2]), _id(parts[2:4]), _number(parts[4]))
     if len(parts) != 2 or not all(isinstance(part, str) for part in parts) or len(parts[1].encode()) > MOST_WHY:
         raise ValueError(f"an answer about queues is {reprlib.repr(parts)}, expected an id, or a reason and its text")
     return Refused(RefusedFor(parts[0]), parts[1])
@@ -248,6 +265,13 @@ def _id(value: Any) -> QueueId:
     return QueueId(*value)
 
 
+def _number(value: Any) -> int:
+    if not _is_count(value):
+        raise ValueError(f"about a queue there is {reprlib.repr(value)}, expected a number from 0 to 2^63 - 1")
+    assert isinstance(value, int)
+    return value
+
+
 def _settings(value: Any) -> QueueSettings:
     if not isinstance(value, dict):
         raise ValueError(f"the settings of a queue are {reprlib.repr(value)}, expected names and values")
@@ -263,5 +287,10 @@ def _limit(name: str, value: Any) -> int:
 
 _SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {"limit_messages": _limit, "limit_bytes": _limit}
 """By name: reads the value of a setting, or raises ValueError."""
-_READ: Final[dict[Any, Callable[[Any], Any]]] = {str: _name, QueueId: _id, QueueSettings: _settings}
+_READ: Final[dict[Any, Callable[[Any], Any]]] = {
+    str: _name,
+    QueueId: _id,
+    QueueSettings: _settings,
+    int: _number,
+}
 """By the type of a field."""

@@ -18,6 +18,7 @@ from topic.queues.operations import (
     Declare,
     Delete,
     Done,
+    Purge,
     QueueId,
     QueueSettings,
     Refused,
@@ -27,6 +28,7 @@ from topic.queues.operations import (
     read_operation,
     unpack,
 )
+from topic.queues.positions import position_of
 from topic.queues.proposals import (
     FIRST,
     Dequeue,
@@ -127,7 +129,7 @@ class SetState:
             return Refused(RefusedFor.MALFORMED, f"an operation on queues is of life {life}, expected {MOST} at most")
         if isinstance(asked, Declare):
             return self._declare(asked, QueueId(life, index))
-        if isinstance(asked, Configure | Delete):
+        if isinstance(asked, Configure | Delete | Purge):
             return self._change(asked, QueueId(life, index))
         return self._carry_out(asked, QueueId(life, index))
 
@@ -168,7 +170,7 @@ class SetState:
             RefusedFor.DIFFERS, f'queue "{known.name}" exists with {known.settings}, expected {operation.settings}'
         )
 
-    def _change(self, operation: Configure | Delete, fresh: QueueId) -> Answer:
+    def _change(self, operation: Configure | Delete | Purge, fresh: QueueId) -> Answer:
         known = self._queues.get(operation.name)
         if known is None:
             return Refused(RefusedFor.NOT_FOUND, f'there is no queue "{operation.name}"')
@@ -177,6 +179,9 @@ class SetState:
             return Refused(RefusedFor.NOT_FOUND, why)
         if isinstance(operation, Configure):
             return self._configure(known, operation, fresh)
+        if isinstance(operation, Purge):
+            position = min(operation.position, position_of(fresh.index, 0))  # nothing that comes later
+            return Done(known.id, known.version, self.messages.purge(known.id, position))
         self.rows.delete(_key(known.name))
         del self._queues[known.name], self._names[known.id]
         self.deletions += 1

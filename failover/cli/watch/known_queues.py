@@ -27,7 +27,17 @@ MOST_MEANT: Final = 3
 LIKE: Final = 0.8
 """How like they are: names of queues begin with the same words."""
 
-COUNTED: Final = ("messages", "bytes", "reserved", "consumers", "oldest_s", "enqueued", "dequeued", "given_back")
+COUNTED: Final = (
+    "messages",
+    "bytes",
+    "reserved",
+    "consumers",
+    "oldest_s",
+    "enqueued",
+    "dequeued",
+    "given_back",
+    "purged",
+)
 """The figures of a queue, by their names in `KnownQueue` and in the table of entities."""
 
 Row = Mapping[str, Any]
@@ -57,6 +67,10 @@ class KnownQueue:
     """Messages that consumers have accepted or rejected since then."""
     given_back: int | None
     """How often since then a message went to a consumer again."""
+    purged: int | None
+    """Messages that operators have purged since then."""
+    last_position: int | None
+    """The position of its last message, if it has one."""
 
     @property
     def leader(self) -> str | None:
@@ -123,7 +137,7 @@ def _known(row: Row, router: str, sets: Mapping[str, ShownSet]) -> list[KnownQue
         return []
     settings = {one.name: value for one in SETTINGS if (value := row[one.managed_name]) is not None}
     said = _in_words(DECLARED_QUEUE, row)
-    counted = {name: said[name] for name in COUNTED}
+    counted = {name: said[name] for name in (*COUNTED, "last_position")}
     return [KnownQueue(row["name"], row["identity"], of, row["version"], QueueSettings.of(settings), **counted)]
 
 

@@ -173,8 +173,8 @@ def show_all(machine: bool, ask: Ask) -> None:
 def show(name: str, machine: bool, ask: Ask) -> None:
     """Show one queue and the replicas of its set.
 
-    The oldest message is at least as old as shown: a leader knows no more than since when it leads. What came, left
-    and was given back is counted since then, too.
+    The oldest message is at least as old as shown: a leader knows no more than since when it leads. What came, left,
+    was given back and was purged is counted since then, too.
 
     The table has a row for each router that answers. `Behind` is how many entries of the log its disk lacks, as the
     leader says. `May stop` says whether the set keeps its majority if this router stops now.
@@ -231,7 +231,37 @@ def delete(name: str, machine: bool, ask: Ask) -> None:
     ask(main)
 
 
-async def _change(management: Management, operation: str, name: str, body: Any, **named: str) -> Any:
+@queue.command()
+@name_argument
+@json_option
+@asking
+def purge(name: str, machine: bool, ask: Ask) -> None:
+    """Take all messages out of a queue that no consumer has.
+
+    The queue stays, with its settings. Messages that come while the command works stay, too. A message that a consumer
+    has is purged if the consumer gives it back.
+
+    The command prints how many messages it took. If a router fails meanwhile, the command asks again; then it prints
+    how many the last try took, which may be fewer.
+
+    \b
+    Examples:
+      oncemesh queue purge queue/orders
+      oncemesh queue purge queue/orders --json | jq .purged
+    """
+
+    async def main(management: Management) -> None:
+        known = await queue_named(management, name)
+        told = await _change(management, "PURGE", name, None, identity=known.id, position=known.last_position or 0)
+        if machine:
+            click.echo(printable_json({"name": known.name, "id": known.id, **told}))
+        else:
+            click.echo(f"queue {printable(name)}: {counted(told['purged'], 'message')} purged")
+
+    ask(main)
+
+
+async def _change(management: Management, operation: str, name: str, body: Any, **named: Any) -> Any:
     return await management.ask(operation, None, body, type=DECLARED_QUEUE.managed, name=name, **named)
 
 
@@ -269,6 +299,7 @@ def _figures(known: KnownQueue) -> Iterable[str]:
         yield consumers
     else:
         counts = f"{known.enqueued} came, {known.dequeued} left, {known.given_back} were given back"
+        counts += f", {known.purged} were purged"
         yield f"{consumers}; since router {known.leader} leads, {counts}"
 
 

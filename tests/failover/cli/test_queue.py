@@ -130,7 +130,7 @@ def test_show_has_the_replicas_of_the_set(mesh: AgreeingMesh) -> None:
     assert first == "queue/eu/x: limit_messages 5"
     assert second == f"id {next(iter(mesh.lists['eu'])).id}, in set eu, led by router a"
     assert third == "0 messages, 0 B; 0 of them reserved for consumers"
-    assert fourth == "0 consumers; since router a leads, 0 came, 0 left, 0 were given back"
+    assert fourth == "0 consumers; since router a leads, 0 came, 0 left, 0 were given back, 0 were purged"
     assert [row.split() for row in rows[:4]] == [
         ["a", "leader", "3", "2", "2", "0", "B", "yes"],
         ["b", "follower", "3", "2", "2", "0", "0", "B", "yes"],
@@ -164,7 +164,7 @@ def test_what_is_in_a_queue_and_what_has_passed_is_shown(mesh: AgreeingMesh) -> 
     ]
     _, _, third, fourth, *_ = done("show", "queue/eu/x").splitlines()
     assert third == "3 messages, 3 B; 1 of them reserved for consumers; the oldest is 2m 5s old or older"
-    assert fourth == "2 consumers; since router a leads, 4 came, 1 left, 1 were given back"
+    assert fourth == "2 consumers; since router a leads, 4 came, 1 left, 1 were given back, 0 were purged"
     [row] = json.loads(done("list", "--json"))
     figures = {"messages": 3, "bytes": 3, "reserved": 1, "consumers": 2, "oldest_s": 125.0}
     assert row.items() >= {**figures, "enqueued": 4, "dequeued": 1, "given_back": 1}.items()
@@ -175,6 +175,16 @@ def test_what_is_in_a_queue_and_what_has_passed_is_shown(mesh: AgreeingMesh) -> 
     assert done("show", "queue/eu/x").splitlines()[2:4] == [
         "3 messages, 3 B; 1 of them reserved for consumers", "2 consumers"
     ]  # fmt: skip
+
+
+def test_a_purge_takes_what_no_consumer_has(mesh: AgreeingMesh) -> None:
+    done("declare", "queue/eu/x")
+    assert done("purge", "queue/eu/x") == "queue queue/eu/x: 0 messages purged\n"
+    used(mesh, "queue/eu/x")
+    assert done("purge", "queue/eu/x") == "queue queue/eu/x: 2 messages purged\n"
+    assert json.loads(done("purge", "queue/eu/x", "--json"))["purged"] == 0
+    assert done("show", "queue/eu/x").splitlines()[3].endswith("4 came, 1 left, 1 were given back, 2 were purged")
+    assert failed("purge", "queue/eu/y") == "there is no queue queue/eu/y; did you mean queue/eu/x?"
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -216,6 +226,7 @@ def test_without_a_majority_the_error_says_how_long_it_was_tried(mesh: AgreeingM
         ("declare", "queue/eu/y"),
         ("configure", "queue/eu/x", "--limit-messages", "1"),
         ("delete", "queue/eu/x"),
+        ("purge", "queue/eu/x"),
     ):
         assert failed(*words) == "no router led set eu, for 10 s"
     assert failed("declare", "topic/x") == 'no replica set may have a queue "topic/x"'

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from topic.queues.operations import (
     Refused,
     RefusedFor,
 )
+from topic.queues.proposals import Enqueue
 
 
 async def refused(asking: AskingMesh, operation: str, body: Mapping[str, Any] | None = None, **asked: Any) -> str:
@@ -34,15 +36,22 @@ async def refused(asking: AskingMesh, operation: str, body: Mapping[str, Any] | 
 async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted() -> None:
     mesh = AgreeingMesh()
     asking = AskingMesh(mesh)
-    assert (await asking.ask("GET-OPERATIONS"))[DECLARED_QUEUE.managed] == ["READ", "CREATE", "UPDATE", "DELETE"]
+    assert (await asking.ask("GET-OPERATIONS"))[DECLARED_QUEUE.managed] == [
+        "READ",
+        "CREATE",
+        "UPDATE",
+        "DELETE",
+        "PURGE",
+    ]
     named = {"type": DECLARED_QUEUE.managed, "name": "queue/eu/x"}
     made = await asking.ask("CREATE", None, {"limitMessages": 5, "limitBytes": None}, **named)
     identity = f"{LIFE:x}-2"
     about: dict[str, Any] = {"type": DECLARED_QUEUE.managed, "identity": identity, "name": "queue/eu/x", "set": "eu"}
     about |= {"messages": 0, "bytes": 0, "reserved": 0, "consumers": 0}
-    about |= {"oldestSeconds": 0.0, "enqueued": 0, "dequeued": 0, "givenBack": 0}
+    about |= {"oldestSeconds": 0.0, "enqueued": 0, "dequeued": 0, "givenBack": 0, "purged": 0}
+    about["lastPosition"] = None
     assert made == {**about, "version": identity, "limitMessages": 5, "limitBytes": None}
-    only_leader = dict.fromkeys(("oldestSeconds", "enqueued", "dequeued", "givenBack"))
+    only_leader = dict.fromkeys(("oldestSeconds", "enqueued", "dequeued", "givenBack", "purged"))
     assert await asking.ask("READ", "b", **named) == {**made, **only_leader}, "any replica has it"
     changed = await asking.ask("UPDATE", None, {"limitBytes": 2**40}, **named)
     about["version"] = f"{LIFE:x}-3"
@@ -96,6 +105,26 @@ async def test_a_router_without_a_replica_changes_what_is_named_whole() -> None:
     assert "is no id of a queue, expected one like" in await refused(asking, "DELETE", name="queue/x", identity="7")
 
 
+async def test_a_queue_is_purged_up_to_a_position() -> None:
+    mesh = AgreeingMesh()
+    asking, named = AskingMesh(mesh), {"type": DECLARED_QUEUE.managed, "name": "queue/eu/x"}
+    made = await asking.ask("CREATE", **named)
+    mesh.propose("eu", Enqueue("queue/eu/x", (), (), [b"1", b"2"]))
+    last = (await asking.ask("READ", **named))["lastPosition"]
+    mesh.propose("eu", Enqueue("queue/eu/x", (), (), [b"3", b"4"]))
+    assert await asking.ask("PURGE", **named, position=last) == {"purged": 2}
+    assert await asking.ask("PURGE", "d", **named, identity=made["identity"], position=last) == {"purged": 0}
+    assert await asking.ask("PURGE", **named) == {"purged": 2}, "up to the last one"
+    assert (await asking.ask("READ", **named))["purged"] == 4
+    whole = {"name": "queue/eu/x", "identity": made["identity"]}
+    with pytest.raises(RefusedError, match="400: this router has no replica of queue queue/eu/x"):
+        await asking.ask("PURGE", "d", type=DECLARED_QUEUE.managed, **whole)
+    for position in (-1, "1", True):
+        assert "position is" in await refused(asking, "PURGE", name="queue/eu/x", position=position)
+    with pytest.raises(RefusedError, match=f"501: type {SET.managed} has no operation PURGE"):
+        await asking.ask("PURGE", type=SET.managed, name="eu")
+
+
 async def test_a_queue_that_was_declared_anew_is_not_deleted_for_another() -> None:
     mesh = AgreeingMesh()
     asking, named = AskingMesh(mesh), {"type": DECLARED_QUEUE.managed, "name": "queue/eu/x"}
@@ -124,8 +153,9 @@ async def test_each_reason_of_a_refusal_has_a_status(reason: RefusedFor) -> None
     async def ask(operation: Operation) -> Answer:
         return Refused(reason, "because")
 
+    at: Any = SimpleNamespace()
     with pytest.raises(ManagementError, match="because") as error:
-        await QueueOperations(ask).declare("queue/x", {})
+        await QueueOperations(ask, at).declare("queue/x", {})
     assert error.value.status == STATUS[reason] >= 400
 
 

@@ -27,7 +27,7 @@ from topic.identity import egress_address
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
 from topic.queues.leader.leaders import PATIENCE_S, LedSet
-from topic.queues.operations import Delete
+from topic.queues.operations import Delete, Done, Purge
 from topic.queues.proposals import DEQUEUE, ENQUEUE, RESERVE, SETTLED
 from topic.queues.replica import SetReplica
 from topic.queues.state import LIFE
@@ -107,11 +107,13 @@ def test_an_egress_that_begins_has_found_what_was_decided_together() -> None:
         pen.send(b"2", presettled=True)
     bench.declare("queue/other")
     assert bench.messages("a") == [b"1", b"2"]
-    reader = plain(bench, "d")
-    reader.accept(b"1", b"2")
     pen.settle(b"1")
+    reader = plain(bench, "d")
+    [egress] = bench.at("a").node.led[SET].egresses.values()
+    assert reader.delivered == [b"1", b"2"] and len(egress.open) == 2
+    reader.accept(b"1", b"2")
     bench.wait(1)
-    assert reader.delivered == [b"1", b"2"] and bench.messages("a") == [] and bench.records() == {}
+    assert bench.messages("a") == [] and bench.records() == {}
 
 
 def test_what_nobody_waits_for_is_proposed_with_the_next_entry() -> None:
@@ -485,10 +487,105 @@ def test_a_consumer_that_comes_back_late_is_told_that_its_message_is_over() -> N
     assert bench.records() == {}
 
 
+# an operator takes messages out
+
+
 def delete(bench: QueueBench) -> None:
     bench.at("a").node.ask(Delete(QUEUE, bench.queue))
     bench.collect("a")
     bench.flow()
+
+
+def purge(bench: QueueBench) -> int:
+    """Up to the last message. Returns how many were taken."""
+    [*_, last] = bench.sets("a").state(SET).messages.of(bench.queue)
+    number = bench.at("a").node.ask(Purge(QUEUE, bench.queue, last))
+    bench.collect("a")
+    bench.flow()
+    answer = bench.at("a").answers[number]
+    assert isinstance(answer, Done)
+    return answer.count
+
+
+def test_a_purge_leaves_what_consumers_have_and_they_accept_it() -> None:
+    bench, pen = filled(b"1", b"2", b"3")
+    reader = plain(bench, "d", credit=1)
+    assert purge(bench) == 2 and bench.messages("b") == [b"1"]
+    pen.send(b"4")
+    pen.settle(b"4")
+    reader.grant(5)
+    reader.accept(b"1", b"4")
+    bench.wait(1)
+    assert reader.delivered == [b"1", b"4"] == reader.settled_messages and at_rest(bench)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_what_waits_for_a_reservation_is_purged_too(is_gone: bool) -> None:
+    bench, pen = filled(b"1", b"2")
+    with pytest.MonkeyPatch.context() as busy:
+        busy.setattr(SetReplica, "propose", lambda self, proposals: None)
+        reader = plain(bench, "d")
+        if is_gone:
+            reader.close()
+        assert bench.records()["a"] == 2
+        assert purge(bench) == 2
+    pen.send(b"3")
+    assert bench.messages("a") == [b"3"] and bench.records() == (
+        {"a": 1, "e": 1} if is_gone else {"a": 2, "d": 1, "e": 1}
+    )
+    assert reader.delivered == ([] if is_gone else [b"3"])
+
+
+def test_what_was_purged_is_offered_to_nobody_when_it_is_given_back() -> None:
+    bench, pen = filled(b"1", b"2")
+    reader = plain(bench, "d", credit=1)
+    other = plain(bench, "e", "t", credit=1)
+    assert (reader.delivered, other.delivered) == ([b"1"], [b"2"])
+    assert purge(bench) == 0
+    other.accept(b"2")
+    reader.answer(RELEASED, b"1")
+    other.grant(1)
+    pen.send(b"3")
+    pen.settle(b"3")
+    assert (reader.delivered, other.delivered) == ([b"1"], [b"2", b"3"]) and bench.messages("a") == [b"3"]
+    other.accept(b"3")
+    bench.wait(1)
+    assert at_rest(bench)
+
+
+def test_what_is_purged_before_its_reservation_is_decided_is_offered_to_nobody() -> None:
+    bench, _ = filled(b"1", b"2")
+    bench.hanging |= {"a", "c"}
+    [*_, last] = bench.sets("a").state(SET).messages.of(bench.queue)
+    bench.at("a").node.ask(Purge(QUEUE, bench.queue, last))
+    bench.collect("a")
+    reader = plain(bench, "d")
+    bench.hanging.discard("a")  # both are decided together
+    bench.flow()
+    assert reader.delivered == []
+    bench.hanging.clear()
+    bench.wait(1)
+    assert at_rest(bench)
+
+
+def test_what_is_purged_and_comes_back_after_the_leader_has_died_is_offered_to_nobody() -> None:
+    bench, _ = filled(b"1")
+    reader = lasting(bench, "d")
+    assert purge(bench) == 0
+    bench.stop("a")
+    bench.wait(ELECTED_S)
+    other = plain(bench, "e", "t")
+    reader.close()
+    bench.wait(1)
+    assert other.delivered == [] and bench.messages(bench.leader) == []
+
+
+def test_a_set_that_is_full_takes_messages_when_a_queue_is_purged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topic.queues.leader.ingress.FULL", 100)
+    bench, pen = filled()
+    pen.send(*(bytes([number]) * 40 for number in range(5)))
+    assert bench.sets("a").state(SET).messages.size >= 100 and len(pen.outcomes) < 5
+    assert purge(bench) == 3 and len(pen.outcomes) == 5
 
 
 def test_a_queue_that_is_deleted_has_no_egress() -> None:
@@ -636,6 +733,14 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (Egress, "enqueued", "self._withdraw(self._expected.pop(index, {}).keys() - {*positions})", "pass",
      test_a_message_that_the_queue_has_no_room_for_is_for_no_consumer),
     (LedSet, "_close_deleted", "closed=True", "closed=False", test_a_queue_that_is_deleted_has_no_egress),
+    (LedSet, "_withdraw_purged", "egress.withdraw_purged()", "pass",
+     partial(test_what_waits_for_a_reservation_is_purged_too, True)),
+    (LedSet, "_withdraw_purged", "self.ingress.go_on()", "pass",
+     partial(with_patches, test_a_set_that_is_full_takes_messages_when_a_queue_is_purged)),
+    (Egress, "decided", "if self._message(position) is None", "if False",
+     test_what_is_purged_before_its_reservation_is_decided_is_offered_to_nobody),
+    (Egress, "_withdraw", "waiting[:] = [record for record in waiting if record in self.open]", "pass",
+     partial(test_what_waits_for_a_reservation_is_purged_too, False)),
 ]  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Messages in queues: each is enqueued once, in the order of the log, whatever becomes of its queue."""
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -9,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.topic.queues.test_state import LIFE
+from tests.topic.raft.mutants import Mutant
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.identity import KEY_LENGTH, Epoch, LinkIdentity, link_name
-from topic.queues.messages import FAILED, KEY, MESSAGE
-from topic.queues.operations import Declare, Delete, Done, QueueId, QueueSettings, Refused, encode
+from topic.queues.messages import FAILED, KEY, MESSAGE, PURGED, Passed, QueuedMessages
+from topic.queues.operations import Declare, Delete, Done, Purge, QueueId, QueueSettings, Refused, encode
 from topic.queues.positions import MOST_PLACES, position_of, runs_of
 from topic.queues.proposals import (
     DEQUEUE,
@@ -234,12 +236,82 @@ def test_a_queue_that_is_deleted_leaves_no_reservations() -> None:
     assert len(state.rows) == 1, "it has another id"
 
 
+# purges
+
+
+def purge(state: SetState, index: int, queue: QueueId, position: int) -> int:
+    """How many messages were taken."""
+    answer = state.apply(index, entry(LIFE, encode(Purge("queue/1", queue, position))))
+    state.check()
+    assert isinstance(answer, Done)
+    return answer.count
+
+
+def there(state: SetState, queue: QueueId) -> list[bytes]:
+    return [*state.messages.of(queue).values()]
+
+
+def test_a_purge_takes_what_nobody_has_up_to_its_position() -> None:
+    state, queue = filled(1, 2, 3, 4)
+    propose(state, 3, Reserve(queue, ONE, [(at(1), at(1))]))
+    assert purge(state, 4, queue, at(2)) == 2
+    assert there(state, queue) == [b"2", b"4"] and holders(state, queue) == [ONE, None]
+    assert state.messages.passed_of(queue) == Passed(4, 0, 0, 2)
+    assert enqueue(state, 5, "queue/1", 1) == ALL and there(state, queue) == [b"2", b"4"], "it was accepted before"
+
+
+def test_a_purge_that_is_decided_twice_leaves_what_came_in_between() -> None:
+    state, queue = filled(1, 2)
+    assert purge(state, 3, queue, at(1)) == 2
+    enqueue(state, 4, "queue/1", 3)
+    assert purge(state, 5, queue, at(1)) == 0 and there(state, queue) == [b"3"]
+
+
+def test_a_purge_takes_nothing_that_comes_later_whatever_its_position() -> None:
+    state, queue = filled(1)
+    propose(state, 3, Reserve(queue, ONE, [(at(0), at(0))]))
+    assert purge(state, 4, queue, 2**63 - 1) == 0
+    enqueue(state, 5, "queue/1", 2)
+    propose(state, 6, Reserve(queue, OTHER, [(position_of(5, 0), position_of(5, 0))]))
+    propose(state, 7, Free(queue, [(at(0), at(0)), (position_of(5, 0), position_of(5, 0))], failed=False))
+    assert there(state, queue) == [b"2"]
+
+
+def test_what_was_purged_while_a_consumer_had_it_goes_when_it_comes_back() -> None:
+    state, queue = filled(1, 2, 3, 4)
+    propose(state, 3, Settled([key(one) for one in (1, 2, 3, 4)]))
+    propose(state, 4, Reserve(queue, ONE, [(at(0), at(2))]))
+    assert purge(state, 5, queue, at(2)) == 0
+    restored = SetState([*state.rows])
+    for one in (state, restored):
+        propose(one, 6, Free(queue, [(at(0), at(0))], failed=True))
+        propose(one, 7, Reserve(queue, OTHER, [(at(1), at(1)), (at(3), at(3))]))
+        assert there(one, queue) == [b"3", b"4"] and holders(one, queue) == [ONE, OTHER]
+        propose(one, 8, Dequeue(queue, [(at(2), at(2))]))
+        propose(one, 9, Free(queue, [(at(3), at(3))], failed=False))
+        assert there(one, queue) == [b"4"] and len(one.rows) == 2, "no purge is kept that is over"
+    assert state.messages.passed_of(queue) == Passed(4, 1, 1, 2)
+
+
+def test_an_earlier_purge_that_comes_later_takes_back_nothing() -> None:
+    state, queue = filled(1, 2)
+    propose(state, 3, Reserve(queue, ONE, [(at(0), at(1))]))
+    purge(state, 4, queue, at(1))
+    purge(state, 5, queue, at(0))
+    propose(state, 6, Free(queue, [(at(1), at(1))], failed=False))
+    assert there(state, queue) == [b"1"]
+    delete(state, 7, "queue/1", queue)
+    assert not [row for row in state.rows if row[0][:1] == PURGED]
+
+
 Asked = tuple[str, str, list[int]]
 some_numbers = st.lists(st.integers(1, 6), min_size=1)
 proposals: st.SearchStrategy[Asked] = st.one_of(
     st.tuples(st.just("enqueue"), st.sampled_from("abc"), some_numbers),
     st.tuples(st.just("settle"), st.just(""), some_numbers),
-    st.tuples(st.sampled_from(("one", "other", "failed", "freed", "dequeue")), st.sampled_from("abc"), some_numbers),
+    st.tuples(
+        st.sampled_from(("one", "other", "failed", "freed", "dequeue", "purge")), st.sampled_from("abc"), some_numbers
+    ),
     st.tuples(st.sampled_from(("declare", "delete")), st.sampled_from("abc"), st.just([])),
 )
 
@@ -255,6 +327,8 @@ def data_of(state: SetState, kind: str, name: str, numbers: list[int]) -> bytes:
     if kind == "delete":
         return encode(Delete(name, known.id))
     there = [*state.messages.of(known.id)]
+    if kind == "purge":
+        return encode(Purge(name, known.id, there[numbers[0] % len(there)] if there else 7))
     runs = runs_of(sorted({there[number % len(there)] for number in numbers} if there else {7}))
     if kind in ("one", "other"):
         return encode_proposal(Reserve(known.id, ONE if kind == "one" else OTHER, runs))
@@ -362,6 +436,8 @@ def test_what_is_no_proposal_is_refused(parts: list[Any]) -> None:
         (FAILED + bytes(11), msgpack.packb([0])),
         (FAILED + bytes(11), msgpack.packb([1, 1])),
         (FAILED + bytes(10), msgpack.packb([1])),
+        (PURGED + bytes(16), msgpack.packb([0])),
+        (PURGED + bytes(15), msgpack.packb([1])),
         (RESERVED + bytes(11), msgpack.packb([0, ONE.name])),
         (RESERVED + bytes(11), msgpack.packb([0, ONE.name[1:]])),
         (RESERVED + bytes(10), msgpack.packb([0, ONE.name])),
@@ -390,3 +466,36 @@ def test_two_rows_that_reserve_one_message_are_refused() -> None:
 
 def test_keys_have_the_length_of_delivery_keys() -> None:
     assert len(key(1)) == KEY_LENGTH
+
+
+# rules broken on purpose
+
+BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
+    (QueuedMessages, "purge", "at <= position", "True", test_a_purge_that_is_decided_twice_leaves_what_came_in_between),
+    (SetState, "_change", "min(operation.position, position_of(fresh.index, 0))", "operation.position",
+     test_a_purge_takes_nothing_that_comes_later_whatever_its_position),
+    (QueuedMessages, "purge", "if not self.reserved.has(at)", "",
+     test_a_purge_takes_what_nobody_has_up_to_its_position),
+    (QueuedMessages, "purge", "self._count(queue, purged=len(free))", "",
+     test_a_purge_takes_what_nobody_has_up_to_its_position),
+    (QueuedMessages, "purge", "and position > self._purged.get(queue, 0)", "",
+     test_an_earlier_purge_that_comes_later_takes_back_nothing),
+    (QueuedMessages, "purge", "self._rows.put(_purge_key(queue), msgpack.packb((position,)))", "",
+     test_what_was_purged_while_a_consumer_had_it_goes_when_it_comes_back),
+    (QueuedMessages, "reserve", "self._not_purged(queue, self._there(queue, runs))", "self._there(queue, runs)",
+     test_what_was_purged_while_a_consumer_had_it_goes_when_it_comes_back),
+    (QueuedMessages, "free", "self._not_purged(queue, back)", "back",
+     test_what_was_purged_while_a_consumer_had_it_goes_when_it_comes_back),
+    (QueuedMessages, "_take_out", "self._end_purge(queue)", "pass",
+     test_what_was_purged_while_a_consumer_had_it_goes_when_it_comes_back),
+    (QueuedMessages, "delete", "self._end_purge(queue)", "pass",
+     test_an_earlier_purge_that_comes_later_takes_back_nothing),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(BROKEN)))
+def test_a_rule_that_is_broken_is_noticed(number: int) -> None:
+    owner, method, old, new, scene = BROKEN[number]
+    scene()
+    with Mutant(owner, method, old, new, old, "").applied(), pytest.raises((Exception, pytest.fail.Exception)):
+        scene()

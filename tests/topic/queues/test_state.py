@@ -19,6 +19,7 @@ from topic.queues.operations import (
     Delete,
     Done,
     Operation,
+    Purge,
     QueueId,
     QueueSettings,
     Refused,
@@ -156,8 +157,9 @@ operations = st.builds(
         0: Declare(name, QueueSettings(limit)),
         1: Configure(name, id_, former, QueueSettings(limit)),
         2: Delete(name, id_),
+        3: Purge(name, id_, former.index),
     }[kind],
-    st.integers(0, 2),
+    st.integers(0, 3),
     st.sampled_from("abc"),
     st.builds(QueueId, st.just(LIFE), st.integers(1, 9)),
     st.builds(QueueId, st.just(LIFE), st.integers(1, 9)),
@@ -232,7 +234,7 @@ def test_an_operation_is_read_as_it_was_written(operation: Operation) -> None:
     ("parts", "why"),
     [
         ([], "unknown kind None"),
-        ([3, "a"], "unknown kind 3"),
+        ([4, "a"], "unknown kind 4"),
         ([True, "a"], "unknown kind True"),
         ([0, "a"], "Declare is"),
         ([0, "", {}], "name of a queue is ''"),
@@ -244,6 +246,8 @@ def test_an_operation_is_read_as_it_was_written(operation: Operation) -> None:
         ([0, "a", {"limit_bytes": True}], "limit_bytes of a queue is True"),
         ([2, "a", [1]], "id of a queue"),
         ([2, "a", [1, -1]], "id of a queue"),
+        ([3, "a", [1, 2], -1], "expected a number from 0"),
+        ([3, "a", [1, 2], True], "expected a number from 0"),
     ],
 )
 def test_what_is_no_operation_is_refused(parts: Any, why: str) -> None:
@@ -257,7 +261,7 @@ def test_a_name_that_is_too_long_is_not_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [Done(QueueId(2**63 - 1, 0), QueueId(1, 2)), Refused(RefusedFor.NO_ANSWER, "nobody")]
+    "answer", [Done(QueueId(2**63 - 1, 0), QueueId(1, 2), 3), Refused(RefusedFor.NO_ANSWER, "nobody")]
 )
 def test_an_answer_is_read_as_it_was_written(answer: Answer) -> None:
     assert decode_answer(encode_answer(answer)) == answer
@@ -268,9 +272,12 @@ def test_the_reason_of_an_answer_is_bounded() -> None:
     assert read == Refused(RefusedFor.DIFFERS, "ä" * (MOST_WHY // 2))
 
 
-@pytest.mark.parametrize("parts", [[], [1], [1, 2, 3], [1, "a"], ["busy"], ["else", "why"], ["busy", 1], {}])
+@pytest.mark.parametrize(
+    "parts",
+    [[], [1], [1, 2, 3], [1, 2, 3, 4, -1], [1, 2, 3, 4, 5, 6], [1, "a"], ["busy"], ["else", "why"], ["busy", 1], {}],
+)
 def test_what_is_no_answer_is_refused(parts: Any) -> None:
-    with pytest.raises(ValueError, match=r"answer about queues|RefusedFor|id of a queue"):
+    with pytest.raises(ValueError, match=r"answer about queues|RefusedFor|id of a queue|a number from 0"):
         decode_answer(msgpack.packb(parts))
 
 

@@ -27,8 +27,8 @@ def test_what_is_promised_of_a_queue_holds_whatever_fails() -> None:
     lines = [line for walk in walks for line in walk.trace]
     for happens in (
         "stops", "starts", "has lost", "in contact", "hands over", "the voters are to be", "disks hang", "is held",
-        "is asked to delete", "is asked to declare", "closes its link", "is gone", "again", "settles", "ACCEPTED",
-        "REJECTED", "RELEASED", "MODIFIED", "for good", "is resumed", "is restated",
+        "is asked to delete", "is asked to declare", "is asked to purge", "closes its link", "is gone", "again",
+        "settles", "ACCEPTED", "REJECTED", "RELEASED", "MODIFIED", "for good", "is resumed", "is restated",
     ):  # fmt: skip
         assert any(happens in line for line in lines), f"no walk has: {happens}"
 

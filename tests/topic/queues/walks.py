@@ -35,7 +35,7 @@ from tests.topic.queues.walkers import ACCEPTED, REJECTED, Client, Consumer, Lin
 from topic.delivery.outcomes import GIVEN_BACK
 from topic.directory.entry import Lifetime
 from topic.identity import egress_address, ingress_address
-from topic.queues.operations import Declare, Delete
+from topic.queues.operations import Declare, Delete, Purge
 from topic.queues.state import SetState
 from topic.raft.errors import BusyError, NotLeaderError
 
@@ -97,6 +97,7 @@ class Walk(WalkBench):
         self.doomed = dice.choice(self.queues) if dice.random() < 0.2 else ""
         """A queue that is deleted and declared again."""
         self._steps[self._delete] = 3 if self.doomed else 0
+        self._steps[self._purge] = dice.choice((0, 0, 0, 0, 2))
         self._timeout, self._plain = dice.choice((60, 60, 8)), dice.choice((0, 0.1, 0.5))
         for number in range(dice.randint(1, 3)):
             queue = dice.choice(self.queues)
@@ -316,6 +317,20 @@ class Walk(WalkBench):
             self.note(f"{name} is asked to {'delete' if queue else 'declare'} {self.doomed}")
             self.at(name).node.ask(Delete(queue.name, queue.id) if queue is not None else Declare(self.doomed))
             self.collect(name)
+
+    def _purge(self) -> None:
+        """Ask any router for the end of all that it knows to be in a queue."""
+        if self.names:
+            name = self.random.choice(self.names)
+            state = self.sets(name).state(SET)
+            queue = state.get(self.random.choice(self.queues))
+            there = state.messages.of(queue.id) if queue is not None else {}
+            if queue is not None and there:
+                self.note(f"{name} is asked to purge {[text.decode() for text in there.values()]}")
+                for text in there.values():
+                    self.judge.messages[text].may_be_gone = True
+                self.at(name).node.ask(Purge(queue.name, queue.id, max(there)))
+                self.collect(name)
 
     def _hold(self) -> None:
         if len(self.names) > 1:

@@ -123,15 +123,21 @@ class Egress(PublishingEnd[int], InsideEnd):
         for record in records:
             del self.open[record]
         if records and self.is_there:
-            for chosen in self._chosen.values():
-                chosen[:] = [record for record in chosen if record in self.open]
+            for waiting in (*self._chosen.values(), self._over, *(asked.records for asked in self._asked.values())):
+                waiting[:] = [record for record in waiting if record in self.open]
             self.node.topic.settle(self.stream, records)
+
+    def withdraw_purged(self) -> None:
+        """Messages were purged, and all that was decided before is known here."""
+        self._withdraw({position for position in self.open.values() if self._message(position) is None})
 
     def decided(self, index: int, answer: Enqueued | None) -> None:
         asked = self._asked.pop(index)
         if not self.is_there:
             return
         if asked.consumer is not None:
+            at = map(self.open.__getitem__, asked.records)
+            self._withdraw({position for position in at if self._message(position) is None})
             self.node.topic.reserved(self.stream, asked.consumer, asked.records)
         elif asked.records:
             for record in asked.records:

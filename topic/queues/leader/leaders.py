@@ -29,6 +29,8 @@ class LedSet:
         self._sets = sets
         self._name = name
         self._deletions = sets.state(name).deletions
+        self._purged = 0
+        """How many messages were purged in this term, as far as the egresses know."""
         self._attaches = 0
         """How often links were attached in this term."""
         self._proposed: dict[int, ProposingEnd] = {}
@@ -134,6 +136,14 @@ class LedSet:
             self.ingress.go_on()  # there may be room
         if self._deletions != self._sets.state(self._name).deletions:
             self._close_deleted()
+        if self._purged != self._sets.state(self._name).messages.passed.purged:
+            self._withdraw_purged()
+
+    def _withdraw_purged(self) -> None:
+        self._purged = self._sets.state(self._name).messages.passed.purged
+        for egress in self.egresses.values():
+            egress.withdraw_purged()
+        self.ingress.go_on()  # there may be room
 
     def _close_deleted(self) -> None:
         """Close the egresses of queues that are deleted: their consumers' deliveries end with them."""
