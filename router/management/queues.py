@@ -12,9 +12,11 @@ from typing import Any, Final, Protocol
 import attrs
 import trio
 
+from router.amqp.format.message import shortened
 from router.entities.observed import ObservedRouter
 from router.entities.queues import DECLARED_QUEUE, SETTINGS
 from router.events.kind import EventKind, event
+from router.management.bounds import bounded
 from router.management.entity import TYPE, Operations
 from router.management.message import (
     BAD_REQUEST,
@@ -64,6 +66,12 @@ ASKED: Final = {one.managed_name: one.name for one in SETTINGS}
 """Settings, by their names in a request."""
 VERSION: Final = "version"
 POSITION: Final = "position"
+MOST_PEEKED: Final = 100
+"""Messages in one answer to PEEK."""
+MESSAGE_BYTES: Final = 4096
+"""Bytes of each of them that are shown."""
+PEEKED_BYTES: Final = 64 << 10
+"""Bytes of messages after which no more are shown in one answer."""
 BESIDE: Final = {TYPE, *(one.managed_name for one in DECLARED_QUEUE.attributes if one not in SETTINGS)}
 """Other attributes of a queue. A body may repeat them."""
 UNKNOWN: Final = QueueId(0, 0)
@@ -120,7 +128,9 @@ class QueueOperations:
 
     @property
     def all(self) -> Operations[Queue]:
-        return Operations(self.declare, self.configure, self.delete, {"PURGE": self.purge}, self.named)
+        return Operations(
+            self.declare, self.configure, self.delete, {"PURGE": self.purge, "PEEK": self.peek}, self.named
+        )
 
     async def declare(self, name: str, said: Mapping[Any, Any]) -> Queue:
         settings = settings_in(said)
@@ -159,6 +169,23 @@ class QueueOperations:
         done = await self._decide(Purge(queue.name, queue.id, position))
         log.info("an operator purged queue %s of %d messages", printable(queue.name), done.count)
         return {"purged": done.count}
+
+    async def peek(self, queue: Queue, request: Request) -> dict[str, Any]:
+        """The first messages of a queue from a position on, as this router knows: as many as there is room for."""
+        first, most = request.number("from", 0, MOST), min(request.number("count", MOST_PEEKED), MOST_PEEKED)
+        messages, found, size = self._state(queue).messages, list[dict[str, Any]](), 0
+        consumers = {one.name: one.identity.container for one in messages.reserved.consumers}
+        for position, message in messages.of(queue.id).items():
+            if position < first:
+                continue
+            if len(found) >= most or size >= PEEKED_BYTES:
+                break
+            shown = shortened(message, MESSAGE_BYTES)
+            size += len(shown)
+            consumer = consumers[messages.reserved.at(position)] if messages.reserved.has(position) else None
+            about = {"position": position, "size": len(message), "failed": messages.failed(position)}
+            found.append(about | {"consumer": bounded(consumer), "message": shown})
+        return {"messages": found}
 
     def _last(self, queue: Queue) -> int:
         """The position of the last message of a queue; 0 if it has none."""

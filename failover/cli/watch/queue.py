@@ -1,5 +1,6 @@
 """`oncemesh queue`: the declared queues of a mesh, asked of `$management` of any router (protocol 13)."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, Final, TypeVar
@@ -8,6 +9,7 @@ import click
 from rich.text import Text
 
 from failover.cli.clients import read_text
+from failover.cli.message import as_json, as_text
 from failover.cli.watch.asking import Ask, asking, json_option, table
 from failover.cli.watch.known_queues import (
     NOT_FOUND,
@@ -18,8 +20,10 @@ from failover.cli.watch.known_queues import (
 )
 from failover.cli.watch.replica_sets import begin, recover, replace, sets, voters
 from failover.client.management import Management, RefusedError
+from router.amqp.format.errors import AmqpError
 from router.cli.base import console
 from router.entities.queues import DECLARED_QUEUE, SETTINGS
+from router.mesh.errors import RunError
 from router.mesh.quantities import format_duration, format_size, parse_size
 from router.mesh.reading import whole
 from router.mesh.shown.waits import counted
@@ -29,6 +33,8 @@ from topic.queues.operations import QueueSettings
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 MOST: Final = 10**12 - 1
+"""Messages."""
+MOST_SHOWN: Final = 10_000
 """Messages."""
 NONE: Final = "none"
 """Given for a setting that is not to be set."""
@@ -259,6 +265,69 @@ def purge(name: str, machine: bool, ask: Ask) -> None:
             click.echo(f"queue {printable(name)}: {counted(told['purged'], 'message')} purged")
 
     ask(main)
+
+
+@queue.command()
+@name_argument
+@click.option("--count", type=click.IntRange(1, MOST_SHOWN), default=10, show_default=True, help="How many messages.")
+@click.option("--from", "first", metavar="POSITION", type=click.IntRange(0), default=0, help="Begin at this position.")
+@json_option
+@asking
+def peek(name: str, count: int, first: int, machine: bool, ask: Ask) -> None:
+    """Show the first messages in a queue, without taking them.
+
+    Each message has a position: the first number of its line. A consumer may have a message already; its container is
+    shown then. `failed` is how often a consumer had the message and failed. The command shows the first 4 KiB of a
+    message.
+
+    \b
+    Examples:
+      oncemesh queue peek queue/orders
+      oncemesh queue peek queue/orders --count 100 --from 5242880
+      oncemesh queue peek queue/orders --json | jq -r '.[].message.body'
+    """
+
+    async def main(management: Management) -> None:
+        known = await queue_named(management, name)
+        if known.leader is None:
+            raise RunError(
+                f"set {known.set.name} has no leader now, so nobody knows what is in queue {printable(name)}"
+            )
+        found: list[Mapping[str, Any]] = []
+        while len(found) < count:
+            asked = {"count": count - len(found), "from": found[-1]["position"] + 1 if found else first}
+            named = {"type": DECLARED_QUEUE.managed, "name": name, "identity": known.id}
+            told = await management.ask("PEEK", known.leader, **named, **asked)
+            if not told["messages"]:
+                break
+            found += told["messages"]
+        if machine:
+            click.echo(printable_json([{**one, "message": _sections(one["message"])} for one in found], indent=1))
+        else:
+            click.echo("\n".join(map(_laid_out, found)) if found else "no messages")
+
+    ask(main)
+
+
+def _sections(message: bytes) -> Any:
+    """As `subscribe --format json` prints them; null if they cannot be read."""
+    try:
+        sections = json.loads(as_json(b"", message))
+    except AmqpError:
+        return None
+    del sections["key"]
+    return sections
+
+
+def _laid_out(one: Mapping[str, Any]) -> str:
+    head = f"{one['position']}: {format_size(one['size'])}"
+    head += ", shortened" if len(one["message"]) < one["size"] else ""
+    head += f", failed {one['failed']} times" if one["failed"] else ""
+    head += f", at consumer {one['consumer']}" if one["consumer"] is not None else ""
+    try:
+        return as_text(head.encode(), one["message"]).decode().rstrip("\n")
+    except AmqpError:
+        return printable(f"{head}, cannot be read as an AMQP message")
 
 
 async def _change(management: Management, operation: str, name: str, body: Any, **named: Any) -> Any:

@@ -33,6 +33,9 @@ SHORT: Final = 4096
 """Bytes of a map of annotations that is taken apart."""
 _LISTS: Final = b"\x45\xc0\xd0"
 _MAPS: Final = b"\xc1\xd1"
+_LONG_TEXT: Final = b"\xb1"
+_LONG: Final = (b"\xb0", _LONG_TEXT)  # binary or text of more than 255 bytes
+_LONG_HEAD: Final = 5  # bytes in front of these
 _SECTIONS: Final = frozenset(_LISTS + _MAPS)  # in front of the body: these say how long they are
 
 _NAMES: Final = {
@@ -144,6 +147,29 @@ def simple(encoded: bytes) -> Any:
     """The value, if it is neither described nor made of others, which may be very many; None for one that is. Raises
     AmqpError."""
     return decode(encoded)[0] if 0 < encoded[0] < 0xC0 else None
+
+
+def shortened(message: bytes, most: int) -> bytes:
+    """The message if it has at most so many bytes. Else a message of the sections in front of its body, and of the
+    beginning of the body if that is binary or text. Empty if it is not made of sections, or these alone are longer."""
+    if len(message) <= most:
+        return message
+    end = 0
+    try:
+        code, at = _section_at(message, end)
+        while HEADER <= code < DATA:
+            end = _behind(message, at)
+            code, at = _section_at(message, end)
+    except AmqpError:
+        return b""
+    if end > most:
+        return b""
+    if code not in (DATA, VALUE) or message[at : at + 1] not in _LONG:
+        return message[:end]
+    part = message[at + _LONG_HEAD : at + _LONG_HEAD + most - end]
+    if message[at : at + 1] == _LONG_TEXT:
+        part = part.decode(errors="ignore").encode()
+    return message[: at + 1] + len(part).to_bytes(4, "big") + part
 
 
 def annotation_of(message: bytes, name: str) -> Any:

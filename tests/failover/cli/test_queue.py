@@ -14,6 +14,8 @@ from failover.cli.clients import attached
 from failover.cli.watch import asking, replica_sets
 from failover.cli.watch import queue as commands
 from failover.cli.watch.mesh_client import Main
+from router.amqp.format.message import data_message
+from router.amqp.format.sections import write_message
 from router.cli.main import main
 from router.entities.queues import SETTINGS
 from tests.router.agreeing import AgreeingMesh, AskingMesh, Behind
@@ -185,6 +187,36 @@ def test_a_purge_takes_what_no_consumer_has(mesh: AgreeingMesh) -> None:
     assert json.loads(done("purge", "queue/eu/x", "--json"))["purged"] == 0
     assert done("show", "queue/eu/x").splitlines()[3].endswith("4 came, 1 left, 1 were given back, 2 were purged")
     assert failed("purge", "queue/eu/y") == "there is no queue queue/eu/y; did you mean queue/eu/x?"
+
+
+def test_the_first_messages_are_shown(mesh: AgreeingMesh) -> None:
+    done("declare", "queue/eu/x")
+    assert done("peek", "queue/eu/x") == "no messages\n"
+    head = {"properties": {"subject": "new\norder"}, "application-properties": {"a": 1}}
+    messages = [write_message({**head, "data": b"one\x1b[2J"}), b"strange", *[data_message(b"x" * 9000)] * 120]
+    mesh.propose("eu", Enqueue("queue/eu/x", (), (), messages))
+    [queue] = mesh.lists["eu"]
+    first, second, third, *_ = mesh.lists["eu"].messages.of(queue.id)
+    mesh.propose("eu", Reserve(queue.id, ONE, [(first, second)]))
+    mesh.propose("eu", Free(queue.id, [(second, second)], failed=True))
+    assert done("peek", "queue/eu/x", "--count", "2").splitlines() == [
+        f"{first}: {len(messages[0])} B, at consumer one",
+        "  properties",
+        "    subject: new\\norder",
+        "  application-properties",
+        "    a: 1",
+        "  body: 7 bytes",
+        "    one\\x1b[2J",
+        f"{second}: 7 B, failed 1 times, cannot be read as an AMQP message",
+    ]
+    assert f"{third}: 8.8 KiB, shortened\n" in done("peek", "queue/eu/x", "--from", str(third))
+    rows = json.loads(done("peek", "queue/eu/x", "--count", "1000", "--json"))
+    assert [row["position"] for row in rows] == [*mesh.lists["eu"].messages.of(queue.id)], "page by page"
+    assert rows[0]["message"] == {**head, "body": "one\x1b[2J"} and rows[1]["message"] is None
+    del mesh.leaders["eu"]
+    told = "set eu has no leader now, so nobody knows what is in queue queue/eu/x"
+    assert failed("peek", "queue/eu/x") == told
+    assert failed("peek", "queue/eu/y") == "there is no queue queue/eu/y; did you mean queue/eu/x?"
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

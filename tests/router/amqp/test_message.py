@@ -16,6 +16,7 @@ from router.amqp.format.message import (
     data_message,
     merged,
     modified,
+    shortened,
 )
 
 
@@ -133,3 +134,17 @@ def test_a_long_map_of_annotations_is_not_taken_apart_and_what_is_added_comes_la
 def test_what_is_no_map_is_not_put_together_with_a_long_one(annotations: bytes) -> None:
     with pytest.raises(AmqpError):
         merged(encoded({"x": "y" * SHORT}), annotations)
+
+
+@pytest.mark.parametrize("body", [b"x" * 9000, "ä" * 5000, {"a": "x" * 9000}, b"x"])
+def test_a_message_is_shortened_to_one_that_can_be_read(body: Any) -> None:
+    message = Message(subject="s", properties={"a": 1}, body=body).encode()
+    for most in (len(message), 4096, 4097, 300):
+        short = shortened(message, most)
+        assert len(short) <= most + 32
+        read = decoded(short)
+        assert (read.subject, read.properties) == ("s", {"a": 1})
+        assert read.body == body or isinstance(body, dict) or (read.body and body.startswith(read.body))
+    assert shortened(message, 10) == b"" or len(message) <= 10
+    assert shortened(b"\x00\x53\x70\x45\x00\x53\x75", 5) == b"\x00\x53\x70\x45"
+    assert shortened(b"\xff" * 5000, 4096) == b"" and shortened(b"x" * 10, 4096) == b"x" * 10

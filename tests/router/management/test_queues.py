@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from failover.client.management import RefusedError
+from router.amqp.format.message import data_message
 from router.entities.queues import DECLARED_QUEUE, SETTINGS
 from router.entities.replicas import SET
 from router.management.message import ManagementError
-from router.management.queues import STATUS, QueueOperations, settings_in
+from router.management.queues import PEEKED_BYTES, STATUS, QueueOperations, settings_in
 from tests.router.agreeing import LIFE, AgreeingMesh, AskingMesh
+from tests.topic.queues.test_messages import ONE
 from topic.queues.operations import (
     Answer,
     Configure,
@@ -24,7 +26,7 @@ from topic.queues.operations import (
     Refused,
     RefusedFor,
 )
-from topic.queues.proposals import Enqueue
+from topic.queues.proposals import Enqueue, Free, Reserve
 
 
 async def refused(asking: AskingMesh, operation: str, body: Mapping[str, Any] | None = None, **asked: Any) -> str:
@@ -42,6 +44,7 @@ async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted
         "UPDATE",
         "DELETE",
         "PURGE",
+        "PEEK",
     ]
     named = {"type": DECLARED_QUEUE.managed, "name": "queue/eu/x"}
     made = await asking.ask("CREATE", None, {"limitMessages": 5, "limitBytes": None}, **named)
@@ -123,6 +126,34 @@ async def test_a_queue_is_purged_up_to_a_position() -> None:
         assert "position is" in await refused(asking, "PURGE", name="queue/eu/x", position=position)
     with pytest.raises(RefusedError, match=f"501: type {SET.managed} has no operation PURGE"):
         await asking.ask("PURGE", type=SET.managed, name="eu")
+
+
+async def test_the_first_messages_of_a_queue_are_shown_within_bounds() -> None:
+    mesh = AgreeingMesh()
+    asking, named = AskingMesh(mesh), {"type": DECLARED_QUEUE.managed, "name": "queue/eu/x"}
+    await asking.ask("CREATE", **named)
+    [queue] = mesh.lists["eu"]
+    long = data_message(b"x" * 10_000)
+    mesh.propose("eu", Enqueue("queue/eu/x", (), (), [data_message(b"1"), b"no message", *[long] * 50]))
+    first, second, third, *_ = mesh.lists["eu"].messages.of(queue.id)
+    mesh.propose("eu", Reserve(queue.id, ONE, [(first, second)]))
+    mesh.propose("eu", Free(queue.id, [(first, first)], failed=True))
+    body = await asking.ask("PEEK", **named, count=2)
+    assert body == {"messages": [
+        {"position": first, "size": 9, "failed": 1, "consumer": None, "message": data_message(b"1")},
+        {"position": second, "size": 10, "failed": 0, "consumer": "one", "message": b"no message"},
+    ]}  # fmt: skip
+    begin: dict[str, Any] = {"from": third}
+    beyond: dict[str, Any] = {"from": third + 50}
+    [row] = (await asking.ask("PEEK", **named, **begin, count=1))["messages"]
+    assert row["position"] == third and 4000 < len(row["message"]) < 4200
+    rows = (await asking.ask("PEEK", **named))["messages"]
+    assert PEEKED_BYTES <= sum(len(row["message"]) for row in rows) < PEEKED_BYTES + 4200
+    assert (await asking.ask("PEEK", **named, **beyond))["messages"] == []
+    elsewhere = named | {"name": "queue/x", "identity": f"{LIFE:x}-2"}
+    with pytest.raises(RefusedError, match="400: this router has no replica of queue queue/x"):
+        await asking.ask("PEEK", **elsewhere)
+    assert len(mesh.lists["eu"].messages.of(queue.id)) == 52, "it takes nothing"
 
 
 async def test_a_queue_that_was_declared_anew_is_not_deleted_for_another() -> None:

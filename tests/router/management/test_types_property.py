@@ -46,6 +46,8 @@ OPERATIONS = st.sampled_from(
         "CREATE",
         "UPDATE",
         "DELETE",
+        "PURGE",
+        "PEEK",
         "GET-TYPES",
         "GET-ATTRIBUTES",
         "GET-OPERATIONS",
