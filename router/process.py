@@ -28,6 +28,7 @@ from router.edge.clients import ClientEdge
 from router.edge.guard import Guard
 from router.edge.status_node import STATUS_ADDRESS, StatusNode
 from router.edge.topics import Topics
+from router.edge.ttl import left_ms
 from router.entities.observed import ObservedRouter
 from router.entities.report import only_of, report
 from router.events.kind import EventKind, event
@@ -113,7 +114,8 @@ class Process:
         )
         self._requests = SetRequests()
         self._replicas = self._replicas_of(queue_store) if queue_store is not None else None
-        port = self._replicas.port(topology, topic, mesh.plan.members) if self._replicas is not None else None
+        members = mesh.plan.members
+        port = self._replicas.port(topology, topic, members, left_ms) if self._replicas is not None else None
         self.node = Node(mesh, topic, store, shell, port)
         self._guard = Guard(self._doors, limits)
         callers = Callers()

@@ -35,17 +35,31 @@ _LIST0, _LIST8, _MAP8, _MAP32, _NULL, _TIMESTAMP = 0x45, 0xC0, 0xC1, 0xD1, 0x40,
 def times_of(messages: Sequence[bytes], node: Node) -> list[float] | None:
     """When the time of each message that has just come is over, for `Topic.publish`; None if they say nothing of it, as
     most do."""
+    saying = _saying(messages)
+    if saying is None:
+        return None
+    now = node.now()
+    lefts = _lefts_ms(saying, node.topic.outlet.time_us / 1000)
+    return [now + left / 1000 if left > 0 else OVER for left in lefts] if lefts is not None else None
+
+
+def left_ms(messages: Sequence[bytes], wall_ms: float) -> list[float] | None:
+    """How long each message has still to live, in milliseconds: infinity if it does not say. None if none says so."""
+    saying = _saying(messages)
+    return _lefts_ms(saying, wall_ms) if saying is not None else None
+
+
+def _saying(messages: Sequence[bytes]) -> list[bytes | None] | None:
+    """The messages, with None in the place of each that says nothing of its time; None if none does."""
     if min(messages) >= _BEHIND and max(messages) < _END:
         return None
     saying = [None if _says_nothing(message) else message for message in messages]
-    if not any(saying):
-        return None
-    now = node.now()
-    wall_ms = node.topic.outlet.time_us / 1000
+    return saying if any(saying) else None
+
+
+def _lefts_ms(saying: Sequence[bytes | None], wall_ms: float) -> list[float] | None:
     lefts = [inf if message is None else _left_ms(message, wall_ms) for message in saying]
-    if min(lefts) == inf:
-        return None
-    return [now + left / 1000 if left > 0 else OVER for left in lefts]
+    return lefts if min(lefts) < inf else None
 
 
 def _says_nothing(message: bytes) -> bool:

@@ -31,6 +31,7 @@ def _setting(name: str, type_: Type, says: str) -> Attribute[Queue]:
 SETTINGS: Final = (
     _setting("limit_messages", Type.NUMBER, "how many messages the queue has at most; null: no limit"),
     _setting("limit_bytes", Type.BYTES, "how many bytes of messages the queue has at most; null: no limit"),
+    _setting("ttl_ms", Type.NUMBER, "how many milliseconds a message is in the queue at most; null: no limit"),
 )
 """The settings of a queue, by their names in `QueueSettings`."""
 
@@ -80,6 +81,8 @@ FIGURES: Final[tuple[tuple[str, Type, str, Read], ...]] = (
         "as one gave it back or was gone", _passed(lambda passed: passed.given_back)),
     ("purged", Type.COUNT, "at the leader: messages that operators have purged since this router leads",
         _passed(lambda passed: passed.purged)),
+    ("expired", Type.COUNT, "at the leader: messages that left as their time was over since this router leads",
+        _passed(lambda passed: passed.expired)),
 )  # fmt: skip
 """The figures of a queue: name, type, meaning, and how to read it."""
 

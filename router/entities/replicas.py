@@ -108,6 +108,8 @@ SET: Final = Entity[SetView](
             _of_messages(lambda messages: messages.passed.given_back)),
         _measure("oncemesh_set_purged_total", Type.COUNT, "at the leader: messages that operators have purged since "
             "this router leads", _of_messages(lambda messages: messages.passed.purged)),
+        _measure("oncemesh_set_expired_total", Type.COUNT, "at the leader: messages that left the queues of the set "
+            "since this router leads as their time was over", _of_messages(lambda messages: messages.passed.expired)),
     ),
     status="sets",
     managed=f"{OURS}set",

@@ -25,7 +25,7 @@ from router.queues.writer import Found, QueueWriter
 from topic.core import Topic
 from topic.node import Node, SetPort
 from topic.queues.actions import Answered
-from topic.queues.sets import ReplicaSets
+from topic.queues.sets import LeftMs, ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
 from topic.raft.limits import RaftLimits
 
@@ -56,9 +56,9 @@ class RouterReplicas:
         self._requests = requests
         self._writer = QueueWriter(store, self)
 
-    def port(self, topology: Topology, topic: Topic, routers: Collection[str]) -> SetPort:
-        """The sets as the store has them, for a node. `routers`: all of the mesh. Raises RunError if the topology does
-        not fit the store."""
+    def port(self, topology: Topology, topic: Topic, routers: Collection[str], left_ms: LeftMs) -> SetPort:
+        """The sets as the store has them, for a node. `routers`: all of the mesh. `left_ms` as of `ReplicaSets`. Raises
+        RunError if the topology does not fit the store."""
         try:
             sets = ReplicaSets(
                 topic.directory.router,
@@ -70,6 +70,7 @@ class RouterReplicas:
                 topic.outlet.clock.stamp,
                 _new_store,
                 trio.current_time(),
+                left_ms=left_ms,
             )
         except ValueError as error:
             raise RunError(f"router {topic.directory.router} cannot start its replica sets: {error}") from None

@@ -122,7 +122,7 @@ async def test_the_figures_of_a_queue_are_shown(mesh: RunningMesh, clients: Clie
     await clients.until(lambda: len(consumer.settled) == 5)
 
 
-async def test_an_operator_looks_at_messages_and_purges_them(own_mesh: RunningMesh, clients: Clients) -> None:
+async def test_messages_are_looked_at_purged_and_expire(own_mesh: RunningMesh, clients: Clients) -> None:
     """A consumer has one of them, gives it back, and is not offered it again. The audit misses nothing."""
 
     async def queue(*words: str) -> str:
@@ -137,6 +137,14 @@ async def test_an_operator_looks_at_messages_and_purges_them(own_mesh: RunningMe
     rows = json.loads(await queue("peek", "queue/purged", "--count", "2", "--json"))
     assert [(row["message"]["body"], row["consumer"] is None) for row in rows] == [("0", False), ("1", True)]
     assert await queue("purge", "queue/purged") == "queue queue/purged: 4 messages purged\n"
+    publisher.send_message(write_message({"header": {"ttl": 500}, "data": b"9"}))
+
+    async def has_expired() -> bool:
+        row = json.loads(await queue("show", "queue/purged", "--json"))
+        return (row["expired"], row["messages"]) == (1, 1)
+
+    await clients.until(lambda: len(publisher.accepted) == 6)
+    await eventually(has_expired)
     publisher.send(b"5")
     consumer.received[0].give(RELEASED)
     consumer.link.flow(5)

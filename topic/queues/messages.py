@@ -6,7 +6,7 @@ has settled it, also if the message is taken in the meantime, or the queue is de
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, takewhile
+from itertools import chain, repeat, takewhile
 from typing import Final
 
 import attrs
@@ -60,6 +60,7 @@ class Passed:
     given_back: int = 0
     """How often a reserved message was reserved again, or was for nobody any more."""
     purged: int = 0
+    expired: int = 0
 
 
 class QueuedMessages:
@@ -70,6 +71,8 @@ class QueuedMessages:
         self._rows = rows
         self._queues: dict[QueueId, dict[int, bytes]] = {}
         """By queue and position, in the order of the positions: the messages."""
+        self.expiring: dict[int, tuple[QueueId, int]] = {}
+        """By position of a message whose time has an end: its queue, and that time (`Enqueue.expires`)."""
         self._answers: dict[bytes, DeliveryAnswer] = {}
         """By delivery key."""
         self._failed: dict[int, int] = {}
@@ -80,8 +83,10 @@ class QueuedMessages:
             if key[:1] == KEY:
                 self._answers[key[1:]] = _answered(key, value)
             elif key[:1] == MESSAGE:
-                position, queue, message = _read(key, value)
+                position, queue, message, expires = _read(key, value)
                 self._queues.setdefault(queue, {})[position] = message
+                if expires:
+                    self.expiring[position] = queue, expires
             elif key[:1] == FAILED:
                 self._failed[_position(key)] = _count(value)
             elif key[:1] == PURGED:
@@ -94,6 +99,8 @@ class QueuedMessages:
         held = {queue: sum(map(self.reserved.has, messages)) for queue, messages in self._queues.items()}
         self._reserved = {queue: count for queue, count in held.items() if count}
         """How many messages are reserved of each queue that has such messages."""
+        self.purges = 0
+        """How often a queue was purged since this object was made."""
         self.count_anew()
 
     def count_anew(self) -> None:
@@ -150,17 +157,20 @@ class QueuedMessages:
         refused: set[int] = set()
         fresh: list[int] = []
         if not asked.keys:
-            for place, message in enumerate(asked.messages):
-                self._take(queue, settings, position_of(index, place), message, fresh)
+            for place, (message, expires) in enumerate(zip(asked.messages, asked.expires or repeat(0), strict=False)):
+                self._take(queue, settings, position_of(index, place), message, expires, fresh)
             self._count(queue, enqueued=len(fresh))
             return Enqueued(frozenset(), queue, fresh)
         given = chain.from_iterable(run.each() for run in asked.given)
-        for place, (key, (attach, n), message) in enumerate(zip(asked.keys, given, asked.messages, strict=True)):
+        times = asked.expires or [0] * len(asked.keys)
+        for place, (key, (attach, n), message, expires) in enumerate(
+            zip(asked.keys, given, asked.messages, times, strict=True)
+        ):
             known = self._answers.get(key)
             if known is not None and known.is_for(attach, n):
                 is_taken = known.taken
             else:
-                is_taken, known = self._take(queue, settings, position_of(index, place), message, fresh), None
+                is_taken, known = self._take(queue, settings, position_of(index, place), message, expires, fresh), None
             if known is None or known.attach < attach:
                 self._answers[key] = answered = DeliveryAnswer(is_taken, attach, n)
                 self._rows.put(KEY + key, answered.row)
@@ -176,7 +186,13 @@ class QueuedMessages:
         return bool(asked.keys) and all(answer is not None and answer.is_for(attach, n) for answer, attach, n in known)
 
     def _take(
-        self, queue: QueueId | None, settings: QueueSettings, position: int, message: bytes, fresh: list[int]
+        self,
+        queue: QueueId | None,
+        settings: QueueSettings,
+        position: int,
+        message: bytes,
+        expires: int,
+        fresh: list[int],
     ) -> bool:
         if queue is None or not settings.has_room(len(self.of(queue)) + 1, self.size_of(queue) + len(message)):
             return False
@@ -184,7 +200,10 @@ class QueuedMessages:
         self._queues.setdefault(queue, {})[position] = message
         self._sizes[queue] = self.size_of(queue) + len(message)
         self.size += len(message)
-        self._rows.put(MESSAGE + position_key(position), msgpack.packb((queue.life, queue.index, message)))
+        if expires:
+            self.expiring[position] = queue, expires
+        parts = (queue.life, queue.index, message, expires)
+        self._rows.put(MESSAGE + position_key(position), msgpack.packb(parts if expires else parts[:3]))
         return True
 
     def settled(self, keys: Sequence[bytes]) -> None:
@@ -224,6 +243,7 @@ class QueuedMessages:
     def purge(self, queue: QueueId, position: int) -> int:
         """Take the messages up to this position out of the queue that are not reserved. Each of the others is taken out
         when it is reserved no more, or for another consumer. Returns how many were taken out."""
+        self.purges += 1
         there = [*takewhile(lambda at: at <= position, self.of(queue))]
         free = [at for at in there if not self.reserved.has(at)]
         if len(free) < len(there) and position > self._purged.get(queue, 0):
@@ -231,6 +251,15 @@ class QueuedMessages:
             self._rows.put(_purge_key(queue), msgpack.packb((position,)))
         self._count(queue, purged=len(free))
         return self._take_out(queue, free)
+
+    def expire(self, queue: QueueId, runs: Sequence[Run]) -> None:
+        """Take messages out of their queue, without those that are reserved."""
+        free = [position for position in self._there(queue, runs) if not self.reserved.has(position)]
+        self._count(queue, expired=self._take_out(queue, free))
+
+    def is_purged(self, queue: QueueId, position: int) -> bool:
+        """Whether the message at this position, which is reserved, is to go when it comes back."""
+        return position <= self._purged.get(queue, 0)
 
     def _not_purged(self, queue: QueueId, back: list[int]) -> list[int]:
         """Messages come back. Take those out that were purged meanwhile, and return the positions of the others."""
@@ -280,6 +309,7 @@ class QueuedMessages:
         """Returns whether the message was reserved."""
         self.size -= len(message)
         self._rows.delete(MESSAGE + position_key(position))
+        self.expiring.pop(position, None)
         if self._failed.pop(position, None) is not None:
             self._rows.delete(FAILED + position_key(position))
         return self.reserved.gone(position)
@@ -307,6 +337,7 @@ class QueuedMessages:
         assert fresh._answers == self._answers, "the rows are not those of the answers"
         assert fresh._failed == self._failed, "the rows are not those of failed deliveries"
         assert fresh._reserved == self._reserved, "the rows have other numbers of reserved messages"
+        assert fresh.expiring == self.expiring, "the rows have other times"
         assert fresh._purged == self._purged, "the rows are not those of purges"
         for queue, last in self._purged.items():
             purged = [position for position in self.of(queue) if position <= last]
@@ -325,12 +356,12 @@ def _answered(key: bytes, value: bytes) -> DeliveryAnswer:
     return DeliveryAnswer(parts[0], Epoch(*parts[1:4]), parts[4])
 
 
-def _read(key: bytes, value: bytes) -> tuple[int, QueueId, bytes]:
-    """Position, queue and message of a row. Raises ValueError."""
+def _read(key: bytes, value: bytes) -> tuple[int, QueueId, bytes, int]:
+    """Position, queue and message of a row, and the time of its end or 0. Raises ValueError."""
     parts = unpack(value, "a row of the state of a set")
-    if [type(part) for part in parts] != [int, int, bytes]:
+    if [type(part) for part in parts[:3]] != [int, int, bytes] or [type(part) for part in parts[3:]] not in ([], [int]):
         raise ValueError("a row of the state of a set has a message that is none")
-    return _position(key), QueueId(*parts[:2]), parts[2]
+    return _position(key), QueueId(*parts[:2]), parts[2], parts[3] if len(parts) > 3 else 0
 
 
 def _purge_key(queue: QueueId) -> bytes:

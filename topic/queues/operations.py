@@ -67,6 +67,8 @@ class QueueSettings:
     """How many messages the queue has at most. It refuses all further messages."""
     limit_bytes: int | None = None
     """How many bytes of messages the queue has at most."""
+    ttl_ms: int | None = None
+    """How long a message is in the queue at most."""
 
     def has_room(self, messages: int, size: int) -> bool:
         """Whether the queue may have so many messages, of so many bytes."""
@@ -285,7 +287,11 @@ def _limit(name: str, value: Any) -> int:
     return value
 
 
-_SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {"limit_messages": _limit, "limit_bytes": _limit}
+_SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {
+    "limit_messages": _limit,
+    "limit_bytes": _limit,
+    "ttl_ms": _limit,
+}
 """By name: reads the value of a setting, or raises ValueError."""
 _READ: Final[dict[Any, Callable[[Any], Any]]] = {
     str: _name,

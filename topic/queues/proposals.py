@@ -3,11 +3,12 @@ proposal, as it requests an operation (`topic.queues.operations`).
 
 | proposal | does | answer |
 | --- | --- | --- |
-| `Enqueue(queue, keys, given, messages)` | puts messages into a queue, each once; declares the queue | `Enqueued` |
+| `Enqueue(queue, keys, given, messages, expires)` | puts messages into a queue, each once; declares it | `Enqueued` |
 | `Settled(keys)` | forgets how these deliveries were answered | none |
 | `Reserve(queue, consumer, runs)` | keeps messages for one consumer | none |
 | `Free(queue, runs, failed)` | keeps messages for nobody | none |
 | `Dequeue(queue, runs)` | takes messages out of a queue | none |
+| `Expire(queue, runs)` | takes messages out of a queue whose time is over, if they are for nobody | none |
 
 A proposal is one msgpack array, [kind, …]. Its kind is a number that no operation has.
 """
@@ -27,7 +28,7 @@ from topic.wire.segments import is_entry
 
 FIRST: Final = 16
 """The least kind of a proposal."""
-ENQUEUE, SETTLED, RESERVE, FREE, DEQUEUE = range(FIRST, FIRST + 5)
+ENQUEUE, SETTLED, RESERVE, FREE, DEQUEUE, EXPIRE = range(FIRST, FIRST + 6)
 
 
 @attrs.frozen(slots=True)
@@ -55,6 +56,8 @@ class Enqueue:
     given: Sequence[Given]
     """Together as many as there are keys, in the same order."""
     messages: Sequence[bytes]
+    expires: Sequence[int] = ()
+    """When the time of each message is over, in milliseconds since 1970; 0 for never. Empty: none has an end."""
 
 
 @attrs.frozen(slots=True)
@@ -91,7 +94,15 @@ class Dequeue:
     runs: Sequence[Run]
 
 
-Proposal = Enqueue | Settled | Reserve | Free | Dequeue
+@attrs.frozen(slots=True)
+class Expire:
+    """The time of these messages is over. One that is reserved stays."""
+
+    queue: QueueId
+    runs: Sequence[Run]
+
+
+Proposal = Enqueue | Settled | Reserve | Free | Dequeue | Expire
 
 
 @attrs.frozen(slots=True)
@@ -113,7 +124,8 @@ def encode_proposal(proposal: Proposal) -> bytes:
         assert len(proposal.keys) in (0, len(proposal.messages)) and 0 < len(proposal.messages) <= MOST_PLACES
         assert sum(run.count for run in proposal.given) == len(proposal.keys)
         given = [(*run.epoch, run.first, run.count) for run in proposal.given]
-        return bytes(msgpack.packb((ENQUEUE, proposal.queue, proposal.keys, given, proposal.messages)))
+        expires = (proposal.expires,) if proposal.expires else ()
+        return bytes(msgpack.packb((ENQUEUE, proposal.queue, proposal.keys, given, proposal.messages, *expires)))
     if isinstance(proposal, Settled):
         return bytes(msgpack.packb((SETTLED, proposal.keys)))
     queue = proposal.queue.life, proposal.queue.index
@@ -121,13 +133,13 @@ def encode_proposal(proposal: Proposal) -> bytes:
         return bytes(msgpack.packb((RESERVE, *queue, proposal.runs, proposal.consumer.pack())))
     if isinstance(proposal, Free):
         return bytes(msgpack.packb((FREE, *queue, proposal.runs, proposal.failed)))
-    return bytes(msgpack.packb((DEQUEUE, *queue, proposal.runs)))
+    return bytes(msgpack.packb((EXPIRE if isinstance(proposal, Expire) else DEQUEUE, *queue, proposal.runs)))
 
 
 def read_proposal(parts: list[Any]) -> Proposal:
     """The proposal that an array is. Raises ValueError."""
-    if parts[0] == ENQUEUE and len(parts) == 5:
-        _, queue, keys, given, messages = parts
+    if parts[0] == ENQUEUE and len(parts) in (5, 6):
+        _, queue, keys, given, messages, *expires = parts
         if not isinstance(queue, str) or not 0 < len(queue.encode()) <= MOST_NAME:
             raise ValueError(f"Enqueue has the queue {reprlib.repr(queue)}, expected a text of 1 to {MOST_NAME} bytes")
         if not isinstance(messages, list) or not all(type(one) is bytes for one in messages):
@@ -135,7 +147,7 @@ def read_proposal(parts: list[Any]) -> Proposal:
         if not 0 < len(messages) <= MOST_PLACES or len(_keys(keys)) not in (0, len(messages)):
             expected = f"expected one for each of {len(keys)} keys, and {MOST_PLACES} at most"
             raise ValueError(f"Enqueue has {len(messages)} messages, {expected}")
-        return Enqueue(queue, keys, _given(given, len(keys)), messages)
+        return Enqueue(queue, keys, _given(given, len(keys)), messages, _times(expires, len(messages)))
     if parts[0] == SETTLED and len(parts) == 2:
         return Settled(_keys(parts[1]))
     if parts[0] == RESERVE and len(parts) == 5:
@@ -144,6 +156,8 @@ def read_proposal(parts: list[Any]) -> Proposal:
         return Free(_queue(parts), _runs(parts[3]), parts[4])
     if parts[0] == DEQUEUE and len(parts) == 4:
         return Dequeue(_queue(parts), _runs(parts[3]))
+    if parts[0] == EXPIRE and len(parts) == 4:
+        return Expire(_queue(parts), _runs(parts[3]))
     raise ValueError(f"a proposal begins with {reprlib.repr(parts[0])} and has {len(parts)} parts")
 
 
@@ -184,6 +198,18 @@ def _given(value: Any, count: int) -> list[Given]:
     if sum(run[4] for run in value) != count:
         raise ValueError(f"Enqueue has runs of {sum(run[4] for run in value)} deliveries, expected {count}")
     return [Given(Epoch(*run[:3]), *run[3:]) for run in value]
+
+
+def _times(value: list[Any], count: int) -> Sequence[int]:
+    """The times of `count` messages, if the proposal has any."""
+    if not value:
+        return ()
+    [times] = value
+    if not isinstance(times, list) or len(times) != count:
+        raise ValueError(f"Enqueue has the times {reprlib.repr(times)}, expected one for each message")
+    if not all(type(time) is int and 0 <= time <= MOST for time in times):
+        raise ValueError(f"Enqueue has the times {reprlib.repr(times)}, expected numbers from 0 to {MOST}")
+    return times
 
 
 def _keys(value: Any) -> list[bytes]:

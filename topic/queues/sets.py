@@ -41,6 +41,11 @@ MOST_ASKED: Final = 20_000
 """Requests of one router that may wait for an answer."""
 
 
+LeftMs = Callable[[Sequence[bytes], int], list[float] | None]
+"""Reads how long each message has still to live (AMQP 1.0 3.2.1, 3.2.4), in milliseconds, at this wall clock: infinity
+if the message does not say. None: no message says so."""
+
+
 class ReplicaSets:
     """All replica sets of a mesh, at one router."""
 
@@ -57,6 +62,7 @@ class ReplicaSets:
         now: float,
         *,
         compare_every: int = COMPARE_EVERY,
+        left_ms: LeftMs = lambda messages, wall_ms: None,
     ) -> None:
         """`routers` are all of the mesh, by name. `contents` is what the store has of each set. `draw` returns a random
         number from 0 to 1, `new_life` a hybrid clock that is above all that this router knows, `new_store` an identity
@@ -64,6 +70,7 @@ class ReplicaSets:
         that is damaged."""
         self.out: list[SetAction] = []
         self.set_map = set_map
+        self.left_ms = left_ms
         self._router = router
         self._routers = list(routers)
         self._limits = limits

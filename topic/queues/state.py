@@ -34,6 +34,7 @@ from topic.queues.proposals import (
     Dequeue,
     Enqueue,
     Enqueued,
+    Expire,
     Free,
     Proposal,
     Reserve,
@@ -147,6 +148,8 @@ class SetState:
                 self.messages.free(proposal.queue, proposal.runs, failed=proposal.failed)
             case Dequeue():
                 self.messages.dequeue(proposal.queue, proposal.runs)
+            case Expire():
+                self.messages.expire(proposal.queue, proposal.runs)
         return None
 
     def _queue_for(self, asked: Enqueue, entry: QueueId) -> Queue | None:

@@ -37,6 +37,7 @@ COUNTED: Final = (
     "dequeued",
     "given_back",
     "purged",
+    "expired",
 )
 """The figures of a queue, by their names in `KnownQueue` and in the table of entities."""
 
@@ -69,6 +70,8 @@ class KnownQueue:
     """How often since then a message went to a consumer again."""
     purged: int | None
     """Messages that operators have purged since then."""
+    expired: int | None
+    """Messages that left since then as their time was over."""
     last_position: int | None
     """The position of its last message, if it has one."""
 

@@ -24,7 +24,7 @@ from router.amqp.format.errors import AmqpError
 from router.cli.base import console
 from router.entities.queues import DECLARED_QUEUE, SETTINGS
 from router.mesh.errors import RunError
-from router.mesh.quantities import format_duration, format_size, parse_size
+from router.mesh.quantities import format_duration, format_size, parse_duration, parse_size
 from router.mesh.reading import whole
 from router.mesh.shown.waits import counted
 from router.text.printable import printable, printable_json
@@ -38,7 +38,11 @@ MOST_SHOWN: Final = 10_000
 """Messages."""
 NONE: Final = "none"
 """Given for a setting that is not to be set."""
-READERS: Final[Mapping[str, Callable[[str], int]]] = {"limit_messages": whole(1, MOST), "limit_bytes": parse_size}
+READERS: Final[Mapping[str, Callable[[str], int]]] = {
+    "limit_messages": whole(1, MOST),
+    "limit_bytes": parse_size,
+    "ttl_ms": lambda text: max(1, round(parse_duration(text) * 1000)),
+}
 
 
 def read_setting(context: click.Context, param: click.Parameter, value: str | None) -> int | str | None:
@@ -63,10 +67,12 @@ def setting_options(command: Command) -> Command:
         return command(settings=settings, **given)
 
     for name, metavar, what in (
+        ("--ttl", "DURATION", "How long a message is in the queue at most, such as 10m"),
         ("--limit-bytes", "SIZE", "How many bytes of messages the queue has at most, such as 64MiB"),
         ("--limit-messages", "NUMBER", "How many messages the queue has at most, such as 10000"),
     ):
-        option = click.option(name, metavar=metavar, callback=read_setting, help=f"{what}, or {NONE} for no limit.")
+        named = (name, "ttl_ms") if name == "--ttl" else (name,)
+        option = click.option(*named, metavar=metavar, callback=read_setting, help=f"{what}, or {NONE} for no limit.")
         told = option(told)
     return told  # type: ignore[return-value]
 
@@ -135,7 +141,7 @@ def configure(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> N
       oncemesh queue configure queue/orders --limit-bytes none
     """
     if not settings:
-        raise click.UsageError("there is nothing to change, expected --limit-messages or --limit-bytes")
+        raise click.UsageError("there is nothing to change, expected --limit-messages, --limit-bytes or --ttl")
 
     async def main(management: Management) -> None:
         known = await queue_named(management, name)
@@ -180,7 +186,7 @@ def show(name: str, machine: bool, ask: Ask) -> None:
     """Show one queue and the replicas of its set.
 
     The oldest message is at least as old as shown: a leader knows no more than since when it leads. What came, left,
-    was given back and was purged is counted since then, too.
+    was given back, was purged and has expired is counted since then, too.
 
     The table has a row for each router that answers. `Behind` is how many entries of the log its disk lacks, as the
     leader says. `May stop` says whether the set keeps its majority if this router stops now.
@@ -368,7 +374,7 @@ def _figures(known: KnownQueue) -> Iterable[str]:
         yield consumers
     else:
         counts = f"{known.enqueued} came, {known.dequeued} left, {known.given_back} were given back"
-        counts += f", {known.purged} were purged"
+        counts += f", {known.purged} were purged, {known.expired} expired"
         yield f"{consumers}; since router {known.leader} leads, {counts}"
 
 

@@ -69,6 +69,12 @@ def test_a_queue_lives_from_its_declaration_to_its_deletion(mesh: AgreeingMesh) 
     assert kinds == [Declare, Declare, Configure, Configure, Delete]
 
 
+def test_a_queue_limits_the_time_of_its_messages(mesh: AgreeingMesh) -> None:
+    told = done("declare", "queue/eu/orders", "--ttl", "1.5m")
+    assert told == "queue queue/eu/orders is declared in set eu: ttl_ms 90000\n"
+    assert done("configure", "queue/eu/orders", "--ttl", "none").endswith(": no settings\n")
+
+
 def test_any_router_changes_a_queue_of_which_it_has_no_replica(mesh: AgreeingMesh) -> None:
     """Router a, which is asked, is none of the set of the hash."""
     done("declare", "queue/orders")
@@ -132,7 +138,7 @@ def test_show_has_the_replicas_of_the_set(mesh: AgreeingMesh) -> None:
     assert first == "queue/eu/x: limit_messages 5"
     assert second == f"id {next(iter(mesh.lists['eu'])).id}, in set eu, led by router a"
     assert third == "0 messages, 0 B; 0 of them reserved for consumers"
-    assert fourth == "0 consumers; since router a leads, 0 came, 0 left, 0 were given back, 0 were purged"
+    assert fourth == "0 consumers; since router a leads, 0 came, 0 left, 0 were given back, 0 were purged, 0 expired"
     assert [row.split() for row in rows[:4]] == [
         ["a", "leader", "3", "2", "2", "0", "B", "yes"],
         ["b", "follower", "3", "2", "2", "0", "0", "B", "yes"],
@@ -166,7 +172,7 @@ def test_what_is_in_a_queue_and_what_has_passed_is_shown(mesh: AgreeingMesh) -> 
     ]
     _, _, third, fourth, *_ = done("show", "queue/eu/x").splitlines()
     assert third == "3 messages, 3 B; 1 of them reserved for consumers; the oldest is 2m 5s old or older"
-    assert fourth == "2 consumers; since router a leads, 4 came, 1 left, 1 were given back, 0 were purged"
+    assert fourth == "2 consumers; since router a leads, 4 came, 1 left, 1 were given back, 0 were purged, 0 expired"
     [row] = json.loads(done("list", "--json"))
     figures = {"messages": 3, "bytes": 3, "reserved": 1, "consumers": 2, "oldest_s": 125.0}
     assert row.items() >= {**figures, "enqueued": 4, "dequeued": 1, "given_back": 1}.items()
@@ -185,7 +191,11 @@ def test_a_purge_takes_what_no_consumer_has(mesh: AgreeingMesh) -> None:
     used(mesh, "queue/eu/x")
     assert done("purge", "queue/eu/x") == "queue queue/eu/x: 2 messages purged\n"
     assert json.loads(done("purge", "queue/eu/x", "--json"))["purged"] == 0
-    assert done("show", "queue/eu/x").splitlines()[3].endswith("4 came, 1 left, 1 were given back, 2 were purged")
+    assert (
+        done("show", "queue/eu/x")
+        .splitlines()[3]
+        .endswith("4 came, 1 left, 1 were given back, 2 were purged, 0 expired")
+    )
     assert failed("purge", "queue/eu/y") == "there is no queue queue/eu/y; did you mean queue/eu/x?"
 
 
@@ -290,9 +300,13 @@ def test_a_mesh_without_queues_says_so(mesh: AgreeingMesh) -> None:
         (("--limit-messages", "0"), "expected a whole number from 1 to"),
         (("--limit-messages", "many"), 'many", expected a whole number from 1 to 999999999999, or none for no limit'),
         (("--limit-bytes", "64MB"), "such as 100B, 64KiB or 16MiB, or none for no limit"),
+        (
+            ("--ttl", "5"),
+            "is not a duration, expected a number above 0 and a unit, such as 200ms, 2s, 5m or 1h, or none",
+        ),
         (("--limit-bytes", "0"), "limit_bytes of a queue is 0, expected a number from 1"),
         (("--limit-message", "5"), "--limit-messages"),
-        ((), "there is nothing to change, expected --limit-messages or --limit-bytes"),
+        ((), "there is nothing to change, expected --limit-messages, --limit-bytes or --ttl"),
     ],
 )
 def test_a_wrong_setting_is_told_with_what_was_expected(words: tuple[str, ...], what: str, mesh: AgreeingMesh) -> None:

@@ -51,10 +51,10 @@ async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted
     identity = f"{LIFE:x}-2"
     about: dict[str, Any] = {"type": DECLARED_QUEUE.managed, "identity": identity, "name": "queue/eu/x", "set": "eu"}
     about |= {"messages": 0, "bytes": 0, "reserved": 0, "consumers": 0}
-    about |= {"oldestSeconds": 0.0, "enqueued": 0, "dequeued": 0, "givenBack": 0, "purged": 0}
-    about["lastPosition"] = None
+    about |= {"oldestSeconds": 0.0, "enqueued": 0, "dequeued": 0, "givenBack": 0, "purged": 0, "expired": 0}
+    about |= {"lastPosition": None, "ttlMs": None}
     assert made == {**about, "version": identity, "limitMessages": 5, "limitBytes": None}
-    only_leader = dict.fromkeys(("oldestSeconds", "enqueued", "dequeued", "givenBack", "purged"))
+    only_leader = dict.fromkeys(("oldestSeconds", "enqueued", "dequeued", "givenBack", "purged", "expired"))
     assert await asking.ask("READ", "b", **named) == {**made, **only_leader}, "any replica has it"
     changed = await asking.ask("UPDATE", None, {"limitBytes": 2**40}, **named)
     about["version"] = f"{LIFE:x}-3"
@@ -194,8 +194,8 @@ async def test_each_reason_of_a_refusal_has_a_status(reason: RefusedFor) -> None
     ("said", "what"),
     [
         ({"limitMesages": 5}, "a queue has no setting 'limitMesages', expected .*; did you mean \"limitMessages\"?"),
-        ({"limit_messages": 5}, "a queue has no setting 'limit_messages', expected limitMessages or limitBytes"),
-        ({7: 5}, "a queue has no setting 7, expected limitMessages or limitBytes"),
+        ({"limit_messages": 5}, "a queue has no setting 'limit_messages', expected limitMessages, limitBytes or ttlMs"),
+        ({7: 5}, "a queue has no setting 7, expected limitMessages, limitBytes or ttlMs"),
         ({"limitMessages": "5"}, "limit_messages of a queue is '5', expected a number from 1"),
         ({"limitMessages": True}, "limit_messages of a queue is True, expected a number from 1"),
         ({"limitBytes": 2**63}, "limit_bytes of a queue is 9223372036854775808, expected a number from 1"),

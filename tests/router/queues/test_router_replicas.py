@@ -9,6 +9,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from linkstate.clock import HybridClock
+from router.edge.ttl import left_ms
 from router.management.queues import SetRequests
 from router.mesh.config import Topology
 from router.mesh.errors import RunError
@@ -101,12 +102,12 @@ async def test_a_store_whose_sets_have_other_queues_is_refused(tmp_path: Path) -
     with open_store(topology(tmp_path), "a", tmp_path) as store:
         replicas = RouterReplicas(Owner(), store, SetRequests())
         with pytest.raises(RunError, match=r"cannot start its replica sets: set q0: .* otherwise than when"):
-            replicas.port(topology(tmp_path), topic(), {"a"})
+            replicas.port(topology(tmp_path), topic(), {"a"}, left_ms)
 
 
 async def test_the_sets_start_with_what_the_store_has(tmp_path: Path) -> None:
     with open_store(topology(tmp_path), "a", tmp_path) as store:
-        port = RouterReplicas(Owner(), store, SetRequests()).port(topology(tmp_path), topic(), {"a"})
+        port = RouterReplicas(Owner(), store, SetRequests()).port(topology(tmp_path), topic(), {"a"}, left_ms)
     port.sets.flush(trio.current_time())
     assert [view.name for view in port.sets.overview()] == ["q0"]
     assert not any(isinstance(action, Tell) for action in port.sets.out), "nobody is in contact"

@@ -23,6 +23,7 @@ from topic.settings import Settings
 SET = "q0"
 QUEUE = "queue/1"
 STEP_S = 0.05
+START_US = 1_700_000_000_000_000
 ELECTED_S = 5
 """Seconds within which the set has a leader."""
 
@@ -30,6 +31,12 @@ ELECTED_S = 5
 def with_patches(scene: Callable[[pytest.MonkeyPatch], None]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         scene(patch)
+
+
+def left_ms(messages: Sequence[bytes], wall_ms: int) -> list[float] | None:
+    """A message that ends in `!3` has three seconds to live."""
+    texts = [message.partition(b"!")[2] for message in messages]
+    return [1000 * int(text) if text else math.inf for text in texts] if any(texts) else None
 
 
 class QueueStation(Station):
@@ -52,8 +59,14 @@ class QueueStation(Station):
             bench.new_store,
             bench.now,
             compare_every=bench.compare_every,
+            left_ms=left_ms,
         )
         return SetPort(sets, self)
+
+    def wall_us(self) -> int:
+        """Its clock goes with the time of the bench, and is later whenever it is asked."""
+        self.bench.wall_us = max(self.bench.wall_us + 1000, START_US + int(self.bench.now * 1e6))
+        return self.bench.wall_us
 
     def keep(self, changes: Sequence[StoreChange | ReadPiece]) -> None:
         self.waiting += changes

@@ -38,8 +38,8 @@ class Message:
     may_be_refused: bool = False
     """Its queue may have no room for it."""
     may_be_gone: bool = False
-    """It may be lost: its queue is deleted now and then, an operator has asked for its end, or a consumer has taken it
-    settled."""
+    """It may be lost: its queue is deleted now and then, an operator has asked for its end, its time is over, or a
+    consumer has taken it settled."""
     is_told: bool = False
     """Its publisher has read that it is accepted."""
     is_loose: bool = False

@@ -35,7 +35,7 @@ from topic.identity import LinkIdentity, egress_address, ingress_address, ingres
 from topic.queues.leader.egress import egress_of
 from topic.queues.operations import unpack
 from topic.queues.positions import Run, each_of, position_of
-from topic.queues.proposals import FIRST, Dequeue, Enqueue, Free, Proposal, Reserve, Settled, read_proposal
+from topic.queues.proposals import FIRST, Dequeue, Enqueue, Expire, Free, Proposal, Reserve, Settled, read_proposal
 from topic.queues.state import LIFE
 from topic.queues.wire import SETS, decode
 from topic.raft import messages as say
@@ -138,6 +138,8 @@ class TracedQueueBench(TracedBench, QueueBench):
                 return f"Free {self._at(asked.runs)}{', failed' if asked.failed else ''}"
             case Dequeue():
                 return f"Dequeue {self._at(asked.runs) or 'nothing'}"
+            case Expire():
+                return f"Expire {self._at(asked.runs)}"
 
     def _at(self, runs: Sequence[Run]) -> str:
         return " ".join(self._enqueued[position] for position in each_of(runs))

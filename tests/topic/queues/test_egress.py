@@ -553,6 +553,16 @@ def test_what_was_purged_is_offered_to_nobody_when_it_is_given_back() -> None:
     assert at_rest(bench)
 
 
+def test_what_waits_for_a_consumer_is_purged_though_one_had_it() -> None:
+    bench, _ = filled(b"1", b"2")
+    plain(bench, "d").close()
+    assert bench.sets("a").state(SET).messages.reserved.count == 2
+    assert purge(bench) == 0 and bench.messages("b") == []
+    plain(bench, "e")
+    bench.wait(1)
+    assert at_rest(bench)
+
+
 def test_what_is_purged_before_its_reservation_is_decided_is_offered_to_nobody() -> None:
     bench, _ = filled(b"1", b"2")
     bench.hanging |= {"a", "c"}
@@ -733,10 +743,12 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (Egress, "enqueued", "self._withdraw(self._expected.pop(index, {}).keys() - {*positions})", "pass",
      test_a_message_that_the_queue_has_no_room_for_is_for_no_consumer),
     (LedSet, "_close_deleted", "closed=True", "closed=False", test_a_queue_that_is_deleted_has_no_egress),
-    (LedSet, "_withdraw_purged", "egress.withdraw_purged()", "pass",
+    (LedSet, "_withdraw_gone", "egress.withdraw_gone()", "pass",
      partial(test_what_waits_for_a_reservation_is_purged_too, True)),
-    (LedSet, "_withdraw_purged", "self.ingress.go_on()", "pass",
+    (LedSet, "_withdraw_gone", "self.ingress.go_on()", "pass",
      partial(with_patches, test_a_set_that_is_full_takes_messages_when_a_queue_is_purged)),
+    (Egress, "withdraw_gone", "in self._waiting() if", "in () if",
+     test_what_waits_for_a_consumer_is_purged_though_one_had_it),
     (Egress, "decided", "if self._message(position) is None", "if False",
      test_what_is_purged_before_its_reservation_is_decided_is_offered_to_nobody),
     (Egress, "_withdraw", "waiting[:] = [record for record in waiting if record in self.open]", "pass",

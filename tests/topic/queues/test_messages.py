@@ -19,12 +19,14 @@ from topic.queues.positions import MOST_PLACES, position_of, runs_of
 from topic.queues.proposals import (
     DEQUEUE,
     ENQUEUE,
+    EXPIRE,
     FREE,
     RESERVE,
     SETTLED,
     Dequeue,
     Enqueue,
     Enqueued,
+    Expire,
     Free,
     Given,
     Proposal,
@@ -305,13 +307,12 @@ def test_an_earlier_purge_that_comes_later_takes_back_nothing() -> None:
 
 
 Asked = tuple[str, str, list[int]]
+KINDS = "one", "other", "failed", "freed", "dequeue", "purge", "expire"
 some_numbers = st.lists(st.integers(1, 6), min_size=1)
 proposals: st.SearchStrategy[Asked] = st.one_of(
     st.tuples(st.just("enqueue"), st.sampled_from("abc"), some_numbers),
     st.tuples(st.just("settle"), st.just(""), some_numbers),
-    st.tuples(
-        st.sampled_from(("one", "other", "failed", "freed", "dequeue", "purge")), st.sampled_from("abc"), some_numbers
-    ),
+    st.tuples(st.sampled_from(KINDS), st.sampled_from("abc"), some_numbers),
     st.tuples(st.sampled_from(("declare", "delete")), st.sampled_from("abc"), st.just([])),
 )
 
@@ -330,6 +331,8 @@ def data_of(state: SetState, kind: str, name: str, numbers: list[int]) -> bytes:
     if kind == "purge":
         return encode(Purge(name, known.id, there[numbers[0] % len(there)] if there else 7))
     runs = runs_of(sorted({there[number % len(there)] for number in numbers} if there else {7}))
+    if kind == "expire":
+        return encode_proposal(Expire(known.id, runs))
     if kind in ("one", "other"):
         return encode_proposal(Reserve(known.id, ONE if kind == "one" else OTHER, runs))
     taken = Dequeue(known.id, runs) if kind == "dequeue" else Free(known.id, runs, failed=kind == "failed")
@@ -363,6 +366,8 @@ def test_a_replica_that_goes_on_behind_a_snapshot_is_equal(log: list[Asked], at:
         Enqueue("queue/1", [key(1), key(2)], [Given(ATTACH, 7, 2)], [b"1", b""]),
         Enqueue("queue/1", [key(1), key(2)], [Given(ATTACH, 7, 1), Given(LATER, 0, 1)], [b"1", b""]),
         Enqueue("queue/1", [], [], [b"1", b"2"]),
+        Enqueue("queue/1", [key(1)], [Given(ATTACH, 7, 1)], [b"1"], [2**63 - 1]),
+        Expire(QueueId(5, 6), [(1, 3)]),
         Settled([key(1)]),
         Settled([]),
         Reserve(QueueId(5, 6), ONE, [(1, 1), (3, 9)]),
@@ -394,6 +399,10 @@ def test_a_proposal_is_read_as_it_was_written(proposal: Proposal) -> None:
         [ENQUEUE, "a", [key(1)], [[1, b"a", 1, 0, 1]], [b""]],
         [ENQUEUE, "a", [key(1)], [[1, "a", 1, -1, 1]], [b""]],
         [ENQUEUE, "a", [key(1)], [[1, "a", 1, 0, 2], [1, "a", 1, 2, -1]], [b""]],
+        [ENQUEUE, "a", [key(1)], RUN, [b""], [1, 2]],
+        [ENQUEUE, "a", [key(1)], RUN, [b""], [-1]],
+        [ENQUEUE, "a", [key(1)], RUN, [b""], [True]],
+        [ENQUEUE, "a", [key(1)], RUN, [b""], 1],
         [SETTLED, key(1)],
         [SETTLED, [1]],
         [SETTLED, [], []],
@@ -414,7 +423,8 @@ def test_a_proposal_is_read_as_it_was_written(proposal: Proposal) -> None:
         [DEQUEUE, 1, 2, [[1, 2], [2, 3]]],
         [DEQUEUE, 1, 2, [[-1, 2]]],
         [DEQUEUE, 1, 2, [[1, MOST_PLACES + 1]]],
-        [DEQUEUE + 1, []],
+        [EXPIRE, 1, 2, [[1, 2]], True],
+        [EXPIRE + 1, []],
         [2**63, []],
     ],
 )
@@ -447,6 +457,8 @@ def test_what_is_no_proposal_is_refused(parts: list[Any]) -> None:
         (MESSAGE + bytes(11), b"\xc1"),
         (MESSAGE + bytes(11), msgpack.packb([1, 2])),
         (MESSAGE + bytes(11), msgpack.packb([1, 2, "text"])),
+        (MESSAGE + bytes(11), msgpack.packb([1, 2, b"", "3"])),
+        (MESSAGE + bytes(11), msgpack.packb([1, 2, b"", 3, 4])),
         (MESSAGE + bytes(10), msgpack.packb([1, 2, b""])),
         (b"z", b""),
     ],

@@ -16,18 +16,11 @@ from tests.topic.queues.bench import QueueBench, QueueStation
 from topic.node import Happening
 from topic.queues.storing import ReadPiece, Write
 
-START_US = 1_700_000_000_000_000
-
 Move = Callable[[], None]
 
 
 class WalkStation(QueueStation):
     bench: "WalkBench"
-
-    def wall_us(self) -> int:
-        """Its clock goes with the time of the bench, and is later whenever it is asked."""
-        self.bench.wall_us = max(self.bench.wall_us + 1000, START_US + int(self.bench.now * 1e6))
-        return self.bench.wall_us
 
     def note(self, happening: Happening) -> None:
         super().note(happening)

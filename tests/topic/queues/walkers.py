@@ -406,11 +406,11 @@ class Publisher(Client):
             tag = b"%d" % (self._number % TAGS if not self.is_lasting else self._number)
             if tag in self.unsettled:
                 break
-            text = b"%s.%d" % (self.name.encode(), self._number)
+            text = b"%s.%d" % (self.name.encode(), self._number) + self.walk.suffix()
             self._number += 1
             self.unsettled[tag], self.texts[tag] = 0, text
             self.walk.note(f"{self.name} sends {text.decode()} as {tag.decode()}")
-            self.walk.judge.sent(text, self.walk.message(self))
+            self.walk.judge.sent(text, self.walk.message(self, text))
             tags.append(tag)
         return tags
 

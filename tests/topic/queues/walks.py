@@ -98,6 +98,8 @@ class Walk(WalkBench):
         """A queue that is deleted and declared again."""
         self._steps[self._delete] = 3 if self.doomed else 0
         self._steps[self._purge] = dice.choice((0, 0, 0, 0, 2))
+        self._mortal = dice.choice((0, 0, 0, 0.3))
+        """How many messages have a time to live."""
         self._timeout, self._plain = dice.choice((60, 60, 8)), dice.choice((0, 0.1, 0.5))
         for number in range(dice.randint(1, 3)):
             queue = dice.choice(self.queues)
@@ -115,11 +117,17 @@ class Walk(WalkBench):
     def clients(self) -> list[Client]:
         return [*self.publishers, *self.consumers]
 
-    def message(self, publisher: Publisher) -> Message:
+    def suffix(self) -> bytes:
+        """Of the next message (`tests.topic.queues.bench.left_ms`)."""
+        return b"!%d" % self.random.choice((0, 1, 5)) if self.random.random() < self._mortal else b""
+
+    def message(self, publisher: Publisher, text: bytes) -> Message:
         """That the publisher sends now."""
         assert publisher.link is not None
         is_doomed = publisher.identity.address == ingress_address(SET, self.doomed)
-        return Message(may_be_gone=is_doomed, is_loose=publisher.link.is_doubted and not publisher.is_lasting)
+        return Message(
+            may_be_gone=is_doomed or b"!" in text, is_loose=publisher.link.is_doubted and not publisher.is_lasting
+        )
 
     def note(self, what: str) -> None:
         if self.verbose:

@@ -16,6 +16,7 @@ Never here: which consumer gets a message, and what becomes of a message in the 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Set
 from hashlib import blake2b
+from math import inf
 
 import attrs
 
@@ -29,7 +30,7 @@ from topic.queues.leader.log import Proposer
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 from topic.queues.positions import index_of, position_key, position_of, runs_of
-from topic.queues.proposals import Dequeue, Enqueued, Proposal, Reserve
+from topic.queues.proposals import Dequeue, Enqueued, Expire, Free, Proposal, Reserve
 from topic.termini.attaches import Claim
 
 
@@ -78,6 +79,10 @@ class Egress(PublishingEnd[int], InsideEnd):
         """What is to be dequeued."""
         self._is_due = False
         """An entry is proposed, or `PATIENCE_S` is over: what waits is to be proposed."""
+        self._late: set[int] = set()
+        """The positions of messages whose time is over, and that nobody has."""
+        self._back: set[int] = set()
+        """The positions of messages that may be reserved although nobody has them, and that no consumer is to have."""
         self._is_asked = False
         """The core asks whether this end is still there."""
         self._asked: dict[int, _Proposed] = {}
@@ -127,9 +132,22 @@ class Egress(PublishingEnd[int], InsideEnd):
                 waiting[:] = [record for record in waiting if record in self.open]
             self.node.topic.settle(self.stream, records)
 
-    def withdraw_purged(self) -> None:
-        """Messages were purged, and all that was decided before is known here."""
+    def expire(self, positions: Sequence[int]) -> None:
+        """The time of these messages is over."""
+        waiting = self._waiting()
+        self._back.update(waiting.intersection(positions))
+        self._late.update(at for at in positions if at in waiting or not self._messages.reserved.has(at))
+        self.go_on()
+
+    def _waiting(self) -> set[int]:
+        """The positions of messages that home has, and that wait for a consumer there."""
+        return {self.open[record] for record in self.stream.unassigned if record in self.open}
+
+    def withdraw_gone(self) -> None:
+        """Messages were purged or have expired, and all that was decided before is known here."""
         self._withdraw({position for position in self.open.values() if self._message(position) is None})
+        self._back.update(at for at in self._waiting() if self._messages.is_purged(self.queue, at))
+        self.go_on()
 
     def decided(self, index: int, answer: Enqueued | None) -> None:
         asked = self._asked.pop(index)
@@ -165,6 +183,12 @@ class Egress(PublishingEnd[int], InsideEnd):
         for consumer, records in self._consumers():
             proposals.append(Reserve(self.queue, consumer, self._runs(records)))
             asked.append(_Proposed(records, consumer.name))
+        if self._back:
+            proposals.append(Free(self.queue, runs_of(sorted(self._back)), failed=False))
+            asked.append(_Proposed([], None))
+        if self._late:
+            proposals.append(Expire(self.queue, runs_of(sorted(self._late))))
+            asked.append(_Proposed([], None))
         if is_due and (self._over or self._is_asked):  # an echo is answered by an entry
             proposals.append(Dequeue(self.queue, self._runs(self._over)))
             asked.append(_Proposed(self._over, None, self._is_asked))
@@ -173,13 +197,14 @@ class Egress(PublishingEnd[int], InsideEnd):
         first = self._log.propose(self, proposals)
         if first is not None:
             self._asked.update(enumerate(asked, first))
-            self._chosen = {}
+            self._chosen, self._late, self._back = {}, set(), set()
             if is_due:
                 self._over, self._is_asked, self._is_due = [], False, False
 
     def _consumers(self) -> list[tuple[LinkEntry, list[Record]]]:
         """The consumers that home has chosen, and for what. If one has gone since, home chooses another."""
         found: list[tuple[LinkEntry, list[Record]]] = []
+        self._sort_out_expired()
         for name, records in list(self._chosen.items()):
             consumer = self.node.topic.directory.subscriber(name)
             if consumer is not None and consumer.live:
@@ -188,6 +213,18 @@ class Egress(PublishingEnd[int], InsideEnd):
                 del self._chosen[name]
                 self.node.topic.reserved(self.stream, name, records)
         return found
+
+    def _sort_out_expired(self) -> None:
+        """Home has chosen consumers for messages whose time is over: none is to have them."""
+        expiring, now_ms = self._messages.expiring, self.node.topic.outlet.time_us // 1000
+        for name, records in list(self._chosen.items()) if expiring else ():
+            over = [record for record in records if expiring.get(self.open[record], (None, inf))[1] <= now_ms]
+            positions = [self.open[record] for record in over]
+            self._back.update(positions)
+            self._late.update(positions)
+            self._chosen[name] = [record for record in records if record not in over]
+            if not self._chosen[name]:
+                del self._chosen[name]
 
     def _runs(self, records: Iterable[Record]) -> Sequence[tuple[int, int]]:
         return runs_of(sorted(self.open[record] for record in records))

@@ -5,16 +5,21 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+import attrs
+
 from topic.ends.end import EndNode
 from topic.identity import is_egress, queue_of
 from topic.queues.leader.ages import DecidedTimes
 from topic.queues.leader.egress import Egress
+from topic.queues.leader.expiry import ExpiryTimes
 from topic.queues.leader.ingress import Ingress, term_clock
 from topic.queues.leader.log import ProposingEnd
-from topic.queues.operations import Declare, QueueId
+from topic.queues.operations import MOST, Declare, QueueId
 from topic.queues.proposals import Enqueue, Enqueued, Proposal
 from topic.queues.sets import ReplicaSets
 
+PAUSE_MS: Final = 100
+"""Between two looks at the messages whose time is over."""
 PATIENCE_S: Final = 0.005
 """How long something that nobody waits for may wait for the next entry of the set."""
 
@@ -29,8 +34,9 @@ class LedSet:
         self._sets = sets
         self._name = name
         self._deletions = sets.state(name).deletions
-        self._purged = 0
-        """How many messages were purged in this term, as far as the egresses know."""
+        self._taken_out = 0, sets.state(name).messages.purges
+        """How many messages were purged or have expired in this term, and how often queues were purged: as far as the
+        egresses know."""
         self._attaches = 0
         """How often links were attached in this term."""
         self._proposed: dict[int, ProposingEnd] = {}
@@ -48,6 +54,9 @@ class LedSet:
         self.egresses: dict[QueueId, Egress] = {}
         self._times = DecidedTimes(sets.applied(name), now)
         sets.state(name).messages.count_anew()
+        self._expiry = ExpiryTimes(sets.state(name).messages)
+        self.look_at = self._next_look(now)
+        """When `expire` is due; infinite if it is not."""
         lasting = [entry for entry in sets.state(name).messages.reserved.consumers if entry.lifetime.timeout]
         node.topic.peers.remember(lasting)
         self.ingress = Ingress(node, name, sets.state(name).messages, self)
@@ -89,6 +98,7 @@ class LedSet:
 
     def propose(self, end: ProposingEnd, proposals: Sequence[Proposal]) -> int | None:
         """As `Proposer.propose`."""
+        proposals = [self._timed(one) if isinstance(one, Enqueue) else one for one in proposals]
         first = self._sets.propose(self._name, proposals)
         if first is None:
             self._busy[end] = None
@@ -100,6 +110,30 @@ class LedSet:
                     self._expect(index, proposal)
             self.hurry()
         return first
+
+    def _timed(self, asked: Enqueue) -> Enqueue:
+        """With the times of the messages, which count from now on."""
+        queue, now_ms = self._sets.state(self._name).get(asked.queue), self._wall_ms
+        most = (queue.settings.ttl_ms if queue is not None else None) or math.inf
+        left = self._sets.left_ms(asked.messages, now_ms)
+        if left is None and most == math.inf:
+            return asked
+        left = [min(ms, most) for ms in left or [math.inf] * len(asked.messages)]
+        return attrs.evolve(asked, expires=[int(min(now_ms + max(ms, 0), MOST)) if ms < math.inf else 0 for ms in left])
+
+    @property
+    def _wall_ms(self) -> int:
+        return self._node.topic.outlet.time_us // 1000
+
+    def _next_look(self, now: float) -> float:
+        return now + max(self._expiry.due_ms - self._wall_ms, PAUSE_MS) / 1000
+
+    def expire(self, now: float) -> None:
+        """Have the messages taken out whose time is over."""
+        for queue, positions in self._expiry.take(self._wall_ms).items():
+            if queue in self.egresses:
+                self.egresses[queue].expire(positions)
+        self.look_at = self._next_look(now)
 
     def wait(self, end: ProposingEnd) -> None:
         """As `Proposer.wait`."""
@@ -136,13 +170,15 @@ class LedSet:
             self.ingress.go_on()  # there may be room
         if self._deletions != self._sets.state(self._name).deletions:
             self._close_deleted()
-        if self._purged != self._sets.state(self._name).messages.passed.purged:
-            self._withdraw_purged()
+        messages = self._sets.state(self._name).messages
+        if self._taken_out != (taken_out := (messages.passed.purged + messages.passed.expired, messages.purges)):
+            self._taken_out = taken_out
+            self._withdraw_gone()
+        self.look_at = min(self.look_at, self._next_look(now))
 
-    def _withdraw_purged(self) -> None:
-        self._purged = self._sets.state(self._name).messages.passed.purged
+    def _withdraw_gone(self) -> None:
         for egress in self.egresses.values():
-            egress.withdraw_purged()
+            egress.withdraw_gone()
         self.ingress.go_on()  # there may be room
 
     def _close_deleted(self) -> None:
@@ -155,6 +191,7 @@ class LedSet:
 
     def _enqueued(self, index: int, answer: Enqueued) -> None:
         """If the queue was deleted before, its egress is closed with all that it expects."""
+        self._expiry.add(answer.positions)
         if answer.queue in self.egresses:
             self.egresses[answer.queue].enqueued(index, answer.positions)
         elif answer.queue is not None and answer.positions:
@@ -193,12 +230,14 @@ class SetLeaders:
     @property
     def deadline(self) -> float:
         """When `handle_timer` is due; infinite if nothing is."""
-        return min((led.deadline for led in self.led.values()), default=math.inf)
+        return min((min(led.deadline, led.look_at) for led in self.led.values()), default=math.inf)
 
     def handle_timer(self, now: float) -> None:
         for led in self.led.values():
             if led.deadline <= now:
                 led.hurry()
+            if led.look_at <= now:
+                led.expire(now)
 
     def follow(self, now: float) -> None:
         """Attach links of sets that this router leads now, suspend links of sets that it leads no more, and give the

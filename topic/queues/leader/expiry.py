@@ -1,0 +1,54 @@
+"""Which messages of a set are over, as its leader counts (protocol 14.8).
+
+The state knows when the time of a message is over, and reads no clock. So the leader proposes an `Expire`. A message
+that is reserved then stays: the leader looks at it again each second, until it is gone or for nobody.
+"""
+
+import math
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from topic.queues.messages import QueuedMessages
+from topic.queues.operations import QueueId
+
+AGAIN_MS: Final = 1000
+"""Between two looks at a message whose time is over."""
+SPARE: Final = 1000
+"""Times of messages that are gone already are kept, as many as of those that are there, and so many more."""
+
+
+class ExpiryTimes:
+    """The times of the messages of one set, in one term of this router."""
+
+    def __init__(self, messages: QueuedMessages) -> None:
+        self._messages = messages
+        self._find()
+
+    def _find(self) -> None:
+        self._times = [(expires, position) for position, (_, expires) in self._messages.expiring.items()]
+        """A heap: when to look at a message, in milliseconds since 1970, and its position."""
+        heapify(self._times)
+
+    def add(self, positions: Iterable[int]) -> None:
+        """Messages have come into a queue."""
+        for position in positions:
+            if position in self._messages.expiring:
+                heappush(self._times, (self._messages.expiring[position][1], position))
+        if len(self._times) > 2 * len(self._messages.expiring) + SPARE:
+            self._find()
+
+    @property
+    def due_ms(self) -> float:
+        """When to look next; infinite if never."""
+        return self._times[0][0] if self._times else math.inf
+
+    def take(self, now_ms: int) -> dict[QueueId, list[int]]:
+        """By queue, the positions of the messages that are over."""
+        over: dict[QueueId, list[int]] = {}
+        while self.due_ms <= now_ms:
+            _, position = heappop(self._times)
+            if position in self._messages.expiring:
+                heappush(self._times, (now_ms + AGAIN_MS, position))
+                over.setdefault(self._messages.expiring[position][0], []).append(position)
+        return over
