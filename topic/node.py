@@ -46,11 +46,11 @@ from topic.identity import ingress_of
 from topic.journal import Block, Event
 from topic.queues.actions import Answered, SetEvent, SetNote, Tell
 from topic.queues.leader.leaders import LedSet, SetLeaders
-from topic.queues.operations import Operation
+from topic.queues.operations import Configure, Declare, Operation
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
 from topic.queues.wire import SETS
-from topic.settings import Settings
+from topic.settings import TOPIC, Settings
 
 BESIDE = b"\xc1"
 """Begins what shells say to each other beside the topics, and no batch: MessagePack has no such byte."""
@@ -389,11 +389,24 @@ class Node:
 
     def ask(self, operation: Operation) -> int:
         """Have an operation on queues carried out. Returns the number of the request: its `SetShell.answered` comes
-        with a pump, within `RaftLimits.tried` seconds. Raises ValueError if the name is too long, or no text, or if
-        the mesh has no queues."""
+        with a pump, within `RaftLimits.tried` seconds. Raises ValueError if the name is too long, or no text, if the
+        mesh has no queues, or if a queue is to be bound to what is no topic."""
         if self._port is None:
             raise ValueError("the topology of this mesh has no queues: expected a part queues")
+        if isinstance(operation, Declare | Configure):
+            for address in operation.settings.bind or ():
+                self._check_topic(address)
         return self._port.sets.ask(operation, self.now())
+
+    def _check_topic(self, address: str) -> None:
+        """Raises ValueError for an address of another kind, or that no client could attach to."""
+        kinds = self.topic.settings.kinds
+        if not address.startswith(tuple(prefix for prefix, _ in kinds) or ""):
+            known = ", ".join(prefix + "…" for prefix, _ in kinds)
+            raise ValueError(f'a queue cannot be bound to "{address}", expected an address of {known}')
+        kind = self.topic.kinds.of(address).name
+        if kind != TOPIC:
+            raise ValueError(f'a queue cannot be bound to "{address}", which is of kind {kind}, expected a topic')
 
     def stored(self, write: Write) -> None:
         """The store of the sets has done this write, and all before it."""

@@ -25,13 +25,14 @@ Read = Callable[[ObservedRouter, Queue], Any]
 
 
 def _setting(name: str, type_: Type, says: str) -> Attribute[Queue]:
-    return Attribute(name, type_, says, lambda at, one: getattr(one.settings, name), Where.MANAGEMENT)
+    return Attribute(name, type_, says, lambda at, one: one.settings.values().get(name), Where.MANAGEMENT)
 
 
 SETTINGS: Final = (
     _setting("limit_messages", Type.NUMBER, "how many messages the queue has at most; null: no limit"),
     _setting("limit_bytes", Type.BYTES, "how many bytes of messages the queue has at most; null: no limit"),
     _setting("ttl_ms", Type.NUMBER, "how many milliseconds a message is in the queue at most; null: no limit"),
+    _setting("bind", Type.TEXTS, "topics, or patterns of topics, whose messages go into the queue, too; null: none"),
 )
 """The settings of a queue, by their names in `QueueSettings`."""
 

@@ -206,7 +206,7 @@ class Queues:
             is_lost = self._is_lost(publisher.set)
             one = rules.Message(may_be_refused, is_doomed or is_lost, is_loose=is_lost)
             self.rules.sent(message.text, one)
-            if message.key in self.logs.state(publisher.set).messages.unsettled:
+            if message.key in self.logs.state(publisher.set).messages.unsettled.get(b"", ()):
                 self._reused.add(message.text)
 
     def told(self, message: "Message", outcome: DeliveryOutcome) -> None:

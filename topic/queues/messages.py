@@ -14,6 +14,7 @@ import msgpack
 
 from topic.directory.entry import LinkEntry
 from topic.identity import KEY_LENGTH, Epoch
+from topic.queues.bound.bindings import BINDING_KEY
 from topic.queues.operations import QueueId, QueueSettings, unpack
 from topic.queues.positions import POSITION_LENGTH, Run, each_of, position_key, position_of
 from topic.queues.proposals import Enqueue, Enqueued
@@ -23,6 +24,8 @@ from topic.queues.rows import StateRows
 MESSAGE, FAILED, KEY, PURGED = b"m", b"f", b"k", b"p"
 """The first byte of the key of the row of a message, of the number of its failed deliveries, of the answer to a
 delivery, and of a purge. A position follows, or a delivery key, or the id of a queue."""
+KEY_LENGTHS: Final = (KEY_LENGTH, BINDING_KEY + KEY_LENGTH)
+"""Bytes of a delivery key, without and with the key of a binding before it."""
 ROWS: Final = (MESSAGE, FAILED, KEY, PURGED, RESERVED, CONSUMER)
 """The first bytes of the keys of all rows of this module."""
 
@@ -74,7 +77,7 @@ class QueuedMessages:
         self.expiring: dict[int, tuple[QueueId, int]] = {}
         """By position of a message whose time has an end: its queue, and that time (`Enqueue.expires`)."""
         self._answers: dict[bytes, DeliveryAnswer] = {}
-        """By delivery key."""
+        """By delivery key. That of a delivery that came by a binding stands behind the key of the binding."""
         self._failed: dict[int, int] = {}
         """By position: how often a consumer had the message, and failed."""
         self._purged: dict[QueueId, int] = {}
@@ -147,13 +150,25 @@ class QueuedMessages:
         return {*self._queues}
 
     @property
-    def unsettled(self) -> list[bytes]:
-        """The keys of all deliveries that were answered, and that their publishers have not settled."""
-        return [*self._answers]
+    def unsettled(self) -> dict[bytes, list[bytes]]:
+        """By the key of the binding that they came by, empty for none: the keys of all deliveries that were answered,
+        and that their publishers have not settled."""
+        found: dict[bytes, list[bytes]] = {}
+        for key in self._answers:
+            found.setdefault(key[:-KEY_LENGTH], []).append(key[-KEY_LENGTH:])
+        return found
 
-    def enqueue(self, queue: QueueId | None, settings: QueueSettings, index: int, asked: Enqueue) -> Enqueued:
+    def enqueue(
+        self,
+        queue: QueueId | None,
+        settings: QueueSettings,
+        index: int,
+        asked: Enqueue,
+        others: Sequence[bytes] = (),
+    ) -> Enqueued:
         """Put messages into a queue with these settings; None: there is none. Messages for which there is no
-        room are refused. Without keys, they are dropped."""
+        room are refused. Without keys, they are dropped. `others`: the keys of the other bindings of the queue. What
+        came by one of these is in the queue."""
         refused: set[int] = set()
         fresh: list[int] = []
         if not asked.keys:
@@ -166,14 +181,17 @@ class QueuedMessages:
         for place, (key, (attach, n), message, expires) in enumerate(
             zip(asked.keys, given, asked.messages, times, strict=True)
         ):
-            known = self._answers.get(key)
+            known = own = self._answers.get(asked.binding + key)
+            for other in others:
+                if known is None or not known.is_for(attach, n):
+                    known = self._answers.get(other + key)
             if known is not None and known.is_for(attach, n):
                 is_taken = known.taken
             else:
                 is_taken, known = self._take(queue, settings, position_of(index, place), message, expires, fresh), None
-            if known is None or known.attach < attach:
-                self._answers[key] = answered = DeliveryAnswer(is_taken, attach, n)
-                self._rows.put(KEY + key, answered.row)
+            if known is None or known is not own or known.attach < attach:
+                answered = self._answers[asked.binding + key] = DeliveryAnswer(is_taken, attach, n)
+                self._rows.put(KEY + asked.binding + key, answered.row)
             if not is_taken:
                 refused.add(place)
         self._count(queue, enqueued=len(fresh))
@@ -211,6 +229,10 @@ class QueuedMessages:
         for key in keys:
             if self._answers.pop(key, None) is not None:
                 self._rows.delete(KEY + key)
+
+    def forget(self, binding: bytes) -> None:
+        """Forget all deliveries that came by this binding."""
+        self.settled([key for key in self._answers if key[:-KEY_LENGTH] == binding])
 
     # what consumers get
 
@@ -351,7 +373,7 @@ class QueuedMessages:
 def _answered(key: bytes, value: bytes) -> DeliveryAnswer:
     """What a row says of a delivery. Raises ValueError."""
     parts = unpack(value, "a row of the state of a set")
-    if [type(part) for part in parts] != [bool, int, str, int, int] or len(key) != len(KEY) + KEY_LENGTH:
+    if [type(part) for part in parts] != [bool, int, str, int, int] or len(key) - len(KEY) not in KEY_LENGTHS:
         raise ValueError("a row of the state of a set has an answer that is none")
     return DeliveryAnswer(parts[0], Epoch(*parts[1:4]), parts[4])
 

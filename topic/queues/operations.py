@@ -25,12 +25,17 @@ from typing import Any, Final
 import attrs
 import msgpack
 
+from topic.directory.addresses import is_misplaced
+from topic.identity import INSIDE
+
 MOST_NAME: Final = 255
 """Bytes of the name of a queue."""
 MOST_WHY: Final = 2048
 """Bytes of the reason of a refusal."""
 MOST: Final = 2**63 - 1
 """Of a life, an index or a limit."""
+MOST_BOUND: Final = 16
+"""Addresses that one queue is bound to."""
 
 
 @attrs.frozen(order=True, slots=True)
@@ -69,6 +74,8 @@ class QueueSettings:
     """How many bytes of messages the queue has at most."""
     ttl_ms: int | None = None
     """How long a message is in the queue at most."""
+    bind: tuple[str, ...] | None = None
+    """The topics, or patterns of topics, whose messages go into the queue, too; in order."""
 
     def has_room(self, messages: int, size: int) -> bool:
         """Whether the queue may have so many messages, of so many bytes."""
@@ -86,10 +93,12 @@ class QueueSettings:
 
     def values(self) -> dict[str, Any]:
         """Those that are set, by name, in a fixed order."""
-        return {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
+        values = {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
+        return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} {value}" for name, value in self.values().items()) or "no settings"
+        shown = {name: " ".join(value) if name == "bind" else value for name, value in self.values().items()}
+        return ", ".join(f"{name} {value}" for name, value in shown.items()) or "no settings"
 
 
 @attrs.frozen(slots=True)
@@ -287,10 +296,25 @@ def _limit(name: str, value: Any) -> int:
     return value
 
 
+def _addresses(name: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not 0 < len(value) <= MOST_BOUND:
+        raise ValueError(f"{name} of a queue is {reprlib.repr(value)}, expected 1 to {MOST_BOUND} addresses of topics")
+    for address in value:
+        if not isinstance(address, str) or not 0 < len(address.encode()) <= MOST_NAME:
+            what = f"expected the address of a topic, 1 to {MOST_NAME} bytes"
+            raise ValueError(f"{name} of a queue has {reprlib.repr(address)}, {what}")
+        if address.startswith(INSIDE):
+            raise ValueError(f'{name} of a queue has "{address}", which only replica sets have links to')
+        if is_misplaced(address):
+            raise ValueError(f'{name} of a queue has "{address}", where "#" is not the last word')
+    return tuple(sorted(set(value)))
+
+
 _SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "limit_messages": _limit,
     "limit_bytes": _limit,
     "ttl_ms": _limit,
+    "bind": _addresses,
 }
 """By name: reads the value of a setting, or raises ValueError."""
 _READ: Final[dict[Any, Callable[[Any], Any]]] = {

@@ -3,8 +3,8 @@ proposal, as it requests an operation (`topic.queues.operations`).
 
 | proposal | does | answer |
 | --- | --- | --- |
-| `Enqueue(queue, keys, given, messages, expires)` | puts messages into a queue, each once; declares it | `Enqueued` |
-| `Settled(keys)` | forgets how these deliveries were answered | none |
+| `Enqueue(queue, keys, given, messages, expires, binding)` | puts messages into a queue, each once | `Enqueued` |
+| `Settled(keys, binding)` | forgets how these deliveries were answered | none |
 | `Reserve(queue, consumer, runs)` | keeps messages for one consumer | none |
 | `Free(queue, runs, failed)` | keeps messages for nobody | none |
 | `Dequeue(queue, runs)` | takes messages out of a queue | none |
@@ -22,6 +22,7 @@ import msgpack
 
 from topic.directory.entry import LinkEntry, Role, unpack_entry
 from topic.identity import KEY_LENGTH, Epoch
+from topic.queues.bound.bindings import BINDING_KEY
 from topic.queues.operations import MOST, MOST_NAME, QueueId
 from topic.queues.positions import MOST_PLACES, POSITION_LENGTH, Run
 from topic.wire.segments import is_entry
@@ -58,6 +59,8 @@ class Enqueue:
     messages: Sequence[bytes]
     expires: Sequence[int] = ()
     """When the time of each message is over, in milliseconds since 1970; 0 for never. Empty: none has an end."""
+    binding: bytes = b""
+    """The key of the binding that these came by. It declares no queue. Empty: publishers of the queue sent them."""
 
 
 @attrs.frozen(slots=True)
@@ -65,6 +68,8 @@ class Settled:
     """The publishers of these deliveries have settled them, so none of the deliveries is transferred again."""
 
     keys: Sequence[bytes]
+    binding: bytes = b""
+    """As in `Enqueue`."""
 
 
 @attrs.frozen(slots=True)
@@ -124,10 +129,11 @@ def encode_proposal(proposal: Proposal) -> bytes:
         assert len(proposal.keys) in (0, len(proposal.messages)) and 0 < len(proposal.messages) <= MOST_PLACES
         assert sum(run.count for run in proposal.given) == len(proposal.keys)
         given = [(*run.epoch, run.first, run.count) for run in proposal.given]
-        expires = (proposal.expires,) if proposal.expires else ()
-        return bytes(msgpack.packb((ENQUEUE, proposal.queue, proposal.keys, given, proposal.messages, *expires)))
+        more = [proposal.expires] if proposal.expires else []
+        parts = ENQUEUE, proposal.queue, proposal.keys, given, proposal.messages, *more, *_of(proposal)
+        return bytes(msgpack.packb(parts))
     if isinstance(proposal, Settled):
-        return bytes(msgpack.packb((SETTLED, proposal.keys)))
+        return bytes(msgpack.packb((SETTLED, proposal.keys, *_of(proposal))))
     queue = proposal.queue.life, proposal.queue.index
     if isinstance(proposal, Reserve):
         return bytes(msgpack.packb((RESERVE, *queue, proposal.runs, proposal.consumer.pack())))
@@ -136,10 +142,16 @@ def encode_proposal(proposal: Proposal) -> bytes:
     return bytes(msgpack.packb((EXPIRE if isinstance(proposal, Expire) else DEQUEUE, *queue, proposal.runs)))
 
 
+def _of(proposal: Enqueue | Settled) -> list[bytes]:
+    """The last part: left out if there is no binding."""
+    return [proposal.binding] if proposal.binding else []
+
+
 def read_proposal(parts: list[Any]) -> Proposal:
     """The proposal that an array is. Raises ValueError."""
-    if parts[0] == ENQUEUE and len(parts) in (5, 6):
-        _, queue, keys, given, messages, *expires = parts
+    if parts[0] == ENQUEUE and len(parts) in (5, 6, 7):
+        _, queue, keys, given, messages, *more = parts
+        binding = _binding(more.pop()) if more and not isinstance(more[-1], list) else b""
         if not isinstance(queue, str) or not 0 < len(queue.encode()) <= MOST_NAME:
             raise ValueError(f"Enqueue has the queue {reprlib.repr(queue)}, expected a text of 1 to {MOST_NAME} bytes")
         if not isinstance(messages, list) or not all(type(one) is bytes for one in messages):
@@ -147,9 +159,9 @@ def read_proposal(parts: list[Any]) -> Proposal:
         if not 0 < len(messages) <= MOST_PLACES or len(_keys(keys)) not in (0, len(messages)):
             expected = f"expected one for each of {len(keys)} keys, and {MOST_PLACES} at most"
             raise ValueError(f"Enqueue has {len(messages)} messages, {expected}")
-        return Enqueue(queue, keys, _given(given, len(keys)), messages, _times(expires, len(messages)))
-    if parts[0] == SETTLED and len(parts) == 2:
-        return Settled(_keys(parts[1]))
+        return Enqueue(queue, keys, _given(given, len(keys)), messages, _times(more, len(messages)), binding)
+    if parts[0] == SETTLED and len(parts) in (2, 3):
+        return Settled(_keys(parts[1]), *map(_binding, parts[2:]))
     if parts[0] == RESERVE and len(parts) == 5:
         return Reserve(_queue(parts), consumer_of(parts[4]), _runs(parts[3]))
     if parts[0] == FREE and len(parts) == 5 and type(parts[4]) is bool:
@@ -159,6 +171,12 @@ def read_proposal(parts: list[Any]) -> Proposal:
     if parts[0] == EXPIRE and len(parts) == 4:
         return Expire(_queue(parts), _runs(parts[3]))
     raise ValueError(f"a proposal begins with {reprlib.repr(parts[0])} and has {len(parts)} parts")
+
+
+def _binding(value: Any) -> bytes:
+    if type(value) is not bytes or len(value) != BINDING_KEY:
+        raise ValueError(f"a proposal has the binding {reprlib.repr(value)}, expected {BINDING_KEY} bytes")
+    return value
 
 
 def _queue(parts: list[Any]) -> QueueId:

@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 import msgpack
 
+from topic.queues.bound.bindings import BINDING, MOST_BINDINGS, Bindings
 from topic.queues.messages import ROWS, QueuedMessages
 from topic.queues.operations import (
     MOST,
@@ -47,6 +48,9 @@ MOST_QUEUES: Final = 65_536
 """Of one set. All replicas have to have the same."""
 DECLARED: Final = b"q"
 """The first byte of the key of the row of a queue. The name of the queue follows."""
+TOO_MANY_BINDINGS: Final = Refused(
+    RefusedFor.TOO_MANY, f"the queues of this set may have {MOST_BINDINGS} bindings together, and would have more"
+)
 LIFE: Final = 8
 """Bytes in which an entry begins with the life of its leader."""
 
@@ -89,7 +93,7 @@ class SetState:
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         """`rows`: the state that is restored. Raises ValueError if these rows are no state."""
         self.rows = StateRows(rows)
-        if any(key[:1] not in (DECLARED, *ROWS) for key, _ in self.rows):
+        if any(key[:1] not in (DECLARED, BINDING, *ROWS) for key, _ in self.rows):
             raise ValueError("a row of the state of a set has a key of an unknown kind")
         queues = [_queue(*row) for row in self.rows if row[0].startswith(DECLARED)]
         if len(queues) > MOST_QUEUES:
@@ -99,6 +103,7 @@ class SetState:
         self.deletions = 0
         """How many queues were deleted since this object was made."""
         self.messages = QueuedMessages(self.rows)
+        self.bindings = Bindings(self.rows)
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -136,12 +141,14 @@ class SetState:
 
     def _carry_out(self, proposal: Proposal, entry: QueueId) -> Enqueued | None:
         match proposal:
+            case Enqueue() if proposal.binding:
+                return self._enqueue_bound(proposal, entry)
             case Enqueue():
                 queue = self._queue_for(proposal, entry)
                 id_, settings = (queue.id, queue.settings) if queue is not None else (None, QueueSettings())
                 return self.messages.enqueue(id_, settings, entry.index, proposal)
             case Settled():
-                self.messages.settled(proposal.keys)
+                self.messages.settled([proposal.binding + key for key in proposal.keys])
             case Reserve():
                 self.messages.reserve(proposal.queue, proposal.consumer, proposal.runs)
             case Free():
@@ -151,6 +158,14 @@ class SetState:
             case Expire():
                 self.messages.expire(proposal.queue, proposal.runs)
         return None
+
+    def _enqueue_bound(self, asked: Enqueue, entry: QueueId) -> Enqueued:
+        """Put messages into the queue that they are bound to; nothing if the binding is gone."""
+        binding, queue = self.bindings.get(asked.binding), self._queues.get(asked.queue)
+        if binding is None or queue is None or binding.queue != queue.id:
+            return Enqueued(frozenset(), queue.id if queue is not None else None, ())
+        others = [one.key for one in self.bindings.of(queue.id) if one != binding]
+        return self.messages.enqueue(queue.id, queue.settings, entry.index, asked, others)
 
     def _queue_for(self, asked: Enqueue, entry: QueueId) -> Queue | None:
         """The queue that messages are for. If there is none, the first new message declares it. None: the set has too
@@ -164,6 +179,8 @@ class SetState:
         known = self._queues.get(operation.name)
         if known is None and len(self._queues) >= MOST_QUEUES:
             return Refused(RefusedFor.TOO_MANY, f"this set has {MOST_QUEUES} queues, which is the most")
+        if known is None and not self._may_bind(fresh, operation.settings):
+            return TOO_MANY_BINDINGS
         if known is None:
             self._put(Queue(operation.name, fresh, fresh, operation.settings))
             return Done(fresh, fresh)
@@ -188,6 +205,7 @@ class SetState:
         self.rows.delete(_key(known.name))
         del self._queues[known.name], self._names[known.id]
         self.deletions += 1
+        self._bind(known.id, QueueSettings(), fresh)
         self.messages.delete(known.id)
         return Done(known.id, known.version)
 
@@ -197,6 +215,8 @@ class SetState:
         if known.version != operation.former:
             what = f"has {known.settings} (version {known.version})"
             return Refused(RefusedFor.CHANGED, f'queue "{known.name}" was changed meanwhile: it {what}')
+        if not self._may_bind(known.id, operation.settings):
+            return TOO_MANY_BINDINGS
         self._put(attrs.evolve(known, settings=operation.settings, version=fresh))
         return Done(known.id, fresh)
 
@@ -204,11 +224,23 @@ class SetState:
         self._queues[queue.name] = queue
         self._names[queue.id] = queue.name
         self.rows.put(*queue.row)
+        self._bind(queue.id, queue.settings, queue.version)
+
+    def _may_bind(self, queue: QueueId, settings: QueueSettings) -> bool:
+        """Whether the set may have the bindings of these settings, in place of those that the queue has."""
+        return len(self.bindings) - len(self.bindings.of(queue)) + len(settings.bind or ()) <= MOST_BINDINGS
+
+    def _bind(self, queue: QueueId, settings: QueueSettings, since: QueueId) -> None:
+        for over in self.bindings.bind(queue, settings.bind or (), since):
+            self.messages.forget(over.key)
 
     def check(self) -> None:
         """Assert what holds whenever no operation is being applied."""
         self.rows.check()
         self.messages.check()
+        self.bindings.check()
+        bound = {(queue.id, address) for queue in self for address in queue.settings.bind or ()}
+        assert {(one.queue, one.address) for one in self.bindings} == bound, "the bindings are not those of the queues"
         found = {key: _queue(key, value) for key, value in self.rows if key.startswith(DECLARED)}
         assert found == {_key(queue.name): queue for queue in self}, "the rows are not those of the queues"
         assert self._names == {queue.id: queue.name for queue in self}

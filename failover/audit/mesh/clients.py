@@ -15,6 +15,7 @@ from failover.audit.read.inventory import ControlRow, Log
 from router.text.printable import printable
 from topic.identity import LinkIdentity, ingress_of, link_name
 from topic.journal import Event
+from topic.queues.bound.bindings import set_of_binding
 
 FOREVER = (1 << 63) - 1
 
@@ -71,7 +72,7 @@ class Client:
     open_logs: list[str] = attrs.field(factory=list)
     """The logs behind the doubts."""
     is_ingress: bool = False
-    """Whether it is the subscriber of a replica set to its queues (protocol 14.3)."""
+    """Whether it is the subscriber of a replica set to its queues, or of a binding of one (protocol 14.3, 14.9)."""
     far: bool = False
     """Its routers' clocks differ, or may differ, by so much that a new epoch may be below the one that it echoes
     (protocol 2)."""
@@ -229,6 +230,7 @@ def _clients(
         if row.event == Event.ATTACHED and (identity := _identity(row)):
             client.identity, client.address = printable(str(identity)), identity.address
             client.is_ingress |= name == link_name(ingress_of(identity.link)).decode()
+            client.is_ingress |= set_of_binding(identity) is not None
             client.mode = str(row.details.get("mode", "second"))
             client.settles_first |= client.mode == "first"
             client.echoes &= row.details.get("unordered") is not True

@@ -38,23 +38,26 @@ MOST_SHOWN: Final = 10_000
 """Messages."""
 NONE: Final = "none"
 """Given for a setting that is not to be set."""
-READERS: Final[Mapping[str, Callable[[str], int]]] = {
+READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "limit_messages": whole(1, MOST),
     "limit_bytes": parse_size,
     "ttl_ms": lambda text: max(1, round(parse_duration(text) * 1000)),
+    "bind": list,
 }
 
 
-def read_setting(context: click.Context, param: click.Parameter, value: str | None) -> int | str | None:
+def read_setting(context: click.Context, param: click.Parameter, value: Any) -> Any:
     """A value, `none`, or nothing if the option is left out."""
     if value is None or value == NONE:
         return value
+    if value in ((), (NONE,)):  # of an option that may be given again and again
+        return NONE if value else None
     name = str(param.name)
     try:
         read = READERS[name](value)
         QueueSettings.of({name: read})
     except ValueError as error:
-        raise click.BadParameter(f"{error}, or {NONE} for no limit") from None
+        raise click.BadParameter(f"{error}, or {NONE} for no {'bindings' if name == 'bind' else 'limit'}") from None
     return read
 
 
@@ -67,12 +70,14 @@ def setting_options(command: Command) -> Command:
         return command(settings=settings, **given)
 
     for name, metavar, what in (
+        ("--bind", "ADDRESS", "A topic or pattern whose messages go into the queue, too; repeat it for more"),
         ("--ttl", "DURATION", "How long a message is in the queue at most, such as 10m"),
         ("--limit-bytes", "SIZE", "How many bytes of messages the queue has at most, such as 64MiB"),
         ("--limit-messages", "NUMBER", "How many messages the queue has at most, such as 10000"),
     ):
         named = (name, "ttl_ms") if name == "--ttl" else (name,)
-        option = click.option(*named, metavar=metavar, callback=read_setting, help=f"{what}, or {NONE} for no limit.")
+        what += f", or {NONE} for no {'bindings' if name == '--bind' else 'limit'}."
+        option = click.option(*named, metavar=metavar, multiple=name == "--bind", callback=read_setting, help=what)
         told = option(told)
     return told  # type: ignore[return-value]
 
@@ -116,6 +121,7 @@ def declare(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> Non
     Examples:
       oncemesh queue declare queue/orders
       oncemesh queue declare queue/orders --limit-messages 10000 --limit-bytes 64MiB --url amqp://10.0.0.7:5672
+      oncemesh queue declare queue/orders --bind topic/orders --bind 'topic/eu/*'
     """
 
     async def main(management: Management) -> None:
@@ -141,7 +147,7 @@ def configure(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> N
       oncemesh queue configure queue/orders --limit-bytes none
     """
     if not settings:
-        raise click.UsageError("there is nothing to change, expected --limit-messages, --limit-bytes or --ttl")
+        raise click.UsageError("there is nothing to change, expected --limit-messages, --limit-bytes, --ttl or --bind")
 
     async def main(management: Management) -> None:
         known = await queue_named(management, name)

@@ -75,6 +75,16 @@ def test_a_queue_limits_the_time_of_its_messages(mesh: AgreeingMesh) -> None:
     assert done("configure", "queue/eu/orders", "--ttl", "none").endswith(": no settings\n")
 
 
+def test_a_queue_is_bound_to_topics_and_bound_no_more(mesh: AgreeingMesh) -> None:
+    told = done("declare", "queue/eu/orders", "--bind", "topic/x", "--bind", "topic/eu/*", "--limit-messages", "5")
+    assert told == "queue queue/eu/orders is declared in set eu: limit_messages 5, bind topic/eu/* topic/x\n"
+    told = done("configure", "queue/eu/orders", "--limit-messages", "none")
+    assert told == "queue queue/eu/orders is configured in set eu: bind topic/eu/* topic/x\n"
+    assert "topic/eu/*" in done("list")
+    told = done("configure", "queue/eu/orders", "--bind", "none")
+    assert told == "queue queue/eu/orders is configured in set eu: no settings\n"
+
+
 def test_any_router_changes_a_queue_of_which_it_has_no_replica(mesh: AgreeingMesh) -> None:
     """Router a, which is asked, is none of the set of the hash."""
     done("declare", "queue/orders")
@@ -306,7 +316,8 @@ def test_a_mesh_without_queues_says_so(mesh: AgreeingMesh) -> None:
         ),
         (("--limit-bytes", "0"), "limit_bytes of a queue is 0, expected a number from 1"),
         (("--limit-message", "5"), "--limit-messages"),
-        ((), "there is nothing to change, expected --limit-messages, --limit-bytes or --ttl"),
+        (("--bind", "topic/#/x"), 'bind of a queue has "topic/#/x", where "#" is not the last word, or none for no'),
+        ((), "there is nothing to change, expected --limit-messages, --limit-bytes, --ttl or --bind"),
     ],
 )
 def test_a_wrong_setting_is_told_with_what_was_expected(words: tuple[str, ...], what: str, mesh: AgreeingMesh) -> None:

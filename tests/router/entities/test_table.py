@@ -144,7 +144,7 @@ async def test_values_of_sets_and_queues_are_of_the_types_that_are_said(router: 
     """Router a leads a set, and router d is none of it."""
     mesh = AgreeingMesh()
     for name in ("queue/eu/x", "queue/x"):
-        mesh.decide("a", Declare(name, QueueSettings(5, 6)))
+        mesh.decide("a", Declare(name, QueueSettings(5, 6, 7, ("topic/x",))))
     at, entities = agreeing_at(mesh, router), (SET, DECLARED_QUEUE, LED_QUEUE)
     found = [entity.name for entity in entities for one in entity.found(at) if is_as_said(entity, one, at)]
     assert found == ["replica set", "replica set", "queue", *(["led queue"] if router == "a" else [])]

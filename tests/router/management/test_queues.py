@@ -53,12 +53,13 @@ async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted
     about |= {"messages": 0, "bytes": 0, "reserved": 0, "consumers": 0}
     about |= {"oldestSeconds": 0.0, "enqueued": 0, "dequeued": 0, "givenBack": 0, "purged": 0, "expired": 0}
     about |= {"lastPosition": None, "ttlMs": None}
-    assert made == {**about, "version": identity, "limitMessages": 5, "limitBytes": None}
+    assert made == {**about, "version": identity, "limitMessages": 5, "limitBytes": None, "bind": None}
     only_leader = dict.fromkeys(("oldestSeconds", "enqueued", "dequeued", "givenBack", "purged", "expired"))
     assert await asking.ask("READ", "b", **named) == {**made, **only_leader}, "any replica has it"
     changed = await asking.ask("UPDATE", None, {"limitBytes": 2**40}, **named)
     about["version"] = f"{LIFE:x}-3"
-    assert changed == {**about, "limitMessages": None, "limitBytes": 2**40}, "what is left out is not set any more"
+    expected = {**about, "limitMessages": None, "limitBytes": 2**40, "bind": None}
+    assert changed == expected, "what is left out is not set any more"
     assert await asking.ask("READ", **named) == changed
     assert await asking.ask("UPDATE", None, changed, **named) == changed, "a body may say all that it has read"
     assert await asking.ask("DELETE", **named) == {}
@@ -194,8 +195,11 @@ async def test_each_reason_of_a_refusal_has_a_status(reason: RefusedFor) -> None
     ("said", "what"),
     [
         ({"limitMesages": 5}, "a queue has no setting 'limitMesages', expected .*; did you mean \"limitMessages\"?"),
-        ({"limit_messages": 5}, "a queue has no setting 'limit_messages', expected limitMessages, limitBytes or ttlMs"),
-        ({7: 5}, "a queue has no setting 7, expected limitMessages, limitBytes or ttlMs"),
+        (
+            {"limit_messages": 5},
+            "a queue has no setting 'limit_messages', expected limitMessages, limitBytes, ttlMs or bind",
+        ),
+        ({7: 5}, "a queue has no setting 7, expected limitMessages, limitBytes, ttlMs or bind"),
         ({"limitMessages": "5"}, "limit_messages of a queue is '5', expected a number from 1"),
         ({"limitMessages": True}, "limit_messages of a queue is True, expected a number from 1"),
         ({"limitBytes": 2**63}, "limit_bytes of a queue is 9223372036854775808, expected a number from 1"),
@@ -208,9 +212,9 @@ def test_a_wrong_setting_is_told_with_what_was_expected(said: Mapping[Any, Any],
 
 
 def test_the_table_has_each_setting_of_a_queue() -> None:
-    given = {one.name: 5 for one in SETTINGS}
-    assert QueueSettings(**given).values() == given
-    assert settings_in({one.managed_name: 5 for one in SETTINGS}) == QueueSettings(**given)
+    given = {one.name: ["topic/x"] if one.name == "bind" else 5 for one in SETTINGS}
+    assert QueueSettings.of(given).values() == given
+    assert settings_in({one.managed_name: given[one.name] for one in SETTINGS}) == QueueSettings.of(given)
     assert QueueId.parse(f"{LIFE:x}-2") == QueueId(LIFE, 2)
 
 

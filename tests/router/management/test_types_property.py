@@ -89,7 +89,7 @@ JOINING = {
     "inter": st.just("127.0.0.1:2") | VALUES,
     "links": st.just({"a": [1, ""]}) | st.fixed_dictionaries({"a": st.tuples(VALUES, VALUES).map(list)}) | VALUES,
 }
-SETTINGS = {"limitMessages": VALUES, "limitBytes": VALUES}
+SETTINGS = {"limitMessages": VALUES, "limitBytes": VALUES, "bind": VALUES}
 BODIES = (
     VALUES
     | st.fixed_dictionaries({}, optional=SETTINGS)

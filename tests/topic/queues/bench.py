@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
+import attrs
 import pytest
 
 from tests.set_store import MemorySets, StoreNames
@@ -12,7 +14,7 @@ from topic.core import Topic
 from topic.identity import ingress_of
 from topic.node import SetPort
 from topic.queues.actions import Answered
-from topic.queues.operations import Answer, Declare, Done, QueueId, QueueSettings
+from topic.queues.operations import Answer, Configure, Declare, Done, QueueId, QueueSettings
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import COMPARE_EVERY, ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
@@ -151,13 +153,24 @@ class QueueBench(Bench):
                 self._time(name)
                 self.flow()
 
-    def declare(self, name: str, **settings: int) -> QueueId:
+    def declare(self, name: str, **settings: Any) -> QueueId:
         number = self.at("a").node.ask(Declare(name, QueueSettings(**settings)))
         self.collect("a")
         self.flow()
         answer = self.at("a").answers[number]
         assert isinstance(answer, Done), answer
         return answer.id
+
+    def bind(self, name: str, *addresses: str) -> None:
+        """Have the queue bound to these, and to nothing else."""
+        queue = self.sets(self.leader).state(SET).get(name)
+        assert queue is not None
+        settings = attrs.evolve(queue.settings, bind=addresses or None)
+        at = self.at(self.names[0])
+        number = at.node.ask(Configure(name, queue.id, queue.version, settings))
+        self.collect(at.name)
+        self.flow()
+        assert isinstance(at.answers[number], Done)
 
     def leaders(self) -> list[str]:
         """The routers that take themselves for the leader."""

@@ -1,4 +1,5 @@
-"""The ingress of a set: the subscriber to all queues of the set, at the router that leads (protocol 14).
+"""The ingress of a set: the subscriber to all queues of the set, at the router that leads (protocol 14). The
+subscriber of a binding does the same for what a queue is bound to (14.9).
 
     publishers ─▶ home ─▶ Ingress ── Enqueue ─▶ log of the set ── decided ─▶ Ingress ── accepted ─▶ home ─▶ publishers
 
@@ -21,16 +22,18 @@ from topic.delivery.record import Record
 from topic.directory.entry import CONFIGURED
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.subscribing import SubscribingEnd
-from topic.identity import NOWHERE, ingress_address, ingress_of
+from topic.identity import LinkIdentity, queue_of
+from topic.queues.bound.bindings import BOUND
 from topic.queues.leader.log import Proposer
 from topic.queues.messages import QueuedMessages
 from topic.queues.proposals import Enqueue, Enqueued, Given, Proposal, Settled
-from topic.termini.attaches import Claim
 
 CREDIT: Final = 1 << 30
 """Deliveries: no limit. `UNDECIDED` limits the bytes."""
 UNDECIDED: Final = 1 << 20
 """Bytes of messages that may wait for a majority. Homes keep all further messages."""
+UNDECIDED_BOUND: Final = 256 << 10
+"""The same of one binding: a set has many."""
 FULL: Final = 32 << 20
 """Bytes of the messages of a set, in all its queues: when it has more, homes keep all further messages. A replica takes
 a snapshot of `MOST_STATE` bytes at most."""
@@ -56,11 +59,22 @@ class _Asked:
 
 
 class Ingress(SubscribingEnd, InsideEnd):
-    """The ingress of one set, in one term of this router."""
+    """The ingress of one set, or the subscriber of one binding, in one term of this router."""
 
-    def __init__(self, node: EndNode, set_: str, messages: QueuedMessages, log: Proposer) -> None:
-        super().__init__(node, ingress_of(set_), CONFIGURED, settles_first=False, sends_settled=False)
-        self._begins = len(ingress_address(set_, ""))
+    def __init__(
+        self,
+        node: EndNode,
+        identity: LinkIdentity,
+        messages: QueuedMessages,
+        log: Proposer,
+        binding: bytes = b"",
+        queue: str = "",
+    ) -> None:
+        """`binding`, `queue`: the key of the binding, and the name of its queue; empty for the ingress."""
+        lifetime = BOUND if binding else CONFIGURED
+        super().__init__(node, identity, lifetime, settles_first=False, sends_settled=False)
+        self._binding = binding
+        self._queue = queue
         self._messages = messages
         self._log = log
         self._new: dict[Record, None] = {}
@@ -77,15 +91,20 @@ class Ingress(SubscribingEnd, InsideEnd):
         """Bytes of messages that are not decided."""
         self._is_full = False
         """The operator was told that the set has as many messages as it may have."""
+        self.lacks_room = False
+        """It takes fewer messages than else, as the set is nearly full."""
 
     @property
     def is_there(self) -> bool:
-        return self.epoch is not None and not self.is_detached
+        return self.epoch is not None and self.subscriber.link is self
 
-    def come(self, unsettled: Iterable[bytes], clock: int, now: float) -> None:
+    def come(self, unsettled: Sequence[bytes], clock: int, now: float) -> None:
         """This router leads: attach the link. `unsettled`: the keys of the deliveries that were answered, and are not
-        known to be settled. `clock`: of the attach (`term_clock`)."""
-        self.attach(Claim(None, dict.fromkeys(unsettled, 0), True, NOWHERE, clock), now)
+        known to be settled. `clock`: of the attach (`term_clock`). A new binding is owed nothing from before."""
+        known = self.known()
+        is_new = not unsettled and (known is None or not known.live)
+        claim = self.claim(None if is_new else dict.fromkeys(unsettled, 0))
+        self.attach(attrs.evolve(claim, clock=clock), now)
 
     def decided(self, index: int, answer: Enqueued | None) -> None:
         asked = self._asked.pop(index)
@@ -115,13 +134,13 @@ class Ingress(SubscribingEnd, InsideEnd):
         proposals: list[Proposal] = []
         asked: list[_Asked] = []
         if (self._over or self._is_asked) and (self._new or self._is_due):  # an echo is answered by an entry
-            proposals.append(Settled([*self._over]))
+            proposals.append(Settled([*self._over], self._binding))
             asked.append(_Asked([], self._is_asked))
-        for (address, is_settled), run in groupby(self._new, key=lambda one: (one.stream.address, one.presettled)):
+        for (queue, is_settled), run in groupby(self._new, key=lambda one: (self._queue_for(one), one.presettled)):
             records = list(run)
             kept = [] if is_settled else records
             keys, messages = [record.key for record in kept], [_message(record) for record in records]
-            proposals.append(Enqueue(address[self._begins :], keys, _runs(kept), messages))
+            proposals.append(Enqueue(queue, keys, _runs(kept), messages, binding=self._binding))
             asked.append(_Asked(records))
         if proposals:
             first = self._log.propose(self, proposals)
@@ -130,9 +149,15 @@ class Ingress(SubscribingEnd, InsideEnd):
             self._asked.update(enumerate(asked, first))
             self._new, self._over, self._is_due, self._is_asked = {}, {}, False, False
         self.node.topic.credit(self.subscriber, CREDIT)
-        room = min(UNDECIDED, FULL - self._messages.size) - self._held
-        self.node.topic.room(self.subscriber, max(0, room))
-        self._tell_if_full()
+        most = UNDECIDED_BOUND if self._binding else UNDECIDED
+        left = FULL - self._messages.size
+        self.lacks_room = left < most
+        self.node.topic.room(self.subscriber, max(0, min(most, left) - self._held))
+        if not self._binding:
+            self._tell_if_full()
+
+    def _queue_for(self, record: Record) -> str:
+        return self._queue or queue_of(record.stream.address)[1]
 
     def _tell_if_full(self) -> None:
         is_full = self._messages.size >= FULL

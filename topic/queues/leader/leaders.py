@@ -2,13 +2,15 @@
 leads no more."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from topic.ends.end import EndNode
-from topic.identity import is_egress, queue_of
+from topic.ends.nobody import end_link
+from topic.identity import ingress_of, is_egress, queue_of
+from topic.queues.bound.bindings import set_of_binding
 from topic.queues.leader.ages import DecidedTimes
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.expiry import ExpiryTimes
@@ -34,6 +36,7 @@ class LedSet:
         self._sets = sets
         self._name = name
         self._deletions = sets.state(name).deletions
+        self._changes = sets.state(name).bindings.changes
         self._taken_out = 0, sets.state(name).messages.purges
         """How many messages were purged or have expired in this term, and how often queues were purged: as far as the
         egresses know."""
@@ -59,8 +62,12 @@ class LedSet:
         """When `expire` is due; infinite if it is not."""
         lasting = [entry for entry in sets.state(name).messages.reserved.consumers if entry.lifetime.timeout]
         node.topic.peers.remember(lasting)
-        self.ingress = Ingress(node, name, sets.state(name).messages, self)
-        self.ingress.come(sets.state(name).messages.unsettled, self._next_clock(), node.now())
+        unsettled = sets.state(name).messages.unsettled
+        self.ingress = Ingress(node, ingress_of(name), sets.state(name).messages, self)
+        self.ingress.come(unsettled.get(b"", ()), self._next_clock(), node.now())
+        self.bound: dict[bytes, Ingress] = {}
+        """The subscribers of the bindings, by the keys of these."""
+        self._bind(unsettled)
         for queue in sets.state(name):
             if sets.state(name).messages.of(queue.id):
                 self._begin(queue.name, queue.id)
@@ -70,6 +77,28 @@ class LedSet:
     def _next_clock(self) -> int:
         self._attaches += 1
         return term_clock(*self.since, self._attaches)
+
+    def _bind(self, unsettled: Mapping[bytes, Sequence[bytes]]) -> None:
+        """Attach a subscriber for each new binding, and end those of bindings that are gone. `unsettled`: as
+        `QueuedMessages.unsettled`."""
+        state, now = self._sets.state(self._name), self._node.now()
+        self._changes = state.bindings.changes
+        self.bound = {key: end for key, end in self.bound.items() if state.bindings.get(key) is not None}
+        for binding in state.bindings:
+            queue = state.name_of(binding.queue)
+            if binding.key not in self.bound and queue is not None:
+                link = binding.link(self._name, queue)
+                end = self.bound[binding.key] = Ingress(self._node, link, state.messages, self, binding.key, queue)
+                end.come(unsettled.get(binding.key, ()), self._next_clock(), now)
+        self.end_unbound()
+
+    def end_unbound(self) -> None:
+        """End the links of bindings that are gone, also of those that an earlier leader has attached: homes would wait
+        for them for ever."""
+        bound = {end.index for end in self.bound.values()}
+        for entry in [*self._node.topic.directory.entries()]:
+            if set_of_binding(entry.identity) == self._name and entry.live and entry.index not in bound:
+                end_link(self._node, entry, self._next_clock())
 
     def _consumed(self) -> list[str]:
         """The queues that have consumers. These may ask about messages that are gone."""
@@ -157,6 +186,8 @@ class LedSet:
         busy, self._busy = self._busy, {}
         for end in busy:
             end.go_on()
+        if self._changes != self._sets.state(self._name).bindings.changes:
+            self._bind({})
         for index, answer in decided:
             self._enqueues.pop(index, None)
             if index in self._proposed:  # else it is an entry of an earlier leader
@@ -167,7 +198,7 @@ class LedSet:
             self.consumes(name)
         if decided:
             self._times.mark(decided[-1][0], now)
-            self.ingress.go_on()  # there may be room
+            self._take_more()
         if self._deletions != self._sets.state(self._name).deletions:
             self._close_deleted()
         messages = self._sets.state(self._name).messages
@@ -179,7 +210,7 @@ class LedSet:
     def _withdraw_gone(self) -> None:
         for egress in self.egresses.values():
             egress.withdraw_gone()
-        self.ingress.go_on()  # there may be room
+        self._take_more()
 
     def _close_deleted(self) -> None:
         """Close the egresses of queues that are deleted: their consumers' deliveries end with them."""
@@ -187,7 +218,12 @@ class LedSet:
         self._deletions = state.deletions
         for id_ in [id_ for id_ in self.egresses if state.name_of(id_) is None]:
             self.egresses.pop(id_).leave(self._node.now(), closed=True)
-        self.ingress.go_on()  # there may be room
+        self._take_more()
+
+    def _take_more(self) -> None:
+        """There may be room."""
+        for end in (self.ingress, *(end for end in self.bound.values() if end.lacks_room)):
+            end.go_on()
 
     def _enqueued(self, index: int, answer: Enqueued) -> None:
         """If the queue was deleted before, its egress is closed with all that it expects."""
@@ -201,7 +237,7 @@ class LedSet:
 
     def leave(self) -> None:
         """This router leads no more."""
-        for end in (self.ingress, *self.egresses.values()):
+        for end in (self.ingress, *self.bound.values(), *self.egresses.values()):
             end.leave(self._node.now(), closed=False)
 
     # what it shows
@@ -220,6 +256,8 @@ class SetLeaders:
         self._node = node
         self._sets = sets
         self.led: dict[str, LedSet] = {}
+        self._told: set[str] = set()
+        """The routers in contact that have told their sections, as of the last `follow`."""
 
     def consumes(self, address: str) -> None:
         """A consumer has attached to this address (`egress_address`)."""
@@ -242,6 +280,8 @@ class SetLeaders:
     def follow(self, now: float) -> None:
         """Attach links of sets that this router leads now, suspend links of sets that it leads no more, and give the
         links the answers that were decided."""
+        told = self._node.topic.directory.applied.keys()
+        is_told_more, self._told = bool(told - self._told), {*told}
         for name in self._sets.set_map.plans:
             ready, led = self._sets.ready(name), self.led.get(name)
             decided = self._sets.take_decided(name)
@@ -251,5 +291,7 @@ class SetLeaders:
                 led = None
             if led is not None:
                 led.follow(decided, now)
+                if is_told_more:
+                    led.end_unbound()
             elif ready is not None:
                 self.led[name] = LedSet(self._node, self._sets, name, ready, now)

@@ -1,0 +1,1 @@
+"""What the queues of a set are bound to."""

@@ -1,0 +1,104 @@
+"""The bindings of the queues of one set: what is published to the address of a binding goes into its queue (protocol
+14.9)."""
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from typing import Final
+
+import attrs
+import msgpack
+
+from topic.directory.entry import CONFIGURED, Lifetime
+from topic.identity import CONTAINER, LinkIdentity
+from topic.queues.operations import QueueId, unpack
+from topic.queues.rows import Row, StateRows
+
+BINDING: Final = b"b"
+"""The first byte of the key of the row of a binding. The key of the binding follows."""
+BINDING_KEY: Final = 12
+"""Bytes of the key of a binding."""
+MOST_BINDINGS: Final = 100
+"""Of one set. All replicas have to have the same."""
+BOUND: Final = Lifetime(timeout=1, policy=CONFIGURED.policy, durable=2)
+"""The lifetime of the link of a binding: it never ends or lapses, and routers remember it on disk."""
+
+
+@attrs.frozen(slots=True)
+class Binding:
+    queue: QueueId
+    since: QueueId
+    """The entry that has bound the queue. A queue that is bound again, to the same address, has another binding."""
+    address: str
+    """Of a topic, or a pattern."""
+
+    @property
+    def key(self) -> bytes:
+        return blake2b(f"{self.since} {self.address}".encode(), digest_size=BINDING_KEY).digest()
+
+    @property
+    def row(self) -> Row:
+        queue, since = attrs.astuple(self.queue), attrs.astuple(self.since)
+        return BINDING + self.key, bytes(msgpack.packb((*queue, *since, self.address)))
+
+    def link(self, set_: str, queue: str) -> LinkIdentity:
+        """The link that the leader of the set attaches for the binding. `queue`: the name of the queue."""
+        return LinkIdentity(CONTAINER, f"{set_}/{queue}/{self.since}", self.address)
+
+
+def set_of_binding(identity: LinkIdentity) -> str | None:
+    """The set that has the binding with this link; None: it is the link of no binding."""
+    set_, slash, _ = identity.link.partition("/")
+    return set_ if slash and identity.container == CONTAINER else None
+
+
+class Bindings:
+    def __init__(self, rows: StateRows) -> None:
+        """Raises ValueError if a row is wrong."""
+        self._rows = rows
+        found = [_read(key, value) for key, value in rows if key[:1] == BINDING]
+        self._bindings = {one.key: one for one in sorted(found, key=lambda one: (one.since, one.address))}
+        self.changes = 0
+        """How often bindings came or went since this object was made."""
+
+    def __len__(self) -> int:
+        return len(self._bindings)
+
+    def __iter__(self) -> Iterator[Binding]:
+        """In the order in which they were made."""
+        return iter(self._bindings.values())
+
+    def get(self, key: bytes) -> Binding | None:
+        return self._bindings.get(key)
+
+    def of(self, queue: QueueId) -> list[Binding]:
+        return [one for one in self if one.queue == queue]
+
+    def bind(self, queue: QueueId, addresses: Iterable[str], since: QueueId) -> list[Binding]:
+        """The queue is bound to these addresses from now on, and to no others. Returns the bindings that have ended."""
+        wanted = dict.fromkeys(addresses)
+        over = [one for one in self.of(queue) if one.address not in wanted]
+        bound = {one.address for one in self.of(queue)}
+        for one in over:
+            del self._bindings[one.key]
+            self._rows.delete(BINDING + one.key)
+        fresh = [Binding(queue, since, address) for address in wanted if address not in bound]
+        for one in fresh:
+            self._bindings[one.key] = one
+            self._rows.put(*one.row)
+        self.changes += bool(over or fresh)
+        return over
+
+    def check(self) -> None:
+        """Assert what holds whenever no operation is being applied."""
+        assert Bindings(self._rows)._bindings == self._bindings, "the rows are not those of the bindings"
+
+
+def _read(key: bytes, value: bytes) -> Binding:
+    """The binding of a row. Raises ValueError."""
+    parts = unpack(value, "a row of the state of a set")
+    if [type(part) for part in parts] != [int, int, int, int, str]:
+        raise ValueError("a row of the state of a set has a binding that is none")
+    binding = Binding(QueueId(*parts[:2]), QueueId(*parts[2:4]), parts[4])
+    if key != BINDING + binding.key:
+        raise ValueError("a row of the state of a set has the key of another binding")
+    return binding
