@@ -26,6 +26,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import combinations, product
+from random import Random
 
 from tests.topic.bench import Station
 from tests.topic.queues.bench import QUEUE, SET
@@ -52,6 +53,9 @@ FORGOTTEN_S = 350
 TRIED_S = 11
 """Seconds after which no request is tried any more."""
 OTHER = "queue/2"
+TOPIC = "topic/orders"
+BINDINGS = TOPIC, "topic/*"
+"""What a queue is bound to, if it is. A message to the topic comes by both."""
 
 
 class JudgeError(Exception):
@@ -101,9 +105,15 @@ class Walk(WalkBench):
         self._mortal = dice.choice((0, 0, 0, 0.3))
         """How many messages have a time to live."""
         self._timeout, self._plain = dice.choice((60, 60, 8)), dice.choice((0, 0.1, 0.5))
+        other_dice = Random(f"bound {seed}")
+        is_bound = not self.doomed and other_dice.random() < 0.3
+        if is_bound:
+            self.bind(QUEUE, *BINDINGS)
         for number in range(dice.randint(1, 3)):
             queue = dice.choice(self.queues)
-            self.publishers.append(Publisher(self, f"p{number}", ingress_address(SET, queue), self._lifetime()))
+            is_of_topic = is_bound and queue == QUEUE and other_dice.random() < 0.7
+            address = TOPIC if is_of_topic else ingress_address(SET, queue)
+            self.publishers.append(Publisher(self, f"p{number}", address, self._lifetime()))
         for number in range(dice.randint(len(self.queues), 4)):
             queue = self.queues[number % len(self.queues)]
             self.consumers.append(Consumer(self, f"c{number}", egress_address(SET, queue), self._lifetime()))
@@ -420,7 +430,8 @@ class Walk(WalkBench):
         if records := self.records():
             return f"records are left: {records}"
         rows = {name: [key for key, _ in self.sets(name).state(SET).rows] for name in self._voters()}
-        if any(len(keys) != len(self.queues) for keys in rows.values()):
+        bindings = len(self.sets(self.leader).state(SET).bindings)
+        if any(len(keys) != len(self.queues) + bindings for keys in rows.values()):
             return f"rows are left: {rows}"
         return ""
 
