@@ -57,7 +57,10 @@ MAY_IMPORT = {
     "router/events": ("router.events",),
     "router/text": ("router.text",),
     "router/disk": ("router.disk",),
-    "router/queues": ("router.queues", "router.disk", "router.mesh", "router.management.queues", "topic"),
+    "router/queues": (
+        *(f"router.{what}" for what in ("queues", "amqp.format", "disk", "mesh", "management.queues")),
+        "topic",
+    ),
     "router/security": ("router.security", "router.amqp", "router.events", "router.mesh"),
     "router/entities": (
         *(f"router.{what}" for what in ("entities", "amqp.format", "edge", "events", "mesh", "neighbours")),

@@ -236,6 +236,12 @@ class Topic:
         if self.home.streams.get(stream.publisher) is stream:
             self.home.balancing.reserved(stream, subscriber, records)
 
+    @event
+    def not_reserved(self, stream: HomeStream, subscriber: bytes, records: list[Record]) -> None:
+        """The queue does not keep these for that subscriber, which was chosen for them, and has gone."""
+        if self.home.streams.get(stream.publisher) is stream:
+            self.home.balancing.not_reserved(stream, subscriber, records)
+
     # subscribers
 
     @event
@@ -337,10 +343,17 @@ class Topic:
 
     @event
     def outcomes(
-        self, subscriber: LocalSubscriber, records: list[Record], outcome: DeliveryOutcome, *, final: bool = False
+        self,
+        subscriber: LocalSubscriber,
+        records: list[Record],
+        outcome: DeliveryOutcome,
+        *,
+        final: bool = False,
+        failed: bool = False,
     ) -> None:
-        """Take a client's outcome of what was sent to it; `final` if it does not want it again (undeliverable-here)."""
-        self.edge.delivery.outcomes(subscriber, records, outcome, final=final)
+        """Take a client's outcome of what was sent to it; `final` if it does not want it again (undeliverable-here),
+        `failed` if it could not process it (delivery-failed)."""
+        self.edge.delivery.outcomes(subscriber, records, outcome, final=final, failed=failed)
 
     # routers
 

@@ -45,7 +45,9 @@ Entries
                  suspended) for longer than its timeout: it is waited for no more, and no AUDIENCE lists it. One entry
                  per subscriber, right before ACCEPTED
     ACCEPTED     home: `outcome`, whatever it is, goes to the publisher. detail = "ttl": nobody had it when its time was
-                 over; its last AUDIENCE may be of nobody
+                 over; its last AUDIENCE may be of nobody. To the egress of a queue RELEASED and MODIFIED say that the
+                 message came back: SETTLED once its queue has that, then RECEIVED under another key. The tags of both
+                 begin with the position of the message
     SETTLED      home: the publisher settled after the outcome. Edge (peer): that was applied here
     ABANDONED    the publisher settled before an outcome, or its generation was given up: nothing is owed any
                  more. detail = the generation (hex) of the publisher's next life, if that has ended this one

@@ -46,6 +46,7 @@ from topic.identity import ingress_of
 from topic.journal import Block, Event
 from topic.queues.actions import Answered, SetEvent, SetNote, Tell
 from topic.queues.leader.leaders import LedSet, SetLeaders
+from topic.queues.leader.log import Marking
 from topic.queues.operations import Configure, Declare, Operation
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
@@ -131,7 +132,7 @@ class NodeShell(Protocol):
         """Take what another router's shell says (`Node.tell`). Raises BreachError if it cannot be meant."""
 
 
-class SetShell(Protocol):
+class SetShell(Marking, Protocol):
     """What a node has for its replica sets, if the mesh has queues."""
 
     def keep(self, changes: Sequence[StoreChange | ReadPiece]) -> None:
@@ -159,7 +160,7 @@ class Node:
         self.mesh = mesh
         self.topic = topic
         self._port = sets
-        self._leaders = SetLeaders(self, sets.sets) if sets is not None else None
+        self._leaders = SetLeaders(self, sets.sets, sets.shell) if sets is not None else None
         self._changes: list[StoreChange | ReadPiece] = []
         """What the store of the sets is to be given with the end of this pump."""
         self._store = store

@@ -348,7 +348,7 @@ class Peers:
     ) -> None:
         stream = self.home.current(publisher, Epoch(*epoch))
         if stream is not None:
-            counts = None if refusals is None else (int(refusals[0]), int(refusals[1]), int(refusals[2]))
+            counts = None if refusals is None else (refusals[0], refusals[1], refusals[2], refusals[3])
             self.home.outcome_in_full(router, stream, n, counts, moved)
 
     def _on_settle(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:

@@ -159,9 +159,15 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         for record, state, is_settled in zip(records, states, settled, strict=True):
             if state in (0, RECEIVED) and not is_settled:
                 continue
-            final = state == MODIFIED and details[record].undeliverable
+            modification = details[record] if state == MODIFIED else OutcomeDetails()
             outcome = OUTCOMES.get(state, DeliveryOutcome.RELEASED)  # settled without an outcome: our default-outcome
-            self.node.topic.outcomes(self.subscriber, [record], outcome, final=final)
+            self.node.topic.outcomes(
+                self.subscriber,
+                [record],
+                outcome,
+                final=modification.undeliverable,
+                failed=modification.failed,
+            )
 
     def _modified(
         self, handles: list[Handle], records: list[Record], states: list[int]

@@ -68,8 +68,7 @@ FIGURES: Final[tuple[tuple[str, Type, str, Read], ...]] = (
     ("messages", Type.NUMBER, "messages in the queue, as this replica knows",
         lambda at, one: len(_messages(at, one).of(one.id))),
     ("bytes", Type.BYTES, "the size of these messages", lambda at, one: _messages(at, one).size_of(one.id)),
-    ("reserved", Type.NUMBER, "messages in the queue that a consumer has or is about to get, or that one gave back and "
-        "nobody got since",
+    ("reserved", Type.NUMBER, "messages in the queue that a consumer has or is about to get",
         lambda at, one: _messages(at, one).reserved_of(one.id)),
     ("consumers", Type.NUMBER, "its consumers at this router and at routers in contact, attached or suspended",
         _consumers),
@@ -78,8 +77,8 @@ FIGURES: Final[tuple[tuple[str, Type, str, Read], ...]] = (
         _passed(lambda passed: passed.enqueued)),
     ("dequeued", Type.COUNT, "at the leader: messages that consumers have accepted or rejected since this router leads",
         _passed(lambda passed: passed.dequeued)),
-    ("given_back", Type.COUNT, "at the leader: how often since this router leads a message went to a consumer again, "
-        "as one gave it back or was gone", _passed(lambda passed: passed.given_back)),
+    ("given_back", Type.COUNT, "at the leader: how often since this router leads a consumer gave a message back, "
+        "or was gone with it", _passed(lambda passed: passed.given_back)),
     ("purged", Type.COUNT, "at the leader: messages that operators have purged since this router leads",
         _passed(lambda passed: passed.purged)),
     ("expired", Type.COUNT, "at the leader: messages that left as their time was over since this router leads",

@@ -95,7 +95,7 @@ SET: Final = Entity[SetView](
         _measure("oncemesh_set_message_bytes", Type.BYTES, "at the leader: the size of these messages",
             _of_messages(lambda messages: messages.size)),
         _measure("oncemesh_set_reserved_messages", Type.NUMBER, "at the leader: how many of these messages a consumer "
-            "has or is about to get, or gave back and nobody got since",
+            "has or is about to get",
             _of_messages(lambda messages: messages.reserved.count)),
         _measure("oncemesh_set_oldest_message_seconds", Type.SECONDS, "at the leader: how old the oldest of these "
             "messages is, at least; 0 if there is none", _oldest_s),
@@ -104,7 +104,7 @@ SET: Final = Entity[SetView](
         _measure("oncemesh_set_dequeued_total", Type.COUNT, "at the leader: messages that consumers have accepted or "
             "rejected since this router leads", _of_messages(lambda messages: messages.passed.dequeued)),
         _measure("oncemesh_set_given_back_total", Type.COUNT, "at the leader: how often since this router leads a "
-            "message went to a consumer again, as one gave it back or was gone",
+            "consumer gave a message back, or was gone with it",
             _of_messages(lambda messages: messages.passed.given_back)),
         _measure("oncemesh_set_purged_total", Type.COUNT, "at the leader: messages that operators have purged since "
             "this router leads", _of_messages(lambda messages: messages.passed.purged)),

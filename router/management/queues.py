@@ -183,7 +183,7 @@ class QueueOperations:
             shown = shortened(message, MESSAGE_BYTES)
             size += len(shown)
             consumer = consumers[messages.reserved.at(position)] if messages.reserved.has(position) else None
-            about = {"position": position, "size": len(message), "failed": messages.failed(position)}
+            about = {"position": position, "size": len(message), "failed": messages.returns(position).failed}
             found.append(about | {"consumer": bounded(consumer), "message": shown})
         return {"messages": found}
 

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 import trio
 
+from router.amqp.format.message import acquired_before
 from router.management.queues import SetRequests
 from router.mesh.config import Topology
 from router.mesh.errors import RunError
@@ -94,6 +95,9 @@ class RouterReplicas:
 
     def answered(self, answered: Answered) -> None:
         self._requests.answered(answered)
+
+    def came_back(self, message: bytes, failures: int) -> bytes:
+        return acquired_before(message, failures)
 
     # what the writer tells (`router.queues.writer.Asker`)
 

@@ -94,7 +94,7 @@ def test_a_life_that_goes_on_after_its_end_is_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_refusal_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topic.delivery.record.refusal", lambda outcome: None)
+    monkeypatch.setattr("topic.delivery.record.refusal", lambda outcome, **_: None)
     assert _first(monkeypatch, "refused") == "2 accepted too early"
 
 

@@ -6,7 +6,8 @@ from tests.mutants.mutant import KILLS, MOVING, RESUMING, Method, mutant
 from tests.topic import test_balanced as balanced
 from tests.topic import test_dynamic as dynamic
 from topic.delivery import kinds
-from topic.delivery.kinds import NOT_HAD, BalancedKind
+from topic.delivery.kinds import BalancedKind
+from topic.delivery.outcomes import NOT_HAD, Refusals
 from topic.delivery.record import AWAITING_HOME, HomeStream, Record
 from topic.edge.consumers import Consumers
 from topic.edge.subscriber import LocalSubscriber
@@ -74,7 +75,7 @@ def asked_twice(_: Method) -> Method:
 def acceptance_of_who_has_gone_forgotten(_: Method) -> Method:
     """12.3: accepted is accepted, though who did so has gone."""
 
-    def broken(record: Record) -> tuple[int, int, int] | None:
+    def broken(record: Record) -> Refusals | None:
         return None if 0x24 in record.locals.values() else NOT_HAD
 
     return broken

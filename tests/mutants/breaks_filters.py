@@ -19,7 +19,7 @@ def passed_counts_as_refused(_: Method) -> Method:
 
     def broken(edge: EdgeDelivery, subscriber: LocalSubscriber, stream: HomeStream, records: list[Record]) -> None:
         for record in records:
-            record.refusals = add_refusals(record.refusals, (1, 0, 0))
+            record.refusals = add_refusals(record.refusals, (1, 0, 0, 0))
 
     return broken
 

@@ -46,9 +46,9 @@ def settled_before_the_dequeue(_: Method) -> Method:
     return broken
 
 
-@mutant(Balancing, "_ask_holders", by="1", **KILLS | BUSY)
+@mutant(Balancing, "ask_holders", by="1", **KILLS | BUSY)
 def next_leader_does_not_ask_holders(_: Method) -> Method:
-    """14.6: who has a reserved message is asked before another one is offered it."""
+    """14.7: who has a reserved message is asked before another one is offered it."""
 
     def broken(balancing: Balancing, stream: Any, records: list[Any]) -> None:
         for record in records:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+from proton import Message
 
 from failover.client.endpoint import Options
 from failover.client.management import Management, RefusedError
@@ -26,9 +27,10 @@ from router.amqp.format.values import ACCEPTED, REJECTED, RELEASED
 from router.entities.queues import DECLARED_QUEUE
 from router.mqtt.format.values import PacketKind, Reason
 from tests.forks import COMMAND_LINE
-from tests.processes.clients import Clients, Delivery, Publisher, hold
+from tests.processes.clients import Clients, Delivery, Publisher, client_of, hold
 from tests.processes.mesh import RunningMesh, eventually, running
 from tests.processes.test_mqtt_boot import answer, client
+from tests.processes.test_outcomes import seen
 from tests.router.http.web import ask
 from tests.router.mqtt import by_hand
 from topic.queues.operations import MOST_NAME
@@ -171,6 +173,30 @@ async def test_a_released_message_goes_to_a_consumer_again(mesh: RunningMesh, cl
     consumer = await clients.subscriber(mesh.address("c"), "queue/back", credit=10, respond=respond)
     await clients.until(lambda: not states)
     assert consumer.numbers == [0, 0, 0]
+
+
+async def test_the_next_consumer_reads_how_often_consumers_have_failed(mesh: RunningMesh, clients: Clients) -> None:
+    """One says so, one does not, and one goes with the message."""
+    publisher = await clients.publisher(mesh.address("a"), "queue/failed")
+    publisher.send_message(bytes(Message(body=b"0", inferred=True, first_acquirer=True).encode()))
+    await clients.until(lambda: publisher.accepted == [0])
+
+    def fail(delivery: Delivery) -> None:
+        failed = len(delivery.subscriber.received) == 1
+        delivery.subscriber.link.modify(delivery.handle, failed=failed, undeliverable=not failed, settle=True)
+        delivery.subscriber.link.connection.wake()
+
+    first = await clients.subscriber(mesh.address("b"), "queue/failed", "first", respond=fail)
+    await clients.until(lambda: len(first.received) == 2)
+    second = await clients.subscriber(mesh.address("c"), "queue/failed", "second", respond=hold)
+    await clients.until(lambda: len(second.received) == 1)
+    client_of(second).vanish()
+    third = await clients.subscriber(mesh.address("a"), "queue/failed", "third")
+    await clients.until(lambda: len(third.settled) == 1)
+    found = [seen(delivery) for consumer in (first, second, third) for delivery in consumer.received]
+    assert [message.delivery_count for message in found] == [0, 1, 1, 2]
+    assert [message.first_acquirer for message in found] == [True, False, False, False]
+    assert len(first.received) == 2 and third.numbers == [0]
 
 
 async def test_a_rejected_message_is_gone(mesh: RunningMesh, clients: Clients) -> None:

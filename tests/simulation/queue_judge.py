@@ -9,6 +9,7 @@ its timeout, or not to be seen by all routers. Limits of the ends (protocol 10) 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tests.failures import unmarked
 from tests.topic.queues import judge as rules
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
 from topic.delivery.record import Record
@@ -81,14 +82,14 @@ class Consumer(Doubts):
         """The deliveries that it has settled itself on this link. Its router need not have read that."""
         self.said: dict[bytes, DeliveryOutcome] = {}
         """Its last answer to each message."""
-        self._last: tuple[object, int] = None, -1
+        self._last: tuple[object, tuple[int, int]] = None, (0, 0)
         """Its link, and the last place of a message that has come on that for the first time."""
 
     def has(self, text: bytes) -> bool:
         client = self.client
         return any(one == text and client.unsettled.get(key) not in GIVEN_BACK for key, one in client.texts.items())
 
-    def comes_later(self, link: object, place: int) -> bool:
+    def comes_later(self, link: object, place: tuple[int, int]) -> bool:
         """A message at this place comes for the first time. Whether all that came so on the link were before it."""
         is_later = link is not self._last[0] or place > self._last[1]
         self._last = link, place
@@ -225,6 +226,11 @@ class Queues:
             one.may_be_gone = is_there = True
         self._check(is_there, f"{message.text.decode()} is accepted, and was never in the queue")
 
+    def came_back(self, text: bytes, failed: bool) -> None:
+        """A consumer has given a message back, and its router settles that delivery."""
+        if text in self.rules.messages:
+            self.rules.came_back(text, failed)
+
     def _enqueued(self, name: str, text: bytes) -> None:
         message = self._judge.messages.get(text)
         may_repeat = message is not None and (self._is_lost(name) or self._may_repeat(message))
@@ -312,9 +318,10 @@ class QueueApplications:
 
     def transferred(self, link: "SubscriberLink", record: Record, attempts: int) -> None:
         assert record.message is not None
-        text = record.message
+        text, failures = unmarked(record.message)
         self._judge.note(link.router.name, f"transfers {text.decode()} to {link}{f' ({attempts})' if attempts else ''}")
-        self._check_reserved(link, record)
+        self._check_reserved(link, text, record)
+        self._rules.transferred(text, failures, self._queues.logs.times_back(text))
         consumer, place = self._queues.consumers[link.client.name], self._queues.logs.place(text)
         in_order = place is None or attempts > 0 or consumer.comes_later(link, place)
         self._judge.check(in_order, f"14 order: {text.decode()} comes to {link} after what is behind it in the queue")
@@ -325,11 +332,11 @@ class QueueApplications:
     def resumed(self, link: "SubscriberLink", record: Record, state: int, settled: bool) -> None:
         self._judge.note(link.router.name, f"resumes {record.key[12:17].decode()} at {link}: {state}, {settled}")
         if not (state or settled):
-            self._check_reserved(link, record)
+            assert record.message is not None
+            self._check_reserved(link, unmarked(record.message)[0], record)
 
-    def _check_reserved(self, link: "SubscriberLink", record: Record) -> None:
-        text, name = record.message, link_name(link.client.identity)
-        assert text is not None
+    def _check_reserved(self, link: "SubscriberLink", text: bytes, record: Record) -> None:
+        name = link_name(link.client.identity)
         consumer = self._queues.consumers[link.client.name]
         address = record.stream.identity == egress_of(consumer.set, consumer.queue)
         self._judge.check(address, f"14 address: {text.decode()} to {link}")

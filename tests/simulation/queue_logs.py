@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from topic.queues.operations import Delete, Operation, QueueId, read_operation, unpack
 from topic.queues.positions import each_of
-from topic.queues.proposals import FIRST, Dequeue, Enqueue, Enqueued, Proposal, Reserve, read_proposal
+from topic.queues.proposals import FIRST, Dequeue, Enqueue, Enqueued, Free, Proposal, Reserve, read_proposal
 from topic.queues.state import LIFE, SetState
 from topic.raft.log import Entry
 
@@ -38,8 +38,9 @@ class QueueLogs:
         """Message and name of a consumer: for whom it was ever reserved."""
         self._reservations: Counter[bytes] = Counter()
         """How often a message was reserved."""
-        self._places: dict[bytes, list[int]] = {}
-        """By message: where it is in the log."""
+        self._times_back: Counter[bytes] = Counter()
+        self._places: dict[bytes, list[tuple[int, int]]] = {}
+        """By message: the lives that have it, and where it is in their logs."""
         self._there: Counter[bytes] = Counter()
         """How often a message is in a queue."""
 
@@ -72,10 +73,14 @@ class QueueLogs:
     def was_reserved(self, text: bytes, consumer: bytes) -> bool:
         return (text, consumer) in self._reserved
 
-    def place(self, text: bytes) -> int | None:
+    def place(self, text: bytes) -> tuple[int, int] | None:
         """Where a message is in the order of its queue, if it was enqueued once and reserved once."""
         places = self._places.get(text, [])
         return places[0] if len(places) == 1 and self._reservations[text] == 1 else None
+
+    def times_back(self, text: bytes) -> int:
+        """How often a message came back to its queue."""
+        return self._times_back[text]
 
     def _apply(self, at: tuple[str, int], index: int, entry: Entry) -> None:
         if not entry.data:
@@ -89,7 +94,7 @@ class QueueLogs:
                 assert answer.queue is not None
                 text = state.messages.of(answer.queue)[position]
                 self._there[text] += 1
-                self._places.setdefault(text, []).append(position)
+                self._places.setdefault(text, []).append((at[1], position))
                 self._enqueued(at[0], text)
         for text in gone:
             self._there[text] -= 1
@@ -101,6 +106,8 @@ class QueueLogs:
             texts = _texts(state, asked.queue, asked.runs)
             self._reserved.update((text, asked.consumer.name) for text in texts)
             self._reservations.update(texts)
+        if isinstance(asked, Free):
+            self._times_back.update(_texts(state, asked.queue, asked.runs))
         if isinstance(asked, Dequeue):
             return _texts(state, asked.queue, asked.runs)
         queue = state.get(asked.name) if isinstance(asked, Delete) else None

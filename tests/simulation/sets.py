@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from tests.failures import marked
 from tests.set_store import MemorySets, StoreNames
 from tests.simulation.parties import Violation
 from tests.simulation.queue_logs import asked_in
@@ -88,6 +89,9 @@ class SetDisk:
 
     def answered(self, answered: Answered) -> None:
         self._world.answered(self._router, answered)
+
+    def came_back(self, message: bytes, failures: int) -> bytes:
+        return marked(message, failures)
 
     # the disk
 

@@ -236,7 +236,8 @@ class SubscriberClient(Client):
             key = self.handles.pop(handle)
             del self.unsettled[key], self.texts[key]
             self.applications.settles(self.name, message)
-        link.to_router(link.outcome, handle, outcome, final, self.first)
+        failed = outcome is DeliveryOutcome.MODIFIED and handle % 2 == 0
+        link.to_router(link.outcome, handle, outcome, final, self.first, failed)
 
     def _verdict(self) -> tuple[DeliveryOutcome, bool]:
         if self.calm or self.random.random() >= self.knobs.refusing:

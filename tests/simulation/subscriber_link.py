@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from tests.failures import unmarked
 from tests.simulation.filters import as_asked, leaves_out
 from tests.simulation.link import Link
 from topic.actions import AnswerSubscriber, Deliver, Echo, LinkAction, Redeliver, Resume, SettleSubscriber
-from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
 from topic.delivery.record import Record
 from topic.edge.subscriber import LocalSubscriber
 from topic.identity import Epoch
@@ -48,6 +49,8 @@ class SubscriberLink(Link):
         """Bytes of messages that are not on their way to the client."""
         self._records: dict[int, Record] = {}
         self._handles: dict[Record, int] = {}
+        self._given_back: dict[Record, tuple[bytes, bool]] = {}
+        """What the client has given back: the message, and whether it has failed."""
         self._due: dict[bytes, float] = {}
         """Key -> when the latest transfer of it comes to the client, if nothing breaks."""
 
@@ -122,13 +125,15 @@ class SubscriberLink(Link):
     def echoed(self) -> None:
         self.router.topic.echoed(self.subscriber)
 
-    def outcome(self, handle: int, outcome: DeliveryOutcome, final: bool, settled: bool) -> None:
+    def outcome(self, handle: int, outcome: DeliveryOutcome, final: bool, settled: bool, failed: bool) -> None:
         record = self._records.get(handle)
         if record is None:
             return
         if settled:
             del self._records[handle], self._handles[record]
-        self.router.topic.outcomes(self.subscriber, [record], outcome, final=final)
+        if outcome in GIVEN_BACK and record.message is not None:
+            self._given_back[record] = unmarked(record.message)[0], failed
+        self.router.topic.outcomes(self.subscriber, [record], outcome, final=final, failed=failed)
 
     def carry_out(self, action: LinkAction) -> None:
         if isinstance(action, AnswerSubscriber):
@@ -174,13 +179,14 @@ class SubscriberLink(Link):
     def _transfer(self, record: Record, attempts: int) -> None:
         self.check(record.message is not None, f"4 message: gone before {self} has it")
         assert record.message is not None
-        wanted = attempts > 0 or not leaves_out(self, record.message)
-        self.check(wanted, f"6 filter: {record.message.decode()} goes to {self}, which wants {as_asked(self)}")
+        text, _ = unmarked(record.message)
+        wanted = attempts > 0 or not leaves_out(self, text)
+        self.check(wanted, f"6 filter: {text.decode()} goes to {self}, which wants {as_asked(self)}")
         settled = self.sends_settled or record.presettled
         self._give(record)
         handle = self._next(record, settled)
         self.client.applications.transferred(self, record, attempts)
-        self.to_client(self.client.delivered, handle, record.key, record.message, settled, attempts, False)
+        self.to_client(self.client.delivered, handle, record.key, text, settled, attempts, False)
         self._due[record.key] = self._arrival[1]
 
     def _give(self, record: Record) -> None:
@@ -211,9 +217,13 @@ class SubscriberLink(Link):
             self.to_client(client.restated, handle, record.key, action.state, action.settled)
         else:
             self.check(record.message is not None, f"4 message: gone before {self} has it")
-            self.to_client(client.delivered, handle, record.key, record.message, False, 0, True)
+            text, _ = unmarked(record.message or b"")
+            self.to_client(client.delivered, handle, record.key, text, False, 0, True)
 
     def _settle(self, records: list[Record], *, again: bool = False) -> None:
+        for record in records:
+            if (given_back := self._given_back.pop(record, None)) is not None:
+                self.router.judge.queues.came_back(*given_back)
         handles = [handle for record in records if (handle := self._handles.pop(record, None)) is not None]
         for handle in handles:
             del self._records[handle]

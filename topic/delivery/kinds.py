@@ -5,18 +5,26 @@ What can be asked of a kind is in `AddressKind` (`topic.delivery.record`). A kin
 in the records, what it has done is done by the rooms for home and edge.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
-from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, refusal
-from topic.delivery.record import AWAITING_HOME, AddressKind, AtEdge, AtHome, HomeStream, Record, choose, taken
+from topic.delivery.outcomes import GIVEN_BACK, GONE, NOT_HAD, DeliveryOutcome, Refusals, refusal
+from topic.delivery.record import (
+    AWAITING_HOME,
+    AddressKind,
+    AtEdge,
+    AtHome,
+    Choosing,
+    HomeStream,
+    Record,
+    choose,
+    taken,
+)
 from topic.identity import is_egress
 from topic.settings import BALANCED, QUEUE, TOPIC, is_dynamic
 
 UNASSIGNED: Final = b""
 """In place of the subscriber that a delivery is for."""
-NOT_HAD: Final[Refusals] = (0, 0, 0)
-"""An edge's word for a delivery that nobody there has, and nobody has refused."""
 REFUSED = (DeliveryOutcome.REJECTED, DeliveryOutcome.MODIFIED)
 
 
@@ -33,7 +41,6 @@ class TopicKind(AddressKind):
     tells_room = False
     asks_once = False
     in_sets = False
-    is_of_queue = False
     ends_with_subscribers = False
     unfit = DeliveryOutcome.REJECTED
 
@@ -58,6 +65,12 @@ class TopicKind(AddressKind):
     def sum_up(self, records: Iterable[Record]) -> None:
         """Refusals were counted as they came."""
 
+    def place(self, record: Record) -> int:
+        return record.n
+
+    def outcome(self, refusals: Refusals) -> DeliveryOutcome:
+        return DeliveryOutcome.REJECTED
+
     def spread(
         self, home: AtHome, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
     ) -> None:
@@ -67,7 +80,10 @@ class TopicKind(AddressKind):
         """All subscribers have accepted or refused, or there are none: the publisher is told (protocol 5, Accept)."""
         home.accept(stream, records)
 
-    def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals) -> None:
+    def go_on(self, choosing: Choosing, stream: HomeStream) -> None:
+        """Nobody is chosen."""
+
+    def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals, moved: Collection[bytes]) -> None:
         """The others are awaited."""
 
     def claimed(self, home: AtHome, stream: HomeStream, record: Record, router: str) -> None:
@@ -91,9 +107,12 @@ class TopicKind(AddressKind):
     def settled(self, records: list[Record], subscribers: Iterable[Any]) -> None:
         """There are no claims."""
 
-    def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record]) -> list[Record]:
+    def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record], *, failed: bool) -> list[Record]:
         """The same subscriber is sent it again (protocol 5, Redelivery)."""
         return edge.queue_again(subscriber, records)
+
+    def left(self, subscriber: Any, records: Iterable[Record]) -> None:
+        """It is awaited no more."""
 
 
 class BalancedKind(AddressKind):
@@ -109,7 +128,6 @@ class BalancedKind(AddressKind):
     tells_room = True
     asks_once = True
     in_sets = False
-    is_of_queue = False
     ends_with_subscribers = False
     unfit = DeliveryOutcome.MODIFIED  # another subscriber may take it
 
@@ -137,10 +155,28 @@ class BalancedKind(AddressKind):
         for record in records:
             record.sum_up(verdict(record))
 
+    def place(self, record: Record) -> Any:
+        return record.n
+
+    def outcome(self, refusals: Refusals) -> DeliveryOutcome:
+        return DeliveryOutcome.REJECTED
+
     def spread(
         self, home: AtHome, stream: HomeStream, records: list[Record], take: Callable[[HomeStream, list[Record]], None]
     ) -> None:
-        home.balancing.spread(stream, records)
+        if records[0].presettled:
+            home.balancing.hand_on(stream, records)
+        elif records[0].chosen is None:
+            self.seek(home.balancing, stream, records)
+        else:
+            home.balancing.take(stream, records)
+
+    def seek(self, choosing: Choosing, stream: HomeStream, records: list[Record]) -> None:
+        """Somebody may have these."""
+        choosing.ask_all(stream, records)
+
+    def go_on(self, choosing: Choosing, stream: HomeStream) -> None:
+        choosing.share_out(stream, choosing.assign)
 
     def decide(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
         """The publisher is told of what one subscriber has accepted, or nobody may have any more. The rest goes to
@@ -151,9 +187,11 @@ class BalancedKind(AddressKind):
             home.accept(stream, told)
         home.balancing.choose_again(stream, untold)
 
-    def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals) -> None:
-        if refusals == NOT_HAD:
+    def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals, moved: Collection[bytes]) -> None:
+        if refusals == NOT_HAD and record.chosen not in moved:
             home.balancing.refused(record, router)
+        elif record.refusals == NOT_HAD:  # nothing is known of it yet: it may have the record elsewhere
+            record.sum_up(None)
 
     def claimed(self, home: AtHome, stream: HomeStream, record: Record, router: str) -> None:
         home.balancing.claimed(stream, record, router)
@@ -192,10 +230,13 @@ class BalancedKind(AddressKind):
         for subscriber in subscribers:
             subscriber.claims.difference_update(keys)
 
-    def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record]) -> list[Record]:
+    def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record], *, failed: bool) -> list[Record]:
         """Home may offer it to another (12.3)."""
         edge.give_back(subscriber, records)
         return []
+
+    def left(self, subscriber: Any, records: Iterable[Record]) -> None:
+        """Home may offer these to another."""
 
 
 class DynamicKind(BalancedKind):
@@ -216,20 +257,69 @@ class QueueKind(BalancedKind):
 
 
 class EgressKind(BalancedKind):
-    """The address of the consumers of a queue, to which its egress publishes (protocol 14.5)."""
+    """The address of the consumers of a queue, to which its egress publishes (protocol 14.5). The queue agrees to each
+    consumer that home chooses. It is told all that becomes of a delivery, also that the consumer has given it back, or
+    has gone with it: each ends the delivery."""
 
     __slots__ = ()
 
     name = QUEUE
-    is_of_queue = True
 
-    def owed(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        only_for(record, subscribers)
-        return super().owed(record, subscribers)
+    def counts_again(self, state: int) -> bool:
+        return True
 
-    def offered(self, record: Record, subscribers: list[Any]) -> list[Any]:
-        only_for(record, subscribers)
-        return super().offered(record, subscribers)
+    def sum_up(self, records: Iterable[Record]) -> None:
+        """The refusals of its one consumer here were counted as they came."""
+        for record in records:
+            record.sum_up(None if record.taken else record.refusals or NOT_HAD)
+
+    def place(self, record: Record) -> bytes:
+        """A tag begins with the position of the message."""
+        return record.tag
+
+    def outcome(self, refusals: Refusals) -> DeliveryOutcome:
+        rejected, _, modified, failed = refusals
+        if rejected:
+            return DeliveryOutcome.REJECTED
+        return DeliveryOutcome.MODIFIED if modified or failed else DeliveryOutcome.RELEASED
+
+    def seek(self, choosing: Choosing, stream: HomeStream, records: list[Record]) -> None:
+        """The queue says who may have each of these: nobody else is asked."""
+        choosing.ask_holders(stream, records)
+
+    def go_on(self, choosing: Choosing, stream: HomeStream) -> None:
+        if stream.link is not None:  # else nobody is there to agree
+            choosing.share_out(stream, choosing.propose)
+            choosing.want(stream)
+
+    def decide(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
+        """What nobody had is for another consumer, if the one that was chosen is still there. The rest is over."""
+        over = [record for record in records if _is_over(home.balancing, record)]
+        left = [record for record in records if record not in over] if len(over) < len(records) else []
+        if over:
+            home.accept(stream, over)
+        home.balancing.choose_again(stream, left)
+
+    def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record], *, failed: bool) -> list[Record]:
+        edge.end(subscriber, records, failed=failed)
+        return []
+
+    def left(self, subscriber: Any, records: Iterable[Record]) -> None:
+        """It may have begun to process these."""
+        for record in records:
+            if record.chosen == subscriber.name:
+                record.count(GONE)
+
+
+def _is_over(choosing: Choosing, record: Record) -> bool:
+    """Whether a delivery of a queue, for which nobody is awaited, ends. Sums up what became of it."""
+    if record.taken:
+        record.sum_up(None)
+    elif not any(record.refusals or NOT_HAD):
+        if not record.chosen or choosing.is_there(record.chosen):
+            return False
+        record.sum_up(GONE if record.refusals is None else refusal(DeliveryOutcome.RELEASED))
+    return True
 
 
 EACH_TO_ALL: Final = TopicKind()
@@ -256,13 +346,6 @@ class AddressKinds:
         return next((kind for prefix, kind in self._prefixes if address.startswith(prefix)), EACH_TO_ALL)
 
 
-def only_for(record: Record, subscribers: list[Any]) -> None:
-    """The record is reserved in its queue, for none of the subscribers here but one of these: the others wait for home
-    no longer, whatever their maps say (14.6)."""
-    for other in [s for s, state in record.locals.items() if state == AWAITING_HOME and s not in subscribers]:
-        other.let_go(record)
-
-
 def verdict(record: Record) -> Refusals | None:
     """Of a delivery that is for one of many, and of its subscribers here: None if one has accepted it, else whether one
     has rejected it, or the one that it was for has given it back, or refused it for itself, which counts as
@@ -270,6 +353,6 @@ def verdict(record: Record) -> Refusals | None:
     if record.taken:
         return None
     if DeliveryOutcome.REJECTED in record.locals.values():
-        return (1, 0, 0)
+        return refusal(DeliveryOutcome.REJECTED)
     chosen = next((state for subscriber, state in record.locals.items() if subscriber.name == record.chosen), None)
     return (refusal(DeliveryOutcome(chosen)) if chosen in GIVEN_BACK else None) or NOT_HAD

@@ -2,6 +2,7 @@
 Whose outcomes are awaited is not here."""
 
 import enum
+from typing import Final
 
 from topic.journal import LoggedOutcome
 
@@ -18,15 +19,20 @@ class DeliveryOutcome(enum.IntEnum):
 TERMINAL = frozenset(DeliveryOutcome)
 GIVEN_BACK = (DeliveryOutcome.RELEASED, DeliveryOutcome.MODIFIED)
 LOGGED = {outcome: LoggedOutcome[outcome.name] for outcome in DeliveryOutcome}
-Refusals = tuple[int, int, int]
-"""How many subscribers rejected, released, modified."""
+Refusals = tuple[int, int, int, int]
+"""How many subscribers rejected, released, modified; and how many deliveries to them have failed: by the subscriber's
+word (delivery-failed), or because it has gone without an outcome."""
+NOT_HAD: Final[Refusals] = (0, 0, 0, 0)
+"""One of many: no subscriber has the delivery, and none has refused it."""
+GONE: Final[Refusals] = (0, 0, 0, 1)
+"""One of many: the subscriber that the delivery was for has gone without an outcome."""
 
 
 def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | None:
     """The sum of two counts."""
     if one is None or other is None:
         return one or other
-    return (one[0] + other[0], one[1] + other[1], one[2] + other[2])
+    return (one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3])
 
 
 def take_refusal(refusals: Refusals | None, outcome: DeliveryOutcome) -> Refusals | None:
@@ -35,10 +41,10 @@ def take_refusal(refusals: Refusals | None, outcome: DeliveryOutcome) -> Refusal
     assert refusals is not None and less is not None
     left = (refusals[0] - less[0], refusals[1] - less[1], refusals[2] - less[2])
     assert min(left) >= 0
-    return left if any(left) else None
+    return (*left, refusals[3]) if any(left) else None
 
 
-def refusal(outcome: DeliveryOutcome) -> Refusals | None:
+def refusal(outcome: DeliveryOutcome, *, failed: bool = False) -> Refusals | None:
     """One subscriber's final outcome as a count; None for an acceptance."""
     if outcome is DeliveryOutcome.ACCEPTED:
         return None
@@ -46,4 +52,5 @@ def refusal(outcome: DeliveryOutcome) -> Refusals | None:
         int(outcome is DeliveryOutcome.REJECTED),
         int(outcome is DeliveryOutcome.RELEASED),
         int(outcome is DeliveryOutcome.MODIFIED),
+        int(failed),
     )

@@ -32,14 +32,13 @@ import enum
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
-from operator import attrgetter
+from itertools import islice, pairwise, takewhile
 from typing import Any, ClassVar, Protocol, Union
 
 from topic.delivery.gates import Gate
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome, Refusals, add_refusals, refusal, take_refusal
 from topic.delivery.window import CreditWindow
-from topic.directory.entry import FLEETING, NOBODY, AddressAudience, Lifetime
+from topic.directory.entry import FLEETING, NOBODY, AddressAudience, Lifetime, LinkEntry
 from topic.identity import Epoch, KeyMaker, LinkIdentity
 
 
@@ -167,12 +166,14 @@ class Record:
         self.chosen = None
         self.awaited.clear()
         self.orphans.clear()
-        self.refusals = None
+        former, self.refusals = self.refusals, None
         for subscriber, state in self.locals.items():
             if state in (QUEUED, WITHHELD):
                 self.locals[subscriber] = AWAITING_HOME
             elif state not in OPEN and self.stream.kind.counts_again(state):
                 self.refusals = add_refusals(self.refusals, refusal(DeliveryOutcome(state)))
+        if self.refusals is not None and former is not None:
+            self.refusals = (*self.refusals[:3], former[3])
 
     def rehome(self, stream: "Stream") -> None:
         """The publisher has a new attach: the record waits for the word of that home."""
@@ -260,6 +261,11 @@ class Record:
         """The subscriber is not offered the record again."""
         if subscriber not in self.refused_by:
             self.refused_by = (*self.refused_by, subscriber)
+
+    def may_be_offered(self, subscriber: bytes) -> None:
+        """The subscriber's link has ended: its refusal counts no longer."""
+        if subscriber in self.refused_by:
+            self.refused_by = tuple(name for name in self.refused_by if name != subscriber)
 
     def offer_again(self, nobody: bytes, *, given_back: bool) -> None:
         """The record is for `nobody` yet, and will be offered to another. Whether it was `given_back` counts."""
@@ -438,10 +444,12 @@ def send(records: Iterable[Record], subscriber: Any) -> None:
         record.locals[subscriber] = SENT
 
 
-def answer(records: Iterable[Record], subscriber: Any, outcome: DeliveryOutcome) -> list[Record]:
+def answer(
+    records: Iterable[Record], subscriber: Any, outcome: DeliveryOutcome, *, failed: bool = False
+) -> list[Record]:
     """Take the subscriber's final outcome of what was sent to it. Returns those that await nobody here any more."""
     finished: list[Record] = []
-    refused = refusal(outcome)
+    refused = refusal(outcome, failed=failed)
     for record in records:
         record.locals[subscriber] = outcome
         record.open -= 1
@@ -452,11 +460,39 @@ def answer(records: Iterable[Record], subscriber: Any, outcome: DeliveryOutcome)
     return finished
 
 
+Giving = Callable[["HomeStream", list[Record], LinkEntry], None]
+"""Gives the records to the subscriber that was chosen for them."""
+
+
 class Choosing(Protocol):
     """Gives each delivery to one subscriber, which it chooses: `topic.home.balancing`."""
 
-    def spread(self, stream: "HomeStream", records: list[Record]) -> None:
-        """Give transfers their places in the publisher's order, and each to one subscriber."""
+    def take(self, stream: "HomeStream", records: list[Record]) -> None:
+        """Give new transfers their places in the publisher's order, and each to one subscriber."""
+
+    def ask_all(self, stream: "HomeStream", records: list[Record]) -> None:
+        """Give transfers that somebody may have their places, and ask the whole audience."""
+
+    def ask_holders(self, stream: "HomeStream", records: list[Record]) -> None:
+        """Give transfers their places, and ask for each the subscriber that may have it, as the publisher has said."""
+
+    def hand_on(self, stream: "HomeStream", records: list[Record]) -> None:
+        """Give presettled transfers to subscribers that have room now, or drop them."""
+
+    def share_out(self, stream: "HomeStream", give: Giving) -> None:
+        """Choose subscribers that have room for what waits."""
+
+    def assign(self, stream: "HomeStream", records: list[Record], entry: LinkEntry) -> None:
+        """Offer the records to the subscriber."""
+
+    def propose(self, stream: "HomeStream", records: list[Record], entry: LinkEntry) -> None:
+        """Ask the publisher, which is a queue, to agree to the subscriber."""
+
+    def want(self, stream: "HomeStream") -> None:
+        """Tell the publisher, which is a queue, if subscribers have room for more."""
+
+    def is_there(self, subscriber: bytes) -> bool:
+        """Whether the subscriber may be given something, now or later."""
 
     def refused(self, record: Record, router: str) -> None:
         """No subscriber at the router has the record, and none has refused it."""
@@ -484,7 +520,7 @@ class AtHome(Protocol):
         have the edge `take` them for those here."""
 
     def accept(self, stream: "HomeStream", records: list[Record]) -> None:
-        """Answer the publisher: *accepted*, or *rejected* if the refusals of the record say so."""
+        """Answer the publisher: *accepted*, or the outcome that the refusals of the record come to."""
 
 
 class AtEdge(Protocol):
@@ -494,7 +530,10 @@ class AtEdge(Protocol):
         """Send the records to the same subscriber again. Returns those that were sent often enough."""
 
     def give_back(self, subscriber: Any, records: list[Record]) -> None:
-        """Tell home that the subscriber has given these back."""
+        """Tell home that the subscriber has given these back. It may be given them again."""
+
+    def end(self, subscriber: Any, records: list[Record], *, failed: bool) -> None:
+        """Tell home that the subscriber has given these back, which ends them."""
 
 
 class AddressKind(ABC):
@@ -519,9 +558,6 @@ class AddressKind(ABC):
     """A router that has not answered a Forward of a delivery is sent no other (protocol 12)."""
     in_sets: ClassVar[bool]
     """Replica sets decide which of these addresses exist (protocol 13). Clients cannot attach to them yet."""
-    is_of_queue: ClassVar[bool]
-    """The publisher is a queue. It agrees to each subscriber that home chooses, and keeps a delivery until one has
-    accepted or rejected it (protocol 14.5)."""
     ends_with_subscribers: ClassVar[bool]
     """When the last subscriber has gone there will be no other: the rest is rejected (protocol 12.8)."""
     unfit: ClassVar[DeliveryOutcome]
@@ -558,6 +594,14 @@ class AddressKind(ABC):
     def sum_up(self, records: Iterable[Record]) -> None:
         """All local subscribers have answered: write what home is told into the refusals of the records."""
 
+    @abstractmethod
+    def place(self, record: Record) -> Any:
+        """What says where the record stands among those of its publisher that wait for a subscriber."""
+
+    @abstractmethod
+    def outcome(self, refusals: Refusals) -> DeliveryOutcome:
+        """What the publisher is told of a record that is over with these refusals."""
+
     # at home
 
     @abstractmethod
@@ -575,8 +619,12 @@ class AddressKind(ABC):
         """Nobody is awaited for these records any more."""
 
     @abstractmethod
-    def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals) -> None:
-        """The subscribers at the router have answered, and not all have accepted."""
+    def go_on(self, choosing: Choosing, stream: "HomeStream") -> None:
+        """Subscribers may have room for what waits."""
+
+    @abstractmethod
+    def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals, moved: Collection[bytes]) -> None:
+        """The subscribers at the router have answered, and not all have accepted. Those in `moved` left it before."""
 
     @abstractmethod
     def claimed(self, home: AtHome, stream: "HomeStream", record: Record, router: str) -> None:
@@ -609,8 +657,13 @@ class AddressKind(ABC):
         """The records are settled; these are the local subscribers of their address."""
 
     @abstractmethod
-    def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record]) -> list[Record]:
-        """The subscriber has released or modified these. Returns those of which that is its final outcome."""
+    def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record], *, failed: bool) -> list[Record]:
+        """The subscriber has released or modified these; `failed`: delivery-failed. Returns those of which that is its
+        final outcome."""
+
+    @abstractmethod
+    def left(self, subscriber: Any, records: Iterable[Record]) -> None:
+        """The link of the subscriber has ended here without an outcome of these."""
 
 
 class Stream:
@@ -725,6 +778,7 @@ class HomeStream(Stream):
         "overtook",
         "questions",
         "received",
+        "refusers",
         "reply",
         "reserving",
         "settled_again",
@@ -794,6 +848,8 @@ class HomeStream(Stream):
         """Of a queue, by the name of a subscriber: what home has chosen it for, and the queue has not agreed to."""
         self.holders: dict[bytes, bytes] = {}
         """Of a queue, by tag: the subscriber that may have a delivery of the map of this attach."""
+        self.refusers: dict[bytes, tuple[bytes, ...]] = {}
+        """Of a queue, by tag: subscribers that have refused the message for themselves, before its next transfer."""
         self.until: dict[Record, float] = {}  # when the time of what nobody can have yet is over (`topic.home.ttl`)
         self.ahead: dict[str, int] = {}  # bytes of the first withheld message that each router was sent already
         self.gates: dict[bytes, Gate] = {}  # by subscriber name
@@ -986,17 +1042,18 @@ class HomeStream(Stream):
             for record in records:
                 self.until.pop(record, None)
 
-    def wait_for_room(self, records: Iterable[Record]) -> None:
-        """Balanced: these records wait for a subscriber that has room."""
+    def wait_for_room(self, records: Sequence[Record]) -> None:
+        """Balanced: these records wait for a subscriber that has room; perhaps once more."""
+        place = self.kind.place
+        places = list(map(place, [*islice(reversed(self.unassigned), 1), *records]))
         self.unassigned.update(dict.fromkeys(records))
-
-    def wait_again(self, records: Iterable[Record]) -> None:
-        """Records that were given to a subscriber wait once more, in the publisher's order."""
-        self.unassigned = dict.fromkeys(sorted((*self.unassigned, *records), key=attrgetter("n")))
+        if any(later < earlier for earlier, later in pairwise(places)):
+            self.unassigned = dict.fromkeys(sorted(self.unassigned, key=place))
 
     def waiting_before(self, record: Record) -> Iterator[Record]:
-        """The records that wait for a subscriber, and were placed before this one."""
-        return takewhile(lambda waiting: waiting.n < record.n, self.unassigned)
+        """The records that wait for a subscriber, and stand before this one."""
+        place, at = self.kind.place, self.kind.place(record)
+        return takewhile(lambda waiting: place(waiting) < at, self.unassigned)
 
     def wait_no_more(self, records: Iterable[Record]) -> None:
         """A subscriber was chosen for these records, or they are over."""
@@ -1011,6 +1068,15 @@ class HomeStream(Stream):
     def reserved_before(self, holders: Mapping[bytes, bytes]) -> None:
         """The queue had agreed to these subscribers (tag to name) before this attach, and to no other."""
         self.holders.update(holders)
+
+    def refused_before(self, refusers: Mapping[bytes, tuple[bytes, ...]]) -> None:
+        """These subscribers (names by tag) are not offered the delivery that the queue transfers next with the tag."""
+        self.refusers.update(refusers)
+
+    def leave_out_refusers(self, records: Iterable[Record]) -> None:
+        """These are new."""
+        for record in records if self.refusers else ():
+            record.refused_by = self.refusers.pop(record.tag, ())
 
     def take_holder(self, record: Record) -> bytes:
         """Returns, and forgets, the subscriber that the queue had agreed to."""

@@ -212,10 +212,17 @@ class EdgeDelivery:
             self.outlet.actions.append(action)
 
     def outcomes(
-        self, subscriber: LocalSubscriber, records: list[Record], outcome: DeliveryOutcome, *, final: bool = False
+        self,
+        subscriber: LocalSubscriber,
+        records: list[Record],
+        outcome: DeliveryOutcome,
+        *,
+        final: bool = False,
+        failed: bool = False,
     ) -> None:
         """Take a subscriber's outcome of what was sent to it. Released and modified records are sent again, to it or to
-        another, up to `redeliveries` times, unless the outcome is `final` (undeliverable-here)."""
+        another, up to `redeliveries` times, unless the outcome is `final` (undeliverable-here). `failed`:
+        delivery-failed."""
         if subscriber.marker is not None and subscriber.marker in records:  # before it is another one
             self._receipts.known(subscriber, subscriber.confirmable)
         sent = [record for record in records if record.locals.get(subscriber) == SENT]
@@ -226,8 +233,8 @@ class EdgeDelivery:
             self._records.accepted[subscriber.kind.name] += len(sent)
             subscriber.kind.accepted(sent)
         elif outcome in GIVEN_BACK and not final:
-            sent = subscriber.kind.given_back(self, subscriber, sent)
-        finished = answer(sent, subscriber, outcome)
+            sent = subscriber.kind.given_back(self, subscriber, sent, failed=failed)
+        finished = answer(sent, subscriber, outcome, failed=failed)
         if subscriber.attempts:
             for record in sent:
                 subscriber.attempts.pop(record, None)
@@ -238,6 +245,10 @@ class EdgeDelivery:
         for record in records:
             subscriber.attempts[record] = subscriber.attempts.get(record, 0) + 1
         self.finished(answer(records, subscriber, DeliveryOutcome.RELEASED))
+
+    def end(self, subscriber: LocalSubscriber, records: list[Record], *, failed: bool) -> None:
+        """It has given these back, and is given them no more under their keys (protocol 14.5)."""
+        self.finished(answer(records, subscriber, DeliveryOutcome.RELEASED, failed=failed))
 
     def queue_again(self, subscriber: LocalSubscriber, records: list[Record]) -> list[Record]:
         """Send the records to it again. Returns those that were sent often enough."""

@@ -12,8 +12,9 @@ from itertools import groupby, islice
 import attrs
 
 from topic.actions import Chosen, Wanted
-from topic.delivery.kinds import NOT_HAD, UNASSIGNED, only_for, verdict
-from topic.delivery.record import HomeStream, Record, State, spread
+from topic.delivery.kinds import UNASSIGNED, verdict
+from topic.delivery.outcomes import NOT_HAD
+from topic.delivery.record import Giving, HomeStream, Record, State, spread
 from topic.delivery.room import NO_ROOM, SubscriberRoom
 from topic.delivery.streams import Streams
 from topic.directory.entry import NOBODY, AddressAudience, LinkEntry
@@ -63,49 +64,45 @@ class Balancing:
 
     # what comes from publishers
 
-    def spread(self, stream: HomeStream, records: list[Record]) -> None:
-        """Give transfers their places. Of those that somebody may have, whoever has one is asked for."""
-        if records[0].presettled:
-            self._hand_on(stream, records)
-            return
-        first = stream.place(len(records))
-        again = records[0].chosen is None
-        audience = NO_AUDIENCE
-        if again and not stream.kind.is_of_queue:
-            audience = attrs.evolve(self.directory.audience(stream.address), detail=ONE_OF_MANY)
-        spread(records, first, audience)
-        self.outlet.trace_received(stream, records, audience)
-        if not again:
-            stream.wait_for_room(records)
-            self.go_on(stream)
-            if stream.unassigned and self._is_over(stream):
-                self._home.evaluate(stream, list(stream.unassigned))
-            return
+    def take(self, stream: HomeStream, records: list[Record]) -> None:
+        """Give new transfers their places, and each to a subscriber that has room."""
+        self._place(stream, records, NO_AUDIENCE)
+        stream.leave_out_refusers(records)
+        stream.wait_for_room(records)
+        self.go_on(stream)
+        if stream.unassigned and self._is_over(stream):
+            self._home.evaluate(stream, list(stream.unassigned))
+
+    def ask_all(self, stream: HomeStream, records: list[Record]) -> None:
+        """Give transfers that somebody may have their places. Whoever has one is asked for."""
+        audience = attrs.evolve(self.directory.audience(stream.address), detail=ONE_OF_MANY)
+        self._place(stream, records, audience)
         stream.had(records)
-        if stream.kind.is_of_queue:
-            self._ask_holders(stream, records)
-            return
         if audience.routers:
             self.outlet.batches.forward(audience.routers, stream, records, self.directory.applied, None)
         for record in records:
             self._give(record, stream.kind.holders(record, self._edge.delivery.joined_at(stream)))
         self._home.evaluate(stream, records)
 
-    def _ask_holders(self, stream: HomeStream, records: list[Record]) -> None:
-        """The queue says who may have each of these: nobody else is asked."""
+    def ask_holders(self, stream: HomeStream, records: list[Record]) -> None:
+        """Give transfers their places. Their queue says who may have each: nobody else is asked."""
+        self._place(stream, records, NO_AUDIENCE)
+        stream.had(records)
         for name, run in groupby(records, key=stream.take_holder):
             theirs = list(run)
-            here = [self._edge.subscribers[name]] if name in self._edge.subscribers else []
             for record in theirs:
                 record.choose(name)
-                only_for(record, here)
             self._home.seek_all(theirs, name)
         self._home.evaluate(stream, records)
+
+    def _place(self, stream: HomeStream, records: list[Record], audience: AddressAudience) -> None:
+        spread(records, stream.place(len(records)), audience)
+        self.outlet.trace_received(stream, records, audience)
 
     def _give(self, record: Record, subscribers: list[LocalSubscriber]) -> None:
         self._edge.delivery.take_for(record.stream, record, subscribers)
 
-    def _hand_on(self, stream: HomeStream, records: list[Record]) -> None:
+    def hand_on(self, stream: HomeStream, records: list[Record]) -> None:
         """Presettled ones are given to who has room now, or dropped."""
         spread(records, stream.place(len(records)), NO_AUDIENCE)
         stream.had(records)
@@ -123,38 +120,59 @@ class Balancing:
 
     def go_on(self, stream: HomeStream) -> None:
         """Give what waits to subscribers that have room."""
-        if stream.kind.is_of_queue and stream.link is None:
-            return  # nobody is there to agree
+        stream.kind.go_on(self, stream)
+
+    def share_out(self, stream: HomeStream, give: Giving) -> None:
+        """Choose subscribers that have room for what waits, and give it to them."""
         while stream.unassigned and (share := self._share(stream, stream.unassigned)) is not None:
             entry, records = share
             stream.wait_no_more(records)
-            if not (records := [record for record in records if self._is_for_nobody(record)]):
-                continue
-            if stream.kind.is_of_queue:
-                stream.reserve(records, entry.name)
-                self.outlet.actions.append(Chosen(stream.link, entry.name, records))
-            else:
-                self._assign(stream, records, entry)
-        if stream.kind.is_of_queue and self.wanted(stream):
+            if records := [record for record in records if self._is_for_nobody(record)]:
+                give(stream, records, entry)
+
+    def propose(self, stream: HomeStream, records: list[Record], entry: LinkEntry) -> None:
+        """Ask the queue to agree to the subscriber."""
+        stream.reserve(records, entry.name)
+        self.outlet.actions.append(Chosen(stream.link, entry.name, records))
+
+    def want(self, stream: HomeStream) -> None:
+        """Tell the queue if its subscribers have room for more."""
+        if self.wanted(stream):
             self.outlet.actions.append(Wanted(stream.link))
 
     def wanted(self, stream: HomeStream) -> SubscriberRoom:
         """The room that the subscribers of a queue have left, besides the deliveries that wait for one of them."""
-        return sum((room for _, room in self._able(stream)), NO_ROOM) - SubscriberRoom.of(stream.unassigned)
+        able = self._able(stream)
+        names = {entry.name for entry, _ in able}
+        waiting = [record for record in stream.unassigned if not names.issubset(record.refused_by)]
+        return sum((room for _, room in able), NO_ROOM) - SubscriberRoom.of(waiting)
 
     def reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:
-        """The queue has agreed to the subscriber for these. It may have gone meanwhile, or have less room, or an
-        earlier delivery may wait for it: then they wait again."""
+        """The queue has agreed to the subscriber for these. If it has gone meanwhile, the queue is told. It may have
+        less room, or an earlier delivery may wait for it: then they wait again."""
         records = [record for record in stream.agreed(records, name) if self._is_for_nobody(record)]
         if not records:
+            return
+        if not self.is_there(name):
+            for record in records:
+                record.choose(name)
+                record.sum_up(NOT_HAD)
+            self._home.evaluate(stream, records)
             return
         is_overtaken = any(name not in waiting.refused_by for waiting in stream.waiting_before(records[0]))
         able = [one for one in self._able(stream) if one[0].name == name and not is_overtaken]
         now = [record for entry, room in able for record in room.first(records)]
         if now:
-            self._assign(stream, now, able[0][0])
+            self.assign(stream, now, able[0][0])
         if left := records[len(now) :]:
-            stream.wait_again(left)
+            stream.wait_for_room(left)
+            self.go_on(stream)
+
+    def not_reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:
+        """The queue has not agreed to the subscriber for these: they wait again."""
+        records = [record for record in stream.agreed(records, name) if self._is_for_nobody(record)]
+        if records:
+            stream.wait_for_room(records)
             self.go_on(stream)
 
     @staticmethod
@@ -219,7 +237,8 @@ class Balancing:
         known = self._offers.get(entry.name)
         return known.limit - known.offered if known is not None and known.epoch == entry.epoch else NO_ROOM
 
-    def _assign(self, stream: HomeStream, records: list[Record], entry: LinkEntry) -> None:
+    def assign(self, stream: HomeStream, records: list[Record], entry: LinkEntry) -> None:
+        """Offer these to the subscriber."""
         stream.had(records)
         for record in records:
             record.choose(entry.name)
@@ -282,9 +301,13 @@ class Balancing:
         self._claims.pop(router, None)
         self._offers = {name: known for name, known in self._offers.items() if known.epoch.router != router}
 
-    def gone(self, name: bytes) -> None:
-        """The subscriber has ended."""
+    def gone(self, subscriber: LinkEntry) -> None:
+        """The subscriber has ended. What it has refused for itself it may be offered on its next link."""
+        name = subscriber.name
         self._offers.pop(name, None)
+        for stream in self._streams.at(subscriber.identity.address):
+            for record in stream.unassigned:
+                record.may_be_offered(name)
 
     # what becomes of it
 
@@ -302,17 +325,15 @@ class Balancing:
                 left[record] = None
             else:
                 stream.wait_no_more([record])
-                record.sum_up(record.refusals or (0, 0, len(record.refused_by)))
+                record.sum_up(record.refusals or (0, 0, len(record.refused_by), 0))
         return left
 
     def _is_refused(self, stream: HomeStream, record: Record) -> bool:
-        rejected, released, modified = record.refusals or NOT_HAD
+        rejected, released, modified, _ = record.refusals or NOT_HAD
         if modified and record.chosen:
             record.refused_for_itself(record.chosen)
-        if rejected or stream.kind.is_of_queue:
-            return rejected > 0
         is_used_up = record.tries + bool(released or modified) > self._redeliveries
-        return is_used_up or (bool(record.refused_by) and self._is_for_nobody_else(stream, record))
+        return bool(rejected) or is_used_up or (bool(record.refused_by) and self._is_for_nobody_else(stream, record))
 
     def _is_for_nobody_else(self, stream: HomeStream, record: Record) -> bool:
         """Whether all subscribers that there are have refused it for themselves."""
@@ -322,6 +343,11 @@ class Balancing:
     def _is_over(self, stream: HomeStream) -> bool:
         """Whether there is no subscriber, and never will be."""
         return stream.kind.ends_with_subscribers and not self._there(stream)
+
+    def is_there(self, subscriber: bytes) -> bool:
+        """Whether the subscriber may be given something, now or later."""
+        known = self.directory.subscriber(subscriber)
+        return known is not None and known.live and subscriber not in self.directory.lapsed
 
     def _there(self, stream: HomeStream) -> set[bytes]:
         """The subscribers that may be given something, now or later."""
@@ -333,9 +359,9 @@ class Balancing:
         if not records:
             return
         for record in records:
-            _, *given_back = record.refusals or NOT_HAD
-            record.offer_again(UNASSIGNED, given_back=any(given_back))
-        stream.wait_again(records)
+            _, released, modified, _ = record.refusals or NOT_HAD
+            record.offer_again(UNASSIGNED, given_back=bool(released or modified))
+        stream.wait_for_room(records)
         without = [record for record in records if record.without]
         if without:
             self._home.leave_out(stream, without)

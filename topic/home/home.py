@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from topic.actions import AnswerDeliveries, Cause
-from topic.delivery.kinds import NOT_HAD, AddressKinds
-from topic.delivery.outcomes import LOGGED, TERMINAL, DeliveryOutcome, Refusals
+from topic.delivery.kinds import AddressKinds
+from topic.delivery.outcomes import GONE, LOGGED, NOT_HAD, TERMINAL, DeliveryOutcome, Refusals
 from topic.delivery.record import HomeStream, Question, Record, State, Stream, accept, answered_by, outcome_kept, settle
 from topic.delivery.records import RecordTable, given_in, in_ranges
 from topic.delivery.streams import Streams
@@ -31,8 +31,10 @@ from topic.outlet import Outlet
 from topic.settings import Settings
 
 EXPIRED: Final = "the message's time to live ended before any subscriber got it"
+WITHOUT: Final = (None, GONE)
+"""What a record is over with if some that were awaited are left out."""
 FULL: Final = "the queue is full, or its set has as many queues as it may have"
-GONE: Final = "the link for which this address was created has ended"
+CLOSED: Final = "the link for which this address was created has ended"
 
 
 class Home:
@@ -91,7 +93,7 @@ class Home:
         if refusals is None:
             stream.kind.accepted([record])
         else:
-            stream.kind.refused(self, record, router, refusals)
+            stream.kind.refused(self, record, router, refusals, moved)
         for name in moved if not stream.kind.is_over(record) else ():
             self.audiences.seek(record, name, not_at=router)
         self.evaluate(stream, [record])
@@ -147,8 +149,8 @@ class Home:
             self.evaluate(stream, list(stream.records.values()))
 
     def accept(self, stream: HomeStream, records: list[Record]) -> None:
-        """Answer the publisher: *accepted*, or *rejected* if the refusals of the record say so. What it has settled as
-        it transferred that again is over (7.3)."""
+        """Answer the publisher: *accepted*, or the outcome that the refusals of the record come to. What it has settled
+        as it transferred that again is over (7.3)."""
         over = stream.settled_of(records)
         if over:
             records = [record for record in records if record not in stream.settled_again]
@@ -160,7 +162,7 @@ class Home:
 
     def _accept(self, stream: HomeStream, records: list[Record]) -> None:
         accept(records)
-        leaving_out = [record for record in records if record.without and record.refusals is None]
+        leaving_out = [record for record in records if record.without and record.refusals in WITHOUT]
         if leaving_out:
             self.lapses.accepted(stream, leaving_out)
         if stream.link is not None:
@@ -171,12 +173,17 @@ class Home:
     def _tell(self, stream: HomeStream, records: list[Record]) -> None:
         accepted = [record for record in records if record.refusals is None]
         for record in records if len(accepted) < len(records) else ():
-            if record.refusals == NOT_HAD:
-                self._answer(stream, [record], DeliveryOutcome.REJECTED, GONE, Cause.GONE)
-            elif record.refusals is not None:
+            if record.refusals is None:
+                continue
+            outcome = stream.kind.outcome(record.refusals)
+            if outcome is not DeliveryOutcome.REJECTED:
+                self._answer(stream, [record], outcome, "")
+            elif record.refusals == NOT_HAD:
+                self._answer(stream, [record], outcome, CLOSED, Cause.GONE)
+            else:
                 text = "rejected by {}, released by {}, modified by {} subscribers".format(*record.refusals)
                 why = (FULL, Cause.FULL) if is_ingress(stream.address) else (text, Cause.REFUSED)
-                self._answer(stream, [record], DeliveryOutcome.REJECTED, *why)
+                self._answer(stream, [record], outcome, *why)
         if accepted:
             self._answer(stream, accepted, DeliveryOutcome.ACCEPTED, "")
         if stream.settles_first:

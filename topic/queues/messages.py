@@ -21,12 +21,12 @@ from topic.queues.proposals import Enqueue, Enqueued
 from topic.queues.reservations import CONSUMER, RESERVED, Reservations
 from topic.queues.rows import StateRows
 
-MESSAGE, FAILED, KEY, PURGED = b"m", b"f", b"k", b"p"
-"""The first byte of the key of the row of a message, of the number of its failed deliveries, of the answer to a
-delivery, and of a purge. A position follows, or a delivery key, or the id of a queue."""
+MESSAGE, RETURNS, KEY, PURGED = b"m", b"f", b"k", b"p"
+"""The first byte of the key of the row of a message, of how often it came back, of the answer to a delivery, and of a
+purge. A position follows, or a delivery key, or the id of a queue."""
 KEY_LENGTHS: Final = (KEY_LENGTH, BINDING_KEY + KEY_LENGTH)
 """Bytes of a delivery key, without and with the key of a binding before it."""
-ROWS: Final = (MESSAGE, FAILED, KEY, PURGED, RESERVED, CONSUMER)
+ROWS: Final = (MESSAGE, RETURNS, KEY, PURGED, RESERVED, CONSUMER)
 """The first bytes of the keys of all rows of this module."""
 
 
@@ -53,6 +53,31 @@ class DeliveryAnswer:
         return bytes(msgpack.packb((self.taken, *self.attach, self.place)))
 
 
+@attrs.frozen(slots=True)
+class Returns:
+    """How often a message came back from consumers to its queue."""
+
+    times: int = 0
+    failed: int = 0
+    """How often of these the consumer may have begun to process it (AMQP 1.0 3.2.1, delivery-count)."""
+
+    @classmethod
+    def read(cls, value: bytes) -> "Returns":
+        """Raises ValueError if this is not the value of a row."""
+        parts = unpack(value, "a row of the state of a set")
+        if [type(part) for part in parts] != [int, int] or not 0 <= parts[1] <= parts[0] or not parts[0]:
+            raise ValueError("a row of the state of a set has a number of returns that is none")
+        return cls(*parts)
+
+    @property
+    def row(self) -> bytes:
+        """The value of the row of the message."""
+        return bytes(msgpack.packb((self.times, self.failed)))
+
+
+NEVER: Final = Returns()
+
+
 @attrs.define(slots=True)
 class Passed:
     """How many messages have passed through a queue, or through all of a set."""
@@ -61,7 +86,7 @@ class Passed:
     dequeued: int = 0
     """Messages that consumers have accepted or rejected. Deleting a queue dequeues nothing."""
     given_back: int = 0
-    """How often a reserved message was reserved again, or was for nobody any more."""
+    """How often a consumer gave a message back, or was gone with it."""
     purged: int = 0
     expired: int = 0
 
@@ -78,8 +103,8 @@ class QueuedMessages:
         """By position of a message whose time has an end: its queue, and that time (`Enqueue.expires`)."""
         self._answers: dict[bytes, DeliveryAnswer] = {}
         """By delivery key. That of a delivery that came by a binding stands behind the key of the binding."""
-        self._failed: dict[int, int] = {}
-        """By position: how often a consumer had the message, and failed."""
+        self._returns: dict[int, Returns] = {}
+        """By position, of the messages that came back."""
         self._purged: dict[QueueId, int] = {}
         """By queue that has reserved messages up to a position that was purged: that position."""
         for key, value in sorted(rows):
@@ -90,8 +115,8 @@ class QueuedMessages:
                 self._queues.setdefault(queue, {})[position] = message
                 if expires:
                     self.expiring[position] = queue, expires
-            elif key[:1] == FAILED:
-                self._failed[_position(key)] = _count(value)
+            elif key[:1] == RETURNS:
+                self._returns[_position(key)] = Returns.read(value)
             elif key[:1] == PURGED:
                 self._purged[_queue(key)] = _count(value)
         self._sizes = {queue: sum(map(len, messages.values())) for queue, messages in self._queues.items()}
@@ -236,27 +261,26 @@ class QueuedMessages:
 
     # what consumers get
 
-    def failed(self, position: int) -> int:
-        """How often a consumer had the message at this position, and failed."""
-        return self._failed.get(position, 0)
+    def returns(self, position: int) -> Returns:
+        """How often the message at this position came back."""
+        return self._returns.get(position, NEVER)
 
     def reserve(self, queue: QueueId, consumer: LinkEntry, runs: Sequence[Run]) -> None:
         """Keep messages for a consumer."""
         positions = self._not_purged(queue, self._there(queue, runs))
-        again = self.reserved.reserve(positions, consumer)
-        self._hold(queue, len(positions) - again)
-        self._count(queue, given_back=again)
+        self._hold(queue, len(positions) - self.reserved.reserve(positions, consumer))
 
     def free(self, queue: QueueId, runs: Sequence[Run], *, failed: bool) -> None:
-        """Keep messages for nobody. Each that was reserved counts as failed, if it is said so."""
+        """The consumers that messages are reserved for have given them back. Each counts as `failed`, or none does."""
         back = [position for position in self._there(queue, runs) if self.reserved.has(position)]
         positions = self._not_purged(queue, back)
         self.reserved.free(positions)
         self._hold(queue, -len(positions))
         self._count(queue, given_back=len(positions))
-        for position in positions if failed else ():
-            self._failed[position] = count = self.failed(position) + 1
-            self._rows.put(FAILED + position_key(position), msgpack.packb((count,)))
+        for position in positions:
+            before = self.returns(position)
+            self._returns[position] = returns = Returns(before.times + 1, before.failed + failed)
+            self._rows.put(RETURNS + position_key(position), returns.row)
 
     def dequeue(self, queue: QueueId, runs: Sequence[Run]) -> None:
         """Take messages out of their queue."""
@@ -332,8 +356,8 @@ class QueuedMessages:
         self.size -= len(message)
         self._rows.delete(MESSAGE + position_key(position))
         self.expiring.pop(position, None)
-        if self._failed.pop(position, None) is not None:
-            self._rows.delete(FAILED + position_key(position))
+        if self._returns.pop(position, None) is not None:
+            self._rows.delete(RETURNS + position_key(position))
         return self.reserved.gone(position)
 
     def _hold(self, queue: QueueId, more: int) -> None:
@@ -357,7 +381,7 @@ class QueuedMessages:
         assert fresh._queues == self._queues, "the rows are not those of the messages"
         assert fresh._sizes == self._sizes and fresh.size == self.size
         assert fresh._answers == self._answers, "the rows are not those of the answers"
-        assert fresh._failed == self._failed, "the rows are not those of failed deliveries"
+        assert fresh._returns == self._returns, "the rows are not those of the messages that came back"
         assert fresh._reserved == self._reserved, "the rows have other numbers of reserved messages"
         assert fresh.expiring == self.expiring, "the rows have other times"
         assert fresh._purged == self._purged, "the rows are not those of purges"
@@ -365,7 +389,7 @@ class QueuedMessages:
             purged = [position for position in self.of(queue) if position <= last]
             assert purged and all(map(self.reserved.has, purged)), "a purged message is there, and nobody has it"
         there = set(chain.from_iterable(self._queues.values()))
-        assert there >= self._failed.keys(), "a message that is gone has failed"
+        assert there >= self._returns.keys(), "a message that is gone came back"
         self.reserved.check(there)
         assert all([*queue] == sorted(queue) for queue in self._queues.values()), "a queue is out of order"
 

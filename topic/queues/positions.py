@@ -12,6 +12,8 @@ MOST_PLACES: Final = 1 << 20
 """Messages of one entry."""
 POSITION_LENGTH: Final = 11
 """Bytes of a position in a key."""
+_TIMES_LENGTH: Final = 4
+"""Bytes of a number of returns in a tag."""
 
 Run = tuple[int, int]
 """The first and the last of consecutive positions."""
@@ -29,6 +31,12 @@ def index_of(position: int) -> int:
 def position_key(position: int) -> bytes:
     """Keys sort like positions."""
     return position.to_bytes(POSITION_LENGTH)
+
+
+def delivery_tag(position: int, times: int) -> bytes:
+    """Names the delivery of a message that has come back so many times: all leaders name it alike, and no other
+    delivery of it. Tags sort like positions."""
+    return position_key(position) + times.to_bytes(_TIMES_LENGTH)
 
 
 def runs_of(positions: Iterable[int]) -> list[Run]:

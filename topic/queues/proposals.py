@@ -6,7 +6,7 @@ proposal, as it requests an operation (`topic.queues.operations`).
 | `Enqueue(queue, keys, given, messages, expires, binding)` | puts messages into a queue, each once | `Enqueued` |
 | `Settled(keys, binding)` | forgets how these deliveries were answered | none |
 | `Reserve(queue, consumer, runs)` | keeps messages for one consumer | none |
-| `Free(queue, runs, failed)` | keeps messages for nobody | none |
+| `Free(queue, runs, failed)` | consumers have given messages back | none |
 | `Dequeue(queue, runs)` | takes messages out of a queue | none |
 | `Expire(queue, runs)` | takes messages out of a queue whose time is over, if they are for nobody | none |
 
@@ -83,12 +83,12 @@ class Reserve:
 
 @attrs.frozen(slots=True)
 class Free:
-    """These messages are for nobody: the consumer has given them back, or it is gone."""
+    """These messages are for nobody: the consumers that they were reserved for have given them back, or are gone."""
 
     queue: QueueId
     runs: Sequence[Run]
     failed: bool
-    """The consumer may have begun to process them, and will not go on. It counts (AMQP 1.0 3.2.1, delivery-count)."""
+    """The consumers may have begun to process them. It counts (AMQP 1.0 3.2.1, delivery-count)."""
 
 
 @attrs.frozen(slots=True)

@@ -79,7 +79,7 @@ class Changes:
             if local is not None:
                 self._subscriber_left(local, entry)
             self._home.audiences.gone(entry)
-            self._home.balancing.gone(entry.name)
+            self._home.balancing.gone(entry)
             return
         if local is not None and not self.directory.is_mine(entry):
             self._subscriber_moved(local, entry)
@@ -107,6 +107,7 @@ class Changes:
             self._steal(subscriber, entry.router, f"attached and closed at router {entry.router}")
         self._attaches.withdraw_subscriber(subscriber.name)
         left = self._edge.drop(subscriber)
+        subscriber.kind.left(subscriber, left)
         self._edge.delivery.finished([record for record in left if not record.open])
 
     def _subscriber_moved(self, subscriber: LocalSubscriber, entry: LinkEntry) -> None:

@@ -107,7 +107,7 @@ def _is_gated(value: Any) -> bool:
 
 
 def _is_refusals(value: Any) -> bool:
-    return value is None or (isinstance(value, list) and len(value) == 3 and all(map(_is_count, value)))
+    return value is None or (isinstance(value, list) and len(value) == 4 and all(map(_is_count, value)))
 
 
 def _is_name(value: Any) -> bool:

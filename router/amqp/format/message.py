@@ -51,7 +51,8 @@ _NAMES: Final = {
 }
 """What describes a section may be a symbol (3.2)."""
 _ONE_SECTION: Final = b"\x00\x53\x75\xb0"  # its begin, with a length of four bytes
-_DELIVERY_COUNT: Final = 4  # its place in the header
+_FIRST_ACQUIRER: Final = 3  # its place in the header
+_DELIVERY_COUNT: Final = 4
 _LONGEST_CODE: Final = 64  # bytes of what describes a section, with the sign that it does: more than any takes
 
 
@@ -189,6 +190,20 @@ def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
         if failures:
             message = _with_failures(message, failures)
         return _annotated(message, annotations) if annotations else message
+    except AmqpError:
+        return message
+
+
+def acquired_before(message: bytes, failures: int) -> bytes:
+    """The message after another link has had it, and so many deliveries have failed (AMQP 1.0 3.2.1)."""
+    try:
+        if message >= ENVELOPE:
+            return message
+        fields, end = _header(message)
+        if simple(padded(fields, _FIRST_ACQUIRER + 1)[_FIRST_ACQUIRER]):
+            fields[_FIRST_ACQUIRER] = encode(False)
+            message = b"\x00\x53\x70" + join_list(fields) + message[end:]
+        return _with_failures(message, failures) if failures else message
     except AmqpError:
         return message
 

@@ -11,9 +11,11 @@ from router.amqp.format.codec import decode
 from router.amqp.format.errors import AmqpError
 from router.amqp.format.message import (
     SHORT,
+    acquired_before,
     application_properties,
     body_of,
     data_message,
+    in_envelope,
     merged,
     modified,
     shortened,
@@ -84,6 +86,24 @@ def test_only_the_delivery_count_and_annotations_change(
         assert getattr(seen, field) == getattr(message, field)
     assert after.endswith(data[data.index(b"\x00\x53\x77") :])
     assert failures or gets or after == data
+
+
+@pytest.mark.parametrize("failures", [0, 2])
+@pytest.mark.parametrize("first_acquirer", [True, False])
+def test_a_message_that_another_link_had_says_so(first_acquirer: bool, failures: int) -> None:
+    message = Message(body=b"1", durable=True, first_acquirer=first_acquirer)
+    message.delivery_count = 3
+    data = bytes(message.encode())
+    after = decoded(acquired_before(data, failures))
+    assert (after.first_acquirer, after.delivery_count, after.durable) == (False, 3 + failures, True)
+    assert failures or first_acquirer or acquired_before(data, failures) == data
+
+
+def test_a_message_without_a_header_that_another_link_had_gets_one_if_that_has_failed() -> None:
+    message = data_message(b"0")
+    assert acquired_before(message, 0) == message
+    assert decoded(acquired_before(message, 1)).delivery_count == 1
+    assert acquired_before(in_envelope(message, 7), 1) == in_envelope(message, 7)
 
 
 @given(ANNOTATIONS, ANNOTATIONS)

@@ -267,7 +267,7 @@ def test_what_has_an_address_that_is_no_topic_is_refused_for_a_subscription_with
     with bench.acting(router):
         (record,) = router.node.topic.publish(stream, [b"0"], [data_message(b"0")], presettled=False)
     bench.flow()
-    assert reader.messages == [] and record.refusals == (1, 0, 0)
+    assert reader.messages == [] and record.refusals == (1, 0, 0, 0)
     with bench.acting(router):
         router.node.topic.detach_publisher(stream, now)
     bench.flow()

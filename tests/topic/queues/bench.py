@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
+from tests.failures import marked
 from tests.set_store import MemorySets, StoreNames
 from tests.topic.bench import SETTINGS, Bench, Station
 from topic.core import Topic
@@ -75,6 +76,9 @@ class QueueStation(Station):
 
     def answered(self, answered: Answered) -> None:
         self.answers[answered.number] = answered.answer
+
+    def came_back(self, message: bytes, failures: int) -> bytes:
+        return marked(message, failures)
 
     def write(self) -> bool:
         """Let the disk do what it was given. Returns whether that was something."""

@@ -4,12 +4,13 @@
    consumer was away for longer than its timeout: at least once;
 2. a consumer is not given again what it has accepted, once that is settled to it;
 3. no two consumers have a message at a time, unless the first one is in doubt;
-4. nothing comes that nobody has sent.
+4. nothing comes that nobody has sent;
+5. a message's delivery-count is how often a consumer has said so, or was gone with it.
 
 Who is in doubt, the caller says (`Holder`, `Judge.loosen`): it knows links, contacts and clocks. Where the log of a set
 is looked at, too (`enqueued`, `taken`), the judge also says
 
-5. a message is enqueued once, and is taken out of its queue when it is processed, not before.
+6. a message is enqueued once, and is taken out of its queue when it is processed, not before.
 """
 
 from collections.abc import Callable, Iterable
@@ -46,6 +47,10 @@ class Message:
     """It is promised *at least once*, and not more."""
     enqueued: int = 0
     """How often it was enqueued."""
+    failed: int = 0
+    """How often a consumer has read that its *failed* counts: the delivery was settled."""
+    released: int = 0
+    """The same of what was given back, and does not count."""
     processed: list[str] = attrs.Factory(list)
     """The consumers that have processed it."""
 
@@ -104,6 +109,21 @@ class Judge:
     def settled(self, consumer: Holder, text: bytes) -> None:
         """The consumer has accepted the message, or rejected it, and reads that this is settled."""
         self._settled.add((consumer.name, text))
+
+    def came_back(self, text: bytes, failed: bool) -> None:
+        """A consumer has given the message back, and its router settles that delivery."""
+        message = self.messages[text]
+        message.failed += failed
+        message.released += not failed
+
+    def transferred(self, text: bytes, failures: int, times: int) -> None:
+        """A router transfers the message, with this delivery-count. It came back so many `times`."""
+        message = self.messages.get(text)
+        if message is None or message.is_loose or message.may_be_gone:
+            return
+        self._check(failures >= message.failed, f"{text.decode()} has failed {message.failed} times, not {failures}")
+        most = times - message.released
+        self._check(failures <= most, f"{text.decode()} comes with {failures} failures, and has {most} at most")
 
     # what the log of the set says
 

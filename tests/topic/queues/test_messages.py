@@ -13,7 +13,7 @@ from tests.topic.queues.test_state import LIFE
 from tests.topic.raft.mutants import Mutant
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.identity import KEY_LENGTH, Epoch, LinkIdentity, link_name
-from topic.queues.messages import FAILED, KEY, MESSAGE, PURGED, Passed, QueuedMessages
+from topic.queues.messages import KEY, MESSAGE, PURGED, RETURNS, Passed, QueuedMessages, Returns
 from topic.queues.operations import Declare, Delete, Done, Purge, QueueId, QueueSettings, Refused, encode
 from topic.queues.positions import MOST_PLACES, position_of, runs_of
 from topic.queues.proposals import (
@@ -182,7 +182,7 @@ def test_messages_are_reserved_given_back_and_taken() -> None:
     assert holders(state, queue) == [ONE, ONE, ONE, OTHER]
     propose(state, 5, Free(queue, [(at(1), at(1))], failed=True))
     assert holders(state, queue) == [ONE, None, ONE, OTHER]
-    assert [state.messages.failed(at(place)) for place in range(4)] == [0, 1, 0, 0]
+    assert [state.messages.returns(at(place)).failed for place in range(4)] == [0, 1, 0, 0]
     propose(state, 6, Dequeue(queue, [(at(0), at(1)), (at(3), at(3))]))
     assert [*state.messages.of(queue).values()] == [b"3"] and holders(state, queue) == [ONE]
     propose(state, 7, Reserve(queue, OTHER, [(at(0), at(3))]))
@@ -207,11 +207,11 @@ def test_a_consumer_is_known_while_it_has_a_message() -> None:
 def test_a_message_fails_only_when_somebody_had_it() -> None:
     state, queue = filled(1)
     propose(state, 3, Free(queue, [(at(0), at(0))], failed=True))
-    assert state.messages.failed(at(0)) == 0
+    assert state.messages.returns(at(0)) == Returns()
     for index, failed in enumerate((True, False, True), 4):
         propose(state, index, Reserve(queue, ONE, [(at(0), at(0))]))
         propose(state, index, Free(queue, [(at(0), at(0))], failed=failed))
-    assert state.messages.failed(at(0)) == 2
+    assert state.messages.returns(at(0)) == Returns(3, 2)
 
 
 def test_the_last_message_of_a_run_takes_its_row_along() -> None:
@@ -291,7 +291,7 @@ def test_what_was_purged_while_a_consumer_had_it_goes_when_it_comes_back() -> No
         assert there(one, queue) == [b"3", b"4"] and holders(one, queue) == [ONE, OTHER]
         propose(one, 8, Dequeue(queue, [(at(2), at(2))]))
         propose(one, 9, Free(queue, [(at(3), at(3))], failed=False))
-        assert there(one, queue) == [b"4"] and len(one.rows) == 2, "no purge is kept that is over"
+        assert there(one, queue) == [b"4"] and len(one.rows) == 3, "no purge is kept that is over"
     assert state.messages.passed_of(queue) == Passed(4, 1, 1, 2)
 
 
@@ -443,9 +443,11 @@ def test_what_is_no_proposal_is_refused(parts: list[Any]) -> None:
         (KEY + key(1), b"\x02"),
         (KEY + key(1), msgpack.packb([1, 1, "a", 1, 0])),
         (KEY + key(1)[1:], msgpack.packb([True, 1, "a", 1, 0])),
-        (FAILED + bytes(11), msgpack.packb([0])),
-        (FAILED + bytes(11), msgpack.packb([1, 1])),
-        (FAILED + bytes(10), msgpack.packb([1])),
+        (RETURNS + bytes(11), msgpack.packb([0, 0])),
+        (RETURNS + bytes(11), msgpack.packb([1, 2])),
+        (RETURNS + bytes(11), msgpack.packb([1, -1])),
+        (RETURNS + bytes(11), msgpack.packb([1])),
+        (RETURNS + bytes(10), msgpack.packb([1, 1])),
         (PURGED + bytes(16), msgpack.packb([0])),
         (PURGED + bytes(15), msgpack.packb([1])),
         (RESERVED + bytes(11), msgpack.packb([0, ONE.name])),

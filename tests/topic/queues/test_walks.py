@@ -4,10 +4,13 @@ import pytest
 
 from tests.topic.queues.walks import Walk, attempt, tell
 from tests.topic.raft.mutants import Mutant
+from topic.delivery.kinds import EgressKind
+from topic.edge.delivery import EdgeDelivery
 from topic.home.balancing import Balancing
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
 from topic.queues.leader.leaders import LedSet
+from topic.queues.messages import QueuedMessages
 
 SEEDS = 30
 MOST = 15
@@ -28,7 +31,8 @@ def test_what_is_promised_of_a_queue_holds_whatever_fails() -> None:
     for happens in (
         "stops", "starts", "has lost", "in contact", "hands over", "the voters are to be", "disks hang", "is held",
         "is asked to delete", "is asked to declare", "is asked to purge", "closes its link", "is gone", "again",
-        "settles", "ACCEPTED", "REJECTED", "RELEASED", "MODIFIED", "for good", "is resumed", "is restated",
+        "settles", "ACCEPTED", "has failed", "REJECTED", "RELEASED", "MODIFIED", "for good", "is resumed",
+        "is restated",
     ):  # fmt: skip
         assert any(happens in line for line in lines), f"no walk has: {happens}"
 
@@ -42,7 +46,13 @@ def test_the_same_seed_is_the_same_walk() -> None:
     [
         (Egress, "_go_on", "Reserve(self.queue, consumer, self._runs(records))", "Reserve(self.queue, consumer, [])"),
         (Egress, "tell", "self._over += action.records", "self.node.topic.settle(self.stream, action.records)"),
-        (Balancing, "spread", "stream.kind.is_of_queue:\n        self._ask", "False:\n        self._ask"),
+        (Balancing, "ask_holders", "self._home.seek_all(theirs, name)", "pass"),
+        (EgressKind, "counts_again", "True", "False"),
+        (QueuedMessages, "free", "before.failed + failed", "before.failed + 1"),
+        (QueuedMessages, "free", "before.failed + failed", "before.failed"),
+        (EdgeDelivery, "end", "failed=failed", "failed=False"),
+        (Egress, "_note_refusers", "self._refusers.setdefault", "{0: {}}.setdefault"),
+        (Egress, "_end", "heappush(self._free, position)", "pass"),
         (Ingress, "come", "dict.fromkeys(unsettled, 0)", "{}"),
         (Ingress, "forget", "self._over.update", "len"),
         (LedSet, "_next_clock", "term_clock(*self.since, self._attaches)", "self._attaches"),

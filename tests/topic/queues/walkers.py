@@ -13,6 +13,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from tests.failures import unmarked
 from tests.topic.queues.walk_bench import WalkStation
 from topic.actions import (
     EXPIRED,
@@ -439,6 +440,11 @@ class ConsumerLink(Link):
     subscriber: LocalSubscriber
     _limit = _sent = 0
 
+    def __init__(self, client: "Consumer", station: WalkStation) -> None:
+        super().__init__(client, station)
+        self._given_back: dict[Record, tuple[bytes, bool]] = {}
+        """What the client has given back: the message, and whether it has failed."""
+
     def attach(self, seen: Epoch, unsettled: dict[bytes, int] | None) -> None:
         client = self.client
         self.is_attached = True
@@ -452,12 +458,14 @@ class ConsumerLink(Link):
         self._limit = limit
         self.topic.credit(self.subscriber, max(limit - self._sent, 0))
 
-    def outcome(self, handle: int, outcome: DeliveryOutcome, settled: bool, final: bool) -> None:
+    def outcome(self, handle: int, outcome: DeliveryOutcome, settled: bool, final: bool, failed: bool) -> None:
         record = self.records.get(handle)
         if record is not None:
             if settled:
                 self.drop([record])
-            self.topic.outcomes(self.subscriber, [record], outcome, final=final)
+            if outcome in GIVEN_BACK and record.message is not None:
+                self._given_back[record] = unmarked(record.message)[0], failed
+            self.topic.outcomes(self.subscriber, [record], outcome, final=final, failed=failed)
 
     def echoed(self) -> None:
         self.topic.echoed(self.subscriber)
@@ -513,9 +521,14 @@ class ConsumerLink(Link):
     def _transfer(self, record: Record, *, resumed: bool) -> None:
         assert record.message is not None, "a message is gone before its consumer has it"
         self._count()
-        self.tell(self.client.delivered, self.keep(record), record.key, record.message, resumed)
+        text, failures = unmarked(record.message)
+        self.client.walk.judge.transferred(text, failures, self.client.walk.times_back(text))
+        self.tell(self.client.delivered, self.keep(record), record.key, text, resumed)
 
     def _settle(self, records: list[Record], *, again: bool) -> None:
+        for record in records:
+            if (given_back := self._given_back.pop(record, None)) is not None:
+                self.client.walk.judge.came_back(*given_back)
         for handle in self.drop(records):
             self.tell(self.client.settled, handle, again)
 
@@ -537,6 +550,8 @@ class Consumer(Client):
         """How often it gives a message back."""
         self.is_choosy = False
         """It wants some messages never again."""
+        self._refused: dict[bytes, object] = {}
+        """The messages that it wants never again on this link, and in which term it has said so."""
 
     def open(self, station: WalkStation) -> ConsumerLink:
         link = ConsumerLink(self, station)
@@ -565,6 +580,7 @@ class Consumer(Client):
     def left(self) -> None:
         super().left()
         self._settled.clear()
+        self._refused.clear()
         self.handles.clear()
         for key in [key for key, state in self.unsettled.items() if state == RELEASED]:
             self._forget(key)
@@ -588,6 +604,8 @@ class Consumer(Client):
         known = self.unsettled.get(key)
         if known is None or (known in GIVEN_BACK and not resumed):
             self.walk.expects(not resumed, f"{text.decode()} is resumed at {self.name}, which has not named it")
+            is_refused = text in self._refused and self._refused[text] == self.walk.led_in
+            self.walk.expects(not is_refused, f"{text.decode()} comes to {self.name}, which has refused it for itself")
             self.walk.judge.handed(self, text)
             self.unsettled[key], self.texts[key] = 0, text
         else:
@@ -638,8 +656,7 @@ class Consumer(Client):
     def answer(self, key: bytes, outcome: DeliveryOutcome) -> None:
         """The application has done with it, attached or not. If it is not transferred on this link yet, its map says
         that, or it is stated when it is."""
-        is_final = outcome is MODIFIED and self.is_choosy
-        self.walk.note(f"{self.name} answers {outcome.name} to {self.texts[key].decode()}{' for good' * is_final}")
+        self.walk.note(f"{self.name} answers {outcome.name} to {self.texts[key].decode()}")
         self.unsettled[key] = outcome
         if outcome in FINAL:
             self.walk.judge.processed(self, self.texts[key])
@@ -649,7 +666,13 @@ class Consumer(Client):
 
     def _state(self, handle: int, outcome: DeliveryOutcome) -> None:
         assert self.link is not None
-        self.link.say(self.link.outcome, handle, outcome, self.first, outcome is MODIFIED and self.is_choosy)
+        is_final = outcome is MODIFIED and self.is_choosy
+        has_failed = outcome is MODIFIED and self.walk.random.random() < 0.5
+        text = self.texts[self.handles[handle]]
+        self.walk.note(f"{text.decode()}: {self.name} {'has failed' * has_failed}{' for good' * is_final}")
+        if is_final:
+            self._refused[text] = self.walk.led_in
+        self.link.say(self.link.outcome, handle, outcome, self.first, is_final, has_failed)
         if self.first:
             self._settled.append(self.texts[self.handles[handle]])
             self._forget(self.handles.pop(handle))

@@ -143,6 +143,23 @@ class Walk(WalkBench):
         if self.verbose:
             self.trace.append(f"{self.now:8.3f} {what}")
 
+    @property
+    def led_in(self) -> object:
+        """The latest life and term in which a router leads the set."""
+        return max((self.at(name).node.led[SET].since for name in self.leaders()), default=None)
+
+    def times_back(self, text: bytes) -> int:
+        """How often the message has come back to its queue, as far as any router knows."""
+        there = [self.sets(name).state(SET) for name in self.stations]
+        found = [
+            (state, at)
+            for state in there
+            for queue in state
+            for at in state.messages.of(queue.id)
+            if state.messages.of(queue.id)[at] == text
+        ]
+        return max((state.messages.returns(at).times for state, at in found), default=0)
+
     def others(self) -> list[Move]:
         """Routers and clients read what the other end has said."""
         moves: list[Move] = []

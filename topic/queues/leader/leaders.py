@@ -15,7 +15,7 @@ from topic.queues.leader.ages import DecidedTimes
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.expiry import ExpiryTimes
 from topic.queues.leader.ingress import Ingress, term_clock
-from topic.queues.leader.log import ProposingEnd
+from topic.queues.leader.log import Marking, ProposingEnd
 from topic.queues.operations import MOST, Declare, QueueId
 from topic.queues.proposals import Enqueue, Enqueued, Proposal
 from topic.queues.sets import ReplicaSets
@@ -29,11 +29,14 @@ PATIENCE_S: Final = 0.005
 class LedSet:
     """The links of a set while this router leads it, in one term."""
 
-    def __init__(self, node: EndNode, sets: ReplicaSets, name: str, since: tuple[int, int], now: float) -> None:
+    def __init__(
+        self, node: EndNode, sets: ReplicaSets, marking: Marking, name: str, since: tuple[int, int], now: float
+    ) -> None:
         """`since`: life and term."""
         self.since = since
         self._node = node
         self._sets = sets
+        self._marking = marking
         self._name = name
         self._deletions = sets.state(name).deletions
         self._changes = sets.state(name).bindings.changes
@@ -108,7 +111,8 @@ class LedSet:
 
     def _begin(self, queue: str, id_: QueueId) -> None:
         messages = self._sets.state(self._name).messages
-        egress = self.egresses[id_] = Egress(self._node, self._name, queue, id_, messages, self)
+        egress = Egress(self._node, self._name, queue, id_, messages, self, self._marking)
+        self.egresses[id_] = egress
         egress.come(self._next_clock(), self._node.now())
         for index, asked in self._enqueues.items():
             if asked.queue == queue:
@@ -252,9 +256,10 @@ class LedSet:
 class SetLeaders:
     """The sets that one router leads. `follow` is to be called after each flush of the sets."""
 
-    def __init__(self, node: EndNode, sets: ReplicaSets) -> None:
+    def __init__(self, node: EndNode, sets: ReplicaSets, marking: Marking) -> None:
         self._node = node
         self._sets = sets
+        self._marking = marking
         self.led: dict[str, LedSet] = {}
         self._told: set[str] = set()
         """The routers in contact that have told their sections, as of the last `follow`."""
@@ -294,4 +299,4 @@ class SetLeaders:
                 if is_told_more:
                     led.end_unbound()
             elif ready is not None:
-                self.led[name] = LedSet(self._node, self._sets, name, ready, now)
+                self.led[name] = LedSet(self._node, self._sets, self._marking, name, ready, now)

@@ -19,6 +19,14 @@ class ProposingEnd(Protocol):
         """Propose what `Proposer.wait` was called for."""
 
 
+class Marking(Protocol):
+    """Marks messages that consumers have had: the shell of a node knows their form."""
+
+    def came_back(self, message: bytes, failures: int) -> bytes:
+        """The message after it has come back, so many times because a consumer failed: in the way that the next
+        consumer reads of that. It never changes in any other way."""
+
+
 class Proposer(Protocol):
     """The log of one set that this router leads: `topic.queues.leader.leaders`."""
 
