@@ -41,7 +41,7 @@ for _name, _place, _help in (
     (
         "top",
         "failover.cli.watch.top:top",
-        "Show message rates of routers, their connections and clients, the busiest first, until Ctrl-C.",
+        "Show message rates of routers, queues, connections and clients, the busiest first, until Ctrl-C.",
     ),
     (
         "events",
