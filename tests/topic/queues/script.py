@@ -9,10 +9,13 @@ and what no deliveries are in are left out.
 | command | what happens |
 | --- | --- |
 | `mesh a b c d` | routers: a, b and c are the voters of a set with one queue, and a leads |
+| `bind` | the queue is bound to a topic |
 | `p publishes at d` | a publisher that resumes |
+| `p publishes to the topic at d` | |
 | `p publishes at d with [2 3]` | it comes again, and has not settled these |
 | `p sends 1 2`, `p settles 1` | |
 | `s consumes at d`, `s consumes plainly at d` | a consumer that resumes, and one that does not |
+| `t subscribes at d` | a subscriber of the topic |
 | `s accepts 1`, `s releases 1` | |
 | `kill a` | the process ends, and the others notice |
 | `wait 5` | seconds |
@@ -27,13 +30,13 @@ from typing import Any
 from linkstate.events import ContactLost
 from tests.golden.trace import TracedBench
 from tests.topic.bench import LASTING, pen_at
-from tests.topic.clients import Pen, Reader
+from tests.topic.clients import NEWS, Pen, Reader
 from tests.topic.queues.bench import QUEUE, SET, QueueBench
 from topic.actions import LinkAction, Note
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import LinkIdentity, egress_address, ingress_address, ingress_of, link_name
 from topic.queues.leader.egress import egress_of
-from topic.queues.operations import unpack
+from topic.queues.operations import Configure, QueueSettings, read_operation, unpack
 from topic.queues.positions import Run, each_of, position_of
 from topic.queues.proposals import FIRST, Dequeue, Enqueue, Expire, Free, Proposal, Reserve, Settled, read_proposal
 from topic.queues.state import LIFE
@@ -71,7 +74,10 @@ class TracedQueueBench(TracedBench, QueueBench):
         self._links = {link_name(ingress_of(SET)): "ingress", link_name(egress_of(SET, QUEUE)): "egress"}
 
     def know(self, client: str, address: str) -> None:
-        self._links[link_name(LinkIdentity(client, "link", address))] = client
+        self.call(link_name(LinkIdentity(client, "link", address)), client)
+
+    def call(self, link: bytes, name: str) -> None:
+        self._links[link] = name
 
     def carry(self, here: str, there: str, payload: bytes) -> None:
         if payload.startswith(SETS):
@@ -121,8 +127,11 @@ class TracedQueueBench(TracedBench, QueueBench):
             yield f"Lead in term {body.term}"
 
     def _entry(self, index: int, entry: Entry) -> str:
-        parts = unpack(entry.data[LIFE:], "an entry") if entry.data else [0]
-        return f"{index} {self._proposal(index, read_proposal(parts)) if parts[0] >= FIRST else 'begin of the term'}"
+        if not entry.data:
+            return f"{index} begin of the term"
+        parts = unpack(entry.data[LIFE:], "an entry")
+        is_proposal = parts[0] >= FIRST
+        return f"{index} {self._proposal(index, read_proposal(parts)) if is_proposal else _operation(parts)}"
 
     def _proposal(self, index: int, asked: Proposal) -> str:
         match asked:
@@ -145,6 +154,12 @@ class TracedQueueBench(TracedBench, QueueBench):
         return " ".join(self._enqueued[position] for position in each_of(runs))
 
 
+def _operation(parts: list[Any]) -> str:
+    asked = read_operation(parts)
+    bind = asked.settings.bind if isinstance(asked, Configure) else None
+    return f"{type(asked).__name__} {asked.name}{', bind ' + ' '.join(bind) if bind else ''}"
+
+
 class Player:
     def __init__(self) -> None:
         self._bench: TracedQueueBench
@@ -163,8 +178,18 @@ class Player:
         self._bench = TracedQueueBench(routers.split())
         self._bench.lines.clear()
 
-    def publish(self, name: str, router: str, state: str | None) -> None:
-        address = ingress_address(SET, QUEUE)
+    def bind(self) -> None:
+        node = self._bench.at("a").node
+        queue = self._bench.sets("a").state(SET).get(QUEUE)
+        assert queue is not None
+        node.ask(Configure(QUEUE, queue.id, queue.version, QueueSettings(bind=(NEWS,))))
+        self._bench.collect("a")
+        self._bench.flow()
+        [entry] = node.topic.directory.subscribers(NEWS)
+        self._bench.call(entry.name, "binding")
+
+    def publish(self, name: str, topic: str | None, router: str, state: str | None) -> None:
+        address = NEWS if topic else ingress_address(SET, QUEUE)
         self._bench.know(name, address)
         unsettled = None if state is None else {tag.encode(): 0 for tag in state.split()}
         self._pens[name] = pen_at(
@@ -178,9 +203,13 @@ class Player:
         self._pens[name].settle(*(message.encode() for message in messages.split()))
 
     def consume(self, name: str, plain: str | None, router: str) -> None:
-        address = egress_address(SET, QUEUE)
+        self._attach(name, router, egress_address(SET, QUEUE), **({} if plain else {"lifetime": LASTING}))
+
+    def subscribe(self, name: str, router: str) -> None:
+        self._attach(name, router, NEWS, lifetime=LASTING)
+
+    def _attach(self, name: str, router: str, address: str, **options: Any) -> None:
         self._bench.know(name, address)
-        options: dict[str, Any] = {} if plain else {"lifetime": LASTING}
         self._readers[name] = self._bench.subscriber(router, name, address=address, **options)
 
     def answer(self, name: str, verb: str, messages: str) -> None:
@@ -202,10 +231,12 @@ class Player:
 
 _WORDS: dict[str, Callable[..., None]] = {
     r"mesh (.+)": Player.mesh,
-    r"(\w) publishes at (\w)(?: with \[(.*)\])?": Player.publish,
+    r"bind": Player.bind,
+    r"(\w) publishes( to the topic)? at (\w)(?: with \[(.*)\])?": Player.publish,
     r"(\w) sends (.+)": Player.send,
     r"(\w) settles (.+)": Player.settle,
     r"(\w) consumes( plainly)? at (\w)": Player.consume,
+    r"(\w) subscribes at (\w)": Player.subscribe,
     r"(\w) (accepts|releases) (.+)": Player.answer,
     r"kill (\w)": Player.kill,
     r"wait (\d+)": Player.wait,
