@@ -91,6 +91,11 @@ def ingress_of(set_: str) -> LinkIdentity:
     return LinkIdentity(CONTAINER, set_, ingress_address(set_, "#"))
 
 
+def is_of_sets(container: str) -> bool:
+    """Whether no client may have this container-id: sets have it, or a link of it would read like one of theirs."""
+    return container == CONTAINER or container.startswith(f"{CONTAINER}/")
+
+
 class Epoch(NamedTuple):
     """The age of an attach; the later attach of a link has the higher epoch, mesh-wide and without ties. Attaches of
     two links may have the same epoch."""

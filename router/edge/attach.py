@@ -29,7 +29,7 @@ from router.edge.selector.tokens import SelectorError
 from topic.directory.addresses import is_misplaced, is_pattern
 from topic.directory.entry import Lifetime
 from topic.edge.filters import NoLocal, Wants
-from topic.identity import CONTAINER, EPOCH_TEXT, GENERATION_LENGTH, NOWHERE, Epoch, LinkIdentity, link_name
+from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, NOWHERE, Epoch, LinkIdentity, is_of_sets, link_name
 from topic.properties import ANSWERS, EPOCH, GENERATION, TOLD
 from topic.settings import is_dynamic
 from topic.termini.attaches import Claim
@@ -102,8 +102,8 @@ def identity_of(link: Link, address: str, prefixes: tuple[str, ...], *, receives
     container = link.connection.remote_container
     if not container:
         raise Refusal(NOT_ALLOWED, "a link needs a container-id, and the open of the connection has none")
-    if container == CONTAINER:
-        raise Refusal(NOT_ALLOWED, f"only replica sets have the container-id {CONTAINER!r}: expected another one")
+    if is_of_sets(container):
+        raise Refusal(NOT_ALLOWED, f"only replica sets have the container-id {container!r}: expected another one")
     if is_dynamic(address):
         if receives and not is_dynamic_source(link):
             raise Refusal(

@@ -29,6 +29,7 @@ from router.management.message import (
 )
 from router.mesh.reading import expected
 from router.text.printable import printable
+from topic.directory.addresses import is_pattern
 from topic.queues.actions import Answered, SetView
 from topic.queues.operations import (
     MOST,
@@ -133,6 +134,8 @@ class QueueOperations:
         )
 
     async def declare(self, name: str, said: Mapping[Any, Any]) -> Queue:
+        if is_pattern(name):
+            raise ManagementError(BAD_REQUEST, f"{printable(name)} is a pattern, and a queue has one name")
         settings = settings_in(said)
         found = await self._decide(Declare(name, settings))
         # Clients may declare their queue whenever they start.

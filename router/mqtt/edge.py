@@ -35,7 +35,7 @@ from router.mqtt.subscriber import MqttSubscriber
 from topic.actions import EXPIRED, STOLEN, Detach
 from topic.directory.entry import Index, LinkEntry, Role, Status
 from topic.ends.nobody import end_link
-from topic.identity import CONTAINER, Epoch, LinkIdentity, link_name, shown_address
+from topic.identity import Epoch, LinkIdentity, is_of_sets, link_name, shown_address
 from topic.node import Node
 
 log = logging.getLogger("oncemesh.mqtt")
@@ -115,8 +115,8 @@ class MqttEdge:
     def _name_of(self, packet: ConnectPacket) -> tuple[str, dict[str, object]]:
         if len(packet.client) > LONGEST_CLIENT:
             raise MqttError(Reason.BAD_CLIENT_ID, f"the client identifier has more than {LONGEST_CLIENT} characters")
-        if packet.client == CONTAINER:
-            raise MqttError(Reason.BAD_CLIENT_ID, f"only replica sets have the client identifier {CONTAINER}")
+        if is_of_sets(packet.client):
+            raise MqttError(Reason.BAD_CLIENT_ID, f"only replica sets have the client identifier {packet.client}")
         if packet.client:
             return packet.client, {}
         if packet.version == V3 and not packet.clean:

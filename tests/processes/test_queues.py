@@ -257,7 +257,8 @@ async def test_an_address_that_no_queue_has_is_refused(
 
 @pytest.mark.parametrize("address", ["_sets/q0/in/queue/x", "_sets/q0/out/queue/x", "_sets/q0/in/#"])
 async def test_no_client_attaches_to_an_address_inside_a_set(mesh: RunningMesh, clients: Clients, address: str) -> None:
-    for container, why in (("odd", "no node"), ("_sets", "only replica sets have the container-id")):
+    ours = "only replica sets have the container-id"
+    for container, why in (("odd", "no node"), ("_sets", ours), ("_sets/q0", ours)):
         connection = await clients.connect(mesh.address("a"), container)
         consumer = connection.subscriber(address, "q0")
         await clients.until(lambda: consumer.detached is not None)  # noqa: B023

@@ -50,8 +50,9 @@ def top(
     Rates are messages per second during the last interval. For a publisher, the router counts the messages that it
     receives; for a subscriber, those that it sends and those that the subscriber accepts. Between routers it counts
     AMQP messages, each of which may carry many deliveries, and all bytes of the connection. For a queue, its leader
-    counts the messages that come into it and that leave it. The table has as many links as fit on the screen; --json
-    has all.
+    counts the messages that come into it and that leave it. The leader's own rates have such a message twice: as it
+    comes from its publisher, and as it goes to a consumer. The table has as many links as fit on the screen; --json has
+    all.
 
     \b
     Examples:

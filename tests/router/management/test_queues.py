@@ -175,6 +175,7 @@ async def test_what_is_not_decided_is_answered_with_the_reason() -> None:
     assert told == '409: queue "queue/eu/x" exists with limit_messages 5, expected no settings'
     assert await refused(asking, "CREATE", name="topic/x") == '400: no replica set may have a queue "topic/x"'
     assert "expected a text of 1 to 255 bytes" in await refused(asking, "CREATE", name="queue/" + "x" * 255)
+    assert await refused(asking, "CREATE", name="queue/#") == "400: queue/# is a pattern, and a queue has one name"
     del mesh.leaders["eu"]
     for operation in ("CREATE", "UPDATE", "DELETE"):
         assert await refused(asking, operation, name="queue/eu/x") == "504: no router led set eu, for 10 s"
