@@ -6,7 +6,7 @@ from typing import Any
 from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
 from topic.actions import AnswerDeliveries
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.home.balancing import Balancing
+from topic.home.balancing import NO_AUDIENCE, Balancing
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
 from topic.queues.leader.leaders import LedSet
@@ -51,9 +51,11 @@ def next_leader_does_not_ask_holders(_: Method) -> Method:
     """14.7: who has a reserved message is asked before another one is offered it."""
 
     def broken(balancing: Balancing, stream: Any, records: list[Any]) -> None:
+        balancing._place(stream, records, NO_AUDIENCE)
         for record in records:
             stream.take_holder(record)
-        balancing._home.evaluate(stream, records)
+        stream.wait_for_room(records)
+        balancing.go_on_at(stream.address)
 
     return broken
 
@@ -111,7 +113,7 @@ def last_first(original: Method) -> Method:
     """14.4: messages come in the order in which the queue got them."""
 
     def broken(egress: Egress) -> None:
-        egress._free.reverse()
+        egress._free.sort(reverse=True)
         original(egress)
 
     return broken

@@ -985,6 +985,8 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_what_one_refuses_for_itself_another_gets, "d")),
     (Egress, "tell", "self._back += action.records", "self.node.topic.settle(self.stream, action.records)",
      test_nothing_is_published_anew_before_a_majority_knows_that_it_came_back),
+    (Egress, "_note_refusers", "self._refusers.setdefault", "{0: {}}.setdefault",
+     partial(test_what_one_refuses_for_itself_another_gets, "d")),
     (Egress, "_refused_by", " if one.resumed or one.epoch == refusers[one.name]", "",
      test_a_refusal_ends_with_its_link),
     (Egress, "_tag", "self._messages.returns(position).times", "0",

@@ -51,7 +51,6 @@ def test_the_same_seed_is_the_same_walk() -> None:
         (QueuedMessages, "free", "before.failed + failed", "before.failed + 1"),
         (QueuedMessages, "free", "before.failed + failed", "before.failed"),
         (EdgeDelivery, "end", "failed=failed", "failed=False"),
-        (Egress, "_note_refusers", "self._refusers.setdefault", "{0: {}}.setdefault"),
         (Egress, "_end", "heappush(self._free, position)", "pass"),
         (Ingress, "come", "dict.fromkeys(unsettled, 0)", "{}"),
         (Ingress, "forget", "self._over.update", "len"),
