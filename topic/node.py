@@ -402,8 +402,8 @@ class Node:
     def _check_topic(self, address: str) -> None:
         """Raises ValueError for an address of another kind, or that no client could attach to."""
         kinds = self.topic.settings.kinds
-        if not address.startswith(tuple(prefix for prefix, _ in kinds) or ""):
-            known = ", ".join(prefix + "…" for prefix, _ in kinds)
+        if kinds and not address.startswith(tuple(prefix for prefix, _ in kinds)):
+            known = ", ".join(prefix + "…" for prefix, kind in kinds if kind == TOPIC)
             raise ValueError(f'a queue cannot be bound to "{address}", expected an address of {known}')
         kind = self.topic.kinds.of(address).name
         if kind != TOPIC:

@@ -43,6 +43,7 @@ from topic.termini.attaches import Claim
 NOTHING: Final = b"\x00\x53\x75\xa0\x00"
 """An empty data section, for resumed transfers without payload: some clients choke on transfers without any."""
 OUTCOMES: Final = {int(outcome): outcome for outcome in DeliveryOutcome}
+NOT_MODIFIED: Final = OutcomeDetails()
 
 
 @lru_cache(maxsize=1024)
@@ -159,7 +160,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         for record, state, is_settled in zip(records, states, settled, strict=True):
             if state in (0, RECEIVED) and not is_settled:
                 continue
-            modification = details[record] if state == MODIFIED else OutcomeDetails()
+            modification = details.get(record, NOT_MODIFIED)
             outcome = OUTCOMES.get(state, DeliveryOutcome.RELEASED)  # settled without an outcome: our default-outcome
             self.node.topic.outcomes(
                 self.subscriber,

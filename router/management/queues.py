@@ -192,16 +192,18 @@ class QueueOperations:
 
     def _last(self, queue: Queue) -> int:
         """The position of the last message of a queue; 0 if it has none."""
-        return next(reversed(self._state(queue).messages.of(queue.id)), 0)
+        state = self._state(queue, f", or name the {POSITION} of the last message")
+        return next(reversed(state.messages.of(queue.id)), 0)
 
-    def _state(self, queue: Queue) -> SetState:
-        """The state of the set of a queue of which this router has a replica."""
+    def _state(self, queue: Queue, or_else: str = "") -> SetState:
+        """The state of the set of a queue of which this router has a replica. `or_else`: what else the client may do if
+        it has none."""
         sets = self._at.node.sets
         plan = sets.set_map.plan_of(queue.name) if sets is not None else None
         state = sets.state(plan.name) if sets is not None and plan is not None else None
         if state is None or state.name_of(queue.id) is None:
-            what = f"this router has no replica of queue {printable(queue.name)}: ask the leader of its set"
-            raise ManagementError(BAD_REQUEST, f"{what}, or name the {POSITION} of the last message")
+            what = f"this router has no replica of queue {printable(queue.name)}"
+            raise ManagementError(BAD_REQUEST, f"{what}: ask the leader of its set{or_else}")
         return state
 
     def named(self, identity: str, name: str) -> Queue:

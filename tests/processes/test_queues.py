@@ -24,6 +24,7 @@ from router.amqp.format.errors import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_L
 from router.amqp.format.message import body_of
 from router.amqp.format.sections import write_message
 from router.amqp.format.values import ACCEPTED, REJECTED, RELEASED
+from router.entities.dispatch import ADDRESS
 from router.entities.queues import DECLARED_QUEUE
 from router.mqtt.format.values import PacketKind, Reason
 from tests.forks import COMMAND_LINE
@@ -69,6 +70,17 @@ async def roles(mesh: RunningMesh) -> tuple[str, str]:
 
     await eventually(is_led)
     return found, next(name for name in "abc" if name != found)
+
+
+async def check_exactly_once(mesh: RunningMesh) -> None:
+    """By the audit. Routers are stopped for that."""
+    for name in mesh.routers:
+        await mesh.stop(name)
+    command = [*COMMAND_LINE, "audit", str(mesh.directory.path)]
+    audited = await trio.run_process(command, capture_stdout=True, check=False)
+    assert "exactly-once holds" in audited.stdout.decode(), audited.stdout.decode()
+    for name in mesh.routers:
+        await mesh.start(name)
 
 
 async def test_messages_wait_for_consumers_at_any_router(mesh: RunningMesh, clients: Clients) -> None:
@@ -154,13 +166,7 @@ async def test_messages_are_looked_at_purged_and_expire(own_mesh: RunningMesh, c
     consumer.received[1].accept()
     await clients.until(lambda: len(consumer.settled) == 2)
     assert await queue("peek", "queue/purged") == "no messages\n"
-    for name in own_mesh.routers:
-        await own_mesh.stop(name)
-    command = [*COMMAND_LINE, "audit", str(own_mesh.directory.path)]
-    audited = await trio.run_process(command, capture_stdout=True, check=False)
-    assert "exactly-once holds" in audited.stdout.decode(), audited.stdout.decode()
-    for name in own_mesh.routers:
-        await own_mesh.start(name)
+    await check_exactly_once(own_mesh)
 
 
 async def test_a_released_message_goes_to_a_consumer_again(mesh: RunningMesh, clients: Clients) -> None:
@@ -306,18 +312,13 @@ async def test_nothing_is_lost_or_doubled_though_routers_are_killed(own_mesh: Ru
         for name in killed:
             await own_mesh.start(name)
     assert had == Counter(b"%d" % number for number in range(COUNT))
-    for name in own_mesh.routers:
-        await own_mesh.stop(name)
-    audited = await trio.run_process([*COMMAND_LINE, "audit", str(run)], capture_stdout=True, check=False)
-    assert "exactly-once holds" in audited.stdout.decode(), audited.stdout.decode()
-    for name in own_mesh.routers:
-        await own_mesh.start(name)
+    await check_exactly_once(own_mesh)
 
 
 async def test_a_bound_queue_has_what_the_topic_had_though_its_leader_is_killed(own_mesh: RunningMesh) -> None:
     """A publisher of the topic that resumes, a subscriber of it, and a consumer of the queue."""
-    leader, _ = await roles(own_mesh)
-    urls = [f"amqp://{own_mesh.address(name)}" for name in own_mesh.routers]
+    leader, follower = await roles(own_mesh)
+    urls = [f"amqp://{own_mesh.address(name)}" for name in (follower, *own_mesh.routers)]
     queue, topic, run = {"type": DECLARED_QUEUE.managed, "name": "queue/bound"}, "topic/bound", own_mesh.directory.path
     async with Management(urls) as management:
         with pytest.raises(RefusedError, match="which is of kind queue, expected a topic"):
@@ -326,10 +327,18 @@ async def test_a_bound_queue_has_what_the_topic_had_though_its_leader_is_killed(
     had: dict[str, Counter[bytes]] = {topic: Counter(), "queue/bound": Counter()}
     begun = trio.Event()
 
-    async def take(address: str) -> None:
+    async def is_bound() -> bool:
+        """All routers know that the leader has a subscriber of the topic, and the client's is elsewhere."""
+        named = {"type": ADDRESS.managed, "name": f"M0{topic}"}
+        rows = {name: await management.ask("READ", name, **named) for name in own_mesh.routers}
+        there = rows.pop(leader)["subscriberCount"] == 1
+        return there and all(leader in row["remoteHostRouters"] for row in rows.values())
+
+    async def take(address: str, *, task_status: trio.TaskStatus[None]) -> None:
         with SqliteStore(run / f"{address[:5]}.db") as store:
             options: Options = {"store": store, "log": run / "clients" / address[:5] / "log"}
             async with LastingSubscriber(urls, address, container=address[:5], link="in", **options) as consumer:
+                task_status.started()
                 async for delivery in consumer:
                     had[address][body_of(delivery.message)] += 1
                     await delivery.accept()
@@ -341,18 +350,14 @@ async def test_a_bound_queue_has_what_the_topic_had_though_its_leader_is_killed(
 
     async with trio.open_nursery() as nursery:
         for address in had:
-            nursery.start_soon(take, address)
-        await trio.sleep(1)  # both are subscribed, and the queue is bound
-        nursery.start_soon(publish_all, urls, run, topic)
+            await nursery.start(take, address)
+        async with Management(urls) as management:
+            await eventually(is_bound)
+        nursery.start_soon(publish_all, urls[1:], run, topic)
         await begun.wait()
         own_mesh.signal(leader, SIGKILL)
         await own_mesh.ending(leader)
         await own_mesh.start(leader)
     expected = Counter(b"%d" % number for number in range(COUNT))
     assert [*had.values()] == [expected, expected]
-    for name in own_mesh.routers:
-        await own_mesh.stop(name)
-    audited = await trio.run_process([*COMMAND_LINE, "audit", str(run)], capture_stdout=True, check=False)
-    assert "exactly-once holds" in audited.stdout.decode(), audited.stdout.decode()
-    for name in own_mesh.routers:
-        await own_mesh.start(name)
+    await check_exactly_once(own_mesh)

@@ -294,8 +294,10 @@ class EgressKind(BalancedKind):
 
     def decide(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
         """What nobody had is for another consumer, if the one that was chosen is still there. The rest is over."""
-        over = [record for record in records if _is_over(home.balancing, record)]
-        left = [record for record in records if record not in over] if len(over) < len(records) else []
+        over: list[Record] = []
+        left: list[Record] = []
+        for record in records:
+            (over if _is_over(home.balancing, record) else left).append(record)
         if over:
             home.accept(stream, over)
         home.balancing.choose_again(stream, left)

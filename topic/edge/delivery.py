@@ -247,7 +247,7 @@ class EdgeDelivery:
         self.finished(answer(records, subscriber, DeliveryOutcome.RELEASED))
 
     def end(self, subscriber: LocalSubscriber, records: list[Record], *, failed: bool) -> None:
-        """It has given these back, and is given them no more under their keys (protocol 14.5)."""
+        """It has given these back, and is given them no more under their keys (protocol 14.6)."""
         self.finished(answer(records, subscriber, DeliveryOutcome.RELEASED, failed=failed))
 
     def queue_again(self, subscriber: LocalSubscriber, records: list[Record]) -> list[Record]:

@@ -6,7 +6,7 @@ has settled it, also if the message is taken in the meantime, or the queue is de
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, repeat, takewhile
+from itertools import chain, takewhile
 from typing import Final
 
 import attrs
@@ -88,7 +88,9 @@ class Passed:
     given_back: int = 0
     """How often a consumer gave a message back, or was gone with it."""
     purged: int = 0
+    """Messages that operators have purged."""
     expired: int = 0
+    """Messages whose time was over."""
 
 
 class QueuedMessages:
@@ -196,13 +198,13 @@ class QueuedMessages:
         came by one of these is in the queue."""
         refused: set[int] = set()
         fresh: list[int] = []
+        times = asked.expires or [0] * len(asked.messages)
         if not asked.keys:
-            for place, (message, expires) in enumerate(zip(asked.messages, asked.expires or repeat(0), strict=False)):
+            for place, (message, expires) in enumerate(zip(asked.messages, times, strict=True)):
                 self._take(queue, settings, position_of(index, place), message, expires, fresh)
             self._count(queue, enqueued=len(fresh))
             return Enqueued(frozenset(), queue, fresh)
         given = chain.from_iterable(run.each() for run in asked.given)
-        times = asked.expires or [0] * len(asked.keys)
         for place, (key, (attach, n), message, expires) in enumerate(
             zip(asked.keys, given, asked.messages, times, strict=True)
         ):

@@ -72,7 +72,7 @@ class Client:
     open_logs: list[str] = attrs.field(factory=list)
     """The logs behind the doubts."""
     is_ingress: bool = False
-    """Whether it is the subscriber of a replica set to its queues, or of a binding of one (protocol 14.3, 14.9)."""
+    """Whether it is the subscriber of a replica set to its queues, or of a binding of one (protocol 14.3, 14.10)."""
     far: bool = False
     """Its routers' clocks differ, or may differ, by so much that a new epoch may be below the one that it echoes
     (protocol 2)."""

@@ -67,7 +67,7 @@ class KnownQueue:
     dequeued: int | None
     """Messages that consumers have accepted or rejected since then."""
     given_back: int | None
-    """How often since then a message went to a consumer again."""
+    """How often since then a consumer gave a message back, or was gone with it."""
     purged: int | None
     """Messages that operators have purged since then."""
     expired: int | None

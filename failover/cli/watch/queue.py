@@ -36,6 +36,7 @@ MOST: Final = 10**12 - 1
 """Messages."""
 MOST_SHOWN: Final = 10_000
 """Messages."""
+MOST_POSITION: Final = 2**63 - 1
 NONE: Final = "none"
 """Given for a setting that is not to be set."""
 READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
@@ -282,7 +283,14 @@ def purge(name: str, machine: bool, ask: Ask) -> None:
 @queue.command()
 @name_argument
 @click.option("--count", type=click.IntRange(1, MOST_SHOWN), default=10, show_default=True, help="How many messages.")
-@click.option("--from", "first", metavar="POSITION", type=click.IntRange(0), default=0, help="Begin at this position.")
+@click.option(
+    "--from",
+    "first",
+    metavar="POSITION",
+    type=click.IntRange(0, MOST_POSITION),
+    default=0,
+    help="Begin at this position.",
+)
 @json_option
 @asking
 def peek(name: str, count: int, first: int, machine: bool, ask: Ask) -> None:

@@ -11,7 +11,7 @@ and what no deliveries are in are left out.
 | `mesh a b c d` | routers: a, b and c are the voters of a set with one queue, and a leads |
 | `bind` | the queue is bound to a topic |
 | `p publishes at d` | a publisher that resumes |
-| `p publishes to the topic at d` | |
+| `p publishes to the topic at d` | a publisher of the topic |
 | `p publishes at d with [2 3]` | it comes again, and has not settled these |
 | `p sends 1 2`, `p settles 1` | |
 | `s consumes at d`, `s consumes plainly at d` | a consumer that resumes, and one that does not |

@@ -379,8 +379,8 @@ def test_an_address_that_no_queue_can_be_bound_to_is_named(bind: object, why: st
         ("work/x", "which is of kind balanced, expected a topic"),
         ("queue/2", "which is of kind queue, expected a topic"),
         ("queue/*", "which is of kind queue, expected a topic"),
-        ("_dynamic/x", "expected an address of topic/…, work/…, queue/…"),
-        ("#", "expected an address of topic/…, work/…, queue/…"),
+        ("_dynamic/x", "expected an address of topic/…"),
+        ("#", "expected an address of topic/…"),
     ],
 )
 def test_a_queue_is_bound_to_topics_alone(address: str, why: str) -> None:

@@ -961,7 +961,7 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(with_patches, test_a_set_that_is_full_takes_messages_when_a_queue_is_purged)),
     (Egress, "withdraw_gone", "in self._waiting() if", "in () if",
      test_what_waits_for_a_consumer_is_purged_though_it_is_reserved),
-    (Egress, "decided", "if self._message(position) is None", "if False",
+    (Egress, "decided", "if not self._has(position)", "if False",
      test_what_is_purged_before_its_reservation_is_decided_is_offered_to_nobody),
     (Egress, "_withdraw", "waiting[:] = [record for record in waiting if record in self.open]", "pass",
      partial(test_what_waits_for_a_reservation_is_purged_too, False)),

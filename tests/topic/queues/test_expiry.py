@@ -1,4 +1,4 @@
-"""Messages whose time is over leave their queue, unless a consumer has them (protocol 14.8)."""
+"""Messages whose time is over leave their queue, unless a consumer has them (protocol 14.9)."""
 
 from collections.abc import Callable
 from functools import partial

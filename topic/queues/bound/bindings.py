@@ -1,5 +1,5 @@
 """The bindings of the queues of one set: what is published to the address of a binding goes into its queue (protocol
-14.9)."""
+14.10)."""
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b

@@ -146,7 +146,7 @@ class Egress(PublishingEnd[int], InsideEnd):
         self.go_on()
 
     def _withdraw(self, positions: Set[int]) -> None:
-        """The queue had these messages before, or has no room for them: they are for no consumer."""
+        """These messages are for no consumer: the queue had them before, or has no room for them, or they are gone."""
         records = [record for record, position in self.open.items() if position in positions] if positions else []
         for record in records:
             del self.open[record]
@@ -169,7 +169,7 @@ class Egress(PublishingEnd[int], InsideEnd):
 
     def withdraw_gone(self) -> None:
         """Messages were purged or have expired, and all that was decided before is known here."""
-        self._withdraw({position for position in self.open.values() if self._message(position) is None})
+        self._withdraw({position for position in self.open.values() if not self._has(position)})
         self._for_nobody.update(at for at in self._waiting() if self._messages.is_purged(self.queue, at))
         self.go_on()
 
@@ -179,7 +179,7 @@ class Egress(PublishingEnd[int], InsideEnd):
             return
         if asked.consumer is not None:
             at = map(self.open.__getitem__, asked.records)
-            self._withdraw({position for position in at if self._message(position) is None})
+            self._withdraw({position for position in at if not self._has(position)})
             self.node.topic.reserved(self.stream, asked.consumer, asked.records)
         elif asked.records:
             self._end(asked.records)
@@ -255,11 +255,10 @@ class Egress(PublishingEnd[int], InsideEnd):
         """Home has chosen consumers for messages whose time is over: none is to have them."""
         expiring, now_ms = self._messages.expiring, self.node.topic.outlet.time_us // 1000
         for name, records in list(self._chosen.items()) if expiring else ():
-            over = [record for record in records if expiring.get(self.open[record], (None, inf))[1] <= now_ms]
-            positions = [self.open[record] for record in over]
-            self._for_nobody.update(positions)
-            self._late.update(positions)
-            self._chosen[name] = [record for record in records if record not in over]
+            over = {at for record in records if expiring.get(at := self.open[record], (None, inf))[1] <= now_ms}
+            self._for_nobody |= over
+            self._late |= over
+            self._chosen[name] = [record for record in records if self.open[record] not in over]
             if not self._chosen[name]:
                 del self._chosen[name]
 
@@ -279,6 +278,10 @@ class Egress(PublishingEnd[int], InsideEnd):
             position = heappop(self._free)
             if (message := self._message(position)) is not None:
                 yield position, message
+
+    def _has(self, position: int) -> bool:
+        """Whether the queue has a message at this position, or is about to."""
+        return position in self._messages.of(self.queue) or position in self._expected.get(index_of(position), ())
 
     def _message(self, position: int) -> bytes | None:
         """The message at this position, as the next consumer gets it; None: it is gone."""

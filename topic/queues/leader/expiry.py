@@ -1,4 +1,4 @@
-"""Which messages of a set are over, as its leader counts (protocol 14.8).
+"""Which messages of a set are over, as its leader counts (protocol 14.9).
 
 The state knows when the time of a message is over, and reads no clock. So the leader proposes an `Expire`. A message
 that is reserved then stays: the leader looks at it again each second, until it is gone or for nobody.

@@ -1,5 +1,5 @@
 """The ingress of a set: the subscriber to all queues of the set, at the router that leads (protocol 14). The
-subscriber of a binding does the same for what a queue is bound to (14.9).
+subscriber of a binding does the same for what a queue is bound to (14.10).
 
     publishers ─▶ home ─▶ Ingress ── Enqueue ─▶ log of the set ── decided ─▶ Ingress ── accepted ─▶ home ─▶ publishers
 
