@@ -96,6 +96,11 @@ def is_of_sets(container: str) -> bool:
     return container == CONTAINER or container.startswith(f"{CONTAINER}/")
 
 
+def egress_of(set_: str, queue: str) -> LinkIdentity:
+    """The link of the egress of a queue."""
+    return LinkIdentity(CONTAINER, set_, egress_address(set_, queue))
+
+
 class Epoch(NamedTuple):
     """The age of an attach; the later attach of a link has the higher epoch, mesh-wide and without ties. Attaches of
     two links may have the same epoch."""

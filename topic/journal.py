@@ -58,6 +58,21 @@ Entries
     REHOMED      the record follows `epoch` now, home `peer`
     FENCED       from `peer`, dropped for its lower epoch
 
+    router with a replica of a set, on messages of queues (protocol 14): all with keys, n is the position of the first
+    message, address that of the egress of the queue (`identity.egress_address`). The replica tells it as it applies
+    the log of the set. When it applies entries again, it tells it again
+    ENQUEUED     the queue has these messages. The keys are of the deliveries that brought them; if their publisher had
+                 settled these, of the first deliveries of the egress
+    RETURNED     the egress' deliveries with these keys have ended, and the messages are for nobody
+    LEFT         the messages are gone. The keys are of the last deliveries of the egress, or of those that would have
+                 been next. detail = "dequeued" (a consumer has accepted or rejected it), "expired", "purged", "deleted"
+                 (with its queue)
+
+    router with a replica of a set, on the set: no keys
+    CONTENT      what the replica has, as it begins with that, and whenever replicas compare their states: detail = JSON
+                 {"set", "life", "index": the last entry of the set's log that is applied, "messages": how many,
+                 "positions": the sum of their positions}
+
     router, on links and routers: no keys
     ATTACHED     a local link's attach was answered: publisher or subscriber, address, epoch, a publisher's
                  generation; detail = JSON {"role": "publisher"|"subscriber", "container", "link", "address",
@@ -167,6 +182,10 @@ class Event(IntEnum):
     CONTINUED = 30
     PASSED = 31
     GIVEN_UP = 32
+    ENQUEUED = 33
+    RETURNED = 34
+    LEFT = 35
+    CONTENT = 36
 
 
 class LoggedOutcome(IntEnum):

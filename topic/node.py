@@ -44,7 +44,7 @@ from topic.ends.end import InsideEnd
 from topic.errors import BreachError, UnkeptError
 from topic.identity import ingress_of
 from topic.journal import Block, Event
-from topic.queues.actions import Answered, SetEvent, SetNote, Tell
+from topic.queues.actions import Answered, Logged, SetEvent, SetNote, Tell
 from topic.queues.leader.leaders import LedSet, SetLeaders
 from topic.queues.leader.log import Marking
 from topic.queues.operations import Configure, Declare, Operation
@@ -429,7 +429,9 @@ class Node:
         port.sets.flush(now)
         out, port.sets.out[:] = port.sets.out[:], []
         for action in out:
-            if isinstance(action, Tell):
+            if isinstance(action, Logged):
+                self.topic.outlet.trace(action.event, **action.columns)
+            elif isinstance(action, Tell):
                 self.mesh.send((action.router,), action.payload, now)
             elif isinstance(action, Answered):
                 port.shell.answered(action)

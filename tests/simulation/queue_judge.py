@@ -14,8 +14,7 @@ from tests.topic.queues import judge as rules
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
 from topic.delivery.record import Record
 from topic.edge.unconfirmed import FINAL
-from topic.identity import INSIDE, NAME_LENGTH, is_egress, link_name, queue_of
-from topic.queues.leader.egress import egress_of
+from topic.identity import INSIDE, NAME_LENGTH, egress_of, is_egress, link_name, queue_of
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client

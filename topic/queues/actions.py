@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import Any
 
 import attrs
 
+from topic.journal import Event
 from topic.queues.operations import Answer
 from topic.queues.storing import ReadPiece, Renew, Write
 
@@ -58,7 +60,16 @@ class SetEvent:
     why: str = ""
 
 
-SetAction = Tell | Write | Renew | ReadPiece | Answered | SetNote | SetEvent
+@attrs.frozen(slots=True)
+class Logged:
+    """Append this entry to the delivery log, before anything leaves that is asked for later."""
+
+    event: Event
+    columns: Mapping[str, Any]
+    """As `topic.journal.Block.append` takes them."""
+
+
+SetAction = Logged | Tell | Write | Renew | ReadPiece | Answered | SetNote | SetEvent
 
 
 @attrs.frozen(slots=True)

@@ -5,7 +5,7 @@ So all replicas have the same order. A delivery is enqueued once: its key is kep
 has settled it, also if the message is taken in the meantime, or the queue is deleted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, takewhile
 from typing import Final
 
@@ -15,8 +15,9 @@ import msgpack
 from topic.directory.entry import LinkEntry
 from topic.identity import KEY_LENGTH, Epoch
 from topic.queues.bound.bindings import BINDING_KEY
+from topic.queues.message_log import Departure, MessageLog, Unlogged
 from topic.queues.operations import QueueId, QueueSettings, unpack
-from topic.queues.positions import POSITION_LENGTH, Run, each_of, position_key, position_of
+from topic.queues.positions import POSITION_LENGTH, Run, delivery_tag, each_of, position_key, position_of
 from topic.queues.proposals import Enqueue, Enqueued
 from topic.queues.reservations import CONSUMER, RESERVED, Reservations
 from topic.queues.rows import StateRows
@@ -96,9 +97,10 @@ class Passed:
 class QueuedMessages:
     """The messages of all queues of a set."""
 
-    def __init__(self, rows: StateRows) -> None:
+    def __init__(self, rows: StateRows, log: MessageLog | None = None) -> None:
         """Read the messages that `rows` has, and keep all later ones there. Raises ValueError if a row is wrong."""
         self._rows = rows
+        self._log = log or Unlogged()
         self._queues: dict[QueueId, dict[int, bytes]] = {}
         """By queue and position, in the order of the positions: the messages."""
         self.expiring: dict[int, tuple[QueueId, int]] = {}
@@ -125,6 +127,10 @@ class QueuedMessages:
         """Bytes of the messages of each queue that has some."""
         self.size = sum(self._sizes.values())
         """Bytes of all messages."""
+        self.count = sum(map(len, self._queues.values()))
+        """How many messages there are."""
+        self.total = sum(chain.from_iterable(self._queues.values()))
+        """The sum of the positions of all messages: replicas with the same messages have the same."""
         self.reserved = Reservations(rows, chain.from_iterable(self._queues.values()))
         held = {queue: sum(map(self.reserved.has, messages)) for queue, messages in self._queues.items()}
         self._reserved = {queue: count for queue, count in held.items() if count}
@@ -162,11 +168,6 @@ class QueuedMessages:
         """The position of the oldest message."""
         return min((next(iter(messages)) for messages in self._queues.values()), default=None)
 
-    @property
-    def count(self) -> int:
-        """How many messages there are."""
-        return sum(map(len, self._queues.values()))
-
     def counts(self) -> Iterator[tuple[QueueId, int]]:
         """The queues that have a message, and how many each has."""
         return ((queue, len(messages)) for queue, messages in self._queues.items())
@@ -198,12 +199,13 @@ class QueuedMessages:
         came by one of these is in the queue."""
         refused: set[int] = set()
         fresh: list[int] = []
+        brought: list[bytes] = []
+        """The keys of the deliveries of these messages."""
         times = asked.expires or [0] * len(asked.messages)
         if not asked.keys:
             for place, (message, expires) in enumerate(zip(asked.messages, times, strict=True)):
                 self._take(queue, settings, position_of(index, place), message, expires, fresh)
-            self._count(queue, enqueued=len(fresh))
-            return Enqueued(frozenset(), queue, fresh)
+            return self._enqueued(queue, brought, fresh, frozenset())
         given = chain.from_iterable(run.each() for run in asked.given)
         for place, (key, (attach, n), message, expires) in enumerate(
             zip(asked.keys, given, asked.messages, times, strict=True)
@@ -216,13 +218,21 @@ class QueuedMessages:
                 is_taken = known.taken
             else:
                 is_taken, known = self._take(queue, settings, position_of(index, place), message, expires, fresh), None
+                brought += [key] * is_taken
             if known is None or known is not own or known.attach < attach:
                 answered = self._answers[asked.binding + key] = DeliveryAnswer(is_taken, attach, n)
                 self._rows.put(KEY + asked.binding + key, answered.row)
             if not is_taken:
                 refused.add(place)
-        self._count(queue, enqueued=len(fresh))
-        return Enqueued(frozenset(refused), queue, fresh)
+        return self._enqueued(queue, brought, fresh, frozenset(refused))
+
+    def _enqueued(
+        self, queue: QueueId | None, keys: Sequence[bytes], fresh: Sequence[int], refused: frozenset[int]
+    ) -> Enqueued:
+        if queue is not None and fresh:
+            self._count(queue, enqueued=len(fresh))
+            self._log.enqueued(queue, keys, fresh)
+        return Enqueued(refused, queue, fresh)
 
     def has_answered(self, asked: Enqueue) -> bool:
         """Whether all these deliveries were answered before."""
@@ -245,6 +255,8 @@ class QueuedMessages:
         self._queues.setdefault(queue, {})[position] = message
         self._sizes[queue] = self.size_of(queue) + len(message)
         self.size += len(message)
+        self.count += 1
+        self.total += position
         if expires:
             self.expiring[position] = queue, expires
         parts = (queue.life, queue.index, message, expires)
@@ -267,6 +279,10 @@ class QueuedMessages:
         """How often the message at this position came back."""
         return self._returns.get(position, NEVER)
 
+    def _tags(self, positions: Iterable[int]) -> list[bytes]:
+        """Of the last delivery of each of these messages, or of its next one if nobody has it."""
+        return [delivery_tag(position, self.returns(position).times) for position in positions]
+
     def reserve(self, queue: QueueId, consumer: LinkEntry, runs: Sequence[Run]) -> None:
         """Keep messages for a consumer."""
         positions = self._not_purged(queue, self._there(queue, runs))
@@ -279,6 +295,8 @@ class QueuedMessages:
         self.reserved.free(positions)
         self._hold(queue, -len(positions))
         self._count(queue, given_back=len(positions))
+        if positions:
+            self._log.returned(queue, self._tags(positions), positions)
         for position in positions:
             before = self.returns(position)
             self._returns[position] = returns = Returns(before.times + 1, before.failed + failed)
@@ -286,7 +304,7 @@ class QueuedMessages:
 
     def dequeue(self, queue: QueueId, runs: Sequence[Run]) -> None:
         """Take messages out of their queue."""
-        self._count(queue, dequeued=self._take_out(queue, self._there(queue, runs)))
+        self._take_out(queue, self._there(queue, runs), Departure.DEQUEUED)
 
     def purge(self, queue: QueueId, position: int) -> int:
         """Take the messages up to this position out of the queue that are not reserved. Each of the others is taken out
@@ -297,13 +315,12 @@ class QueuedMessages:
         if len(free) < len(there) and position > self._purged.get(queue, 0):
             self._purged[queue] = position
             self._rows.put(_purge_key(queue), msgpack.packb((position,)))
-        self._count(queue, purged=len(free))
-        return self._take_out(queue, free)
+        return self._take_out(queue, free, Departure.PURGED)
 
     def expire(self, queue: QueueId, runs: Sequence[Run]) -> None:
         """Take messages out of their queue, without those that are reserved."""
         free = [position for position in self._there(queue, runs) if not self.reserved.has(position)]
-        self._count(queue, expired=self._take_out(queue, free))
+        self._take_out(queue, free, Departure.EXPIRED)
 
     def is_purged(self, queue: QueueId, position: int) -> bool:
         """Whether the message at this position, which is reserved, is to go when it comes back."""
@@ -315,11 +332,14 @@ class QueuedMessages:
             return back
         last = self._purged[queue]
         purged = [position for position in back if position <= last]
-        self._count(queue, purged=self._take_out(queue, purged))
+        self._take_out(queue, purged, Departure.PURGED)
         return [position for position in back if position > last]
 
-    def _take_out(self, queue: QueueId, positions: Sequence[int]) -> int:
+    def _take_out(self, queue: QueueId, positions: Sequence[int], why: Departure) -> int:
         """Take these messages, which are there, out of their queue. Returns how many they are."""
+        self._count(queue, **{why.value: len(positions)})
+        if positions:
+            self._log.left(queue, self._tags(positions), positions, why)
         messages = self._queues.get(queue, {})
         reserved = 0
         for position in positions:
@@ -344,7 +364,10 @@ class QueuedMessages:
         """The queue is deleted, with all its messages."""
         for by_queue in (self._sizes, self._reserved, self._passed):
             by_queue.pop(queue, None)
-        for position, message in self._queues.pop(queue, {}).items():
+        messages = self._queues.pop(queue, {})
+        if messages:
+            self._log.left(queue, self._tags(messages), [*messages], Departure.DELETED)
+        for position, message in messages.items():
             self._gone(position, message)
         self._end_purge(queue)
 
@@ -356,6 +379,8 @@ class QueuedMessages:
     def _gone(self, position: int, message: bytes) -> bool:
         """Returns whether the message was reserved."""
         self.size -= len(message)
+        self.count -= 1
+        self.total -= position
         self._rows.delete(MESSAGE + position_key(position))
         self.expiring.pop(position, None)
         if self._returns.pop(position, None) is not None:
@@ -382,6 +407,7 @@ class QueuedMessages:
         fresh = QueuedMessages(self._rows)
         assert fresh._queues == self._queues, "the rows are not those of the messages"
         assert fresh._sizes == self._sizes and fresh.size == self.size
+        assert (fresh.count, fresh.total) == (self.count, self.total), "the rows have other numbers of messages"
         assert fresh._answers == self._answers, "the rows are not those of the answers"
         assert fresh._returns == self._returns, "the rows are not those of the messages that came back"
         assert fresh._reserved == self._reserved, "the rows have other numbers of reserved messages"

@@ -3,16 +3,19 @@
 A router outside the set has one, too: it hears whether the set has begun, and the set may take it in (protocol 13).
 """
 
+import json
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from topic.errors import BreachError
-from topic.queues.actions import SetAction, SetChange, SetEvent, SetNote, Tell
+from topic.journal import Event
+from topic.queues.actions import Logged, SetAction, SetChange, SetEvent, SetNote, Tell
+from topic.queues.message_log import ReplicaLog
 from topic.queues.operations import Answer, Declare, Done, Refused, RefusedFor
 from topic.queues.operations import encode as encode_operation
 from topic.queues.proposals import Enqueued, Proposal, encode_proposal
-from topic.queues.rows import Changes, read_piece
+from topic.queues.rows import Changes, Row, read_piece
 from topic.queues.set_map import SetPlan
 from topic.queues.state import SetState, entry
 from topic.queues.storing import ReadPiece, Renew, SetContent, Write
@@ -77,9 +80,9 @@ class SetReplica:
 
     def _begin(self, content: SetContent, now: float) -> None:
         self.raft = self._new_raft(Replica(self._router, content.store), self.plan, content.content, now)
-        self.state = SetState(content.rows)
         self.applied = content.content.snapshot.index
         """The last log index that the queues have."""
+        self.state = self._state(content.rows)
         self._changes: dict[int, dict[bytes, bytes | None]] = {}
         """By index at which states are compared: how the rows have changed since the index before, or since the
         snapshot."""
@@ -219,9 +222,25 @@ class SetReplica:
 
     # the state
 
+    def _state(self, rows: Iterable[Row]) -> SetState:
+        """The state at the index that is applied. Raises ValueError if these rows are no state."""
+        self._messages = ReplicaLog(self.plan.name, lambda queue: self.state.name_of(queue))
+        state = SetState(rows, self._messages)
+        if self.applied:
+            self._log_content(state)
+        return state
+
+    def _log_content(self, state: SetState) -> None:
+        """Tell the delivery log which messages this replica has: others have the same at this index."""
+        told = {"set": self.plan.name, "life": self.raft.hard.life, "index": self.applied}
+        told |= {"messages": state.messages.count, "positions": state.messages.total}
+        self.out.append(Logged(Event.CONTENT, {"detail": json.dumps(told)}))
+
     def _apply(self, index: int, decided: Entry) -> None:
         if decided.data:
             answer = self.state.apply(index, decided.data)
+            self.out += self._messages.out
+            self._messages.out.clear()
             term, router, number = self._proposed.pop(index, (0, "", 0))
             if isinstance(answer, Done | Refused):
                 if term == decided.term:
@@ -237,13 +256,14 @@ class SetReplica:
                 older.update(self._changes[second])
                 self._changes[second] = older
             self.raft.digested(index, self.state.rows.digest)
+            self._log_content(self.state)
 
     def _restore(self, action: Restore) -> None:
+        self.applied = action.snapshot.index
         try:
-            self.state = SetState(row for piece in self._received for row in read_piece(piece))
+            self.state = self._state(row for piece in self._received for row in read_piece(piece))
         except ValueError as error:
             self.raft.set_aside(f"the leader's snapshot is damaged: {error}")
-        self.applied = action.snapshot.index
         self._changes.clear()
         self._agreed.clear()
         self._received.clear()

@@ -11,6 +11,7 @@ import attrs
 import msgpack
 
 from topic.queues.bound.bindings import BINDING, MOST_BINDINGS, Bindings
+from topic.queues.message_log import MessageLog
 from topic.queues.messages import ROWS, QueuedMessages
 from topic.queues.operations import (
     MOST,
@@ -90,8 +91,9 @@ def entry(life: int, operation: bytes) -> bytes:
 class SetState:
     """The queues of one set, by name, and their messages."""
 
-    def __init__(self, rows: Iterable[Row] = ()) -> None:
-        """`rows`: the state that is restored. Raises ValueError if these rows are no state."""
+    def __init__(self, rows: Iterable[Row] = (), log: MessageLog | None = None) -> None:
+        """`rows`: the state that is restored. `log` is told what becomes of messages. Raises ValueError if these rows
+        are no state."""
         self.rows = StateRows(rows)
         if any(key[:1] not in (DECLARED, BINDING, *ROWS) for key, _ in self.rows):
             raise ValueError("a row of the state of a set has a key of an unknown kind")
@@ -102,7 +104,7 @@ class SetState:
         self._names = {queue.id: queue.name for queue in queues}
         self.deletions = 0
         """How many queues were deleted since this object was made."""
-        self.messages = QueuedMessages(self.rows)
+        self.messages = QueuedMessages(self.rows, log)
         self.bindings = Bindings(self.rows)
 
     def __len__(self) -> int:
@@ -202,11 +204,11 @@ class SetState:
         if isinstance(operation, Purge):
             position = min(operation.position, position_of(fresh.index, 0))  # nothing that comes later
             return Done(known.id, known.version, self.messages.purge(known.id, position))
+        self._bind(known.id, QueueSettings(), fresh)
+        self.messages.delete(known.id)
         self.rows.delete(_key(known.name))
         del self._queues[known.name], self._names[known.id]
         self.deletions += 1
-        self._bind(known.id, QueueSettings(), fresh)
-        self.messages.delete(known.id)
         return Done(known.id, known.version)
 
     def _configure(self, known: Queue, operation: Configure, fresh: QueueId) -> Answer:

@@ -4,12 +4,14 @@ A disk does what it is given in order, when the test says so. What is on a chann
 lasts, and is lost with it. `check` holds after each step.
 """
 
+import json
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
 from tests.set_store import MemorySets, StoreNames
-from topic.queues.actions import Answered, SetEvent, SetNote, Tell
+from topic.journal import Event
+from topic.queues.actions import Answered, Logged, SetEvent, SetNote, Tell
 from topic.queues.operations import Answer, Operation
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import ReplicaSets
@@ -62,6 +64,8 @@ class SetCluster:
         self.decided: dict[tuple[str, int, int], Entry] = {}
         """By set, life and index."""
         self.digests: dict[tuple[str, int, int], bytes] = {}
+        self.contents: dict[tuple[str, int, int], tuple[int, int]] = {}
+        """By set, life and index: what replicas have told the delivery log of their messages."""
         """Of the states at these."""
         for name in self.routers:
             self.start(name)
@@ -227,11 +231,20 @@ class SetCluster:
                 host.answers[action.number] = action.answer
             elif isinstance(action, SetNote | SetEvent):
                 host.notes.append(action.text)
+            elif isinstance(action, Logged):
+                self._check_logged(action)
             else:
                 host.waiting.append(action)
         assert not sets.has_work
         sets.check()
         self._check(sets)
+
+    def _check_logged(self, entry: Logged) -> None:
+        """All replicas tell the delivery log of one content at an index of a life."""
+        if entry.event is Event.CONTENT:
+            told = json.loads(entry.columns["detail"])
+            content, at = (told["messages"], told["positions"]), (told["set"], told["life"], told["index"])
+            assert self.contents.setdefault(at, content) == content, f"{at} has two contents"
 
     def _check(self, sets: ReplicaSets) -> None:
         """One entry is decided at an index of a life, and who has applied it has one state."""

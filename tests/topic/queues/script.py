@@ -34,8 +34,7 @@ from tests.topic.clients import NEWS, Pen, Reader
 from tests.topic.queues.bench import QUEUE, SET, QueueBench
 from topic.actions import LinkAction, Note
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.identity import LinkIdentity, egress_address, ingress_address, ingress_of, link_name
-from topic.queues.leader.egress import egress_of
+from topic.identity import LinkIdentity, egress_address, egress_of, ingress_address, ingress_of, link_name
 from topic.queues.operations import Configure, QueueSettings, read_operation, unpack
 from topic.queues.positions import Run, each_of, position_of
 from topic.queues.proposals import FIRST, Dequeue, Enqueue, Expire, Free, Proposal, Reserve, Settled, read_proposal

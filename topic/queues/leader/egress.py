@@ -19,7 +19,6 @@ Never here: which consumer gets a message, and what becomes of a message in the 
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from hashlib import blake2b
 from heapq import heappop, heappush
 from math import inf
 
@@ -31,23 +30,14 @@ from topic.delivery.record import Record
 from topic.directory.entry import CONFIGURED, LinkEntry
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.publishing import PublishingEnd
-from topic.identity import CONTAINER, GENERATION_LENGTH, NOWHERE, Epoch, LinkIdentity, egress_address
+from topic.identity import NOWHERE, Epoch, egress_of
 from topic.queues.leader.log import Marking, Proposer
+from topic.queues.message_log import generation_of
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 from topic.queues.positions import delivery_tag, index_of, position_of, runs_of
 from topic.queues.proposals import Dequeue, Enqueued, Expire, Free, Proposal, Reserve
 from topic.termini.attaches import Claim
-
-
-def egress_of(set_: str, queue: str) -> LinkIdentity:
-    """The link of the egress of a queue."""
-    return LinkIdentity(CONTAINER, set_, egress_address(set_, queue))
-
-
-def generation_of(queue: QueueId) -> bytes:
-    """The life of the egress as a publisher, the same for all leaders. A queue that is declared again has another."""
-    return blake2b(str(queue).encode(), digest_size=GENERATION_LENGTH).digest()
 
 
 @attrs.define(slots=True)

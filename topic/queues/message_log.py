@@ -1,0 +1,101 @@
+"""What a replica tells the delivery log of the messages of its queues (`topic.journal`).
+
+Each replica tells it as it applies the log of the set. A replica that applies entries again, as it has restarted, tells
+of them again.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Protocol
+
+from topic.identity import GENERATION_LENGTH, KeyMaker, egress_of, link_name
+from topic.journal import Event
+from topic.queues.actions import Logged
+from topic.queues.operations import QueueId
+from topic.queues.positions import delivery_tag
+
+
+class Departure(Enum):
+    """Why a message has left its queue."""
+
+    DEQUEUED = "dequeued"
+    """A consumer has accepted or rejected it."""
+    EXPIRED = "expired"
+    PURGED = "purged"
+    DELETED = "deleted"
+    """With its queue."""
+
+
+class MessageLog(Protocol):
+    """Is told what becomes of messages as that is decided."""
+
+    def enqueued(self, queue: QueueId, keys: Sequence[bytes], positions: Sequence[int]) -> None:
+        """The queue has these messages from now on. `keys`: of the deliveries that brought them; empty if their
+        publisher had settled them."""
+
+    def returned(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int]) -> None:
+        """These messages came back to the queue. `tags`: of the deliveries that have ended."""
+
+    def left(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int], why: Departure) -> None:
+        """These messages have left the queue. `tags`: of their last deliveries."""
+
+
+class Unlogged:
+    """For who wants to know nothing of that."""
+
+    def enqueued(self, queue: QueueId, keys: Sequence[bytes], positions: Sequence[int]) -> None: ...
+
+    def returned(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int]) -> None: ...
+
+    def left(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int], why: Departure) -> None: ...
+
+
+class ReplicaLog:
+    """The messages of one set, as entries of the delivery log."""
+
+    def __init__(self, set_: str, name_of: Callable[[QueueId], str | None]) -> None:
+        self.out: list[Logged] = []
+        """The entries."""
+        self._set = set_
+        self._name_of = name_of
+
+    def enqueued(self, queue: QueueId, keys: Sequence[bytes], positions: Sequence[int]) -> None:
+        tags = () if keys else [delivery_tag(position, 0) for position in positions]
+        self._tell(Event.ENQUEUED, queue, keys, tags, positions)
+
+    def returned(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int]) -> None:
+        self._tell(Event.RETURNED, queue, (), tags, positions)
+
+    def left(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int], why: Departure) -> None:
+        self._tell(Event.LEFT, queue, (), tags, positions, why.value)
+
+    def _tell(
+        self,
+        event: Event,
+        queue: QueueId,
+        keys: Sequence[bytes],
+        tags: Sequence[bytes],
+        positions: Sequence[int],
+        detail: str | None = None,
+    ) -> None:
+        name = self._name_of(queue)
+        assert name is not None, "what is told of a message is told while its queue is declared"
+        address, key = _egress(self._set, name, queue)
+        is_run = positions[-1] - positions[0] == len(positions) - 1
+        n, ns = (positions[0], None) if is_run else (-1, positions)
+        columns = {"keys": keys or [*map(key, tags)], "address": address, "n": n, "ns": ns, "detail": detail}
+        self.out.append(Logged(event, columns))
+
+
+@lru_cache(maxsize=1024)
+def _egress(set_: str, name: str, queue: QueueId) -> tuple[str, Callable[[bytes], bytes]]:
+    """The address of the egress of a queue, and what makes the keys of its deliveries from their tags."""
+    egress = egress_of(set_, name)
+    return egress.address, KeyMaker(link_name(egress), generation_of(queue)).key
+
+
+def generation_of(queue: QueueId) -> bytes:
+    """The life of the egress as a publisher, the same for all leaders. A queue that is declared again has another."""
+    return blake2b(str(queue).encode(), digest_size=GENERATION_LENGTH).digest()
