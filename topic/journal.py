@@ -71,7 +71,7 @@ Entries
     router with a replica of a set, on the set: no keys
     CONTENT      what the replica has, as it begins with that, and whenever replicas compare their states: detail = JSON
                  {"set", "life", "index": the last entry of the set's log that is applied, "messages": how many,
-                 "positions": the sum of their positions}
+                 "positions": the sum of their positions, "begins": whether it begins with that}
 
     router, on links and routers: no keys
     ATTACHED     a local link's attach was answered: publisher or subscriber, address, epoch, a publisher's

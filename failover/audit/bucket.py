@@ -8,6 +8,7 @@ from failover.audit.judge.deliveries import Deliveries, Records, gather, gather_
 from failover.audit.judge.order import judge_order, pack_order
 from failover.audit.judge.pairs import Pairs, gather_pairs
 from failover.audit.judge.publishers import find_fates, judge_publishers
+from failover.audit.judge.queues import apart, judge_queues
 from failover.audit.judge.routers import judge_routers
 from failover.audit.judge.subscribers import judge_balanced, judge_subscribers
 from failover.audit.judge.tally import Counting, Tally, Verdicts
@@ -67,8 +68,9 @@ class Judged:
         return tally
 
 
-def judge_rows(case: Case, rows: Rows) -> Judged:
-    """The verdicts on all deliveries that these rows tell of. All that logs say of these has to be there."""
+def judge_rows(case: Case, rows: Rows, told: Rows | None = None) -> Judged:
+    """The verdicts on all deliveries that these rows tell of. All that logs say of these has to be there. `told`: what
+    replicas tell of the messages that they bring; None: nothing is concluded from that."""
     rows, left_out = begun_since(aligned(before(rows, case.ends), case.clocks), case.since, case.cut)
     facts = Facts(rows)
     uses = tell_apart(facts, case.whole, case.disordered, case.settling_first)
@@ -77,12 +79,14 @@ def judge_rows(case: Case, rows: Rows) -> Judged:
     known = find_fates(facts, found, case)
     each = Testimony(facts, pairs, found, known, case)
     shared, unshared = judge_balanced(each)
+    queues = None if told is None else judge_queues(aligned(before(told, case.ends), case.clocks), each)
     verdicts = Verdicts(
         known,
-        {**judge_publishers(facts, found, records, known, case), **shared},
+        {**judge_publishers(facts, found, records, known, case), **shared, **(queues.accepted if queues else {})},
         unshared,
         judge_subscribers(each),
         judge_routers(facts, records, found, known, case),
+        queues,
     )
     unattributed = Unattributed(facts, found, known, pairs, case)
     in_vain, unaddressed = unattributed.unaddressed(verdicts.subscribers)
@@ -91,7 +95,7 @@ def judge_rows(case: Case, rows: Rows) -> Judged:
 
 def judge_bucket(case: Case, frame: Frame, parts: Iterable[bytes]) -> tuple[Bucket, list[tuple[str, bytes]]]:
     """Counts, and what is to be judged in order, by publisher and subscriber."""
-    judged = judge_rows(case, unpack(parts))
+    judged = judge_rows(case, *apart(unpack(parts)))
     facts, found, records = judged.facts, judged.found, judged.records
     fate = fates(found, judged.pairs, records, judged.verdicts, judged.unaddressed)
     happened = count_happenings(facts, found, records, fate, case, frame)

@@ -84,7 +84,8 @@ def _stories(findings: Sequence[Finding], logs: Logs, setting: Setting) -> Itera
     kept: dict[str, list[str]] = {}
     for finding in findings:
         keys = kept.setdefault(finding.kind, [])
-        if finding.key not in keys and len(keys) < STORIES_KEPT:
+        is_of_delivery = len(finding.key) == KEY_LENGTH
+        if is_of_delivery and finding.key not in keys and len(keys) < STORIES_KEPT:
             keys.append(finding.key)
     keys = [key for key in dict.fromkeys(finding.key for finding in findings) if any(key in of for of in kept.values())]
     if not keys:

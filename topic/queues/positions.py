@@ -28,6 +28,11 @@ def index_of(position: int) -> int:
     return position // MOST_PLACES
 
 
+def position_text(position: int) -> str:
+    """For people: the log index of the entry, and the place in it."""
+    return f"{index_of(position)}:{position % MOST_PLACES}"
+
+
 def position_key(position: int) -> bytes:
     """Keys sort like positions."""
     return position.to_bytes(POSITION_LENGTH)

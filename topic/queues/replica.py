@@ -227,13 +227,14 @@ class SetReplica:
         self._messages = ReplicaLog(self.plan.name, lambda queue: self.state.name_of(queue))
         state = SetState(rows, self._messages)
         if self.applied:
-            self._log_content(state)
+            self._log_content(state, begins=True)
         return state
 
-    def _log_content(self, state: SetState) -> None:
+    def _log_content(self, state: SetState, *, begins: bool) -> None:
         """Tell the delivery log which messages this replica has: others have the same at this index."""
         told = {"set": self.plan.name, "life": self.raft.hard.life, "index": self.applied}
         told |= {"messages": state.messages.count, "positions": state.messages.total}
+        told |= {"begins": begins}
         self.out.append(Logged(Event.CONTENT, {"detail": json.dumps(told)}))
 
     def _apply(self, index: int, decided: Entry) -> None:
@@ -256,7 +257,7 @@ class SetReplica:
                 older.update(self._changes[second])
                 self._changes[second] = older
             self.raft.digested(index, self.state.rows.digest)
-            self._log_content(self.state)
+            self._log_content(self.state, begins=False)
 
     def _restore(self, action: Restore) -> None:
         self.applied = action.snapshot.index

@@ -19,6 +19,7 @@ from failover.audit.follow.decided import decided, only_by_maps
 from failover.audit.follow.fold import OrderFold, Place
 from failover.audit.follow.forgetting import Forgetting
 from failover.audit.follow.growing import GrowingLog
+from failover.audit.judge.queues import apart
 from failover.audit.judge.tally import Tally
 from failover.audit.judge.testimony import sent_under
 from failover.audit.judge.unattributed import Missed
@@ -219,11 +220,12 @@ class Follower:
         self._inventory, self._case = found, make_case(control, found, [self._sample], self._past)
 
     def _rows(self, read: _Read, tails: _Read) -> tuple[Rows, int]:
-        """All that is pending; the first so many stay so."""
-        saved = unpack([self._pending, *read.parts()])
+        """All that is pending; the first so many stay so. What replicas tell of messages is left out: a replica may
+        tell it long after a delivery is decided."""
+        saved, _ = apart(unpack([self._pending, *read.parts()]))
         self._events += len(saved) - self._saved
         parts = tails.parts()
-        return (unpack([pack(saved), *parts]) if parts else saved), len(saved)
+        return (unpack([pack(saved), pack(apart(unpack(parts))[0])]) if parts else saved), len(saved)
 
     def _judge(self, rows: Rows, saved: int, until: int, waiting: Sequence[GrowingLog]) -> FollowStatus:
         assert self._case is not None

@@ -17,6 +17,7 @@ Violating = Mapping[str, Flags]
 FINDINGS_KEPT = 20
 """Violations of one kind that are listed; all are counted."""
 
+DISPUTED = "content disputed"
 KINDS = {
     "lost": "accepted, but not processed by a subscriber it was owed to",
     "duplicated": "processed more than once",
@@ -35,6 +36,11 @@ KINDS = {
     "outcome disputed": "the logs of a router and of the subscriber show different outcomes",
     "processed by several": "processed by more than one subscriber of a balanced address, or consumer of a queue",
     "processed by nobody": "accepted at a balanced address before any subscriber had processed it",
+    "never enqueued": "accepted for a queue, although no replica of its set had put it into the queue",
+    "enqueued twice": "put into a queue more than once",
+    "gone without a consumer": "taken out of its queue as accepted or rejected, although no consumer had answered so",
+    "given back though processed": "given back to its queue, although a consumer that resumes had processed it",
+    DISPUTED: "a replica has other messages in its queues than its own log, or another replica, says",
     "settled by nobody": "settled at its home after an outcome that its publisher's log does not show",
 }
 
@@ -83,6 +89,8 @@ LINK = "those of all routers, until its client attached again"
 """CLOSED and EXPIRED: its link had ended; JOINED, CONTACT: its home knew it."""
 ANY = "those of all routers, while it was on its way"
 """ATTACHED, ABANDONED: why it was sent again."""
+REPLICAS = "those of all routers, from their beginning on"
+"""ENQUEUED, by whichever replica."""
 ALL = "those of everybody"
 """Who has processed it, whoever that may be."""
 
@@ -94,6 +102,7 @@ SHOWN_BY: Final[Mapping[str, Iterable[str]]] = {
     "sent by nobody": (EDGE,),
     "processed by several": (HOME, LINK, ANY),
     "processed by nobody": (ALL,),
+    "never enqueued": (REPLICAS,),
     "misreported": (HOME,),
     "settled by nobody": (ANY,),
     "settled before accepted": (HOME, ANY),
@@ -101,7 +110,7 @@ SHOWN_BY: Final[Mapping[str, Iterable[str]]] = {
 """What is not here rests on what is told, or asks by itself which log is whole."""
 NEEDED: Final = (
     *("lost", "accepted though refused", "accepted too early", "duplicated"),
-    *("processed by several", "processed by nobody"),
+    *("processed by several", "processed by nobody", "never enqueued"),
 )
 """What befalls a subscriber: while that is not known, nothing holds."""
 

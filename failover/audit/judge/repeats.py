@@ -32,13 +32,20 @@ class Repeats:
             of = _witness(each, pair)
             repeated[pair] = of.repeats(rows)
             afresh[pair] = repeated[pair] and not any(map(of.repeats, of.links(rows)))
-        first = repeated & _settled_first(each)
-        ended = repeated & ~first & has_ended(each)
-        late = repeated & ~first & ~ended & _given_up_late(each, repeated)
-        afresh &= ~(first | ended | late)
-        self.duplicated: Flags = repeated & ~(first | ended | late | afresh)
-        self.unpromised: Mapping[str, Flags] = {FIRST: first, ENDED: ended, LATE: late, AFRESH: afresh}
+        by_publisher = weaker(each, repeated)
+        afresh &= ~np.logical_or.reduce([*by_publisher.values()])
+        self.unpromised: Mapping[str, Flags] = {**by_publisher, AFRESH: afresh}
         """By the reasons of `kinds.REPEATED`."""
+        self.duplicated: Flags = repeated & ~np.logical_or.reduce([*self.unpromised.values()])
+
+
+def weaker(each: Testimony, repeated: Flags) -> Mapping[str, Flags]:
+    """Which of these pairs had a delivery more than once as their publisher was not promised more: by the reasons of
+    `kinds.REPEATED` that are about publishers."""
+    first = repeated & _settled_first(each)
+    ended = repeated & ~first & has_ended(each)
+    late = repeated & ~first & ~ended & _given_up_late(each, repeated)
+    return {FIRST: first, ENDED: ended, LATE: late}
 
 
 def _suspects(each: Testimony) -> Flags:

@@ -12,11 +12,13 @@ from failover.audit.judge.deliveries import Deliveries, Records
 from failover.audit.judge.kinds import FINDINGS_KEPT, Violating
 from failover.audit.judge.pairs import Pairs
 from failover.audit.judge.publishers import Fates
+from failover.audit.judge.queues import Passage, QueueVerdicts
 from failover.audit.judge.routers import RouterVerdicts
 from failover.audit.judge.subscribers import SubscriberVerdicts
 from failover.audit.judge.unattributed import Away, InVain, Without
 from failover.audit.read.columns import NONE, Flags, Ints
 from failover.audit.read.facts import Facts
+from topic.identity import NAME_LENGTH
 
 Told = tuple[str, Iterable[int]]
 """The router and the subscribers that a violation is about."""
@@ -32,6 +34,8 @@ class Verdicts:
     """Deliveries of balanced addresses of which it is not known that one has had them."""
     subscribers: SubscriberVerdicts
     routers: RouterVerdicts
+    queues: QueueVerdicts | None
+    """None: what replicas tell of messages was not judged."""
 
 
 @attrs.frozen(slots=True, order=True)
@@ -61,9 +65,18 @@ class Tally:
     unknown_records: int = 0
     left_out: int = 0
     """Deliveries that began, or may have, before all that the logs keep."""
+    queues: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    """Messages, by the address of the egress of their queue and what is counted."""
+    passed: dict[tuple[str, str], Passage] = attrs.field(factory=dict)
+    """By log and set."""
 
     def add(self, other: "Tally") -> None:
-        for name in ("publishers", "pairs", "violations", "in_vain", "away"):
+        for whose, passage in other.passed.items():
+            if whose in self.passed:
+                self.passed[whose].add(passage)
+            else:
+                self.passed[whose] = passage
+        for name in ("publishers", "pairs", "violations", "in_vain", "away", "queues"):
             getattr(self, name).update(getattr(other, name))
         self.without |= {whose: missed.and_(self.without.get(whose)) for whose, missed in other.without.items()}
         self.addresses |= other.addresses
@@ -100,17 +113,30 @@ class Counting:
             for kind, flags in violations.items():
                 self._find(kind, flags, of, tell)
         self.tally.unknown_records = int(self._verdicts.routers.unseen.sum())
+        if self._verdicts.queues is not None:
+            self._count_messages(self._verdicts.queues)
         return self.tally
+
+    def _count_messages(self, queues: QueueVerdicts) -> None:
+        tally = self.tally
+        tally.queues, tally.passed = queues.counts(), dict(queues.passed)
+        for kind, flags in queues.violations.items():
+            keys = sorted(queues.messages.key[flags].tolist())
+            if keys:
+                tally.violations[kind] += len(keys)
+                named = [(key.decode(), key[:NAME_LENGTH].decode()) for key in keys[: 2 * FINDINGS_KEPT]]
+                tally.keep(kind, [Violation(key, 0, "", publisher, ()) for key, publisher in named])
 
     def _count_deliveries(self) -> None:
         found, fates = self._found, self._fates
-        answered = fates.is_accepted | found.refused | found.told_refused
+        answered, queues = fates.is_accepted | found.refused | found.told_refused, self._verdicts.queues
         flags = {
             "published": fates.is_published,
             "accepted": fates.is_accepted,
             "unanswered": fates.is_published & ~answered,
             "earlier": fates.earlier,
             "unshared": self._verdicts.unshared,
+            "unenqueued": queues.unknown if queues else np.zeros_like(answered),
             "alone": fates.is_accepted & found.has_audience & ~found.balanced & ~self._heard(),
         }
         _add(self.tally.publishers, [(name,) for name in self._publishers], self._publisher, flags)
@@ -130,13 +156,14 @@ class Counting:
         distinct, which = np.unique(both, return_inverse=True)
         named = (divmod(one, len(pairs.names)) for one in distinct.tolist())
         names = [(self._publishers[publisher], pairs.names[subscriber]) for publisher, subscriber in named]
+        again = self._verdicts.queues.repeated if self._verdicts.queues else {}
         flags = {
             "owed": verdicts.owed,
             "taken": verdicts.taken,
             "unknown": verdicts.unknown,
             "unplaced": verdicts.unplaced,
             **verdicts.violations,
-            **{f"repeated {reason}": flag for reason, flag in verdicts.repeated.items()},
+            **{f"repeated {reason}": flag | again.get(reason, False) for reason, flag in verdicts.repeated.items()},
             **{f"unowed {reason}": flag for reason, flag in verdicts.unowed.items()},
             **{f"unprocessed {reason}": flag for reason, flag in verdicts.unprocessed.items()},
         }

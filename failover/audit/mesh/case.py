@@ -30,6 +30,7 @@ from failover.audit.mesh.contacts import (
     hearing,
     watched_spans,
 )
+from failover.audit.mesh.contents import Contents, find_contents, recovered_sets
 from failover.audit.mesh.exchanges import disagreements
 from failover.audit.mesh.lost_state import StateLoss, state_losses
 from failover.audit.mesh.past import NO_PAST, Past
@@ -64,6 +65,9 @@ class Case:
     """By log: the subscribers whose last entry about their link there is SUSPENDED."""
     hybrid: HybridTimeline
     clocks: Clocks
+    contents: Contents
+    recovered: frozenset[str]
+    """Sets."""
     heard: Sequence[ControlRow]
     """The endings that routers can have heard of."""
     watched: Mapping[str, Sequence[Span]]
@@ -149,6 +153,7 @@ def make_case(
     lapsed = list(given_up(rows, clients.subscribers.values()))
     for row in [*heard, *lapsed]:
         clients.subscribers[row.subscriber or ""].closings.append((life_of(row), row.hlc, row.log_name))
+    contents = find_contents(rows)
     earliest = {(source, incarnation) for source, (incarnation, _) in inventory.kept.items()}
     by_name, hybrid = {log.name: log for log in logs}, HybridTimeline(rows)
     known, publishing = (presences(rows, those, hybrid, by_name) for those in (clients.subscribers, clients.publishers))
@@ -168,6 +173,8 @@ def make_case(
         suspended=_suspended(rows),
         hybrid=hybrid,
         clocks=clocks,
+        contents=contents,
+        recovered=recovered_sets(contents),
         heard=heard,
         since=max((_began(log) for log in logs if (log.source, log.incarnation) in earliest), default=0),
         watched={} if all_remembered(rows, logs) else watched_spans(rows, logs),

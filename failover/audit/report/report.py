@@ -103,6 +103,25 @@ class PairRow:
         return [f"{self.publisher} to {self.subscriber}: {one}" for one in told]
 
 
+@attrs.frozen(slots=True)
+class QueueRow:
+    """What became of the messages of one queue, by the logs of the replicas of its set."""
+
+    queue: str
+    set: str
+    enqueued: int
+    dequeued: int
+    """Consumers have accepted or rejected them."""
+    expired: int
+    purged: int
+    deleted: int
+    """With the queue."""
+    returned: int
+    """How often a message came back from a consumer."""
+    waiting: int | None
+    """In the queue when the logs end; None: not known."""
+
+
 def _listed(counts: dict[str, int], reasons: dict[str, str]) -> str:
     return "; ".join(f"{count} {reasons[reason]}" for reason, count in counts.items())
 
@@ -117,6 +136,7 @@ class Report:
     findings: tuple[Finding, ...]
     doubts: tuple[str, ...]
     """What could not be known and matters to the verdict."""
+    queues: tuple[QueueRow, ...] = ()
     exceptions: tuple[str, ...] = ()
     """Who was left out though it was there, and whose link was ended while it was in use."""
     problems: tuple[Problem, ...]
@@ -185,13 +205,21 @@ class Report:
             shared = sum(row.unowed.get(SHARED, 0) for row in self.pairs)
             each = f"{owed} owed to subscribers, each processed once, in order"
             by_one = f"; {shared} at balanced addresses and queues, each processed by one subscriber" if shared else ""
-            return f"exactly-once holds: {accepted} accepted, {each}{by_one}"
+            return f"exactly-once holds: {accepted} accepted, {each}{by_one}{self._unconsumed}"
         if self.verdict is Verdict.VIOLATED:
             counts = ", ".join(f"{count} {kind}" for kind, count in self.violations.items())
             return f"exactly-once is violated: {counts}"
         if self.verdict is Verdict.INCOMPLETE:
             return "no verdict: logs are missing or damaged"
         return "undecided: the logs do not show everything that matters"
+
+    @property
+    def _unconsumed(self) -> str:
+        """The messages of queues that no consumer was to have, or has had yet."""
+        names = {name: name for name in ("expired", "purged")}
+        names |= {"waiting": "still in queues", "deleted": "deleted with a queue"}
+        counts = {name: sum(getattr(row, name) or 0 for row in self.queues) for name in names}
+        return "".join(f"; {count} {names[name]}" for name, count in counts.items() if count)
 
     @property
     def _excepted(self) -> str:
@@ -254,6 +282,8 @@ class Report:
         console.print(_pair_table(self.pairs, self._unheard()))
         if len(self.pairs) > ROWS_SHOWN:
             console.print(f"… and {len(self.pairs) - ROWS_SHOWN} more pairs, all in audit.json")
+        if self.queues:
+            console.print(_queue_table(self.queues))
         for line in (*self.by_nobody[:ROWS_SHOWN], *self.remarks):
             console.print(line, markup=False, soft_wrap=True)
         for exception in self.exceptions[EXCEPTIONS_SAID:]:
@@ -295,6 +325,18 @@ def _pair_table(pairs: Sequence[PairRow], unheard: Sequence[PublisherRow]) -> Fi
             publisher.publisher, "-", str(publisher.published), str(publisher.accepted), "0", "0", "none", "0"
         )
     return Fitting(table, "published", "unknown", "accepted", "owed")
+
+
+def _queue_table(queues: Sequence[QueueRow]) -> Fitting:
+    titles = ("enqueued", "dequeued", "returned", "expired", "purged", "waiting")
+    table = Table(title="queues" if len(queues) <= ROWS_SHOWN else f"queues (first {ROWS_SHOWN}, all in audit.json)")
+    table.add_column("queue", overflow="fold")
+    for title in titles:
+        table.add_column(title, justify="right")
+    for row in queues[:ROWS_SHOWN]:
+        values = (getattr(row, title) for title in titles)
+        table.add_row(row.queue, *("?" if value is None else str(value) for value in values))
+    return Fitting(table, "returned", "expired", "purged")
 
 
 def _finding_table(findings: Sequence[Finding], violations: dict[str, int], *, by_damage: bool) -> Fitting:

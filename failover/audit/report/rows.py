@@ -8,24 +8,30 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from failover.audit.judge.kinds import KINDS, REPEATED, UNOWED, UNPROCESSED
-from failover.audit.judge.tally import Tally
+from failover.audit.judge.kinds import DISPUTED, FINDINGS_KEPT, KINDS, REPEATED, UNOWED, UNPROCESSED
+from failover.audit.judge.queues import disputed
+from failover.audit.judge.tally import Tally, Violation
 from failover.audit.judge.unattributed import Missed
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import FOREVER, Client
+from failover.audit.mesh.contents import disagreeing
 from failover.audit.mesh.presence import Parting
 from failover.audit.read.inventory import Inventory, Log
-from failover.audit.report.report import Finding, PairRow, PublisherRow, Report
+from failover.audit.report.report import Finding, PairRow, PublisherRow, QueueRow, Report
+from topic.identity import queue_of
+from topic.queues.message_log import Departure
 
 
 def report_of(run_dirs: Sequence[str], tally: Tally, case: Case, inventory: Inventory) -> Report:
     """What the counts say, without figures of how the run went."""
+    dispute(tally, case)
     return Report(
         run_dirs=tuple(run_dirs),
         publishers=publisher_rows(tally, case),
         pairs=pair_rows(tally, case),
         violations=violations(tally),
         findings=findings(tally, case),
+        queues=tuple(queue_rows(tally, case)),
         doubts=tuple(doubts(tally, case)),
         exceptions=exceptions(tally, case),
         problems=inventory.problems,
@@ -36,6 +42,32 @@ def report_of(run_dirs: Sequence[str], tally: Tally, case: Case, inventory: Inve
         logs=inventory.logs,
         unknown_records=tally.unknown_records,
     )
+
+
+def dispute(tally: Tally, case: Case) -> None:
+    """Find the replicas whose queues have other messages than they, or others, say. All buckets are added up."""
+    found = [*disagreeing(case.contents), *disputed(case.contents, tally.passed)]
+    wrong = [(where, logs) for where, logs in found if where.partition(",")[0] not in case.recovered]
+    tally.violations[DISPUTED] = len(wrong)
+    tally.findings[DISPUTED] = [Violation(f"set {where}", 0, logs, "", ()) for where, logs in wrong[:FINDINGS_KEPT]]
+
+
+def queue_rows(tally: Tally, case: Case) -> Iterator[QueueRow]:
+    """If the beginning of a log was deleted, nobody knows how many messages wait."""
+    for address in sorted({address for address, _ in tally.queues}):
+        set_, queue = queue_of(address)
+        count = {
+            what: tally.queues[address, what] for what in ("enqueued", "returned", *(why.value for why in Departure))
+        }
+        left = sum(count[why.value] for why in Departure)
+        yield QueueRow(
+            queue,
+            set_,
+            count["enqueued"],
+            *(count["dequeued"], count["expired"], count["purged"], count["deleted"]),
+            returned=count["returned"],
+            waiting=None if case.cut else count["enqueued"] - left,
+        )
 
 
 def publisher_rows(tally: Tally, case: Case) -> tuple[PublisherRow, ...]:
@@ -119,6 +151,9 @@ def doubts(tally: Tally, case: Case) -> Iterator[str]:
     if not any(tally.publishers[name, "accepted"] for name in _publishers(tally)):
         yield "no delivery was accepted, so there is nothing to judge"
     for name in _publishers(tally):
+        if unenqueued := tally.publishers[name, "unenqueued"]:
+            named = _identity(clients.publishers, name)
+            yield f"{unenqueued} deliveries from {named}: the log entries that show them in their queue are lost"
         if unshared := tally.publishers[name, "unshared"]:
             named = _identity(clients.publishers, name)
             yield f"{unshared} deliveries from {named}: the log entries that name their subscribers are lost"

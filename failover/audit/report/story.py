@@ -22,6 +22,7 @@ from failover.audit.read.faults import Fault
 from failover.audit.read.inventory import ControlRow, Log
 from topic.identity import NAME_LENGTH
 from topic.journal import BY_MAP, BY_TTL, Event, LoggedOutcome
+from topic.queues.positions import position_text
 
 NAMES_SHOWN = 8
 ASIDES_SHOWN = 200
@@ -44,6 +45,9 @@ HOME: Mapping[Event, str] = {
     Event.RESOLVED: "learned that it is settled",
     Event.REHOMED: "its publisher has moved to another home",
     Event.FENCED: "received from {peer} and dropped: a later epoch has begun",
+    Event.ENQUEUED: "its replica has it in the queue, at position {position}",
+    Event.RETURNED: "its replica has it for nobody any more: it came back to the queue, at position {position}",
+    Event.LEFT: "its replica has it in the queue no more: {detail}",
 }
 BY = {
     BY_MAP: "the unsettled map of {subscriber} says: {outcome}",
@@ -248,6 +252,8 @@ def _step(group: Sequence[Placed], setting: Setting, use: Use) -> Step:
         audience=_listed(audience) or "nobody",
         peer=entry.peer,
         n=entry.n,
+        position=position_text(entry.n),
+        detail=entry.detail,
         outcome=outcome.name.lower(),
         kept="without an outcome" if outcome is LoggedOutcome.NONE else outcome.name.lower(),
     )

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from failover.audit.bucket import judge_rows
 from failover.audit.judge.kinds import SHARED
 from failover.audit.judge.order import KIND, overtaken
+from failover.audit.judge.queues import apart
 from failover.audit.mesh.case import Case, make_case
 from failover.audit.read.columns import tags_of, unpack
 from failover.audit.read.files import distinct
@@ -63,7 +64,7 @@ def _case(logs: SparkLogs) -> Case:
 
 def _deliveries(logs: SparkLogs, case: Case) -> DataFrame:
     def judged(table: pa.Table) -> pa.Table:
-        return delivery_rows(judge_rows(case, unpack(parts_of(table))), case, tags_of(parts_of(table)))
+        return delivery_rows(judge_rows(case, *apart(unpack(parts_of(table)))), case, tags_of(parts_of(table)))
 
     found = logs.buckets().groupBy("bucket").applyInArrow(judged, spark_schema(JUDGED))
     late = F.broadcast(_overtaken(logs, case)).withColumn("late", F.lit(True))
@@ -88,7 +89,7 @@ def _overtaken(logs: SparkLogs, case: Case) -> DataFrame:
     """What was handed over out of order: few. Two places for each delivery and subscriber are shuffled to find it."""
 
     def packed(table: pa.Table) -> pa.Table:
-        names, parts = zip(("", b""), *judge_rows(case, unpack(parts_of(table))).order(), strict=True)
+        names, parts = zip(("", b""), *judge_rows(case, apart(unpack(parts_of(table)))[0]).order(), strict=True)
         return pa.table({"name": pa.array(names[1:], pa.string()), "rows": pa.array(parts[1:], pa.binary())})
 
     def judged(table: pa.Table) -> pa.Table:

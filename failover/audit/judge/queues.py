@@ -1,0 +1,305 @@
+"""The messages of queues: what replicas tell of them, beside what homes and clients tell of the deliveries that bring
+them and take them (protocol 14).
+
+Each replica tells what it does to messages as it applies the log of its set. So one replica's word is enough, and a
+replica that tells nothing may be behind.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Final
+
+import attrs
+import numpy as np
+
+from failover.audit.judge.kinds import REPLICAS, Violating, concluded
+from failover.audit.judge.repeats import weaker
+from failover.audit.judge.testimony import Testimony
+from failover.audit.mesh.case import Case
+from failover.audit.mesh.clients import Client
+from failover.audit.mesh.contents import Contents
+from failover.audit.read.columns import NONE, Flags, Ints, Rows, Texts, chosen
+from failover.audit.read.facts import BIG, Groups, by_key, codes_of
+from topic.identity import INSIDE, egress_address, is_egress, queue_of
+from topic.journal import Event, LoggedOutcome
+from topic.queues.message_log import Departure
+
+TOLD: Final = (Event.ENQUEUED, Event.RETURNED, Event.LEFT)
+"""What replicas tell of messages."""
+ANSWERED: Final = (LoggedOutcome.ACCEPTED, LoggedOutcome.REJECTED)
+"""With these outcomes a consumer has done with a message."""
+WRAP: Final = 1 << 64
+"""Sums of positions count up to here."""
+
+
+def apart(rows: Rows) -> tuple[Rows, Rows]:
+    """What tells of deliveries, and what replicas tell of messages."""
+    of_messages = np.isin(rows.event, [int(event) for event in TOLD])
+    return chosen(rows, ~of_messages), chosen(rows, of_messages)
+
+
+# how many messages there are
+
+
+@attrs.define(slots=True)
+class Passage:
+    """What has come into the queues of a set and left them, in one log: before the first CONTENT entry of the set in
+    the log, and behind each."""
+
+    messages: list[int]
+    """How many more."""
+    positions: list[int]
+    """How much more the sum of their positions is, modulo `WRAP`."""
+
+    def add(self, other: "Passage") -> None:
+        self.messages = [one + more for one, more in zip(self.messages, other.messages, strict=True)]
+        self.positions = [(one + more) % WRAP for one, more in zip(self.positions, other.positions, strict=True)]
+
+
+def passages(told: Rows, contents: Contents) -> dict[tuple[str, str], Passage]:
+    """By log and set."""
+    signs = np.where(told.event == Event.ENQUEUED, 1, np.where(told.event == Event.LEFT, -1, 0))
+    sets = np.array([*(queue_of(text)[0] if is_egress(text) else "" for text in told.strings), ""])[told.address]
+    logs = {log.name: code for code, log in enumerate(told.logs)}
+    found = {}
+    for (log, set_), listed in contents.items():
+        of = np.flatnonzero((told.log == logs.get(log, NONE)) & (sets == set_))
+        interval = np.searchsorted([content.place for content in listed], told.place[of])
+        messages, positions = (np.zeros(len(listed) + 1, np.int64) for _ in range(2))
+        np.add.at(messages, interval, signs[of])
+        np.add.at(positions, interval, signs[of] * told.n[of])
+        found[log, set_] = Passage(messages.tolist(), [one % WRAP for one in positions.tolist()])
+    return found
+
+
+def disputed(contents: Contents, passed: Mapping[tuple[str, str], Passage]) -> Iterator[tuple[str, str]]:
+    """The set and index at which a replica has other messages than it has told of since the CONTENT entry before, and
+    its log."""
+    for (log, set_), through in passed.items():
+        listed = contents[log, set_]
+        for before, content, more, sum_ in zip(
+            listed, listed[1:], through.messages[1:], through.positions[1:], strict=False
+        ):
+            is_right = before.messages + more == content.messages
+            is_right &= (before.positions + sum_ - content.positions) % WRAP == 0
+            if not content.begins and not is_right:
+                yield f"{set_}, entry {content.index}", log
+
+
+# what became of each
+
+
+@attrs.frozen
+class Messages:
+    """One element for each queue that has, or had, a message by this delivery key."""
+
+    groups: Groups
+    rows: Rows
+    key: Texts
+    address: Ints
+    """Code: of the egress of the queue."""
+    delivery: Ints
+    """The first delivery with that key; `NONE` if nothing else tells of any."""
+    uses: Ints
+    """How many deliveries have that key."""
+    judged: Flags
+    """It is certain how many, and the set was never recovered."""
+
+    def tells(self, *events: Event) -> Flags:
+        found: Flags = np.isin(self.rows.event, [int(event) for event in events])
+        return found
+
+    def left(self, *why: Departure) -> Flags:
+        """Rows: messages have left for one of these reasons."""
+        codes = codes_of([each.value for each in why], self.rows.strings)
+        found: Flags = self.tells(Event.LEFT) & np.isin(self.rows.detail, codes[codes != NONE])
+        return found
+
+
+def _messages(told: Rows, each: Testimony) -> Messages:
+    uses = each.deliveries.uses
+    of, keys = by_key(told.key)
+    number = len(told.strings) + 1
+    distinct, group = np.unique(of * number + told.address + 1, return_inverse=True)
+    key, address = keys[distinct // number], distinct % number - 1
+    sorter = np.argsort(uses.key, kind="stable")
+    start, end = (np.searchsorted(uses.key, key, side, sorter=sorter) for side in ("left", "right"))
+    first = np.append(sorter, NONE)[np.where(end > start, start, len(sorter))]
+    recovered = [INSIDE + set_ + "/" for set_ in each.case.recovered]
+    certain = np.array([not text.startswith(tuple(recovered)) for text in told.strings] + [False], np.bool_)
+    return Messages(
+        Groups(group.astype(np.int64), len(distinct)),
+        told,
+        key,
+        address,
+        delivery=first,
+        uses=np.maximum(end - start, 1),
+        judged=certain[address] & np.append(uses.sure, True)[first],
+    )
+
+
+@attrs.frozen
+class QueueVerdicts:
+    """On one bucket."""
+
+    messages: Messages
+    accepted: Violating
+    """Per delivery."""
+    unknown: Flags
+    """Deliveries of which it is not known whether a queue has got them."""
+    violations: Violating
+    """Per message."""
+    repeated: Mapping[str, Flags]
+    """Per pair of delivery and ingress: enqueued more than once, where that is not promised, by the reasons of
+    `kinds.REPEATED`."""
+    passed: Mapping[tuple[str, str], Passage]
+    """By log and set."""
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        """By the address of the egress of a queue, and what is counted."""
+        of, found = self.messages, Counter[tuple[str, str]]()
+        flags = {why.value: of.groups.any(of.left(why)) for why in Departure}
+        numbers = {name: flag.astype(np.int64) for name, flag in flags.items()}
+        numbers["returned"] = of.groups.any(of.tells(Event.RETURNED)).astype(np.int64)
+        numbers["enqueued"] = of.groups.distinct(of.tells(Event.ENQUEUED), of.rows.n)
+        for what, number in numbers.items():
+            for code in np.unique(of.address[number > 0]).tolist():
+                found[of.rows.strings[code], what] += int(number[of.address == code].sum())
+        return found
+
+
+def judge_queues(told: Rows, each: Testimony) -> QueueVerdicts:
+    of = _messages(told, each)
+    accepted, unknown = concluded({"never enqueued": never_enqueued(of, each)}, partial(_lacking, each.case, each))
+    twice = enqueued_twice(of)
+    again = _by_ingress(each) & np.isin(each.at, of.delivery[twice])
+    excused = weaker(each, again)
+    twice &= ~np.isin(of.delivery, each.at[np.logical_or.reduce([*excused.values()])])
+    return QueueVerdicts(
+        of,
+        accepted,
+        unknown,
+        {
+            "enqueued twice": twice,
+            "gone without a consumer": gone_without_a_consumer(of, each),
+            "given back though processed": given_back_though_processed(of, each),
+        },
+        excused,
+        passages(told, each.case.contents),
+    )
+
+
+def _lacking(case: Case, each: Testimony, logs: str) -> Flags:
+    assert logs == REPLICAS
+    return np.full(len(each.deliveries.uses.key), bool(case.open_homes or case.cut))
+
+
+def _by_ingress(each: Testimony) -> Flags:
+    """Pairs of which the subscriber is the ingress of a set, or of a binding."""
+    codes = [code for code, client in each.clients if client is not None and client.is_ingress]
+    found: Flags = np.isin(each.pairs.subscriber, codes)
+    return found
+
+
+def never_enqueued(of: Messages, each: Testimony) -> Flags:
+    """Deliveries that an ingress accepted although no replica says that their queue has them; or that the leader
+    accepted before its own replica says so."""
+    facts, rows = each.facts, each.facts.rows
+    codes = np.unique(each.pairs.subscriber[_by_ingress(each)])
+    answered = facts.by_router & facts.tells(Event.OUTCOME) & facts.accepted & (rows.detail == NONE)
+    at = np.flatnonzero(answered & np.isin(rows.subscriber, codes) & each.deliveries.uses.sure[each.deliveries.uses.of])
+    delivery = each.deliveries.uses.of[at]
+    queue = _queues(rows.subscriber[at].astype(np.int64), each.deliveries.address[delivery], each)
+    message = _find(of, each.deliveries.uses.key[delivery], queue)
+    enqueued = of.tells(Event.ENQUEUED)
+    has = np.append(of.groups.any(enqueued), False)[message]
+    here = Groups(of.groups.of * (len(rows.logs) + 1) + of.rows.log, of.groups.number * (len(rows.logs) + 1))
+    first = np.append(here.lowest(enqueued, of.rows.place), BIG)
+    own = np.where(message == NONE, len(first) - 1, message * (len(rows.logs) + 1) + rows.log[at])
+    too_early = (first[own] != BIG) & (first[own] > rows.place[at])
+    certain = (queue != NONE) & np.append(of.judged, True)[message]
+    found = np.zeros(len(each.deliveries.uses.key), np.bool_)
+    found[delivery[certain & (~has | too_early)]] = True
+    return found
+
+
+def _queues(subscriber: Ints, address: Ints, each: Testimony) -> Ints:
+    """The codes of the egress' addresses of the queues that deliveries at these addresses are for, by this ingress;
+    `NONE` where that is not known or nobody tells of the queue."""
+    strings, clients = each.facts.rows.strings, dict(each.clients)
+    known = {text: code for code, text in enumerate(strings)}
+    number = len(strings) + 1
+    distinct, which = np.unique(subscriber * number + address + 1, return_inverse=True)
+    found = []
+    for one in distinct.tolist():
+        client, code = clients[one // number], one % number - 1
+        assert client is not None
+        queue = _queue_of(client, strings[code] if code != NONE else "")
+        found.append(known.get(queue, len(strings)) if queue else NONE)
+    return np.array(found, np.int64)[which]
+
+
+def _queue_of(client: Client, address: str) -> str:
+    """The address of the egress of the queue that the ingress puts a delivery of this address into; empty if it is not
+    known."""
+    set_, slash, rest = client.identity.split(" on ")[0].partition("/")[2].partition("/")
+    if slash:  # a binding: SET/QUEUE/ID
+        return egress_address(set_, rest.rpartition("/")[0])
+    return egress_address(*queue_of(address)) if address.startswith(INSIDE) else ""
+
+
+def _find(of: Messages, key: Texts, address: Ints) -> Ints:
+    """The messages of these keys in these queues; `NONE` for what no replica tells of."""
+    if not len(of.key):
+        return np.full(len(key), NONE, np.int64)
+    _, group = np.unique(np.concatenate([of.key, key]), return_inverse=True)
+    number = len(of.rows.strings) + 2
+    known = group[: len(of.key)] * number + of.address + 1
+    asked = group[len(of.key) :] * number + address + 1
+    sorter = np.argsort(known, kind="stable")
+    place = np.minimum(np.searchsorted(known, asked, sorter=sorter), len(known) - 1)
+    found: Ints = np.where(known[sorter[place]] == asked, sorter[place], NONE)
+    return found
+
+
+def enqueued_twice(of: Messages) -> Flags:
+    """At more positions than deliveries have that key."""
+    found: Flags = of.judged & (of.groups.distinct(of.tells(Event.ENQUEUED), of.rows.n) > of.uses)
+    return found
+
+
+def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
+    """Taken out of the queue as accepted or rejected, although no home of the delivery says that a consumer had
+    answered so."""
+    facts = each.facts
+    answered = facts.at_home & facts.tells(Event.ACCEPTED) & np.isin(facts.rows.outcome, ANSWERED)
+    has_answer = np.append(each.deliveries.groups.any(answered), False)[of.delivery]
+    is_open = bool(each.case.open_homes or each.case.cut)
+    doubted = np.append(each.fates.home_doubted | is_open, is_open)[of.delivery]
+    found: Flags = of.judged & of.groups.any(of.left(Departure.DEQUEUED)) & ~has_answer & ~doubted
+    return found
+
+
+def given_back_though_processed(of: Messages, each: Testimony) -> Flags:
+    """Back in the queue, or taken out of it as if no consumer had it, although a consumer with a timeout had processed
+    it by its own log, and had not ended by then."""
+    taken_back = of.tells(Event.RETURNED) | of.left(Departure.EXPIRED, Departure.PURGED)
+    when = of.groups.highest(taken_back, of.rows.hlc)
+    at = np.full(len(each.deliveries.uses.key), NONE, np.int64)
+    known = of.judged & (of.delivery != NONE)
+    at[of.delivery[known]] = when[known]
+    lasting = np.zeros(len(each.at), np.bool_)
+    for code, client in each.clients:
+        if client is None or not client.logs or not client.timeout_s or client.mode != "second":
+            continue
+        pairs = each.pairs_of(code)
+        had = each.pairs.own_count[pairs] > 0
+        ended = np.zeros(len(pairs), np.bool_)
+        for _, ending, _ in client.closings:
+            ended |= (each.pairs.last_sent_hlc[pairs] <= ending) & (ending <= at[each.at[pairs]])
+        lasting[pairs] = had & ~ended & (at[each.at[pairs]] != NONE)
+    processed = np.zeros(len(at) + 1, np.bool_)
+    processed[each.at[lasting & ~each.doubted]] = True
+    found: Flags = of.judged & processed[of.delivery] & (of.delivery != NONE) & (when != NONE)
+    return found

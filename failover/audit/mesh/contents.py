@@ -1,0 +1,67 @@
+"""What replicas of a set say that their queues have, at some indices of the set's log (protocol 13, 14).
+
+Pure Python over the control rows. All replicas say so at the same indices, and as they begin with a state.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from failover.audit.read.inventory import ControlRow
+from topic.journal import Event
+
+
+@attrs.frozen(slots=True)
+class Content:
+    """One CONTENT entry."""
+
+    place: int
+    """In its log."""
+    life: int
+    index: int
+    messages: int
+    positions: int
+    """Their sum."""
+    begins: bool
+    """The replica has begun with this state: it says nothing of how it came to it."""
+
+
+Contents = Mapping[tuple[str, str], Sequence[Content]]
+"""By log and set, in the order of the log."""
+
+
+def find_contents(rows: Iterable[ControlRow]) -> Contents:
+    """Entries that do not say all of it are left out."""
+    found = defaultdict[tuple[str, str], list[Content]](list)
+    for row in sorted(rows, key=lambda row: row.place):
+        match row.details if row.event == Event.CONTENT else {}:
+            case {
+                "set": str(set_),
+                "life": int(life),
+                "index": int(index),
+                "messages": int(messages),
+                "positions": int(positions),
+                "begins": bool(begins),
+            }:
+                content = Content(row.place, life, index, messages, positions, begins)
+                found[row.log_name, set_].append(content)
+    return dict(found)
+
+
+def recovered_sets(contents: Contents) -> frozenset[str]:
+    """The sets that have begun a new life: an operator has recovered them, and they may have lost messages."""
+    lives = defaultdict[str, set[int]](set)
+    for (_, set_), told in contents.items():
+        lives[set_].update(content.life for content in told)
+    return frozenset(set_ for set_, of in lives.items() if len(of) > 1)
+
+
+def disagreeing(contents: Contents) -> Iterator[tuple[str, str]]:
+    """The set and index at which two replicas say that they have other messages, and their logs, as text."""
+    known: dict[tuple[str, int, int], tuple[str, Content]] = {}
+    for (log, set_), told in contents.items():
+        for content in told:
+            other, first = known.setdefault((set_, content.life, content.index), (log, content))
+            if (first.messages, first.positions) != (content.messages, content.positions):
+                yield f"{set_}, entry {content.index}", f"{other}, {log}"
