@@ -45,6 +45,11 @@ LATE: Final[dict[str, Any]] = {
     "pranks": ("elsewhere", "elsewhere", "close", "stalled"),
 }  # fmt: skip
 """Knobs: routers read many attaches late, and hear late of each."""
+QUEUES: Final[dict[str, Any]] = {
+    "sets": 2, "queues": 2, "asked": 5, "publishers": 3, "subscribers": 3, "messages": 25, "disk": 0.02,
+    "turmoil": 8.0, "never_started": False,
+}  # fmt: skip
+"""Knobs: clients use queues."""
 STRANGERS: Final = CALMER | {"plain": 0.5, "pranks": (*CALMER["pranks"], "close", "detach")}
 """Knobs: half are of any other make."""
 
@@ -312,10 +317,12 @@ KINDS: Final[Mapping[str, Kind]] = {
     "end": Kind(CALMER | {"durable": 0.5, "quitting": 0.2, "pranks": (*CALMER["pranks"], "crash", "crash", "crash")}),
     "stores": Kind(CALMER | {"durable": 0.5, "store_loss": 0.5, "old_store": 0.3}),
     "clocks": Kind(CALMER | {"clocks": 0.0005, "skew": 0.5}),
+    "queues": Kind(CALMER | QUEUES),
+    "consumers": Kind(STRANGERS | QUEUES | {"answering": 0.8, "disk_loss": 0.3}, 0.5, 0.5),
 }
 """By what happens: routers wait for the clients of others, routers read attaches late, tags are used again, clients
 close and come back, publishers settle at once or early, receivers settle first, processes end, stores of routers are
-lost or old, clocks of routers are set."""
+lost or old, clocks of routers are set, clients use queues, and so do clients of others."""
 
 
 def witnessed(seed: int, kind: Kind = OURS) -> Report:

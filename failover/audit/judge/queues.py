@@ -283,7 +283,7 @@ def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
 
 def given_back_though_processed(of: Messages, each: Testimony) -> Flags:
     """Back in the queue, or taken out of it as if no consumer had it, although a consumer with a timeout had processed
-    it by its own log, and had not ended by then."""
+    it, and had not ended by then."""
     taken_back = of.tells(Event.RETURNED) | of.left(Departure.EXPIRED, Departure.PURGED)
     when = of.groups.highest(taken_back, of.rows.hlc)
     at = np.full(len(each.deliveries.uses.key), NONE, np.int64)
@@ -291,14 +291,13 @@ def given_back_though_processed(of: Messages, each: Testimony) -> Flags:
     at[of.delivery[known]] = when[known]
     lasting = np.zeros(len(each.at), np.bool_)
     for code, client in each.clients:
-        if client is None or not client.logs or not client.timeout_s or client.mode != "second":
+        if client is None or not client.timeout_s or client.mode != "second":
             continue
         pairs = each.pairs_of(code)
-        had = each.pairs.own_count[pairs] > 0
         ended = np.zeros(len(pairs), np.bool_)
         for _, ending, _ in client.closings:
             ended |= (each.pairs.last_sent_hlc[pairs] <= ending) & (ending <= at[each.at[pairs]])
-        lasting[pairs] = had & ~ended & (at[each.at[pairs]] != NONE)
+        lasting[pairs] = each.taken[pairs] & ~ended & (at[each.at[pairs]] != NONE)
     processed = np.zeros(len(at) + 1, np.bool_)
     processed[each.at[lasting & ~each.doubted]] = True
     found: Flags = of.judged & processed[of.delivery] & (of.delivery != NONE) & (when != NONE)
