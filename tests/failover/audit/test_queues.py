@@ -1,17 +1,26 @@
-"""What replicas tell of the messages of queues is judged: true logs of a simulated mesh, and logs with one lie."""
+"""What replicas tell of the messages of queues is judged: true logs of a simulated mesh, logs with one lie, and logs of
+meshes that break a rule."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 from unittest.mock import patch
 
+import attrs
 import pytest
 
 from failover.audit import Report, Verdict
 from failover.audit.judge.kinds import DISPUTED
 from tests.failover.audit.in_process import judge_files
-from tests.simulation.evidence import KINDS, LoggedRouter, Told
+from tests.simulation.evidence import KINDS, LoggedRouter, LoggedWorld, Told
+from tests.simulation.judge import Judge
+from tests.simulation.parties import Violation
+from tests.topic.raft.mutants import Mutant
 from topic.journal import Event
+from topic.queues.leader.egress import Egress
+from topic.queues.leader.ingress import Ingress
+from topic.queues.messages import QueuedMessages
 
 SEED = 3
 Entry = tuple[Event, dict[str, Any]]
@@ -161,3 +170,37 @@ def test_a_lie_is_found(lie: Lie, kinds: set[str]) -> None:
     report = audit(lie)
     assert {*report.violations} - {DISPUTED} == kinds - {DISPUTED}, report.sentence
     assert kinds <= {*report.violations}, report.sentence
+
+
+class Unjudged(LoggedWorld):
+    """It goes on, whatever is violated, and does not wait until all has come to rest."""
+
+    def run(self) -> None:
+        with patch.object(Judge, "check", lambda *_: None), suppress(Violation):
+            super().run()
+
+
+BROKEN: list[tuple[type, str, str, str, str, int, str]] = [
+    (Ingress, "deliver", "self.go_on()",
+     "self.go_on(); self.node.topic.outcomes(self.subscriber, records, DeliveryOutcome.ACCEPTED)",
+     "queues", 1, "never enqueued"),
+    (QueuedMessages, "enqueue", "if known is not None and known.is_for(attach, n):\n            is_taken",
+     "if False:\n            is_taken",
+     "consumers", 8, "enqueued twice"),
+    (QueuedMessages, "dequeue", "self._there(queue, runs)",
+     "self._there(queue, [(first, last + 1) for first, last in runs])",
+     "queues", 1, "gone without a consumer"),
+    (Egress, "tell", "if action.outcome in GIVEN_BACK:", "if True:", "queues", 2, "given back though processed"),
+    (QueuedMessages, "__init__", "elif key[:1] == MESSAGE:", "elif key[:1] == MESSAGE and key[-1] == 0:",
+     "consumers", 2, DISPUTED),
+]  # fmt: skip
+"""Class, method, text, other text; the kind of run and its seed; the violation."""
+
+
+@pytest.mark.parametrize(("owner", "method", "old", "new", "kind", "seed", "violation"), BROKEN)
+def test_it_sees_what_becomes_of_messages_if_a_rule_is_broken(
+    owner: type, method: str, old: str, new: str, kind: str, seed: int, violation: str
+) -> None:
+    with Mutant(owner, method, old, new, old, "").applied():
+        report = judge_files(attrs.evolve(KINDS[kind], world=Unjudged).files(seed), buckets=1)
+    assert violation in report.violations, report.sentence
