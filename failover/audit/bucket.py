@@ -8,7 +8,7 @@ from failover.audit.judge.deliveries import Deliveries, Records, gather, gather_
 from failover.audit.judge.order import judge_order, pack_order
 from failover.audit.judge.pairs import Pairs, gather_pairs
 from failover.audit.judge.publishers import find_fates, judge_publishers
-from failover.audit.judge.queues import apart, judge_queues
+from failover.audit.judge.queues.messages import apart, judge_queues
 from failover.audit.judge.routers import judge_routers
 from failover.audit.judge.subscribers import judge_balanced, judge_subscribers
 from failover.audit.judge.tally import Counting, Tally, Verdicts

@@ -15,7 +15,7 @@ import msgpack
 from topic.directory.entry import LinkEntry
 from topic.identity import KEY_LENGTH, Epoch
 from topic.queues.bound.bindings import BINDING_KEY
-from topic.queues.message_log import Departure, MessageLog, Unlogged
+from topic.queues.logged.message_log import MessageEnd, MessageLog, Unlogged
 from topic.queues.operations import QueueId, QueueSettings, unpack
 from topic.queues.positions import POSITION_LENGTH, Run, delivery_tag, each_of, position_key, position_of
 from topic.queues.proposals import Enqueue, Enqueued
@@ -304,7 +304,7 @@ class QueuedMessages:
 
     def dequeue(self, queue: QueueId, runs: Sequence[Run]) -> None:
         """Take messages out of their queue."""
-        self._take_out(queue, self._there(queue, runs), Departure.DEQUEUED)
+        self._take_out(queue, self._there(queue, runs), MessageEnd.DEQUEUED)
 
     def purge(self, queue: QueueId, position: int) -> int:
         """Take the messages up to this position out of the queue that are not reserved. Each of the others is taken out
@@ -315,12 +315,12 @@ class QueuedMessages:
         if len(free) < len(there) and position > self._purged.get(queue, 0):
             self._purged[queue] = position
             self._rows.put(_purge_key(queue), msgpack.packb((position,)))
-        return self._take_out(queue, free, Departure.PURGED)
+        return self._take_out(queue, free, MessageEnd.PURGED)
 
     def expire(self, queue: QueueId, runs: Sequence[Run]) -> None:
         """Take messages out of their queue, without those that are reserved."""
         free = [position for position in self._there(queue, runs) if not self.reserved.has(position)]
-        self._take_out(queue, free, Departure.EXPIRED)
+        self._take_out(queue, free, MessageEnd.EXPIRED)
 
     def is_purged(self, queue: QueueId, position: int) -> bool:
         """Whether the message at this position, which is reserved, is to go when it comes back."""
@@ -332,10 +332,10 @@ class QueuedMessages:
             return back
         last = self._purged[queue]
         purged = [position for position in back if position <= last]
-        self._take_out(queue, purged, Departure.PURGED)
+        self._take_out(queue, purged, MessageEnd.PURGED)
         return [position for position in back if position > last]
 
-    def _take_out(self, queue: QueueId, positions: Sequence[int], why: Departure) -> int:
+    def _take_out(self, queue: QueueId, positions: Sequence[int], why: MessageEnd) -> int:
         """Take these messages, which are there, out of their queue. Returns how many they are."""
         self._count(queue, **{why.value: len(positions)})
         if positions:
@@ -366,7 +366,7 @@ class QueuedMessages:
             by_queue.pop(queue, None)
         messages = self._queues.pop(queue, {})
         if messages:
-            self._log.left(queue, self._tags(messages), [*messages], Departure.DELETED)
+            self._log.left(queue, self._tags(messages), [*messages], MessageEnd.DELETED)
         for position, message in messages.items():
             self._gone(position, message)
         self._end_purge(queue)

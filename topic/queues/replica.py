@@ -11,7 +11,7 @@ from typing import Final
 from topic.errors import BreachError
 from topic.journal import Event
 from topic.queues.actions import Logged, SetAction, SetChange, SetEvent, SetNote, Tell
-from topic.queues.message_log import ReplicaLog
+from topic.queues.logged.message_log import ReplicaLog
 from topic.queues.operations import Answer, Declare, Done, Refused, RefusedFor
 from topic.queues.operations import encode as encode_operation
 from topic.queues.proposals import Enqueued, Proposal, encode_proposal

@@ -11,7 +11,7 @@ import attrs
 import msgpack
 
 from topic.queues.bound.bindings import BINDING, MOST_BINDINGS, Bindings
-from topic.queues.message_log import MessageLog
+from topic.queues.logged.message_log import MessageLog
 from topic.queues.messages import ROWS, QueuedMessages
 from topic.queues.operations import (
     MOST,

@@ -19,7 +19,7 @@ from failover.audit.follow.decided import decided, only_by_maps
 from failover.audit.follow.fold import OrderFold, Place
 from failover.audit.follow.forgetting import Forgetting
 from failover.audit.follow.growing import GrowingLog
-from failover.audit.judge.queues import apart
+from failover.audit.judge.queues.messages import apart
 from failover.audit.judge.tally import Tally
 from failover.audit.judge.testimony import sent_under
 from failover.audit.judge.unattributed import Missed

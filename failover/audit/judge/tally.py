@@ -12,7 +12,8 @@ from failover.audit.judge.deliveries import Deliveries, Records
 from failover.audit.judge.kinds import FINDINGS_KEPT, Violating
 from failover.audit.judge.pairs import Pairs
 from failover.audit.judge.publishers import Fates
-from failover.audit.judge.queues import Passage, QueueVerdicts
+from failover.audit.judge.queues.messages import QueueVerdicts
+from failover.audit.judge.queues.passages import Passage
 from failover.audit.judge.routers import RouterVerdicts
 from failover.audit.judge.subscribers import SubscriberVerdicts
 from failover.audit.judge.unattributed import Away, InVain, Without

@@ -13,7 +13,7 @@ from topic.journal import Event
 
 
 @attrs.frozen(slots=True)
-class Content:
+class ToldContent:
     """One CONTENT entry."""
 
     place: int
@@ -27,13 +27,13 @@ class Content:
     """The replica has begun with this state: it says nothing of how it came to it."""
 
 
-Contents = Mapping[tuple[str, str], Sequence[Content]]
+Contents = Mapping[tuple[str, str], Sequence[ToldContent]]
 """By log and set, in the order of the log."""
 
 
 def find_contents(rows: Iterable[ControlRow]) -> Contents:
     """Entries that do not say all of it are left out."""
-    found = defaultdict[tuple[str, str], list[Content]](list)
+    found = defaultdict[tuple[str, str], list[ToldContent]](list)
     for row in sorted(rows, key=lambda row: row.place):
         match row.details if row.event == Event.CONTENT else {}:
             case {
@@ -44,7 +44,7 @@ def find_contents(rows: Iterable[ControlRow]) -> Contents:
                 "positions": int(positions),
                 "begins": bool(begins),
             }:
-                content = Content(row.place, life, index, messages, positions, begins)
+                content = ToldContent(row.place, life, index, messages, positions, begins)
                 found[row.log_name, set_].append(content)
     return dict(found)
 
@@ -59,7 +59,7 @@ def recovered_sets(contents: Contents) -> frozenset[str]:
 
 def disagreeing(contents: Contents) -> Iterator[tuple[str, str]]:
     """The set and index at which two replicas say that they have other messages, and their logs, as text."""
-    known: dict[tuple[str, int, int], tuple[str, Content]] = {}
+    known: dict[tuple[str, int, int], tuple[str, ToldContent]] = {}
     for (log, set_), told in contents.items():
         for content in told:
             other, first = known.setdefault((set_, content.life, content.index), (log, content))

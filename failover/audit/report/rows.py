@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from failover.audit.judge.kinds import DISPUTED, FINDINGS_KEPT, KINDS, REPEATED, UNOWED, UNPROCESSED
-from failover.audit.judge.queues import disputed
+from failover.audit.judge.queues.passages import disputed
 from failover.audit.judge.tally import Tally, Violation
 from failover.audit.judge.unattributed import Missed
 from failover.audit.mesh.case import Case
@@ -19,7 +19,7 @@ from failover.audit.mesh.presence import Parting
 from failover.audit.read.inventory import Inventory, Log
 from failover.audit.report.report import Finding, PairRow, PublisherRow, QueueRow, Report
 from topic.identity import queue_of
-from topic.queues.message_log import Departure
+from topic.queues.logged.message_log import MessageEnd
 
 
 def report_of(run_dirs: Sequence[str], tally: Tally, case: Case, inventory: Inventory) -> Report:
@@ -57,9 +57,9 @@ def queue_rows(tally: Tally, case: Case) -> Iterator[QueueRow]:
     for address in sorted({address for address, _ in tally.queues}):
         set_, queue = queue_of(address)
         count = {
-            what: tally.queues[address, what] for what in ("enqueued", "returned", *(why.value for why in Departure))
+            what: tally.queues[address, what] for what in ("enqueued", "returned", *(why.value for why in MessageEnd))
         }
-        left = sum(count[why.value] for why in Departure)
+        left = sum(count[why.value] for why in MessageEnd)
         yield QueueRow(
             queue,
             set_,

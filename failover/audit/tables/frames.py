@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from failover.audit.bucket import judge_rows
 from failover.audit.judge.kinds import SHARED
 from failover.audit.judge.order import KIND, overtaken
-from failover.audit.judge.queues import apart
+from failover.audit.judge.queues.messages import apart
 from failover.audit.mesh.case import Case, make_case
 from failover.audit.read.columns import tags_of, unpack
 from failover.audit.read.files import distinct

@@ -166,7 +166,7 @@ def test_a_message_whose_end_no_majority_decides_stays() -> None:
 BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (QueuedMessages, "expire", "if not self.reserved.has(position)", "",
      test_what_has_expired_leaves_the_queue_if_it_is_for_nobody),
-    (QueuedMessages, "expire", "Departure.EXPIRED", "Departure.PURGED",
+    (QueuedMessages, "expire", "MessageEnd.EXPIRED", "MessageEnd.PURGED",
      test_what_has_expired_leaves_the_queue_if_it_is_for_nobody),
     (QueuedMessages, "_take", "parts if expires else parts[:3]", "parts[:3]",
      partial(test_the_state_keeps_when_the_time_of_a_message_is_over, True)),

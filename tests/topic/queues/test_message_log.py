@@ -9,7 +9,7 @@ from tests.topic.queues.test_messages import ONE, asked, declare, delete, enqueu
 from tests.topic.raft.mutants import Mutant
 from topic.identity import KeyMaker, egress_of, link_name
 from topic.journal import Event
-from topic.queues.message_log import ReplicaLog, generation_of
+from topic.queues.logged.message_log import ReplicaLog, generation_of
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import Done, Purge, QueueId, encode
 from topic.queues.positions import delivery_tag, position_of

@@ -490,7 +490,7 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_a_purge_takes_nothing_that_comes_later_whatever_its_position),
     (QueuedMessages, "purge", "if not self.reserved.has(at)", "",
      test_a_purge_takes_what_nobody_has_up_to_its_position),
-    (QueuedMessages, "purge", "Departure.PURGED", "Departure.DEQUEUED",
+    (QueuedMessages, "purge", "MessageEnd.PURGED", "MessageEnd.DEQUEUED",
      test_a_purge_takes_what_nobody_has_up_to_its_position),
     (QueuedMessages, "purge", "and position > self._purged.get(queue, 0)", "",
      test_an_earlier_purge_that_comes_later_takes_back_nothing),

@@ -32,7 +32,7 @@ from topic.ends.end import EndNode, InsideEnd
 from topic.ends.publishing import PublishingEnd
 from topic.identity import NOWHERE, Epoch, egress_of
 from topic.queues.leader.log import Marking, Proposer
-from topic.queues.message_log import generation_of
+from topic.queues.logged.message_log import generation_of
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 from topic.queues.positions import delivery_tag, index_of, position_of, runs_of

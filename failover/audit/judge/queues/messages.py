@@ -6,7 +6,7 @@ replica that tells nothing may be behind.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -14,80 +14,27 @@ import attrs
 import numpy as np
 
 from failover.audit.judge.kinds import REPLICAS, Violating, concluded
+from failover.audit.judge.queues.passages import Passage, passages
 from failover.audit.judge.repeats import weaker
 from failover.audit.judge.testimony import Testimony
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client
-from failover.audit.mesh.contents import Contents
 from failover.audit.read.columns import NONE, Flags, Ints, Rows, Texts, chosen
 from failover.audit.read.facts import BIG, Groups, by_key, codes_of
-from topic.identity import INSIDE, egress_address, is_egress, queue_of
+from topic.identity import INSIDE, egress_address, queue_of
 from topic.journal import Event, LoggedOutcome
-from topic.queues.message_log import Departure
+from topic.queues.logged.message_log import MessageEnd
 
 TOLD: Final = (Event.ENQUEUED, Event.RETURNED, Event.LEFT)
 """What replicas tell of messages."""
 ANSWERED: Final = (LoggedOutcome.ACCEPTED, LoggedOutcome.REJECTED)
 """With these outcomes a consumer has done with a message."""
-WRAP: Final = 1 << 64
-"""Sums of positions count up to here."""
 
 
 def apart(rows: Rows) -> tuple[Rows, Rows]:
     """What tells of deliveries, and what replicas tell of messages."""
     of_messages = np.isin(rows.event, [int(event) for event in TOLD])
     return chosen(rows, ~of_messages), chosen(rows, of_messages)
-
-
-# how many messages there are
-
-
-@attrs.define(slots=True)
-class Passage:
-    """What has come into the queues of a set and left them, in one log: before the first CONTENT entry of the set in
-    the log, and behind each."""
-
-    messages: list[int]
-    """How many more."""
-    positions: list[int]
-    """How much more the sum of their positions is, modulo `WRAP`."""
-
-    def add(self, other: "Passage") -> None:
-        self.messages = [one + more for one, more in zip(self.messages, other.messages, strict=True)]
-        self.positions = [(one + more) % WRAP for one, more in zip(self.positions, other.positions, strict=True)]
-
-
-def passages(told: Rows, contents: Contents) -> dict[tuple[str, str], Passage]:
-    """By log and set."""
-    signs = np.where(told.event == Event.ENQUEUED, 1, np.where(told.event == Event.LEFT, -1, 0))
-    sets = np.array([*(queue_of(text)[0] if is_egress(text) else "" for text in told.strings), ""])[told.address]
-    logs = {log.name: code for code, log in enumerate(told.logs)}
-    found = {}
-    for (log, set_), listed in contents.items():
-        of = np.flatnonzero((told.log == logs.get(log, NONE)) & (sets == set_))
-        interval = np.searchsorted([content.place for content in listed], told.place[of])
-        messages, positions = (np.zeros(len(listed) + 1, np.int64) for _ in range(2))
-        np.add.at(messages, interval, signs[of])
-        np.add.at(positions, interval, signs[of] * told.n[of])
-        found[log, set_] = Passage(messages.tolist(), [one % WRAP for one in positions.tolist()])
-    return found
-
-
-def disputed(contents: Contents, passed: Mapping[tuple[str, str], Passage]) -> Iterator[tuple[str, str]]:
-    """The set and index at which a replica has other messages than it has told of since the CONTENT entry before, and
-    its log."""
-    for (log, set_), through in passed.items():
-        listed = contents[log, set_]
-        for before, content, more, sum_ in zip(
-            listed, listed[1:], through.messages[1:], through.positions[1:], strict=False
-        ):
-            is_right = before.messages + more == content.messages
-            is_right &= (before.positions + sum_ - content.positions) % WRAP == 0
-            if not content.begins and not is_right:
-                yield f"{set_}, entry {content.index}", log
-
-
-# what became of each
 
 
 @attrs.frozen
@@ -110,7 +57,7 @@ class Messages:
         found: Flags = np.isin(self.rows.event, [int(event) for event in events])
         return found
 
-    def left(self, *why: Departure) -> Flags:
+    def left(self, *why: MessageEnd) -> Flags:
         """Rows: messages have left for one of these reasons."""
         codes = codes_of([each.value for each in why], self.rows.strings)
         found: Flags = self.tells(Event.LEFT) & np.isin(self.rows.detail, codes[codes != NONE])
@@ -159,7 +106,7 @@ class QueueVerdicts:
     def counts(self) -> Counter[tuple[str, str]]:
         """By the address of the egress of a queue, and what is counted."""
         of, found = self.messages, Counter[tuple[str, str]]()
-        flags = {why.value: of.groups.any(of.left(why)) for why in Departure}
+        flags = {why.value: of.groups.any(of.left(why)) for why in MessageEnd}
         numbers = {name: flag.astype(np.int64) for name, flag in flags.items()}
         numbers["returned"] = of.groups.any(of.tells(Event.RETURNED)).astype(np.int64)
         numbers["enqueued"] = of.groups.distinct(of.tells(Event.ENQUEUED), of.rows.n)
@@ -277,14 +224,14 @@ def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
     has_answer = np.append(each.deliveries.groups.any(answered), False)[of.delivery]
     is_open = bool(each.case.open_homes or each.case.cut)
     doubted = np.append(each.fates.home_doubted | is_open, is_open)[of.delivery]
-    found: Flags = of.judged & of.groups.any(of.left(Departure.DEQUEUED)) & ~has_answer & ~doubted
+    found: Flags = of.judged & of.groups.any(of.left(MessageEnd.DEQUEUED)) & ~has_answer & ~doubted
     return found
 
 
 def given_back_though_processed(of: Messages, each: Testimony) -> Flags:
     """Back in the queue, or taken out of it as if no consumer had it, although a consumer with a timeout had processed
     it, and had not ended by then."""
-    taken_back = of.tells(Event.RETURNED) | of.left(Departure.EXPIRED, Departure.PURGED)
+    taken_back = of.tells(Event.RETURNED) | of.left(MessageEnd.EXPIRED, MessageEnd.PURGED)
     when = of.groups.highest(taken_back, of.rows.hlc)
     at = np.full(len(each.deliveries.uses.key), NONE, np.int64)
     known = of.judged & (of.delivery != NONE)

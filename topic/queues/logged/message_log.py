@@ -17,7 +17,7 @@ from topic.queues.operations import QueueId
 from topic.queues.positions import delivery_tag
 
 
-class Departure(Enum):
+class MessageEnd(Enum):
     """Why a message has left its queue."""
 
     DEQUEUED = "dequeued"
@@ -38,7 +38,7 @@ class MessageLog(Protocol):
     def returned(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int]) -> None:
         """These messages came back to the queue. `tags`: of the deliveries that have ended."""
 
-    def left(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int], why: Departure) -> None:
+    def left(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int], why: MessageEnd) -> None:
         """These messages have left the queue. `tags`: of their last deliveries."""
 
 
@@ -49,7 +49,7 @@ class Unlogged:
 
     def returned(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int]) -> None: ...
 
-    def left(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int], why: Departure) -> None: ...
+    def left(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int], why: MessageEnd) -> None: ...
 
 
 class ReplicaLog:
@@ -68,7 +68,7 @@ class ReplicaLog:
     def returned(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int]) -> None:
         self._tell(Event.RETURNED, queue, (), tags, positions)
 
-    def left(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int], why: Departure) -> None:
+    def left(self, queue: QueueId, tags: Sequence[bytes], positions: Sequence[int], why: MessageEnd) -> None:
         self._tell(Event.LEFT, queue, (), tags, positions, why.value)
 
     def _tell(

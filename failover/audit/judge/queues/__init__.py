@@ -1,0 +1,1 @@
+"""The messages of queues, by what replicas of sets tell of them (protocol 14)."""

@@ -1,0 +1,61 @@
+"""How many messages came into the queues of a set and left them, by the log of each replica, and how many the replica
+says that it has."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import attrs
+import numpy as np
+
+from failover.audit.mesh.contents import Contents
+from failover.audit.read.columns import NONE, Rows
+from topic.identity import is_egress, queue_of
+from topic.journal import Event
+
+WRAP: Final = 1 << 64
+"""Sums of positions count up to here."""
+
+
+@attrs.define(slots=True)
+class Passage:
+    """What has come into the queues of a set and left them, in one log: before the first CONTENT entry of the set in
+    the log, and behind each."""
+
+    messages: list[int]
+    """How many more."""
+    positions: list[int]
+    """How much more the sum of their positions is, modulo `WRAP`."""
+
+    def add(self, other: "Passage") -> None:
+        self.messages = [one + more for one, more in zip(self.messages, other.messages, strict=True)]
+        self.positions = [(one + more) % WRAP for one, more in zip(self.positions, other.positions, strict=True)]
+
+
+def passages(told: Rows, contents: Contents) -> dict[tuple[str, str], Passage]:
+    """By log and set."""
+    signs = np.where(told.event == Event.ENQUEUED, 1, np.where(told.event == Event.LEFT, -1, 0))
+    sets = np.array([*(queue_of(text)[0] if is_egress(text) else "" for text in told.strings), ""])[told.address]
+    logs = {log.name: code for code, log in enumerate(told.logs)}
+    found = {}
+    for (log, set_), listed in contents.items():
+        of = np.flatnonzero((told.log == logs.get(log, NONE)) & (sets == set_))
+        interval = np.searchsorted([content.place for content in listed], told.place[of])
+        messages, positions = (np.zeros(len(listed) + 1, np.int64) for _ in range(2))
+        np.add.at(messages, interval, signs[of])
+        np.add.at(positions, interval, signs[of] * told.n[of])
+        found[log, set_] = Passage(messages.tolist(), [one % WRAP for one in positions.tolist()])
+    return found
+
+
+def disputed(contents: Contents, passed: Mapping[tuple[str, str], Passage]) -> Iterator[tuple[str, str]]:
+    """The set and index at which a replica has other messages than it has told of since the CONTENT entry before, and
+    its log."""
+    for (log, set_), through in passed.items():
+        listed = contents[log, set_]
+        for before, content, more, sum_ in zip(
+            listed, listed[1:], through.messages[1:], through.positions[1:], strict=False
+        ):
+            is_right = before.messages + more == content.messages
+            is_right &= (before.positions + sum_ - content.positions) % WRAP == 0
+            if not content.begins and not is_right:
+                yield f"{set_}, entry {content.index}", log

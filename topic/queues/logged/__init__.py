@@ -1,0 +1,1 @@
+"""What a replica of a set tells the delivery log."""
