@@ -1,6 +1,6 @@
 """One audit from run directories to report, and one delivery's story: which steps there are, and in which order."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 import attrs
@@ -11,7 +11,15 @@ from failover.audit.measure.figures import measures
 from failover.audit.measure.frame import make_frame
 from failover.audit.mesh.case import make_case
 from failover.audit.mesh.clients import find_clients
-from failover.audit.read.entries import KEYS_LISTED, DeliveryEntry, find_keys, pick_entries
+from failover.audit.read.entries import (
+    KEYS_LISTED,
+    DeliveryEntry,
+    QueuePlace,
+    find_keys,
+    keys_at,
+    pick_entries,
+    queue_places,
+)
 from failover.audit.read.faults import ChaosFile, find_chaos
 from failover.audit.read.files import AuditError, Progress, distinct, ignore, local_dirs
 from failover.audit.read.inventory import take_inventory
@@ -115,7 +123,21 @@ def tell_story(run_dirs: Sequence[str], key: str, master: str | None = None) -> 
         events, chaos = [row for row in control if row.event >= 0], find_chaos(run_dirs, logs.text).chaos
         found = take_inventory(control).logs
         setting = Setting(events, found, find_clients(events, found), chaos.faults if chaos else ())
-        return tell(whole, list(_entries(logs, [whole])), setting)
+        story = tell(whole, list(_entries(logs, [whole])), setting)
+        places = {one for found in logs.ask(partial(queue_places, whole)) for one in found}
+    return attrs.evolve(story, notes=(*story.notes, *_through_queues(run_dirs, master, whole, places)))
+
+
+def _through_queues(
+    run_dirs: Sequence[str], master: str | None, key: str, places: Collection[QueuePlace]
+) -> Iterator[str]:
+    """The other deliveries of a message that a queue has, or had."""
+    if not places:
+        return
+    with open_logs(run_dirs, master, key="") as logs:  # of all deliveries
+        found = {one for some in logs.ask(partial(keys_at, places)) for one in some}
+    for brought, text in ((True, "it came into the queue as delivery"), (False, "it went to a consumer as delivery")):
+        yield from (f"{text} {other}" for other, is_first in sorted(found) if is_first is brought and other != key)
 
 
 def _only(found: set[str], key: str) -> str:

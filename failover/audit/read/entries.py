@@ -1,6 +1,7 @@
 """Rows of few deliveries as objects: for stories, and for keys that were used again. Runs inside Spark's workers."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
 
 import attrs
 import numpy as np
@@ -9,8 +10,13 @@ from failover.audit.read.columns import KEY_TYPE, Ints, Rows, hashed, unpack
 from failover.audit.read.facts import epoch_of
 from failover.audit.read.inventory import Row
 from topic.identity import NAME_LENGTH
+from topic.journal import Event
 
 KEYS_LISTED = 10
+OF_MESSAGES: Final = (Event.ENQUEUED, Event.RETURNED, Event.LEFT)
+"""What replicas tell of the messages of queues."""
+QueuePlace = tuple[str, int]
+"""The address of the egress of a queue, and the position of a message."""
 
 
 @attrs.frozen(slots=True)
@@ -34,6 +40,29 @@ def find_keys(start: str, parts: Iterable[bytes]) -> set[str]:
         keys = unpack([part]).key
         same = keys[keys.astype(kind) == start.encode()] if start else keys
         found.update(key.decode() for key in np.unique(same)[: KEYS_LISTED + 1].tolist())
+    return found
+
+
+def queue_places(key: str, parts: Iterable[bytes]) -> set[QueuePlace]:
+    """Where queues have, or had, the message that this delivery brought, or takes."""
+    found = set[QueuePlace]()
+    for part in parts:
+        rows = unpack([part])
+        at = np.flatnonzero(np.isin(rows.event, OF_MESSAGES) & (rows.key == key.encode()))
+        found |= {(rows.strings[rows.address[row]], int(rows.n[row])) for row in at.tolist()}
+    return found
+
+
+def keys_at(places: Collection[QueuePlace], parts: Iterable[bytes]) -> set[tuple[str, bool]]:
+    """The deliveries that have brought the messages at these places, and taken them: their keys, and whether it has
+    brought one."""
+    found = set[tuple[str, bool]]()
+    for part in parts:
+        rows = unpack([part])
+        near = np.isin(rows.event, OF_MESSAGES) & np.isin(rows.n, [n for _, n in places])
+        for row in np.flatnonzero(near).tolist():
+            if (rows.strings[rows.address[row]], int(rows.n[row])) in places:
+                found.add((rows.key[row].decode(), bool(rows.event[row] == Event.ENQUEUED)))
     return found
 
 

@@ -4,14 +4,18 @@ meshes that break a rule."""
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import attrs
+import numpy as np
 import pytest
 
-from failover.audit import Report, Verdict
+from failover.audit import Report, Verdict, tell_story
 from failover.audit.judge.kinds import DISPUTED
+from failover.audit.read.columns import unpack
+from failover.audit.read.logs import open_logs
 from tests.failover.audit.in_process import judge_files
 from tests.simulation.evidence import KINDS, LoggedRouter, LoggedWorld, Told
 from tests.simulation.judge import Judge
@@ -204,3 +208,25 @@ def test_it_sees_what_becomes_of_messages_if_a_rule_is_broken(
     with Mutant(owner, method, old, new, old, "").applied():
         report = judge_files(attrs.evolve(KINDS[kind], world=Unjudged).files(seed), buckets=1)
     assert violation in report.violations, report.sentence
+
+
+def test_the_story_of_a_delivery_names_the_others_of_its_message(tmp_path: Path) -> None:
+    files = KINDS["queues"].files(SEED)
+    for path, content in files.items():
+        file = tmp_path / path.removeprefix("file:/run/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    brought, taken = _deliveries_of_a_message(tmp_path)
+    story = tell_story([str(tmp_path)], brought)
+    assert story.notes[-1] == f"it went to a consumer as delivery {taken}"
+    assert any(step.text.startswith("its replica has it in the queue, at position ") for step in story.steps)
+    assert tell_story([str(tmp_path)], taken).notes[-1] == f"it came into the queue as delivery {brought}"
+
+
+def _deliveries_of_a_message(directory: Path) -> tuple[str, str]:
+    """The keys of the delivery that brought a message, and of the one that took it."""
+    with open_logs([str(directory)]) as logs:
+        rows = unpack(part for part in logs.some())
+    enqueued = int(np.flatnonzero(rows.event == Event.ENQUEUED)[0])
+    left = int(np.flatnonzero((rows.event == Event.LEFT) & (rows.n == rows.n[enqueued]))[0])
+    return rows.key[enqueued].decode(), rows.key[left].decode()

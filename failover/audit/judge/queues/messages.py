@@ -20,20 +20,19 @@ from failover.audit.judge.testimony import Testimony
 from failover.audit.mesh.case import Case
 from failover.audit.mesh.clients import Client
 from failover.audit.read.columns import NONE, Flags, Ints, Rows, Texts, chosen
+from failover.audit.read.entries import OF_MESSAGES
 from failover.audit.read.facts import BIG, Groups, by_key, codes_of
 from topic.identity import INSIDE, egress_address, queue_of
 from topic.journal import Event, LoggedOutcome
 from topic.queues.logged.message_log import MessageEnd
 
-TOLD: Final = (Event.ENQUEUED, Event.RETURNED, Event.LEFT)
-"""What replicas tell of messages."""
 ANSWERED: Final = (LoggedOutcome.ACCEPTED, LoggedOutcome.REJECTED)
 """With these outcomes a consumer has done with a message."""
 
 
 def apart(rows: Rows) -> tuple[Rows, Rows]:
     """What tells of deliveries, and what replicas tell of messages."""
-    of_messages = np.isin(rows.event, [int(event) for event in TOLD])
+    of_messages = np.isin(rows.event, OF_MESSAGES)
     return chosen(rows, ~of_messages), chosen(rows, of_messages)
 
 
