@@ -102,6 +102,22 @@ def test_a_message_that_is_over_is_offered_to_nobody() -> None:
     assert at_rest(bench)
 
 
+def test_a_message_that_is_over_before_it_is_decided_is_offered_to_nobody() -> None:
+    bench, pen = filled()
+    reader = plain(bench, "d", credit=0)
+    bench.hanging |= {"b", "c"}
+    pen.send(b"1!1", b"2!9", b"3")
+    bench.wall_us += 3_000_000
+    reader.grant(10)
+    bench.hanging.clear()
+    bench.flow()
+    assert reader.delivered == [b"2!9", b"3"]
+    reader.accept(b"2!9", b"3")
+    pen.settle(b"1!1", b"2!9", b"3")
+    bench.wait(1)
+    assert at_rest(bench)
+
+
 def test_what_waits_for_a_consumer_expires_too() -> None:
     """The consumer has taken its credit back before the reservation was decided."""
     bench, _ = filled(b"1!3")
@@ -184,6 +200,10 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (LedSet, "_timed", "min(ms, most)", "ms", test_a_queue_may_limit_the_time),
     (LedSet, "follow", "+ messages.passed.expired", "", test_what_waits_for_a_consumer_expires_too),
     (Egress, "_consumers", "self._sort_out_expired()", "pass", test_a_message_that_is_over_is_offered_to_nobody),
+    (Egress, "expect", "if end}", "if not end}",
+     test_a_message_that_is_over_before_it_is_decided_is_offered_to_nobody),
+    (Egress, "_end_of", "self._ends.get(position, inf)", "inf",
+     test_a_message_that_is_over_before_it_is_decided_is_offered_to_nobody),
     (Egress, "_go_on", "if self._for_nobody:", "if False:", test_what_waits_for_a_consumer_expires_too),
 ]  # fmt: skip
 

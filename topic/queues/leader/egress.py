@@ -36,7 +36,7 @@ from topic.queues.logged.message_log import generation_of
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 from topic.queues.positions import delivery_tag, index_of, position_of, runs_of
-from topic.queues.proposals import Dequeue, Enqueued, Expire, Free, Proposal, Reserve
+from topic.queues.proposals import Dequeue, Enqueue, Enqueued, Expire, Free, Proposal, Reserve
 from topic.termini.attaches import Claim
 
 
@@ -77,6 +77,9 @@ class Egress(PublishingEnd[int], InsideEnd):
         """The highest position that this end has found as it came."""
         self._expected: dict[int, dict[int, bytes]] = {}
         """The messages of the `Enqueue`s that are proposed and not decided, by log index and position."""
+        self._ends: dict[int, int] = {}
+        """When the time of these messages is over, by position, in milliseconds since 1970; without those that have no
+        end."""
         self._chosen: dict[bytes, list[Record]] = {}
         """By the name of a consumer: what is to be reserved for it."""
         self._over: list[Record] = []
@@ -120,19 +123,23 @@ class Egress(PublishingEnd[int], InsideEnd):
     def _tag(self, position: int) -> bytes:
         return delivery_tag(position, self._messages.returns(position).times)
 
-    def expect(self, index: int, messages: Sequence[bytes]) -> None:
-        """The `Enqueue` at this log index is proposed, and has these messages. This end may have found them as it
-        came: the entry was decided together with an earlier one."""
-        expected = {position_of(index, place): message for place, message in enumerate(messages)}
+    def expect(self, index: int, asked: Enqueue) -> None:
+        """The `Enqueue` at this log index is proposed. This end may have found its messages as it came: the entry was
+        decided together with an earlier one."""
+        expected = {position_of(index, place): message for place, message in enumerate(asked.messages)}
         if next(iter(expected)) > self._last:
             self._expected[index] = expected
+            self._ends.update({at: end for at, end in zip(expected, asked.expires, strict=False) if end})
             for position in expected:
                 heappush(self._free, position)
             self.go_on()
 
     def enqueued(self, index: int, positions: Sequence[int]) -> None:
         """The `Enqueue` at this log index has put messages into the queue, at these positions."""
-        self._withdraw(self._expected.pop(index, {}).keys() - {*positions})
+        expected = self._expected.pop(index, {})
+        for position in expected if self._ends else ():
+            self._ends.pop(position, None)
+        self._withdraw(expected.keys() - {*positions})
         self.go_on()
 
     def _withdraw(self, positions: Set[int]) -> None:
@@ -243,14 +250,18 @@ class Egress(PublishingEnd[int], InsideEnd):
 
     def _sort_out_expired(self) -> None:
         """Home has chosen consumers for messages whose time is over: none is to have them."""
-        expiring, now_ms = self._messages.expiring, self.node.topic.outlet.time_us // 1000
-        for name, records in list(self._chosen.items()) if expiring else ():
-            over = {at for record in records if expiring.get(at := self.open[record], (None, inf))[1] <= now_ms}
+        now_ms = self.node.topic.outlet.time_us // 1000
+        for name, records in list(self._chosen.items()) if self._messages.expiring or self._ends else ():
+            over = {at for record in records if self._end_of(at := self.open[record]) <= now_ms}
             self._for_nobody |= over
             self._late |= over
             self._chosen[name] = [record for record in records if self.open[record] not in over]
             if not self._chosen[name]:
                 del self._chosen[name]
+
+    def _end_of(self, position: int) -> float:
+        """When the time of the message is over, in milliseconds since 1970; infinite if it has no end."""
+        return self._messages.expiring.get(position, (None, self._ends.get(position, inf)))[1]
 
     def _runs(self, records: Iterable[Record]) -> Sequence[tuple[int, int]]:
         return runs_of(sorted(self.open[record] for record in records))

@@ -116,7 +116,7 @@ class LedSet:
         egress.come(self._next_clock(), self._node.now())
         for index, asked in self._enqueues.items():
             if asked.queue == queue:
-                egress.expect(index, asked.messages)
+                egress.expect(index, asked)
 
     def consumes(self, queue: str) -> None:
         """The queue has a consumer. It is declared with the first."""
@@ -183,7 +183,7 @@ class LedSet:
         """Have the consumers of the queue chosen for these messages, if it has an egress."""
         queue = self._sets.state(self._name).get(asked.queue)
         if queue is not None and queue.id in self.egresses:
-            self.egresses[queue.id].expect(index, asked.messages)
+            self.egresses[queue.id].expect(index, asked)
 
     def follow(self, decided: Sequence[tuple[int, Enqueued | None]], now: float) -> None:
         """Give the links the answers that were decided."""
