@@ -146,6 +146,12 @@ class Knobs:
     """Hashed replica sets; without any, the mesh has no queues."""
     queues: int = 0
     """So many queues have clients. There are sets then."""
+    purges: int = 0
+    """How often an operator purges a queue that has clients."""
+    settings: int = 0
+    """How often an operator changes the settings of such a queue."""
+    bound: float = 0.0
+    """How many of these queues are bound to topics, now and then at least."""
     asked: int = 0
     """How often clients ask for queues."""
     disk: float = 0.02

@@ -195,7 +195,10 @@ def _queues(knobs: Knobs, random: Random) -> dict[str, Any]:
         "subscribers": max(queues, random.choice((2, 3, 4))),
     }
     shape |= {"queues": queues, "late": knobs.late}
-    return shape | clients | {"messages": random.choice((10, 10, 25)), "asked": random.choice((0, 5))}
+    shape |= clients | {"messages": random.choice((10, 10, 25)), "asked": random.choice((0, 5))}
+    operators = {"purges": random.choice((0, 0, 2, 8)), "settings": random.choice((0, 0, 2, 8))}
+    shape |= operators | {"ttl": random.choice((0.0, 0.0, 0.0, 0.3))}
+    return shape
 
 
 ODD: dict[str, Callable[[Knobs, Random], dict[str, Any]]] = {

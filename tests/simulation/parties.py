@@ -52,10 +52,11 @@ class Message:
     """When its publisher's router got it first."""
     promised: set[str] = attrs.Factory(set)
     promised_at: float = -1.0
+    sent_at: float = 0.0
     until: float = math.inf
     """By when somebody has to have it."""
     was_given: bool = False
-    """Some router has transferred it to a subscriber."""
+    """Some router has transferred it to a subscriber, or a queue has it."""
     expired: bool = False
     """Its home has ended it for its time, and its publisher has not transferred it again since."""
     told: bool = False

@@ -269,7 +269,8 @@ class Publisher(Client):
                 self._perhaps_settle_early(link, self._handle)
             self.note(self.name, f"sends {text.decode()} as {tag.decode()}")
             self.judge.sent(self, text, tag, settled)
-            self.judge.messages[text].until = draw_until(self.random, self.knobs.ttl, self.schedule.now)
+            message, now = self.judge.messages[text], self.schedule.now
+            message.sent_at, message.until = now, draw_until(self.random, self.knobs.ttl, now)
             sent.append((self._handle, tag, text, ResumeStep.NEW, settled))
         self.left_to_send -= len(sent)
         return sent

@@ -7,14 +7,20 @@ its timeout, or not to be seen by all routers. Limits of the ends (protocol 10) 
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.failures import unmarked
+from tests.simulation.ttl import left_ms
 from tests.topic.queues import judge as rules
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
 from topic.delivery.record import Record
 from topic.edge.unconfirmed import FINAL
 from topic.identity import INSIDE, NAME_LENGTH, egress_of, is_egress, link_name, queue_of
+from topic.queues.bound.bindings import BINDING
+from topic.queues.operations import Operation, Purge
+from topic.queues.proposals import Enqueue, Proposal
+from topic.queues.state import DECLARED
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
 
 from tests.simulation.queue_logs import QueueLogs
 
+EXPIRED_MS = 5000
+"""Within so many milliseconds a message whose time is over leaves its queue, when nothing fails."""
 LOOK_S = 0.1
 """Seconds between looks at clients, while no contact is made or lost."""
 
@@ -39,7 +47,9 @@ class Doubts:
         self._judge = judge
         self.client = client
         self.name = client.name
-        self.set, self.queue = queue_of(client.identity.address)
+        address = client.identity.address
+        self.set, self.queue = queue_of(address) if address.startswith(INSIDE) else ("", "")
+        """Both are empty for a publisher to a topic."""
         self._grain_s = client.knobs.dead / 4 + 2 * LOOK_S
         """Between two steps of a router no more than a HELLO's interval passes."""
         self._seen_at = 0.0
@@ -104,8 +114,9 @@ class Queues:
 
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
-        self.rules = rules.Judge(self._check, self._note, lambda: self.consumers.values())
-        self.logs = QueueLogs(self._enqueued, self._taken)
+        self.logs = QueueLogs(self._check_of_set, self, self._left_ms)
+        self.rules: dict[str, rules.Judge] = {}
+        """By queue. Two queues that are bound to a topic have a copy of a message each."""
         self.consumers: dict[str, Consumer] = {}
         self.publishers: dict[str, Doubts] = {}
         self.applications = QueueApplications(judge, self)
@@ -118,19 +129,39 @@ class Queues:
         """Pairs of routers that had no contact when one of them was looked at last."""
         self._looked = 0.0
 
-    def add(self, client: "Client", world: "QueueWorld", *, publisher: bool) -> None:
+    def begin(self, world: "QueueWorld") -> None:
         self._world = world
+        for queue in world.names:
+            self.rules[queue] = rules.Judge(self._check, self._note, partial(self._consumers_of, queue))
+            self._egresses.add(link_name(egress_of(world.set_of(queue), queue)))
+
+    def add(self, client: "Client", *, publisher: bool) -> None:
         address = client.identity.address
-        if not address.startswith(INSIDE):
-            return
         if is_egress(address):
             self.consumers[client.name] = Consumer(self._judge, client)  # type: ignore[arg-type]
-        else:
+        elif publisher:
             self.publishers[client.name] = Doubts(self._judge, client)
-        self._egresses.add(link_name(egress_of(*queue_of(address))))
+
+    def _consumers_of(self, queue: str) -> "list[Consumer]":
+        return [one for one in self.consumers.values() if one.queue == queue]
+
+    def rules_of(self, consumer: str) -> rules.Judge:
+        """The rules of the queue of a consumer."""
+        return self.rules[self.consumers[consumer].queue]
+
+    @property
+    def messages(self) -> list[rules.Message]:
+        """Of all queues."""
+        return [one for of_queue in self.rules.values() for one in of_queue.messages.values()]
 
     def _check(self, holds: bool, what: str) -> None:
         self._judge.check(holds, f"14 queue: {what}")
+
+    def _check_of_set(self, name: str, holds: bool, what: str) -> None:
+        self._judge.check(holds or self._is_lost(name), what)
+
+    def _left_ms(self, text: bytes, wall_ms: float) -> float:
+        return left_ms(self._judge.messages[text], wall_ms)
 
     def _note(self, what: str) -> None:
         self._judge.note("judge", what)
@@ -178,7 +209,7 @@ class Queues:
         one.watch(is_seen=is_seen)
         if isinstance(one, Consumer) and one.is_in_doubt and not was_in_doubt:
             self._note(f"{one.name} is in doubt")
-            self.rules.loosen(one.in_doubt)
+            self.rules[one.queue].loosen(one.in_doubt)
 
     def killed(self, router: "Router") -> None:
         """A router is about to be killed."""
@@ -186,64 +217,91 @@ class Queues:
         led = leaders.led if leaders is not None else {}
         for one in self._all:
             link = one.client.link
-            if one.client.plain and link is not None and (one.set in led or link.router is router):
+            is_led = one.set in led or (bool(led) and not one.set)
+            if one.client.plain and link is not None and (is_led or link.router is router):
                 one.doubt()
                 if isinstance(one, Consumer):
-                    self.rules.loosen(one.in_doubt)
+                    self.rules[one.queue].loosen(one.in_doubt)
 
     def left(self, name: str) -> None:
         """A consumer has no link any more. What it has settled itself may be lost with that."""
         consumer = self.consumers[name]
-        self.rules.loosen(consumer.settles)
+        self.rules[consumer.queue].loosen(consumer.settles)
         consumer.settles.clear()
 
     # publishers
 
     def sent(self, message: "Message") -> None:
         publisher = self.publishers.get(message.publisher)
-        if publisher is not None:
-            may_be_refused, is_doomed = publisher.queue in self._world.limits, publisher.queue in self._world.doomed
-            is_lost = self._is_lost(publisher.set)
-            one = rules.Message(may_be_refused, is_doomed or is_lost, is_loose=is_lost)
-            self.rules.sent(message.text, one)
-            if message.key in self.logs.state(publisher.set).messages.unsettled.get(b"", ()):
-                self._reused.add(message.text)
+        if publisher is None or not publisher.queue:
+            return
+        is_lost = self._is_lost(publisher.set)
+        self.rules[publisher.queue].sent(message.text, rules.Message(may_be_gone=is_lost, is_loose=is_lost))
+        if message.key in self.logs.state(publisher.set).messages.unsettled.get(b"", ()):
+            self._reused.add(message.text)
 
     def told(self, message: "Message", outcome: DeliveryOutcome) -> None:
-        if message.publisher in self.publishers:
-            self.rules.told(message.text, outcome)
+        publisher = self.publishers.get(message.publisher)
+        if publisher is not None and publisher.queue:
+            one = self.rules[publisher.queue].messages[message.text]
+            one.is_refused |= message.expired
+            self.rules[publisher.queue].told(message.text, outcome)
 
     def answered(self, message: "Message", outcome: DeliveryOutcome) -> None:
         """A home answers the publisher."""
         publisher = self.publishers.get(message.publisher)
-        if publisher is None or outcome is not DeliveryOutcome.ACCEPTED or self._is_lost(publisher.set):
+        if publisher is None or not publisher.queue or outcome is not DeliveryOutcome.ACCEPTED:
             return
-        one = self.rules.messages[message.text]
+        if self._is_lost(publisher.set):
+            return
+        one = self.rules[publisher.queue].messages[message.text]
         is_there = one.enqueued > 0
         if not is_there and message.text in self._reused:  # protocol 14.3, Limit
             self._note(f"limit: an older answer counts for {message.text.decode()}, whose tag was used again")
             one.may_be_gone = is_there = True
         self._check(is_there, f"{message.text.decode()} is accepted, and was never in the queue")
 
-    def came_back(self, text: bytes, failed: bool) -> None:
-        """A consumer has given a message back, and its router settles that delivery."""
-        if text in self.rules.messages:
-            self.rules.came_back(text, failed)
+    def came_back(self, consumer: str, text: bytes, failed: bool) -> None:
+        """A client has given a message back, and its router settles that delivery."""
+        if consumer in self.consumers:
+            self.rules_of(consumer).came_back(text, failed)
 
-    def _enqueued(self, name: str, text: bytes) -> None:
+    # what the logs of the sets say
+
+    def enqueued(self, set_: str, queue: str, text: bytes, asked: Enqueue) -> None:
         message = self._judge.messages.get(text)
-        may_repeat = message is not None and (self._is_lost(name) or self._may_repeat(message))
-        self.rules.enqueued(text, may_repeat=may_repeat)
+        if message is not None:
+            message.was_given = True  # so no home may end it for its time
+            publisher = self.publishers[message.publisher]
+            self._check(publisher.queue == queue, f"{text.decode()}, which is for {publisher.queue}, is in {queue}")
+        may_repeat = message is not None and (self._is_lost(set_) or self._may_repeat(message))
+        self.rules[queue].enqueued(text, may_repeat=may_repeat)
+
+    def refused(self, set_: str, queue: str, text: bytes, asked: Enqueue) -> None:
+        self.rules[queue].messages[text].is_refused = True
+
+    def processed(self, set_: str, queue: str, text: bytes) -> None:
+        if not self._is_lost(set_):
+            self.rules[queue].taken(text)
+
+    def removed(self, set_: str, queue: str, text: bytes, asked: Operation | Proposal) -> None:
+        if isinstance(asked, Operation):
+            is_asked = any(one.operation == asked for one in self._sets.requests)
+            self._check(is_asked, f"nobody has asked for {asked}")
+        self._note(f"{text.decode()} leaves {queue} by {type(asked).__name__}")
+        self.rules[queue].left(text)
+
+    def purged(self, asked: Purge, count: int) -> None:
+        """An operator reads how many messages a purge has taken."""
+        name = self._world.set_of(asked.name)
+        counts = self.logs.purges.get(asked, [])
+        self._check_of_set(name, count in counts, f"14.8 purge: {asked} is told to have taken {count}, not {counts}")
 
     def _may_repeat(self, message: "Message") -> bool:
         """Its publisher is promised *at least once*, and not more."""
         publisher = self.publishers[message.publisher]
         is_limited = publisher.is_in_doubt or self._judge.lives.is_spoken_for(message)
         return is_limited or message.anew or self._judge.is_settled_for(message.text)
-
-    def _taken(self, name: str, text: bytes) -> None:
-        if not self._is_lost(name):
-            self.rules.taken(text)
 
     # what is lost
 
@@ -259,8 +317,8 @@ class Queues:
 
     def lost(self, name: str) -> None:
         """A set may have lost some of its entries."""
-        for text, message in self.rules.messages.items():
-            if self.publishers[self._judge.messages[text].publisher].set == name:
+        for queue, of_queue in self.rules.items():
+            for message in of_queue.messages.values() if self._world.set_of(queue) == name else ():
                 message.may_be_gone = message.is_loose = True
 
     # in the end
@@ -272,25 +330,37 @@ class Queues:
     def stranded(self) -> set[str]:
         """Queues that have no consumer any more."""
         served = {one.queue for one in self.consumers.values() if not one.client.gone}
-        return {one.queue for one in self.publishers.values()} - served
+        return self.rules.keys() - served
 
     def unrest(self) -> str:
         """The conditions of the end that do not hold yet."""
         stranded = self.stranded()
-        for text in map(str.encode, self.rules.missing):
-            publisher = self.publishers[self._judge.messages[text].publisher]
-            if publisher.queue not in stranded:
-                return f"14 liveness: {text.decode()} was accepted, and nobody has processed it"
-            self._check(self.logs.has(text), f"{text.decode()} was accepted, and is gone")
-        for name in sorted({one.set for one in self._all}):
-            state = self.logs.state(name)
-            left = [queue.id for queue in state if queue.name in stranded]
-            if name in self._sets.is_lost or any(state.messages.of(queue) for queue in left):
-                continue
-            rows = [key for key, _ in state.rows if not key.startswith(b"q")]
-            if rows:
-                return f"14 left: set {name} has rows {rows[:5]}"
+        for queue, of_queue in self.rules.items():
+            for text in map(str.encode, of_queue.missing):
+                if queue not in stranded:
+                    return f"14 liveness: {text.decode()} was accepted, and nobody has processed it"
+                self._check(self.logs.has(queue, text), f"{text.decode()} was accepted, and is gone")
+        for name in sorted({self._world.set_of(queue) for queue in self.rules}):
+            if name not in self._sets.is_lost and (left := self._left(name, stranded)):
+                return left
         return ""
+
+    def _left(self, name: str, stranded: set[str]) -> str:
+        """What a set has though it should not."""
+        book = self.logs.book(name)
+        messages = book.state.messages
+        over = [at for at, over_ms in book.expires.items() if at not in book.reserved and over_ms < self._earliest_ms]
+        if over:
+            return f"14.9 liveness: the time of {over[:5]} is over, and they are in set {name}"
+        if any(messages.of(queue.id) for queue in book.state if queue.name in stranded):
+            return ""
+        rows = [key for key, _ in book.state.rows if key[:1] not in (DECLARED, BINDING)]
+        return f"14 left: set {name} has rows {rows[:5]}" if rows else ""
+
+    @property
+    def _earliest_ms(self) -> float:
+        """A time that was over some seconds ago by all clocks."""
+        return min(router.wall_us() for router in self._judge.routers.values()) / 1000 - EXPIRED_MS
 
 
 class QueueApplications:
@@ -300,13 +370,9 @@ class QueueApplications:
         self._judge = judge
         self._queues = queues
 
-    @property
-    def _rules(self) -> rules.Judge:
-        return self._queues.rules
-
     def amnesia(self, name: str, unsettled: Iterable[bytes]) -> None:
         """Its application has forgotten these, and others may be given them."""
-        self._rules.loosen(unsettled)
+        self._queues.rules_of(name).loosen(unsettled)
 
     def left(self, name: str) -> None:
         self._queues.left(name)
@@ -320,12 +386,13 @@ class QueueApplications:
         text, failures = unmarked(record.message)
         self._judge.note(link.router.name, f"transfers {text.decode()} to {link}{f' ({attempts})' if attempts else ''}")
         self._check_reserved(link, text, record)
-        self._rules.transferred(text, failures, self._queues.logs.times_back(text))
-        consumer, place = self._queues.consumers[link.client.name], self._queues.logs.place(text)
+        consumer, logs = self._queues.consumers[link.client.name], self._queues.logs
+        self._queues.rules[consumer.queue].transferred(text, failures, logs.times_back(consumer.queue, text))
+        place = logs.place(consumer.queue, text)
         in_order = place is None or attempts > 0 or consumer.comes_later(link, place)
         self._judge.check(in_order, f"14 order: {text.decode()} comes to {link} after what is behind it in the queue")
         if link.sends_settled:
-            message = self._rules.messages[text]
+            message = self._queues.rules[consumer.queue].messages[text]
             message.may_be_gone = message.is_loose = True
 
     def resumed(self, link: "SubscriberLink", record: Record, state: int, settled: bool) -> None:
@@ -339,25 +406,26 @@ class QueueApplications:
         consumer = self._queues.consumers[link.client.name]
         address = record.stream.identity == egress_of(consumer.set, consumer.queue)
         self._judge.check(address, f"14 address: {text.decode()} to {link}")
-        message = self._rules.messages[text]
-        is_deleted = message.may_be_gone and not self._queues.logs.has(text)  # while its `Reserve` was not decided
-        is_reserved = self._queues.logs.was_reserved(text, name) or is_deleted
+        message = self._queues.rules[consumer.queue].messages[text]
+        is_reserved = self._queues.logs.was_reserved(consumer.queue, text, name) or message.may_be_gone
         self._judge.check(is_reserved, f"14 reserved: {text.decode()} goes to {link}, for which it was never reserved")
 
     def restated(self, name: str, text: bytes, said: int, state: int) -> None:
         """A router resumes a delivery with a state instead of the payload: what the consumer says of it."""
         consumer = self._queues.consumers[name]
-        done = said == state or consumer.is_in_doubt or self._rules.messages[text].is_loose
+        is_loose = self._queues.rules[consumer.queue].messages[text].is_loose
+        done = said == state or consumer.is_in_doubt or is_loose
         self._judge.check(done, f"14 resume: {name} said {said} of {text.decode()}, and is told {state}")
 
     def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int, resumed: bool) -> None:
         """The application is handed a message."""
         self._judge.seen_count += 1
         consumer = self._queues.consumers[name]
-        self._rules.handed(consumer, text)
+        of_queue = self._queues.rules[consumer.queue]
+        of_queue.handed(consumer, text)
         consumer.said.pop(text, None)
         if consumer.client.sends_settled:
-            self._rules.processed(consumer, text)
+            of_queue.processed(consumer, text)
 
     def is_settled_for(self, text: bytes) -> bool:
         """Whether its publisher may have it settled unseen: a queue does not."""
@@ -365,17 +433,18 @@ class QueueApplications:
 
     def forgotten(self, client: "SubscriberClient", text: bytes, how: str) -> None:
         """A consumer takes a delivery for settled."""
-        consumer, message = self._queues.consumers[client.name], self._rules.messages[text]
-        said = consumer.said.get(text)
+        consumer = self._queues.consumers[client.name]
+        of_queue = self._queues.rules[consumer.queue]
+        message, said = of_queue.messages[text], consumer.said.get(text)
         if said in FINAL and not client.first:
-            self._rules.settled(consumer, text)
+            of_queue.settled(consumer, text)
         if said in GIVEN_BACK or consumer.is_in_doubt or message.is_loose or message.may_be_gone:
             return
-        is_taken = not self._queues.logs.has(text)
+        is_taken = not self._queues.logs.has(consumer.queue, text)
         self._judge.check(is_taken, f"14 settled early: {text.decode()} at {client.name}, {how}, is in the queue")
 
     def outcome(self, name: str, text: bytes, outcome: DeliveryOutcome, final: bool) -> None:
         consumer = self._queues.consumers[name]
         consumer.said[text] = outcome
         if outcome in FINAL:
-            self._rules.processed(consumer, text)
+            self._queues.rules[consumer.queue].processed(consumer, text)

@@ -1,15 +1,38 @@
 """The messages of queues, as the logs of the sets have them: enqueued, reserved, taken out (protocol 14).
 
 Each entry is applied once more, when the first replica applies it. So the judge knows which messages a set has before
-any client is answered.
+any client is answered. What an entry has taken out of a queue is what the state lacks behind it. Whether it may do so
+is judged by a `Book`, which is made from the entries alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from typing import Protocol
 
-from topic.queues.operations import Delete, Operation, QueueId, read_operation, unpack
-from topic.queues.positions import each_of
-from topic.queues.proposals import FIRST, Dequeue, Enqueue, Enqueued, Free, Proposal, Reserve, read_proposal
+import attrs
+
+from topic.queues.operations import (
+    Delete,
+    Operation,
+    Purge,
+    QueueId,
+    QueueSettings,
+    read_operation,
+    unpack,
+)
+from topic.queues.positions import each_of, position_of
+from topic.queues.proposals import (
+    FIRST,
+    Dequeue,
+    Enqueue,
+    Enqueued,
+    Expire,
+    Free,
+    Proposal,
+    Reserve,
+    read_proposal,
+)
 from topic.queues.state import LIFE, SetState
 from topic.raft.log import Entry
 
@@ -23,98 +46,294 @@ def asked_in(entry: Entry) -> Operation | Proposal:
     return read_proposal(parts) if parts[0] >= FIRST else read_operation(parts)
 
 
+@attrs.frozen
+class Proposed:
+    """When a leader has proposed an entry."""
+
+    wall_ms: int
+    """By its wall clock."""
+    applied: int
+    """The last log index that its state had."""
+
+
+@attrs.define(eq=False)
+class Book:
+    """What the entries of one life of a set have led to, as the judge counts it."""
+
+    state: SetState = attrs.Factory(SetState)
+    entries: list[Entry] = attrs.Factory(list)
+    """Those that are applied, from index 1 on."""
+    waiting: dict[int, Entry] = attrs.Factory(dict)
+    """By index: entries that wait for an earlier one."""
+    reserved: dict[int, bytes] = attrs.Factory(dict)
+    """By position: the name of the consumer that has the message, or may have it."""
+    expires: dict[int, int] = attrs.Factory(dict)
+    """By position: when the time of the message is over, if it has an end."""
+    purged: dict[QueueId, int] = attrs.Factory(dict)
+    """The last position that a purge has taken."""
+    settings: dict[str, list[tuple[int, QueueSettings]]] = attrs.Factory(dict)
+    """By queue: the settings that it has had, and from which index on."""
+
+    def settings_at(self, queue: str, index: int) -> QueueSettings:
+        """The settings of the queue in the state with this index; none if there was no queue."""
+        found = [settings for since, settings in self.settings.get(queue, []) if since <= index]
+        return found[-1] if found else QueueSettings()
+
+    def count(self, index: int, asked: Operation | Proposal) -> None:
+        """The entry is applied."""
+        name = asked.queue if isinstance(asked, Enqueue) else asked.name if isinstance(asked, Operation) else ""
+        if name:
+            queue = self.state.get(name)
+            settings = queue.settings if queue is not None else QueueSettings()
+            if self.settings_at(name, index) != settings:
+                self.settings.setdefault(name, []).append((index, settings))
+        if isinstance(asked, Reserve):
+            self.reserved.update(dict.fromkeys(self._there(asked.queue, asked.runs), asked.consumer.name))
+        elif isinstance(asked, Free):
+            for position in each_of(asked.runs):
+                self.reserved.pop(position, None)
+
+    def _there(self, queue: QueueId, runs: Iterable[tuple[int, int]]) -> list[int]:
+        messages = self.state.messages.of(queue)
+        return [position for position in each_of(runs) if position in messages]
+
+
+class Listener(Protocol):
+    """Is told what entries do to the messages of a set, after that."""
+
+    def enqueued(self, set_: str, queue: str, text: bytes, asked: Enqueue) -> None:
+        """A message is in a queue that was not there before."""
+
+    def refused(self, set_: str, queue: str, text: bytes, asked: Enqueue) -> None:
+        """A queue has no room for a message."""
+
+    def processed(self, set_: str, queue: str, text: bytes) -> None:
+        """A `Dequeue` has taken a message out of its queue."""
+
+    def removed(self, set_: str, queue: str, text: bytes, asked: Operation | Proposal) -> None:
+        """Something else has. The rules for that hold."""
+
+
+Check = Callable[[str, bool, str], None]
+"""Is given the set, whether a rule holds, and the rule."""
+
+
 class QueueLogs:
-    def __init__(self, enqueued: Callable[[str, bytes], None], taken: Callable[[str, bytes], None]) -> None:
-        """These are told of each message that an entry of a set enqueues, or takes out of its queue."""
-        self._enqueued = enqueued
-        self._taken = taken
-        self._states: dict[tuple[str, int], SetState] = {}
+    def __init__(self, check: Check, listener: Listener, times: Callable[[bytes, float], float]) -> None:
+        """`times`: how long a message has still to live at a time, both in milliseconds."""
+        self._check = check
+        self._listener = listener
+        self._times = times
+        self._books: dict[tuple[str, int], Book] = {}
         """By set and life."""
-        self._entries: dict[tuple[str, int], list[Entry]] = {}
-        """The entries that each of these has applied, from index 1 on."""
-        self._waiting: dict[tuple[str, int], dict[int, Entry]] = {}
-        """By index: entries that wait for an earlier one."""
-        self._reserved: set[tuple[bytes, bytes]] = set()
-        """Message and name of a consumer: for whom it was ever reserved."""
-        self._reservations: Counter[bytes] = Counter()
+        self._proposed: dict[tuple[str, int, int, int], Proposed] = {}
+        """By set, life, term and index."""
+        self._reserved: set[tuple[str, bytes, bytes]] = set()
+        """Queue, message and name of a consumer: for whom it was ever reserved."""
+        self._reservations: Counter[tuple[str, bytes]] = Counter()
         """How often a message was reserved."""
-        self._times_back: Counter[bytes] = Counter()
-        self._places: dict[bytes, list[tuple[int, int]]] = {}
+        self._times_back: Counter[tuple[str, bytes]] = Counter()
+        self._places: dict[tuple[str, bytes], list[tuple[int, int]]] = {}
         """By message: the lives that have it, and where it is in their logs."""
-        self._there: Counter[bytes] = Counter()
-        """How often a message is in a queue."""
+        self._there: Counter[tuple[str, bytes]] = Counter()
+        """How often a message is in its queue."""
+        self._refused: set[tuple[str, bytes]] = set()
+        """Queue and message: what a queue had no room for. That answer stands."""
+        self.purges: dict[Purge, list[int]] = {}
+        """How many messages each entry with this purge has taken."""
+        self.seen: Counter[str] = Counter()
+        """How often entries did what, for tests of the model."""
+
+    def proposed(self, name: str, life: int, term: int, indices: range, proposed: Proposed) -> None:
+        """A leader has proposed entries."""
+        self._proposed.update(dict.fromkeys(((name, life, term, index) for index in indices), proposed))
 
     def decided(self, name: str, life: int, index: int, entry: Entry) -> None:
-        at = name, life
-        waiting = self._waiting.setdefault(at, {})
-        waiting[index] = entry
-        done = self._entries.setdefault(at, [])
-        while (following := waiting.pop(len(done) + 1, None)) is not None:
-            done.append(following)
-            self._apply(at, len(done), following)
+        book = self._books.setdefault((name, life), Book())
+        book.waiting[index] = entry
+        while (following := book.waiting.pop(len(book.entries) + 1, None)) is not None:
+            book.entries.append(following)
+            self._apply(name, life, book, following)
 
     def recovered(self, name: str, life: int, kept: Iterable[Entry]) -> None:
         """A set has a new life, which begins with these entries of a former one."""
-        state = self._states[name, life] = SetState()
-        entries = self._entries[name, life] = list(kept)
-        for index, entry in enumerate(entries, 1):
+        book = self._books[name, life] = Book()
+        for entry in kept:
+            book.entries.append(entry)
             if entry.data:
-                state.apply(index, entry.data)
+                index, asked = len(book.entries), asked_in(entry)
+                answer = book.state.apply(index, entry.data)
+                book.count(index, asked)
+                if isinstance(asked, Enqueue) and isinstance(answer, Enqueued):
+                    self._note_times(book, index, asked, answer)
+                if isinstance(asked, Purge):
+                    self._note_purge(book, index, asked)
+
+    def book(self, name: str) -> Book:
+        """The book of the latest life."""
+        lives = [life for which, life in self._books if which == name]
+        return self._books[name, max(lives)] if lives else Book()
 
     def state(self, name: str) -> SetState:
         """The log of the latest life."""
-        lives = [life for which, life in self._states if which == name]
-        return self._states[name, max(lives)] if lives else SetState()
+        return self.book(name).state
 
-    def has(self, text: bytes) -> bool:
+    def has(self, queue: str, text: bytes) -> bool:
         """Whether the message is in its queue."""
-        return self._there[text] > 0
+        return self._there[queue, text] > 0
 
-    def was_reserved(self, text: bytes, consumer: bytes) -> bool:
-        return (text, consumer) in self._reserved
+    def was_reserved(self, queue: str, text: bytes, consumer: bytes) -> bool:
+        return (queue, text, consumer) in self._reserved
 
-    def place(self, text: bytes) -> tuple[int, int] | None:
+    def place(self, queue: str, text: bytes) -> tuple[int, int] | None:
         """Where a message is in the order of its queue, if it was enqueued once and reserved once."""
-        places = self._places.get(text, [])
-        return places[0] if len(places) == 1 and self._reservations[text] == 1 else None
+        places = self._places.get((queue, text), [])
+        return places[0] if len(places) == 1 and self._reservations[queue, text] == 1 else None
 
-    def times_back(self, text: bytes) -> int:
+    def times_back(self, queue: str, text: bytes) -> int:
         """How often a message came back to its queue."""
-        return self._times_back[text]
+        return self._times_back[queue, text]
 
-    def _apply(self, at: tuple[str, int], index: int, entry: Entry) -> None:
+    # entries
+
+    def _apply(self, name: str, life: int, book: Book, entry: Entry) -> None:
         if not entry.data:
             return
-        state, asked = self._states.setdefault(at, SetState()), asked_in(entry)
-        gone = self._going(state, asked)
+        index, asked, state = len(book.entries), asked_in(entry), book.state
+        before = {queue.id: (queue.name, dict(state.messages.of(queue.id))) for queue in state}
+        proposed = self._proposed.pop((name, life, entry.term, index), None)
+        if isinstance(asked, Reserve):
+            self._check_in_time(name, book, asked, proposed)
+        if isinstance(asked, Free):
+            back = [before[asked.queue][1].get(at) for at in each_of(asked.runs)] if asked.queue in before else []
+            queue = state.name_of(asked.queue) or ""
+            self._times_back.update((queue, text) for text in back if text is not None)
         answer = state.apply(index, entry.data)
+        self.seen[type(asked).__name__] += 1
+        if isinstance(asked, Purge):
+            self._note_purge(book, index, asked)
+        for id_, (queue, messages) in before.items():
+            there = state.messages.of(id_)
+            gone = [position for position in messages if position not in there]
+            for position in gone:
+                self._goes(name, queue, book, position, messages[position], asked, proposed)
+            if isinstance(asked, Purge) and id_ == asked.id:
+                self.purges.setdefault(asked, []).append(len(gone))
+            for position in gone:
+                book.reserved.pop(position, None)
+                book.expires.pop(position, None)
+        book.count(index, asked)
+        if isinstance(asked, Reserve) and (queue_ := state.name_of(asked.queue)) is not None:
+            there = state.messages.of(asked.queue)
+            texts = [(queue_, there[position]) for position in each_of(asked.runs) if position in there]
+            self._reserved.update((*one, asked.consumer.name) for one in texts)
+            self._reservations.update(texts)
         if isinstance(asked, Enqueue):
             assert isinstance(answer, Enqueued)
-            for position in answer.positions:
-                assert answer.queue is not None
-                text = state.messages.of(answer.queue)[position]
-                self._there[text] += 1
-                self._places.setdefault(text, []).append((at[1], position))
-                self._enqueued(at[0], text)
-        for text in gone:
-            self._there[text] -= 1
-            self._taken(at[0], text)
+            self._enqueue(name, life, book, index, asked, answer, before, proposed)
+        for id_, last in book.purged.items():
+            stays = [at for at in state.messages.of(id_) if at <= last and at not in book.reserved]
+            self._check(name, not stays, f"14.8 purge: {stays} stay, and nobody has them")
 
-    def _going(self, state: SetState, asked: Operation | Proposal) -> list[bytes]:
-        """The messages that the entry takes out of a queue."""
-        if isinstance(asked, Reserve):
-            texts = _texts(state, asked.queue, asked.runs)
-            self._reserved.update((text, asked.consumer.name) for text in texts)
-            self._reservations.update(texts)
-        if isinstance(asked, Free):
-            self._times_back.update(_texts(state, asked.queue, asked.runs))
+    def _enqueue(
+        self,
+        name: str,
+        life: int,
+        book: Book,
+        index: int,
+        asked: Enqueue,
+        answer: Enqueued,
+        before: Mapping[QueueId, tuple[str, Mapping[int, bytes]]],
+        proposed: Proposed | None,
+    ) -> None:
+        self._note_times(book, index, asked, answer)
+        _, messages = before.get(answer.queue, ("", {})) if answer.queue is not None else ("", {})
+        settings = book.settings_at(asked.queue, index)
+        count, size = len(messages), sum(map(len, messages.values()))
+        for place, text in enumerate(asked.messages):
+            position = position_of(index, place)
+            has_room = settings.has_room(count + 1, size + len(text))
+            if position in answer.positions:
+                count, size = count + 1, size + len(text)
+                self._check(name, has_room, f"14.3 limit: {text.decode()} is in {asked.queue}, which is full")
+                self._there[asked.queue, text] += 1
+                self._places.setdefault((asked.queue, text), []).append((life, position))
+                self._check_time(name, book, asked, place, proposed)
+                self._listener.enqueued(name, asked.queue, text, asked)
+            elif place in answer.refused:
+                is_full = not has_room or (asked.queue, text) in self._refused
+                self._check(name, is_full, f"14.3 limit: {asked.queue} has room for {text.decode()}")
+                self._refused.add((asked.queue, text))
+                self.seen["refused"] += 1
+                self._listener.refused(name, asked.queue, text, asked)
+
+    def _goes(
+        self,
+        name: str,
+        queue: str,
+        book: Book,
+        position: int,
+        text: bytes,
+        asked: Operation | Proposal,
+        proposed: Proposed | None,
+    ) -> None:
+        """An entry has taken a message out of its queue."""
+        self._there[queue, text] -= 1
         if isinstance(asked, Dequeue):
-            return _texts(state, asked.queue, asked.runs)
-        queue = state.get(asked.name) if isinstance(asked, Delete) else None
-        is_deleted = queue is not None and isinstance(asked, Delete) and queue.id == asked.id
-        return [*state.messages.of(queue.id).values()] if queue is not None and is_deleted else []
+            self._listener.processed(name, queue, text)
+            return
+        label, id_ = f"{text.decode()} leaves {queue}", getattr(asked, "queue", getattr(asked, "id", None))
+        is_held = position in book.reserved
+        match asked:
+            case Expire():
+                over_ms = book.expires.get(position)
+                is_over = over_ms is not None and (proposed is None or over_ms <= proposed.wall_ms)
+                self._check(name, not is_held, f"14.9 expired: {label}, and a consumer has it")
+                self._check(name, is_over, f"14.9 expired: {label} before its time is over")
+            case Purge():
+                self._check(name, not is_held, f"14.8 purge: {label}, and a consumer has it")
+                self._check(name, position <= book.purged.get(asked.id, -1), f"14.8 purge: {label}, behind the purge")
+            case Free() | Reserve():
+                is_purged = position <= book.purged.get(asked.queue, -1)
+                self._check(name, is_purged, f"14.8 purge: {label} as it comes back, and was not purged")
+            case Delete():
+                self._check(name, asked.name == queue, f"14 deleted: {label}, and {asked.name} is deleted")
+            case _:
+                self._check(name, False, f"14 queue: {label} by {asked!r:.100}")
+        assert id_ is not None
+        self.seen[f"left by {type(asked).__name__}"] += 1
+        self._listener.removed(name, queue, text, asked)
 
+    # times
 
-def _texts(state: SetState, queue: QueueId, runs: Iterable[tuple[int, int]]) -> list[bytes]:
-    there = state.messages.of(queue)
-    return [there[position] for position in each_of(runs) if position in there]
+    def _note_times(self, book: Book, index: int, asked: Enqueue, answer: Enqueued) -> None:
+        for position in answer.positions:
+            if asked.expires and (over_ms := asked.expires[position - position_of(index, 0)]):
+                book.expires[position] = over_ms
+
+    def _check_time(self, name: str, book: Book, asked: Enqueue, place: int, proposed: Proposed | None) -> None:
+        """The time of a message counts from the moment in which its `Enqueue` was proposed."""
+        if proposed is None:
+            return
+        ttl_ms = book.settings_at(asked.queue, proposed.applied).ttl_ms
+        text, given = asked.messages[place], asked.expires[place] if asked.expires else 0
+        left = min(self._times(text, proposed.wall_ms), inf if ttl_ms is None else ttl_ms)
+        expected = int(proposed.wall_ms + max(left, 0)) if left < inf else 0
+        self._check(name, given == expected, f"14.9 time: {text.decode()} is over at {given}, not at {expected}")
+
+    def _check_in_time(self, name: str, book: Book, asked: Reserve, proposed: Proposed | None) -> None:
+        """No message is offered whose time was over when its `Reserve` was proposed."""
+        there = book.state.messages.of(asked.queue)
+        for position in each_of(asked.runs):
+            if position in there and proposed is not None:
+                over_ms, text = book.expires.get(position, inf), there[position]
+                late = f"{text.decode()} is reserved at {proposed.wall_ms}, and its time was over at {over_ms}"
+                self._check(name, proposed.wall_ms < over_ms, f"14.9 offered: {late}")
+
+    @staticmethod
+    def _note_purge(book: Book, index: int, asked: Purge) -> None:
+        """It takes nothing that comes later."""
+        queue = book.state.get(asked.name)
+        if queue is not None and queue.id == asked.id:
+            last = min(asked.position, position_of(index, 0))
+            book.purged[asked.id] = max(last, book.purged.get(asked.id, -1))

@@ -1,4 +1,4 @@
-"""Queues of a simulated mesh: which there are, which clients use them, and who deletes them (protocol 14).
+"""Queues of a simulated mesh: which there are, which clients use them, and what operators do to them (protocol 14).
 
 Publishers and consumers of the model behave as at any address. What is promised of their messages is judged by
 `tests.simulation.queue_judge`.
@@ -9,15 +9,18 @@ from contextlib import contextmanager
 from functools import partial
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
+
+import attrs
 
 from tests.simulation.client import Client
 from tests.simulation.publisher import Publisher
 from tests.simulation.subscriber import SubscriberClient
 from topic.identity import egress_address, ingress_address
 from topic.queues.leader import ingress
-from topic.queues.operations import Declare, Delete, QueueSettings
+from topic.queues.operations import MOST, Configure, Declare, Delete, Operation, Purge, QueueSettings
+from topic.queues.state import Queue, SetState
 
 if TYPE_CHECKING:
     from tests.simulation.router import Router
@@ -37,8 +40,7 @@ class QueueWorld:
         dice = self._dice = Random(f"queues {world.seed}")
         prefixes = ["queue/", "queue/eu/"] if "eu" in world.sets.map.plans else ["queue/"]
         self.names = [f"{dice.choice(prefixes)}c/{i}" for i in range(world.knobs.queues)]
-        self.limits = {name: dice.choice((1, 3)) for name in self.names if dice.random() < 0.15}
-        """By queue: how many messages it has at most."""
+        limits = {name: dice.choice((1, 3)) for name in self.names if dice.random() < 0.15}
         self.doomed = {name for name in self.names if dice.random() < 0.1}
         """Queues that are deleted now and then."""
         self._full = dice.choice((inf, inf, inf, 10, 100, 1000))
@@ -46,6 +48,10 @@ class QueueWorld:
         self._is_left = self._full == inf and dice.random() < 0.2
         """All consumers of a queue may go for good."""
         self._deletions = dice.choice((1, 3, 10))
+        self._operators = Random(f"operators of queues {world.seed}")
+        """Dice of operators who purge queues and change their settings."""
+        self._first = {name: QueueSettings(limit_messages=limit) for name, limit in limits.items()}
+        """Settings that a queue is declared with, if no client is quicker."""
 
     def address(self, name: str) -> str:
         """Of a client: that of its link inside a set, as its router has it (`router.edge.queue_address`). The first
@@ -67,8 +73,9 @@ class QueueWorld:
         for number, subscriber in enumerate(subscribers):
             subscriber.stays = number < len(self.names) and not self._is_left
             subscriber.refuses_for_good = number >= len(self.names)
+        self._world.judge.queues.begin(self)
         for client in clients:
-            self._world.judge.queues.add(client, self, publisher=isinstance(client, Publisher))
+            self._world.judge.queues.add(client, publisher=isinstance(client, Publisher))
 
     @contextmanager
     def smaller(self) -> Iterator[None]:
@@ -79,23 +86,62 @@ class QueueWorld:
     # operators
 
     def plan(self) -> None:
-        """Declare queues that have limits, if a client is not quicker, and delete some."""
+        """Declare queues that have settings, if a client is not quicker, change settings, purge, and delete some."""
         schedule, dice, until = self._world.schedule, self._dice, self._world.knobs.turmoil
-        for name, limit in self.limits.items():
-            declare = Declare(name, QueueSettings(limit_messages=limit))
+        for name, settings in self._first.items():
+            declare = Declare(name, settings)
             schedule.at(dice.random() * until * 0.3, self._ask, dice.choice(self._routers), declare)
         for name in sorted(self.doomed):
             for _ in range(self._deletions):
                 schedule.at(dice.random() * until, self._delete, dice.choice(self._routers), name)
+        dice = self._operators
+        for times, act in ((self._world.knobs.purges, self._purge), (self._world.knobs.settings, self._configure)):
+            for _ in range(times):
+                schedule.at(dice.random() * until, act, dice.choice(self.names))
 
     @property
     def _routers(self) -> "list[Router]":
         return list(self._world.routers.values())
 
-    def _ask(self, router: "Router", operation: Declare | Delete) -> None:
+    def _ask(self, router: "Router", operation: Operation) -> None:
         router.handle(partial(self._sets.ask, router), operation)
 
     def _delete(self, router: "Router", name: str) -> None:
         queue = self._world.judge.queues.logs.state(self.set_of(name)).get(name)
         if queue is not None:
             self._ask(router, Delete(name, queue.id))
+
+    def _known(self, name: str) -> tuple[SetState, Queue | None]:
+        """The state of a set, and a queue of it, as a router has them. An operator has looked there."""
+        states = [replica.state for _, replica in self._sets.replicas(self.set_of(name))]
+        state = self._operators.choice(states) if states else SetState()
+        return state, state.get(name)
+
+    def _purge(self, name: str) -> None:
+        """Up to the last message that a router knows, or without an end."""
+        state, queue = self._known(name)
+        if queue is not None:
+            last = max(state.messages.of(queue.id), default=0)
+            position = self._operators.choice((last, last, MOST))
+            self._ask(self._operators.choice(self._routers), Purge(name, queue.id, position))
+
+    def _configure(self, name: str) -> None:
+        """Other settings, at any router. A queue that is not declared is declared with them."""
+        _, queue = self._known(name)
+        settings = self._draw_settings(name, queue.settings if queue is not None else QueueSettings())
+        operation: Operation = Declare(name, settings)
+        if queue is not None:
+            operation = Configure(name, queue.id, queue.version, settings)
+        self._ask(self._operators.choice(self._routers), operation)
+
+    def _draw_settings(self, name: str, former: QueueSettings) -> QueueSettings:
+        """One of them is changed."""
+        dice = self._operators
+        changed: dict[str, Any] = dice.choice(
+            (
+                {"limit_messages": dice.choice((None, None, 1, 3, 10))},
+                {"limit_bytes": dice.choice((None, None, 20, 100))},
+                {"ttl_ms": dice.choice((None, None, 1, 300, 3000))},
+            )
+        )
+        return attrs.evolve(former, **changed)

@@ -21,7 +21,7 @@ from tests.simulation.link import Link
 from tests.simulation.queue_logs import OF_QUEUES
 from tests.simulation.schedule import Schedule
 from tests.simulation.shell import Shell, Watched
-from tests.simulation.ttl import expired
+from tests.simulation.ttl import START_MS, expired
 from tests.simulation.wires import Wire
 from tests.store import MemoryStore
 from topic.core import Topic
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.simulation.judge import Judge
     from tests.simulation.sets import SetDisk, SetWorld
 
-START_US = 1_700_000_000_000_000
+START_US = START_MS * 1000
 DRAIN_S = 10.0
 """For which a router that leaves waits for its clients to be attached elsewhere."""
 MOST_STEP_US = 60_000_000

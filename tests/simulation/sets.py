@@ -8,8 +8,9 @@ hangs; one that fails ends its router. Clients ask at any router. `watch` checks
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,9 @@ import attrs
 from tests.failures import marked
 from tests.set_store import MemorySets, StoreNames
 from tests.simulation.parties import Violation
-from tests.simulation.queue_logs import asked_in
+from tests.simulation.queue_logs import Proposed, asked_in
 from tests.simulation.set_operators import SetOperators
+from tests.simulation.ttl import left_ms
 from topic.directory.entry import Role
 from topic.identity import CONTAINER, LinkIdentity, ingress_of, queue_of
 from topic.node import SetPort
@@ -31,6 +33,7 @@ from topic.queues.operations import (
     Delete,
     Done,
     Operation,
+    Purge,
     QueueId,
     QueueSettings,
     Refused,
@@ -247,12 +250,34 @@ class SetWorld:
             self.new_store,
             self._schedule.now,
             compare_every=self._compare_every,
+            left_ms=self._left_ms,
         )
+        sets.propose = partial(self._propose, router, sets.propose)  # type: ignore[method-assign]
         for replica in sets._replicas.values():
             replica._apply = partial(self._apply, router.name, replica, replica._apply)  # type: ignore[method-assign]
         flushed = self._flushed[router.name] = dict.fromkeys(self.map.plans)
         sets._flush = partial(self._flush, flushed, sets._flush)  # type: ignore[method-assign]
         return SetPort(sets, self.disks[router.name])
+
+    def _left_ms(self, messages: Sequence[bytes], wall_ms: float) -> list[float] | None:
+        lefts = [left_ms(self._world.judge.messages[message], wall_ms) for message in messages]
+        return lefts if min(lefts) < inf else None
+
+    def _propose(
+        self,
+        router: "Router",
+        propose: Callable[[str, Iterable[Proposal | Declare]], int | None],
+        name: str,
+        proposals: Iterable[Proposal | Declare],
+    ) -> int | None:
+        assert router.node.sets is not None
+        proposals, replica = [*proposals], router.node.sets._replicas[name]
+        first = propose(name, proposals)
+        if first is not None:
+            indices, hard = range(first, first + len(proposals)), replica.raft.hard
+            proposed = Proposed(router.topic.outlet.time_us // 1000, replica.applied)
+            self._world.judge.queues.logs.proposed(name, hard.life, hard.term, indices, proposed)
+        return first
 
     # what goes wrong with disks
 
@@ -464,6 +489,8 @@ class SetWorld:
         request.answer = answer = answered.answer
         if isinstance(answer, Done):
             self._done.append((request, answer.id))
+            if isinstance(request.operation, Purge):
+                self._world.judge.queues.purged(request.operation, answer.count)
         else:
             expected = {RefusedFor.NO_ANSWER, RefusedFor.DIFFERS, RefusedFor.CHANGED, RefusedFor.NOT_FOUND}
             self._check(answer.reason in expected, f"13 answers: {request.operation} is refused: {answer}")

@@ -1,5 +1,8 @@
 """Clients of queues, in runs of everything that goes wrong: what is promised of a queue holds."""
 
+from collections import Counter
+from typing import Any
+
 import pytest
 
 from tests.simulation.report import attempt, tell
@@ -7,6 +10,10 @@ from tests.simulation.world import World
 
 COUNT = 8
 COMPANIONS = (("voters",), ("drains", "modes"), ("small frames", "any order"))
+HAS_FAILED: dict[str, Any] = {
+    "publishers": 4, "messages": 25, "faults": ("partition", "partition", "flap", "pause", "kill", "pause"),
+    "turmoil": 5.0, "grace": 5.0, "sets": 2, "queues": 3, "disk": 0.2, "disk_loss": 1.0,
+}  # fmt: skip
 
 
 def run(seed: int, *odd: str, trace: bool = False) -> World:
@@ -18,13 +25,16 @@ def run(seed: int, *odd: str, trace: bool = False) -> World:
 
 def test_what_is_promised_of_a_queue_holds_whatever_fails() -> None:
     worlds = [run(seed, trace=True) for seed in range(COUNT)]
-    messages = [message for world in worlds for message in world.judge.queues.rules.messages.values()]
+    messages = [message for world in worlds for message in world.judge.queues.messages]
     assert sum(message.is_told for message in messages) > 15 * COUNT
     assert sum(bool(message.processed) for message in messages) > 15 * COUNT
     assert sum(message.is_told and not (message.is_loose or message.may_be_gone) for message in messages) > 5 * COUNT
     lines = [what for world in worlds for _, _, what in world.trace]
     for happens in ("is killed", "is in doubt", "prank: crash", "hangs until"):
         assert any(happens in line for line in lines), f"no run has: {happens}"
+    seen = sum((world.judge.queues.logs.seen for world in worlds), Counter[str]())
+    for happens in ("Free", "refused", "left by Purge", "left by Expire", "Configure"):
+        assert seen[happens], f"no log has: {happens}"
 
 
 @pytest.mark.parametrize("companions", COMPANIONS, ids=" ".join)
@@ -35,4 +45,5 @@ def test_it_holds_whatever_else_is_odd(companions: tuple[str, ...]) -> None:
 
 def test_it_holds_in_a_run_that_has_failed() -> None:
     """An outcome of one queue was told as that of another one, whose link had the same epoch."""
-    run(147)
+    _, failure = attempt(147, knobs=HAS_FAILED)
+    assert failure is None, failure.error

@@ -1,7 +1,8 @@
 """Messages of the model that have to be had by somebody in time (protocol 5, Time to live).
 
 The judge is strict: what a home ends for its time was given to nobody by then, and is given to nobody afterwards,
-unless its publisher never read of that and transfers it again, elsewhere.
+unless its publisher never read of that and transfers it again, elsewhere. What queues do with such messages, their
+judge sees (`tests.simulation.queue_logs`).
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tests.simulation.publisher_link import PublisherLink
     from tests.simulation.router import Router
 
+START_MS = 1_700_000_000_000
+"""The wall clock at the beginning of a run, where it is right, in milliseconds."""
 EXPIRED = "its time was over before anybody had it"
 """Why promises end when the publisher reads that."""
 LIVES = (0.0, 0.1, 0.5, 2.0, 5.0, 20.0)
@@ -33,6 +36,15 @@ def times_of(link: "PublisherLink", texts: Sequence[bytes]) -> list[float] | Non
     judge, now = link.router.judge, link.router.schedule.now
     untils = [judge.messages[text].until for text in texts]
     return [until if until > now else OVER for until in untils] if min(untils) < inf else None
+
+
+def left_ms(message: "Message", wall_ms: float) -> float:
+    """How long a message has still to live by this wall clock, in milliseconds. Each second message says how long it
+    lives, which counts from now on. The others say when their time is over."""
+    if message.until == inf:
+        return inf
+    lasts_ms, over_ms = (message.until - message.sent_at) * 1000, START_MS + message.until * 1000
+    return max(lasts_ms, 1.0) if message.number % 2 else over_ms - wall_ms
 
 
 def transferred(judge: "Judge", text: bytes) -> None:

@@ -10,7 +10,8 @@
 Who is in doubt, the caller says (`Holder`, `Judge.loosen`): it knows links, contacts and clocks. Where the log of a set
 is looked at, too (`enqueued`, `taken`), the judge also says
 
-6. a message is enqueued once, and is taken out of its queue when it is processed, not before.
+6. a message is enqueued once, and is taken out of its queue when it is processed, not before, unless its time is over,
+   or an operator wants that (`left`).
 """
 
 from collections.abc import Callable, Iterable
@@ -53,6 +54,11 @@ class Message:
     """The same of what was given back, and does not count."""
     processed: list[str] = attrs.Factory(list)
     """The consumers that have processed it."""
+    is_refused: bool = False
+    """The log of the set says that its queue had no room for it, or a home has ended it for its time."""
+    has_left: bool = False
+    """The log of the set says that it has left its queue, and no consumer has processed it: its time was over, an
+    operator has purged its queue, or the queue was deleted."""
 
 
 class Judge:
@@ -80,7 +86,8 @@ class Judge:
         """A publisher reads what became of a message."""
         message = self.messages[text]
         accepted = outcome is DeliveryOutcome.ACCEPTED
-        is_refused = outcome is DeliveryOutcome.REJECTED and (message.may_be_refused or message.may_be_gone)
+        may_be_refused = message.is_refused or message.may_be_refused or message.may_be_gone
+        is_refused = outcome is DeliveryOutcome.REJECTED and may_be_refused
         self._check(accepted or is_refused, f"{text.decode()} is {outcome.name.lower()}")
         message.is_told = accepted
 
@@ -141,10 +148,15 @@ class Judge:
         is_over = bool(message.processed) or message.may_be_gone
         self._check(is_over, f"{text.decode()} is taken out of its queue, and nobody has processed it")
 
+    def left(self, text: bytes) -> None:
+        """It has left its queue for a reason that the caller has checked."""
+        self.messages[text].has_left = True
+
     # in the end
 
     @property
     def missing(self) -> list[str]:
         """The messages that were accepted and are not processed."""
-        owed = {text: one for text, one in self.messages.items() if one.is_told and not one.may_be_gone}
+        owed = {text: one for text, one in self.messages.items() if one.is_told}
+        owed = {text: one for text, one in owed.items() if not (one.may_be_gone or one.has_left)}
         return [text.decode() for text, one in owed.items() if not one.processed]
