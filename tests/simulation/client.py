@@ -73,7 +73,8 @@ class Client:
         """The latest that it was told of."""
         self.generation: bytes | None = None
         """Of a publisher's life; None before its first answer, unless the client brings its own."""
-        self._asleep_until = 0.0
+        self.asleep_until = 0.0
+        """It attaches nowhere before."""
         self._in_use_until = 0.0
         """When it last had an answered link that it believed in."""
         self.is_twin = False
@@ -156,8 +157,8 @@ class Client:
     def attach(self) -> None:
         if self.link is not None or self.gone:
             return
-        if self.schedule.now < self._asleep_until and not self.calm:
-            self.schedule.at(self._asleep_until, self.attach)
+        if self.schedule.now < self.asleep_until and not self.calm:
+            self.schedule.at(self.asleep_until, self.attach)
             return
         alive = [router for router in self.routers.values() if router.admits]
         if not alive:
@@ -276,7 +277,7 @@ class Client:
             self.begin_afresh()
         elif what == "sleep":
             longest = min(self.lifetime.timeout, 10) * 1.5
-            self._asleep_until = self.schedule.now + self.random.random() * longest
+            self.asleep_until = self.schedule.now + self.random.random() * longest
         self.leave()
 
     def _move_stalled(self, link: Link, longest: float) -> None:

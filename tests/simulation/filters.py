@@ -74,6 +74,7 @@ def check_refused(judge: "Judge", message: "Message", outcome: str) -> None:
             for reader in readers
             for text, said in reader.outcomes
         )
+        refused |= judge.queues.has_refused(message.text)
         judge.check(refused, f"2 refused: {message.text.decode()} is rejected, and nobody has refused it")
 
 

@@ -174,6 +174,7 @@ class Judge:
             if message.published < 0 and not message.presettled:
                 message.promised = {name for name in promised if not is_left_out(self.readers[name], text)}
                 message.promised_at = self.schedule.now
+                self.queues.bound.received(link.router, message)
                 self.promises.made += sum(self.readers[name].exact for name in message.promised)
             message.published = self.schedule.now
             self.balanced.received(message, link.router)
@@ -258,7 +259,7 @@ class Judge:
         for text in texts:
             self.note(link.router.name, f"answers {text.decode()} {outcome.name}")
             self.accepted_count += outcome is DeliveryOutcome.ACCEPTED
-            self.queues.answered(self.messages[text], outcome)
+            self.queues.answered(link, self.messages[text], outcome)
             if link.first:
                 self.messages[text].over = self.messages[text].settled_for = True
                 assert link.epoch is not None

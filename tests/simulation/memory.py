@@ -78,6 +78,7 @@ class Memory:
 
     def boots(self, router: "Router", former: int, *, store: bool) -> None:
         """A router is back; if its store is, it knows the durable links that it knew (8, Boot)."""
+        self._judge.queues.bound.boots(router, former, store=store)
         remembered = self._judge.termini.remembered(router, former)
         if not store:
             self.deleted |= {(router.name, name) for name, _, known in remembered if known is None}

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.failures import unmarked
+from tests.simulation.queue_bindings import BoundQueues
 from tests.simulation.ttl import left_ms
 from tests.topic.queues import judge as rules
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tests.simulation.client import Client
     from tests.simulation.judge import Judge
     from tests.simulation.parties import Message
+    from tests.simulation.publisher_link import PublisherLink
     from tests.simulation.queues import QueueWorld
     from tests.simulation.router import Router
     from tests.simulation.sets import SetWorld
@@ -91,12 +93,18 @@ class Consumer(Doubts):
         """The deliveries that it has settled itself on this link. Its router need not have read that."""
         self.said: dict[bytes, DeliveryOutcome] = {}
         """Its last answer to each message."""
+        self.refused: dict[bytes, tuple[object, object]] = {}
+        """The messages that it wants never again, the links on which it has said so, and who led then."""
         self._last: tuple[object, tuple[int, int]] = None, (0, 0)
         """Its link, and the last place of a message that has come on that for the first time."""
 
     def has(self, text: bytes) -> bool:
         client = self.client
         return any(one == text and client.unsettled.get(key) not in GIVEN_BACK for key, one in client.texts.items())
+
+    def tells_of(self, text: bytes) -> bool:
+        """Whether what it says of the message now goes to its router with the reason, not by a map."""
+        return any(self.client.texts.get(key) == text for key in self.client.handles.values())
 
     def comes_later(self, link: object, place: tuple[int, int]) -> bool:
         """A message at this place comes for the first time. Whether all that came so on the link were before it."""
@@ -114,12 +122,13 @@ class Queues:
 
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
-        self.logs = QueueLogs(self._check_of_set, self, self._left_ms)
+        self.logs = QueueLogs(self.check_of_set, self, self._left_ms)
         self.rules: dict[str, rules.Judge] = {}
         """By queue. Two queues that are bound to a topic have a copy of a message each."""
         self.consumers: dict[str, Consumer] = {}
         self.publishers: dict[str, Doubts] = {}
         self.applications = QueueApplications(judge, self)
+        self.bound = BoundQueues(judge, self)
         self._world: QueueWorld
         self._egresses: set[bytes] = set()
         """The names of their links."""
@@ -130,7 +139,7 @@ class Queues:
         self._looked = 0.0
 
     def begin(self, world: "QueueWorld") -> None:
-        self._world = world
+        self._world = self.bound.world = world
         for queue in world.names:
             self.rules[queue] = rules.Judge(self._check, self._note, partial(self._consumers_of, queue))
             self._egresses.add(link_name(egress_of(world.set_of(queue), queue)))
@@ -157,8 +166,8 @@ class Queues:
     def _check(self, holds: bool, what: str) -> None:
         self._judge.check(holds, f"14 queue: {what}")
 
-    def _check_of_set(self, name: str, holds: bool, what: str) -> None:
-        self._judge.check(holds or self._is_lost(name), what)
+    def check_of_set(self, name: str, holds: bool, what: str) -> None:
+        self._judge.check(holds or self.is_lost(name), what)
 
     def _left_ms(self, text: bytes, wall_ms: float) -> float:
         return left_ms(self._judge.messages[text], wall_ms)
@@ -176,6 +185,7 @@ class Queues:
         """After each step of a router."""
         if not self._all:
             return
+        self.bound.watch(router)
         judge, name = self._judge, router.name
         others = [other for other in judge.routers if other != name]
         apart = {frozenset((name, other)) for other in others if judge.contact(router, other) is None}
@@ -233,12 +243,15 @@ class Queues:
 
     def sent(self, message: "Message") -> None:
         publisher = self.publishers.get(message.publisher)
-        if publisher is None or not publisher.queue:
-            return
-        is_lost = self._is_lost(publisher.set)
-        self.rules[publisher.queue].sent(message.text, rules.Message(may_be_gone=is_lost, is_loose=is_lost))
-        if message.key in self.logs.state(publisher.set).messages.unsettled.get(b"", ()):
-            self._reused.add(message.text)
+        if publisher is not None and publisher.queue:
+            self._may_have(publisher.queue, message)
+            if message.key in self.logs.state(publisher.set).messages.unsettled.get(b"", ()):
+                self._reused.add(message.text)
+
+    def _may_have(self, queue: str, message: "Message") -> None:
+        """The queue may have the message from now on."""
+        is_lost = self.is_lost(self._world.set_of(queue))
+        self.rules[queue].sent(message.text, rules.Message(may_be_gone=is_lost, is_loose=is_lost))
 
     def told(self, message: "Message", outcome: DeliveryOutcome) -> None:
         publisher = self.publishers.get(message.publisher)
@@ -246,13 +259,23 @@ class Queues:
             one = self.rules[publisher.queue].messages[message.text]
             one.is_refused |= message.expired
             self.rules[publisher.queue].told(message.text, outcome)
+        elif publisher is not None and outcome is DeliveryOutcome.ACCEPTED:
+            for of_queue in self.rules.values():
+                if message.text in of_queue.messages and of_queue.messages[message.text].enqueued:
+                    of_queue.told(message.text, outcome)
 
-    def answered(self, message: "Message", outcome: DeliveryOutcome) -> None:
+    def has_refused(self, text: bytes) -> bool:
+        """Whether a queue had no room for the message."""
+        return any(text in of_queue.messages and of_queue.messages[text].is_refused for of_queue in self.rules.values())
+
+    def answered(self, link: "PublisherLink", message: "Message", outcome: DeliveryOutcome) -> None:
         """A home answers the publisher."""
         publisher = self.publishers.get(message.publisher)
-        if publisher is None or not publisher.queue or outcome is not DeliveryOutcome.ACCEPTED:
+        if publisher is None or outcome is not DeliveryOutcome.ACCEPTED:
             return
-        if self._is_lost(publisher.set):
+        if not publisher.queue and link.client.link is link:  # else its publisher will not read that
+            self.bound.accepted(link.router, message)
+        if not publisher.queue or self.is_lost(publisher.set):
             return
         one = self.rules[publisher.queue].messages[message.text]
         is_there = one.enqueued > 0
@@ -270,18 +293,27 @@ class Queues:
 
     def enqueued(self, set_: str, queue: str, text: bytes, asked: Enqueue) -> None:
         message = self._judge.messages.get(text)
-        if message is not None:
-            message.was_given = True  # so no home may end it for its time
+        may_repeat = message is not None and (self.is_lost(set_) or self._may_repeat(message))
+        if message is not None and asked.binding:
+            may_repeat |= self.bound.comes(set_, queue, message, asked)
+        elif message is not None:
             publisher = self.publishers[message.publisher]
             self._check(publisher.queue == queue, f"{text.decode()}, which is for {publisher.queue}, is in {queue}")
-        may_repeat = message is not None and (self._is_lost(set_) or self._may_repeat(message))
+        if message is not None:
+            self._comes(queue, message)
+            message.was_given = True  # so no home may end it for its time
         self.rules[queue].enqueued(text, may_repeat=may_repeat)
 
+    def _comes(self, queue: str, message: "Message") -> None:
+        if message.text not in self.rules[queue].messages:
+            self._may_have(queue, message)
+
     def refused(self, set_: str, queue: str, text: bytes, asked: Enqueue) -> None:
+        self._comes(queue, self._judge.messages[text])
         self.rules[queue].messages[text].is_refused = True
 
     def processed(self, set_: str, queue: str, text: bytes) -> None:
-        if not self._is_lost(set_):
+        if not self.is_lost(set_):
             self.rules[queue].taken(text)
 
     def removed(self, set_: str, queue: str, text: bytes, asked: Operation | Proposal) -> None:
@@ -295,7 +327,7 @@ class Queues:
         """An operator reads how many messages a purge has taken."""
         name = self._world.set_of(asked.name)
         counts = self.logs.purges.get(asked, [])
-        self._check_of_set(name, count in counts, f"14.8 purge: {asked} is told to have taken {count}, not {counts}")
+        self.check_of_set(name, count in counts, f"14.8 purge: {asked} is told to have taken {count}, not {counts}")
 
     def _may_repeat(self, message: "Message") -> bool:
         """Its publisher is promised *at least once*, and not more."""
@@ -305,7 +337,7 @@ class Queues:
 
     # what is lost
 
-    def _is_lost(self, name: str) -> bool:
+    def is_lost(self, name: str) -> bool:
         """Whether the set may have lost decided entries."""
         return name in self._sets.is_lost or name in self._sets.may_have_lost
 
@@ -314,6 +346,10 @@ class Queues:
         sets = next(iter(self._judge.routers.values())).sets
         assert sets is not None
         return sets
+
+    def led_in(self, name: str) -> object:
+        """The latest life and term in which a router leads the set."""
+        return max((term for set_, *term in self._sets.leaders if set_ == name), default=None)
 
     def lost(self, name: str) -> None:
         """A set may have lost some of its entries."""
@@ -325,7 +361,12 @@ class Queues:
 
     def waits(self) -> set[str]:
         """Clients whose set may have no leader any more."""
-        return {one.name for one in self._all if one.set in self._sets.is_lost} if self.publishers else set()
+        if not self.publishers:
+            return set()
+        waiting = {one.name for one in self._all if one.set in self._sets.is_lost}
+        if any(len(self.logs.state(name).bindings) for name in self._sets.is_lost):
+            waiting |= {client.name for client in self._world.of_topics}
+        return waiting
 
     def stranded(self) -> set[str]:
         """Queues that have no consumer any more."""
@@ -422,6 +463,10 @@ class QueueApplications:
         self._judge.seen_count += 1
         consumer = self._queues.consumers[name]
         of_queue = self._queues.rules[consumer.queue]
+        now = consumer.client.link, self._queues.led_in(consumer.set)
+        is_unwanted = consumer.refused.get(text) == now and not consumer.is_in_doubt
+        label = f"{text.decode()} comes to {name}, which has refused it for itself"
+        self._judge.check(not is_unwanted, f"14.6 refused: {label}")
         of_queue.handed(consumer, text)
         consumer.said.pop(text, None)
         if consumer.client.sends_settled:
@@ -446,5 +491,7 @@ class QueueApplications:
     def outcome(self, name: str, text: bytes, outcome: DeliveryOutcome, final: bool) -> None:
         consumer = self._queues.consumers[name]
         consumer.said[text] = outcome
+        if final and consumer.tells_of(text):
+            consumer.refused[text] = consumer.client.link, self._queues.led_in(consumer.set)
         if outcome in FINAL:
             self._queues.rules[consumer.queue].processed(consumer, text)

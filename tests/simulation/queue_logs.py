@@ -252,13 +252,14 @@ class QueueLogs:
         count, size = len(messages), sum(map(len, messages.values()))
         for place, text in enumerate(asked.messages):
             position = position_of(index, place)
-            has_room = settings.has_room(count + 1, size + len(text))
+            has_room = _has_room(settings, count + 1, size + len(text))
             if position in answer.positions:
                 count, size = count + 1, size + len(text)
                 self._check(name, has_room, f"14.3 limit: {text.decode()} is in {asked.queue}, which is full")
                 self._there[asked.queue, text] += 1
                 self._places.setdefault((asked.queue, text), []).append((life, position))
                 self._check_time(name, book, asked, place, proposed)
+                self.seen["bound"] += bool(asked.binding)
                 self._listener.enqueued(name, asked.queue, text, asked)
             elif place in answer.refused:
                 is_full = not has_room or (asked.queue, text) in self._refused
@@ -337,3 +338,9 @@ class QueueLogs:
         if queue is not None and queue.id == asked.id:
             last = min(asked.position, position_of(index, 0))
             book.purged[asked.id] = max(last, book.purged.get(asked.id, -1))
+
+
+def _has_room(settings: QueueSettings, count: int, size: int) -> bool:
+    """Whether a queue with these settings may have so many messages, of so many bytes."""
+    most, most_bytes = settings.limit_messages, settings.limit_bytes
+    return (most is None or count <= most) and (most_bytes is None or size <= most_bytes)

@@ -17,7 +17,7 @@ import attrs
 from tests.simulation.client import Client
 from tests.simulation.publisher import Publisher
 from tests.simulation.subscriber import SubscriberClient
-from topic.identity import egress_address, ingress_address
+from topic.identity import INSIDE, egress_address, ingress_address
 from topic.queues.leader import ingress
 from topic.queues.operations import MOST, Configure, Declare, Delete, Operation, Purge, QueueSettings
 from topic.queues.state import Queue, SetState
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 OF_TOPICS = 0.2
 """How many clients use a topic instead, if each queue has its first ones."""
+PUBLISH_TO_TOPICS = 0.8
+"""How many publishers do so if a queue is bound to topics; of the first ones, as few do not."""
+TOPICS = "topic/0", "topic/1"
+BINDINGS = ("topic/0",), ("topic/*",), ("topic/#",), ("topic/0", "topic/*"), TOPICS
 
 
 class QueueWorld:
@@ -50,17 +54,33 @@ class QueueWorld:
         self._deletions = dice.choice((1, 3, 10))
         self._operators = Random(f"operators of queues {world.seed}")
         """Dice of operators who purge queues and change their settings."""
+        self.bound = {name for name in self.names if self._operators.random() < world.knobs.bound}
+        """Queues that are bound to topics now and then."""
+        self.of_topics: list[Client] = []
+        """The clients that use topics."""
         self._first = {name: QueueSettings(limit_messages=limit) for name, limit in limits.items()}
         """Settings that a queue is declared with, if no client is quicker."""
+        for name in sorted(self.bound):
+            former = self._first.get(name, QueueSettings())
+            self._first[name] = attrs.evolve(former, bind=self._operators.choice(BINDINGS))
 
     def address(self, name: str) -> str:
         """Of a client: that of its link inside a set, as its router has it (`router.edge.queue_address`). The first
         clients have a queue each."""
         number = int(name[1:])
+        if self.bound and name.startswith("p"):
+            often = PUBLISH_TO_TOPICS if number >= len(self.names) else 1 - PUBLISH_TO_TOPICS
+            if self._operators.random() < often:
+                return self._operators.choice(TOPICS)
         if number >= len(self.names) and self._dice.random() < OF_TOPICS:
             return "topic/0"
         queue = self.names[number] if number < len(self.names) else self._dice.choice(self.names)
         return (egress_address if name.startswith("s") else ingress_address)(self.set_of(queue), queue)
+
+    @property
+    def sets(self) -> list[str]:
+        """The sets that have a queue of these."""
+        return sorted({self.set_of(name) for name in self.names})
 
     def set_of(self, queue: str) -> str:
         plan = self._sets.map.plan_of(queue)
@@ -74,6 +94,10 @@ class QueueWorld:
             subscriber.stays = number < len(self.names) and not self._is_left
             subscriber.refuses_for_good = number >= len(self.names)
         self._world.judge.queues.begin(self)
+        self.of_topics = [client for client in clients if not client.identity.address.startswith(INSIDE)]
+        for client in self.of_topics if self.bound else ():  # later than the first bindings, mostly
+            if isinstance(client, Publisher):
+                client.asleep_until = self._operators.random() * self._world.knobs.turmoil
         for client in clients:
             self._world.judge.queues.add(client, publisher=isinstance(client, Publisher))
 
@@ -91,6 +115,8 @@ class QueueWorld:
         for name, settings in self._first.items():
             declare = Declare(name, settings)
             schedule.at(dice.random() * until * 0.3, self._ask, dice.choice(self._routers), declare)
+            if name in self.bound:  # else it stays unbound if a client was quicker
+                schedule.at(until * 0.3, self._bind, name, settings)
         for name in sorted(self.doomed):
             for _ in range(self._deletions):
                 schedule.at(dice.random() * until, self._delete, dice.choice(self._routers), name)
@@ -128,7 +154,14 @@ class QueueWorld:
     def _configure(self, name: str) -> None:
         """Other settings, at any router. A queue that is not declared is declared with them."""
         _, queue = self._known(name)
-        settings = self._draw_settings(name, queue.settings if queue is not None else QueueSettings())
+        self._give(name, queue, self._draw_settings(name, queue.settings if queue is not None else QueueSettings()))
+
+    def _bind(self, name: str, settings: QueueSettings) -> None:
+        _, queue = self._known(name)
+        if queue is None or queue.settings.bind is None:
+            self._give(name, queue, settings)
+
+    def _give(self, name: str, queue: Queue | None, settings: QueueSettings) -> None:
         operation: Operation = Declare(name, settings)
         if queue is not None:
             operation = Configure(name, queue.id, queue.version, settings)
@@ -142,6 +175,7 @@ class QueueWorld:
                 {"limit_messages": dice.choice((None, None, 1, 3, 10))},
                 {"limit_bytes": dice.choice((None, None, 20, 100))},
                 {"ttl_ms": dice.choice((None, None, 1, 300, 3000))},
+                {"bind": dice.choice((None, *BINDINGS)) if name in self.bound else former.bind},
             )
         )
         return attrs.evolve(former, **changed)

@@ -174,7 +174,7 @@ class Router:
             knobs.redeliveries,
             *waits,
             piece=knobs.piece,
-            kinds=((PREFIX, "balanced"), (OF_QUEUES, "queue")),
+            kinds=((PREFIX, "balanced"), (OF_QUEUES, "queue"), ("topic/", "topic")),
             dead=knobs.dead,
             grace=knobs.grace,
         )

@@ -26,6 +26,7 @@ from topic.directory.entry import Role
 from topic.identity import CONTAINER, LinkIdentity, ingress_of, queue_of
 from topic.node import SetPort
 from topic.queues.actions import Answered, SetView
+from topic.queues.bound.bindings import set_of_binding
 from topic.queues.operations import (
     Answer,
     Configure,
@@ -57,7 +58,8 @@ SHARED = 4
 """Names that all clients use."""
 LAST_S = 40.0
 """Seconds after the last fault at which each set is asked once more, by each router: it has to do it. Most runs ask as
-soon as all sets are as they have to be in the end: what is left is a mesh that says HELLO."""
+soon as all sets are as they have to be in the end: what is left is a mesh that says HELLO. On links of few bytes a
+second messages may take longer than an election, for minutes (protocol 13.3, How soon): there routers ask again."""
 PATIENT = 8
 """One run of so many asks no earlier."""
 
@@ -209,7 +211,7 @@ class SetWorld:
         """By set, life and index: the term of the leader that has decided the entry."""
         self._digests: dict[tuple[str, int, int], bytes] = {}
         """By set, life and index."""
-        self._leaders: dict[tuple[str, int, int], str] = {}
+        self.leaders: dict[tuple[str, int, int], str] = {}
         """By set, life and term."""
         self.is_lost: set[str] = set()
         """Sets of which so many disks are gone that they may have no leader any more."""
@@ -494,6 +496,11 @@ class SetWorld:
         else:
             expected = {RefusedFor.NO_ANSWER, RefusedFor.DIFFERS, RefusedFor.CHANGED, RefusedFor.NOT_FOUND}
             self._check(answer.reason in expected, f"13 answers: {request.operation} is refused: {answer}")
+            if request.is_last and self.knobs.rate < inf:
+                request.is_last = False
+                plan = self.map.plan_of(request.operation.name)
+                assert plan is not None
+                self._schedule.after(1.0, self._ask_last, router, plan.name)
 
     def _check_done(self, request: _Request, id_: QueueId) -> None:
         """What is answered is decided: it is there from now on."""
@@ -560,12 +567,10 @@ class SetWorld:
         of a later term may have decided something by then."""
         raft = replica.raft
         term = name, raft.hard.life, raft.hard.term
-        if raft.leadership is None or self._leaders.get(term) == router:
+        if raft.leadership is None or self.leaders.get(term) == router:
             return
-        self._check(
-            term not in self._leaders, f"13 one leader: {router} leads {term}, as {self._leaders.get(term)} does"
-        )
-        self._leaders[term] = router
+        self._check(term not in self.leaders, f"13 one leader: {router} leads {term}, as {self.leaders.get(term)} does")
+        self.leaders[term] = router
         for index, entry in enumerate(self._decided.get(term[:2], []), 1):
             if entry is None or self._decided_in[name, raft.hard.life, index] >= raft.hard.term:
                 continue
@@ -582,15 +587,17 @@ class SetWorld:
         leaders = [(router.name, router.node._leaders) for router in alive]
         led = [(router, name, one) for router, sets in leaders if sets is not None for name, one in sets.led.items()]
         ingresses = {((Role.SUBSCRIBER, ingress_of(name)), router) for router, name, _ in led}
+        bound = {((Role.SUBSCRIBER, end.identity), router) for router, _, one in led for end in one.bound.values()}
         egresses = [(router, end.identity) for router, _, one in led for end in one.egresses.values()]
-        return ingresses | {((Role.PUBLISHER, identity), router) for router, identity in egresses}
+        return ingresses | bound | {((Role.PUBLISHER, identity), router) for router, identity in egresses}
 
     def leaderless(
         self, known: set[tuple[tuple[Role, LinkIdentity], str]]
     ) -> set[tuple[tuple[Role, LinkIdentity], str]]:
         """Links that a router knows of sets which may have lost their logs for good."""
         inside = (link for link in known if link[0][1].container == CONTAINER)
-        return {link for link in inside if queue_of(link[0][1].address)[0] in self.is_lost} - self.links()
+        sets = ((link, set_of_binding(link[0][1]) or queue_of(link[0][1].address)[0]) for link in inside)
+        return {link for link, name in sets if name in self.is_lost} - self.links()
 
     def unrest(self) -> str:
         """What is not yet as it has to be when the faults are long over; empty if all is."""

@@ -33,7 +33,7 @@ def test_what_is_promised_of_a_queue_holds_whatever_fails() -> None:
     for happens in ("is killed", "is in doubt", "prank: crash", "hangs until"):
         assert any(happens in line for line in lines), f"no run has: {happens}"
     seen = sum((world.judge.queues.logs.seen for world in worlds), Counter[str]())
-    for happens in ("Free", "refused", "left by Purge", "left by Expire", "Configure"):
+    for happens in ("Free", "refused", "left by Purge", "left by Expire", "Configure", "bound"):
         assert seen[happens], f"no log has: {happens}"
 
 

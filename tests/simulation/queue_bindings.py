@@ -1,0 +1,138 @@
+"""The judge of bindings: queues that are bound to topics, and to patterns of topics (protocol 14.10).
+
+1. When the attach of a binding is answered, all routers in contact with its leader know it.
+2. No router forgets a binding that is there, unless it loses its store.
+3. If the home of a message knows a binding, answered before, as the message comes, and knows it as it accepts the
+   message, then the queue has the message, or had it. It has one copy.
+
+Limit: a publisher goes to another home, which has never heard of the binding, as no router around it has.
+"""
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.wildcards import covers
+from topic.identity import INSIDE, Epoch, link_name
+from topic.queues.bound.bindings import Binding
+from topic.queues.proposals import Enqueue
+
+if TYPE_CHECKING:
+    from tests.simulation.judge import Judge
+    from tests.simulation.parties import Message
+    from tests.simulation.queue_judge import Queues
+    from tests.simulation.queues import QueueWorld
+    from tests.simulation.router import Router
+
+
+class BoundQueues:
+    def __init__(self, judge: "Judge", queues: "Queues") -> None:
+        self._judge = judge
+        self._queues = queues
+        self.world: QueueWorld | None = None
+        self._names: dict[bytes, bytes] = {}
+        """The names of the links of bindings, by the keys of these."""
+        self._answered: set[bytes] = set()
+        """The keys of bindings whose attach was answered at some leader's router."""
+        self._checked: set[tuple[bytes, Epoch | None]] = set()
+        """Attaches of bindings that have been looked at."""
+        self._known: dict[tuple[str, int], set[bytes]] = {}
+        """By router and incarnation: the keys of the bindings that it knows."""
+        self._promised: dict[bytes, list[tuple[str, str, bytes]]] = {}
+        """By message: set, queue and key of the bindings that are to have it."""
+        self._came_by: dict[tuple[str, bytes], list[bytes]] = {}
+        """By queue and message: the keys of the bindings that it came by."""
+
+    def _all(self) -> list[tuple[str, str, Binding]]:
+        """Set and queue of each binding that is decided, without those of sets that may have lost something."""
+        if self.world is None or not self.world.bound:
+            return []
+        found: list[tuple[str, str, Binding]] = []
+        for name in self.world.sets:
+            state = self._queues.logs.state(name)
+            for binding in state.bindings if not self._queues.is_lost(name) else ():
+                queue = state.name_of(binding.queue)
+                assert queue is not None
+                self._names.setdefault(binding.key, link_name(binding.link(name, queue)))
+                found.append((name, queue, binding))
+        return found
+
+    def _knows(self, router: "Router", key: bytes) -> bool:
+        entry = router.topic.directory.subscriber(self._names[key])
+        return entry is not None and entry.live
+
+    # what routers know
+
+    def watch(self, router: "Router") -> None:
+        """After each step of a router."""
+        bindings = self._all()
+        if not bindings:
+            return
+        known = self._known.setdefault((router.name, router.incarnation), set())
+        for name, queue, binding in bindings:
+            is_known = self._knows(router, binding.key)
+            label = f"{queue} on {binding.address} of {name}"
+            self._judge.check(is_known or binding.key not in known, f"14.10 forgotten: {label} by {router.name}")
+            if is_known:
+                known.add(binding.key)
+        leaders = router.node._leaders
+        for led in leaders.led.values() if leaders is not None else ():
+            for key, end in led.bound.items():
+                if end.is_answered and (key, end.epoch) not in self._checked and key in self._names:
+                    self._checked.add((key, end.epoch))
+                    self._check_told(router, key, f"{end.identity.link} on {end.identity.address}")
+
+    def _check_told(self, leader: "Router", key: bytes, label: str) -> None:
+        if all(binding.key != key for _, _, binding in self._all()):
+            return  # it is gone
+        for router in self._judge.termini.around(leader):
+            self._judge.check(self._knows(router, key), f"14.10 joined: {label} is answered, unknown at {router.name}")
+        self._answered.add(key)
+
+    def boots(self, router: "Router", former: int, *, store: bool) -> None:
+        """A router is back. If its store is, it knows what it knew."""
+        known = self._known.get((router.name, former), set()) if store else set[bytes]()
+        for name, queue, binding in self._all() if known else ():
+            is_known = binding.key not in known or self._knows(router, binding.key)
+            self._judge.check(
+                is_known, f"14.10 store: {router.name} has forgotten {queue} on {binding.address} of {name}"
+            )
+
+    # messages
+
+    def received(self, home: "Router", message: "Message") -> None:
+        """A router gets the message first."""
+        address = message.sent_on.client.identity.address
+        if not address.startswith(INSIDE):
+            self._promised[message.text] = [
+                (name, queue, binding.key)
+                for name, queue, binding in self._all()
+                if covers(binding.address, address) and binding.key in self._answered
+                if self._knows(home, binding.key)
+                if message.key not in self._queues.logs.state(name).messages.unsettled.get(binding.key, ())
+            ]
+
+    def accepted(self, home: "Router", message: "Message") -> None:
+        """A home answers the publisher."""
+        there = {binding.key for _, _, binding in self._all()}
+        for name, queue, key in self._promised.get(message.text, ()):
+            if key not in there or message.anew:
+                continue
+            label = f"{message.text.decode()} is accepted, and was never in {queue} of {name}"
+            copy = self._queues.rules[queue].messages.get(message.text)
+            has_it = copy is not None and copy.enqueued > 0
+            if not has_it and not self._knows(home, key):
+                self._judge.note("judge", f"limit: {label}: {home.name} does not know that it is bound")
+                continue
+            self._judge.check(has_it, f"14.10 accepted: {label}")
+
+    def comes(self, set_: str, queue: str, message: "Message", asked: Enqueue) -> bool:
+        """A message is in a queue that came by a binding. Returns whether it may have come before."""
+        state, address = self._queues.logs.state(set_), message.sent_on.client.identity.address
+        binding, known = state.bindings.get(asked.binding), state.get(queue)
+        is_bound = binding is not None and known is not None and binding.queue == known.id
+        is_of = binding is not None and is_bound and covers(binding.address, address)
+        self._queues.check_of_set(set_, is_of, f"14.10 bound: {message.text.decode()} of {address} is in {queue}")
+        before = self._came_by.setdefault((queue, message.text), [])
+        may_repeat = any(state.bindings.get(key) is None for key in before)
+        may_repeat |= message.presettled and asked.binding not in before
+        before.append(asked.binding)
+        return may_repeat
