@@ -1,17 +1,21 @@
 """Breakages of queues (protocol 14)."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, Method, mutant
+from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
 from topic.actions import AnswerDeliveries
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.home.balancing import NO_AUDIENCE, Balancing
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
 from topic.queues.leader.leaders import LedSet
+from topic.queues.logged.message_log import MessageEnd
 from topic.queues.messages import QueuedMessages
+from topic.queues.operations import QueueId, QueueSettings
 from topic.queues.proposals import Enqueue, Enqueued
+from topic.queues.state import SetState
 
 QUEUED: dict[str, Any] = {
     "sets": 1,
@@ -22,6 +26,9 @@ QUEUED: dict[str, Any] = {
     "messages": 25,
 }
 BUSY = QUEUED | {"think": 0.5, "window": 10}
+MORTAL: dict[str, Any] = {"ttl": 0.5, "disk": 0.2}
+FUSSY = BUSY | {"refusing": 0.7, "publishers": 3}
+BOUND = BUSY | {"bound": 1.0, "publishers": 3}
 
 
 @mutant(Egress, "_runs", by="1", **MOVING | BUSY)
@@ -63,16 +70,21 @@ def next_leader_does_not_ask_holders(_: Method) -> Method:
 @mutant(Ingress, "_propose", (Ingress, "decided"), by="1", **KILLS | BUSY)
 def answered_before_it_is_decided(propose: Method, decided: Method) -> tuple[Method, ...]:
     """14.3: a delivery is answered when a majority has its `Enqueue`."""
+    return answering_early(propose, decided, lambda ingress: not ingress._binding)
+
+
+def answering_early(propose: Method, decided: Method, is_broken: Callable[[Ingress], bool]) -> tuple[Method, ...]:
+    """Some ingresses answer as they propose."""
 
     def broken(ingress: Ingress) -> None:
         before = {*ingress._asked}
         propose(ingress)
-        for index, asked in ingress._asked.items():
+        for index, asked in ingress._asked.items() if is_broken(ingress) else ():
             if index not in before and asked.records and not asked.records[0].presettled:
                 ingress.node.topic.outcomes(ingress.subscriber, asked.records, DeliveryOutcome.ACCEPTED)
 
     def also_broken(ingress: Ingress, index: int, answer: Enqueued | None) -> None:
-        decided(ingress, index, None)
+        decided(ingress, index, None if is_broken(ingress) else answer)
 
     return broken, also_broken
 
@@ -115,5 +127,115 @@ def last_first(original: Method) -> Method:
     def broken(egress: Egress) -> None:
         egress._free.sort(reverse=True)
         original(egress)
+
+    return broken
+
+
+@mutant(QueuedMessages, "purge", by="1", **RESUMING | BUSY | {"purges": 8})
+def purged_from_consumers(_: Method) -> Method:
+    """14.8: a `Purge` takes no message that a consumer has."""
+
+    def broken(messages: QueuedMessages, queue: QueueId, position: int) -> int:
+        messages.purges += 1
+        return messages._take_out(queue, [at for at in messages.of(queue) if at <= position], MessageEnd.PURGED)
+
+    return broken
+
+
+@mutant(QueuedMessages, "is_purged", (QueuedMessages, "_not_purged"), by="1", **RESUMING | FUSSY | {"purges": 8})
+def purged_messages_come_back(_: Method, __: Method) -> tuple[Method, ...]:
+    """14.8: a message that was purged leaves its queue when it comes back."""
+
+    def broken(messages: QueuedMessages, queue: QueueId, position: int) -> bool:
+        return False
+
+    def also_broken(messages: QueuedMessages, queue: QueueId, back: list[int]) -> list[int]:
+        return back
+
+    return broken, also_broken
+
+
+@mutant(QueuedMessages, "expire", by="1", **RESUMING | BUSY | MORTAL)
+def expired_at_consumers(_: Method) -> Method:
+    """14.9: an `Expire` takes no message that a consumer has."""
+
+    def broken(messages: QueuedMessages, queue: QueueId, runs: Sequence[Any]) -> None:
+        messages._take_out(queue, messages._there(queue, runs), MessageEnd.EXPIRED)
+
+    return broken
+
+
+@mutant(Egress, "_sort_out_expired", by="1", **MOVING | BUSY | MORTAL)
+def offered_after_its_time(_: Method) -> Method:
+    """14.9: no consumer is offered a message whose time is over."""
+
+    def broken(egress: Egress) -> None: ...
+
+    return broken
+
+
+@mutant(Egress, "_end_of", by="1", **MOVING | BUSY | MORTAL)
+def offered_after_its_time_before_it_is_decided(_: Method) -> Method:
+    """14.9: this holds also if the `Enqueue` of the message is not decided yet."""
+
+    def broken(egress: Egress, position: int) -> float:
+        return egress._messages.expiring.get(position, (None, math.inf))[1]
+
+    return broken
+
+
+@mutant(LedSet, "_timed", by="1", **RESUMING | BUSY | MORTAL)
+def a_queue_forgets_times(_: Method) -> Method:
+    """14.9: an `Enqueue` has the time at which each message is over."""
+
+    def broken(led: LedSet, asked: Enqueue) -> Enqueue:
+        return asked
+
+    return broken
+
+
+@mutant(QueueSettings, "has_room", by="1", **RESUMING | BUSY | {"settings": 8})
+def full_queues_take_more(_: Method) -> Method:
+    """14.3: an `Enqueue` refuses each message that the queue has no room for."""
+
+    def broken(settings: QueueSettings, messages: int, size: int) -> bool:
+        return settings.limit_messages is None or messages <= settings.limit_messages + 1
+
+    return broken
+
+
+@mutant(Egress, "_note_refusers", by="1", **RESUMING | FUSSY)
+def offered_to_who_has_refused_it(_: Method) -> Method:
+    """14.6: no consumer that has refused a message for itself is offered it again."""
+
+    def broken(egress: Egress, records: Iterable[Any]) -> None: ...
+
+    return broken
+
+
+@mutant(Ingress, "_propose", (Ingress, "decided"), by="1", **KILLS | BOUND)
+def a_binding_answers_before_it_is_decided(propose: Method, decided: Method) -> tuple[Method, ...]:
+    """14.10: what a bound queue has not is not accepted."""
+    return answering_early(propose, decided, lambda ingress: bool(ingress._binding))
+
+
+@mutant(SetState, "_enqueue_bound", by="1", **RESUMING | BOUND)
+def two_bindings_give_two_copies(_: Method) -> Method:
+    """14.10: a message that matches two bindings of a queue is in the queue once."""
+
+    def broken(state: SetState, asked: Enqueue, entry: QueueId) -> Enqueued:
+        queue = state.get(asked.queue)
+        if queue is None or state.bindings.get(asked.binding) is None:
+            return Enqueued(frozenset(), None, ())
+        return state.messages.enqueue(queue.id, queue.settings, entry.index, asked)
+
+    return broken
+
+
+@mutant(LedSet, "end_unbound", by="45", **RESUMING | BOUND | {"settings": 8})
+def unbound_links_stay(_: Method) -> Method:
+    """14.10: the leader ends the link of a binding that is gone."""
+
+    def broken(led: LedSet) -> None: ...
 
     return broken
