@@ -133,7 +133,7 @@ class Applications:
         self._judge.check(message.number > last or unordered, f"1 order: {label} after number {last}")
         reader.last[life] = max(message.number, last), router
 
-    def forgotten(self, client: "SubscriberClient", text: bytes, how: str) -> None:
+    def forgotten(self, client: "SubscriberClient", text: bytes, said: int, how: str) -> None:
         """A subscriber takes a delivery for settled."""
         reader, message = self._judge.readers[client.name], self._judge.messages[text]
         if text not in reader.accepted:

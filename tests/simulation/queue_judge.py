@@ -91,8 +91,6 @@ class Consumer(Doubts):
         super().__init__(judge, client)
         self.settles: list[bytes] = []
         """The deliveries that it has settled itself on this link. Its router need not have read that."""
-        self.said: dict[bytes, DeliveryOutcome] = {}
-        """Its last answer to each message."""
         self.refused: dict[bytes, tuple[object, object]] = {}
         """The messages that it wants never again, the links on which it has said so, and who led then."""
         self._last: tuple[object, tuple[int, int]] = None, (0, 0)
@@ -468,7 +466,6 @@ class QueueApplications:
         label = f"{text.decode()} comes to {name}, which has refused it for itself"
         self._judge.check(not is_unwanted, f"14.6 refused: {label}")
         of_queue.handed(consumer, text)
-        consumer.said.pop(text, None)
         if consumer.client.sends_settled:
             of_queue.processed(consumer, text)
 
@@ -476,11 +473,11 @@ class QueueApplications:
         """Whether its publisher may have it settled unseen: a queue does not."""
         return False
 
-    def forgotten(self, client: "SubscriberClient", text: bytes, how: str) -> None:
+    def forgotten(self, client: "SubscriberClient", text: bytes, said: int, how: str) -> None:
         """A consumer takes a delivery for settled."""
         consumer = self._queues.consumers[client.name]
         of_queue = self._queues.rules[consumer.queue]
-        message, said = of_queue.messages[text], consumer.said.get(text)
+        message = of_queue.messages[text]
         if said in FINAL and not client.first:
             of_queue.settled(consumer, text)
         if said in GIVEN_BACK or consumer.is_in_doubt or message.is_loose or message.may_be_gone:
@@ -490,7 +487,6 @@ class QueueApplications:
 
     def outcome(self, name: str, text: bytes, outcome: DeliveryOutcome, final: bool) -> None:
         consumer = self._queues.consumers[name]
-        consumer.said[text] = outcome
         if final and consumer.tells_of(text):
             consumer.refused[text] = consumer.client.link, self._queues.led_in(consumer.set)
         if outcome in FINAL:

@@ -204,10 +204,11 @@ class SubscriberClient(Client):
 
     def _forget(self, key: bytes, how: str, *, given_back: bool = False) -> None:
         self.todo.pop(key, None)
-        if self.unsettled.pop(key, None) is not None:
+        state = self.unsettled.pop(key, None)
+        if state is not None:
             text = self.texts.pop(key)
             if not given_back:
-                self.applications.forgotten(self, text, how)
+                self.applications.forgotten(self, text, state, how)
 
     def echo(self, link: Link) -> None:
         if link is self.link:

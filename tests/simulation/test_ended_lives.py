@@ -94,7 +94,7 @@ def late_close(judge: Judge, *, answered: bool = True, life: int = 0, resumes: b
 
 def forget(judge: Judge) -> None:
     subscriber: Any = SimpleNamespace(name="s0", link=None)
-    judge.applications.forgotten(subscriber, TEXT, "left out of the router's map")
+    judge.applications.forgotten(subscriber, TEXT, 0, "left out of the router's map")
 
 
 def test_what_a_late_close_has_ended_may_be_forgotten(judge: Judge) -> None:

@@ -51,7 +51,7 @@ def subscriber(settled_there: dict[bytes, Any]) -> Any:
 
 
 def test_the_first_delivery_was_settled(judge: Judge) -> None:
-    judge.applications.forgotten(subscriber({}), TEXT, "settled")
+    judge.applications.forgotten(subscriber({}), TEXT, 0, "settled")
     judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
     with pytest.raises(Violation, match="1 exactly once"):
         judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
@@ -61,13 +61,13 @@ def test_the_first_delivery_was_settled(judge: Judge) -> None:
 def test_the_second_is_not_settled_by_that(judge: Judge, settled_there: dict[bytes, Any]) -> None:
     judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
     with pytest.raises(Violation, match="3 forgets early"):
-        judge.applications.forgotten(subscriber(settled_there), TEXT, "left out of the router's map")
+        judge.applications.forgotten(subscriber(settled_there), TEXT, 0, "left out of the router's map")
 
 
 @pytest.mark.parametrize("has_left", [False, True])
 def test_the_second_is_taken_for_the_first_where_that_is_still_held(judge: Judge) -> None:
     judge.applications.seen("s0", "b", TEXT, KEY, 0, False)
-    judge.applications.forgotten(subscriber({TEXT: HELD}), TEXT, "left out of the router's map")
+    judge.applications.forgotten(subscriber({TEXT: HELD}), TEXT, 0, "left out of the router's map")
     judge.applications.seen("s0", "c", TEXT, KEY, 0, False)
     with pytest.raises(Violation, match="1 exactly once"):
         judge.applications.seen("s0", "c", TEXT, KEY, 0, False)
