@@ -307,6 +307,20 @@ def test_more_waits_than_a_leader_takes_at_once(monkeypatch: pytest.MonkeyPatch)
     assert all(len(pen.outcomes) == 5 for pen in pens)
 
 
+def test_what_publishers_give_up_takes_no_room_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delivery loses its message as it is settled, before its `Enqueue` is decided."""
+    monkeypatch.setattr("topic.queues.leader.ingress.UNDECIDED", 100)
+    bench = QueueBench(*"abc")
+    pen = publisher(bench, "a")
+    bench.hanging |= {"b", "c"}
+    pen.send(b"1" * 100)
+    pen.settle(b"1" * 100)
+    bench.hanging.clear()
+    bench.flow()
+    pen.send(b"2")
+    assert pen.outcomes == {b"2": ACCEPTED}
+
+
 def test_the_clock_of_an_attach_grows_with_life_and_term() -> None:
     life = 1_700_000_000_000 << 16
     clocks = [term_clock(life, term, count) for term in (1, 2, 1000) for count in (0, 1, (1 << TERM_BITS) - 1)]
@@ -328,6 +342,8 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (Ingress, "come", "dict.fromkeys(unsettled, 0)", "{}", partial(test_the_next_leader_goes_on, "d")),
     (Ingress, "forget", "self._over.update", "len",
      partial(test_a_message_is_in_the_queue_at_all_replicas_when_it_is_accepted, "a")),
+    (Ingress, "decided", "asked.size", "sum(record.size for record in records)",
+     partial(with_patches, test_what_publishers_give_up_takes_no_room_for_ever)),
     (Ingress, "decided", "place in answer.refused", "False",
      partial(with_patches, test_the_set_has_as_many_queues_as_it_may_have)),
     (QueuedMessages, "_take", "queue is None or not settings", "queue is None or False and settings",

@@ -54,6 +54,8 @@ class _Asked:
 
     records: list[Record]
     """The deliveries that it enqueues."""
+    size: int = 0
+    """Bytes of their messages, which a delivery loses as it is settled."""
     answers_echo: bool = False
     """An echo that came before the entry was proposed is answered when the entry is decided."""
 
@@ -77,8 +79,8 @@ class Ingress(SubscribingEnd, InsideEnd):
         self._queue = queue
         self._messages = messages
         self._log = log
-        self._new: dict[Record, None] = {}
-        """The deliveries that are to be enqueued, in order."""
+        self._new: dict[Record, int] = {}
+        """The deliveries that are to be enqueued, in order, and the bytes of their messages."""
         self._over: dict[bytes, None] = {}
         """The keys of the deliveries that are settled, and that the log has no `Settled` of."""
         self._is_due = False
@@ -111,7 +113,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         if not self.is_there:
             return
         records = asked.records
-        self._held -= sum(record.size for record in records)
+        self._held -= asked.size
         if answer is not None and not records[0].presettled:
             for is_refused, places in groupby(range(len(records)), key=lambda place: place in answer.refused):
                 outcome = DeliveryOutcome.REJECTED if is_refused else DeliveryOutcome.ACCEPTED
@@ -135,13 +137,13 @@ class Ingress(SubscribingEnd, InsideEnd):
         asked: list[_Asked] = []
         if (self._over or self._is_asked) and (self._new or self._is_due):  # an echo is answered by an entry
             proposals.append(Settled([*self._over], self._binding))
-            asked.append(_Asked([], self._is_asked))
+            asked.append(_Asked([], answers_echo=self._is_asked))
         for (queue, is_settled), run in groupby(self._new, key=lambda one: (self._queue_for(one), one.presettled)):
             records = list(run)
             kept = [] if is_settled else records
             keys, messages = [record.key for record in kept], [_message(record) for record in records]
             proposals.append(Enqueue(queue, keys, _runs(kept), messages, binding=self._binding))
-            asked.append(_Asked(records))
+            asked.append(_Asked(records, sum(map(self._new.__getitem__, records))))
         if proposals:
             first = self._log.propose(self, proposals)
             if first is None:
@@ -174,7 +176,7 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     def deliver(self, records: list[Record]) -> None:
         for record in records:
-            self._new[record] = None
+            self._new[record] = record.size
             self._held += record.size
         self.go_on()
 
@@ -191,8 +193,7 @@ class Ingress(SubscribingEnd, InsideEnd):
     def settle(self, records: Sequence[Record]) -> None:
         for record in records:
             if record in self._new:  # its publisher has given it up before it was proposed
-                del self._new[record]
-                self._held -= record.size
+                self._held -= self._new.pop(record)
         self.forget([record.key for record in records])
 
     def forget(self, keys: Sequence[bytes]) -> None:
