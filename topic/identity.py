@@ -16,6 +16,7 @@ INSIDE: Final = "_sets/"
 CONTAINER: Final = "_sets"
 """The container-id of the sets' own links."""
 _OUT: Final = "out"
+_DEAD: Final = "dead"
 
 NAME_LENGTH = 12
 KEY_LENGTH = 32
@@ -27,7 +28,8 @@ EPOCH_TEXT = re.compile(r"([0-9]{1,20})\.([A-Za-z0-9_-]+)\.([0-9]{1,20})")
 
 
 # Clients name a queue by one address. In the mesh, the links of its publishers and of its consumers have two others,
-# `_sets/SET/in/QUEUE` and `_sets/SET/out/QUEUE`. The name of a set has no slash.
+# `_sets/SET/in/QUEUE` and `_sets/SET/out/QUEUE`. The outboxes of sets publish to `_sets/SET/dead/QUEUE`. The name of a
+# set has no slash.
 
 
 def ingress_address(set_: str, queue: str) -> str:
@@ -40,8 +42,13 @@ def egress_address(set_: str, queue: str) -> str:
     return f"{INSIDE}{set_}/{_OUT}/{queue}"
 
 
+def dead_letter_address(set_: str, queue: str) -> str:
+    """The address to which the outboxes of sets publish what goes to the queue."""
+    return f"{INSIDE}{set_}/{_DEAD}/{queue}"
+
+
 def is_ingress(address: str) -> bool:
-    """Whether publishers of a queue publish to the address."""
+    """Whether publishers of a queue, or the outboxes of sets, publish to the address."""
     return address.startswith(INSIDE) and not is_egress(address)
 
 
@@ -89,6 +96,16 @@ class LinkIdentity:
 def ingress_of(set_: str) -> LinkIdentity:
     """The link of the ingress of a set."""
     return LinkIdentity(CONTAINER, set_, ingress_address(set_, "#"))
+
+
+def dead_letter_ingress_of(set_: str) -> LinkIdentity:
+    """The link of the ingress of dead letters of a set."""
+    return LinkIdentity(CONTAINER, set_, dead_letter_address(set_, "#"))
+
+
+def ingresses_of(set_: str) -> tuple[LinkIdentity, LinkIdentity]:
+    """The links of a set that take messages into its queues: every router knows them."""
+    return ingress_of(set_), dead_letter_ingress_of(set_)
 
 
 def is_of_sets(container: str) -> bool:

@@ -65,8 +65,9 @@ Entries
                  settled these, of the first deliveries of the egress
     RETURNED     the egress' deliveries with these keys have ended, and the messages are for nobody
     LEFT         the messages are gone. The keys are of the last deliveries of the egress, or of those that would have
-                 been next. detail = "dequeued" (a consumer has accepted or rejected it), "expired", "purged", "deleted"
-                 (with its queue)
+                 been next. detail = "dequeued" (a consumer has accepted or rejected it), "sent" (it is in the outbox of
+                 the set, and goes to another address as a dead letter, or back), "expired", "purged", "deleted" (with
+                 its queue)
 
     router with a replica of a set, on the set: no keys
     CONTENT      what the replica has, as it begins with that, and whenever replicas compare their states: detail = JSON

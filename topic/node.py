@@ -26,7 +26,7 @@ All of it is synchronous. Nothing here reads a clock or awaits: time, store and 
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -42,7 +42,7 @@ from topic.core import Topic
 from topic.directory.entry import LinkEntry, Role
 from topic.ends.end import InsideEnd
 from topic.errors import BreachError, UnkeptError
-from topic.identity import ingress_of
+from topic.identity import ingresses_of
 from topic.journal import Block, Event
 from topic.queues.actions import Answered, Logged, SetEvent, SetNote, Tell
 from topic.queues.leader.leaders import LedSet, SetLeaders
@@ -51,7 +51,7 @@ from topic.queues.operations import Configure, Declare, Operation
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
 from topic.queues.wire import SETS
-from topic.settings import TOPIC, Settings
+from topic.settings import KINDS, TOPIC, Settings
 
 BESIDE = b"\xc1"
 """Begins what shells say to each other beside the topics, and no batch: MessagePack has no such byte."""
@@ -391,20 +391,37 @@ class Node:
     def ask(self, operation: Operation) -> int:
         """Have an operation on queues carried out. Returns the number of the request: its `SetShell.answered` comes
         with a pump, within `RaftLimits.tried` seconds. Raises ValueError if the name is too long, or no text, if the
-        mesh has no queues, or if a queue is to be bound to what is no topic."""
+        mesh has no queues, if a queue is to be bound to what is no topic, or if dead letters are to go where nothing
+        takes them."""
         if self._port is None:
             raise ValueError("the topology of this mesh has no queues: expected a part queues")
         if isinstance(operation, Declare | Configure):
             for address in operation.settings.bind or ():
                 self._check_topic(address)
+            if operation.settings.dead_letter is not None:
+                self._check_takes(operation.settings.dead_letter, operation.name, self._port.sets)
         return self._port.sets.ask(operation, self.now())
+
+    def _check_takes(self, address: str, queue: str, sets: ReplicaSets) -> None:
+        """Raises ValueError if dead letters of the queue cannot go to this address."""
+        what = f'dead letters of "{queue}" cannot go to "{address}"'
+        if address == queue:
+            raise ValueError(f"{what}, which is the queue itself")
+        self._check_known(address, what, KINDS)
+        if self.topic.kinds.of(address).in_sets and sets.set_map.plan_of(address) is None:
+            known = ", ".join(prefix + "…" for prefix in sets.set_map.prefixes)
+            raise ValueError(f"{what}: no replica set has a queue of this name, expected {known}")
+
+    def _check_known(self, address: str, what: str, of: Collection[str]) -> None:
+        """Raises ValueError for an address that no client could attach to."""
+        kinds = self.topic.settings.kinds
+        if kinds and not address.startswith(tuple(prefix for prefix, _ in kinds)):
+            known = ", ".join(prefix + "…" for prefix, kind in kinds if kind in of)
+            raise ValueError(f"{what}, expected an address of {known}")
 
     def _check_topic(self, address: str) -> None:
         """Raises ValueError for an address of another kind, or that no client could attach to."""
-        kinds = self.topic.settings.kinds
-        if kinds and not address.startswith(tuple(prefix for prefix, _ in kinds)):
-            known = ", ".join(prefix + "…" for prefix, kind in kinds if kind == TOPIC)
-            raise ValueError(f'a queue cannot be bound to "{address}", expected an address of {known}')
+        self._check_known(address, f'a queue cannot be bound to "{address}"', (TOPIC,))
         kind = self.topic.kinds.of(address).name
         if kind != TOPIC:
             raise ValueError(f'a queue cannot be bound to "{address}", which is of kind {kind}, expected a topic')
@@ -466,5 +483,5 @@ def boot(
     clock.advance(shell.wall_us() // 1000)
     plan = file.merge(store.plan)
     mesh = Mesh(name, incarnation, plan, clock, hello=hello, dead=settings.dead, max_payload=max_payload, budget=budget)
-    started, configured = shell.now(), map(ingress_of, sets)
+    started, configured = shell.now(), [identity for name in sets for identity in ingresses_of(name)]
     return mesh, Topic(name, incarnation, plan.listed, clock, journal, settings, started, store.remembered, configured)

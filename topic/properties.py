@@ -17,3 +17,6 @@ SERVER_LIST: Final = "failover-server-list"  # of a router's open: others to go 
 ROUTERS: Final = "$routers"  # the node that tells the same, as it is now
 ADDRESS: Final = "x-opt-oncemesh-address"  # of a message, in its annotations: for who has subscribed to a pattern
 MOVE: Final = "oncemesh:move"  # of a message from there: its reader is asked to go to the first of them
+DEAD_FROM: Final = "x-opt-oncemesh-dead-from"  # of a dead letter: its queue
+DEAD_WHY: Final = "x-opt-oncemesh-dead-why"  # one of `topic.queues.outgoing.outbox.Why`
+DEATHS: Final = "x-opt-oncemesh-deaths"  # how often it was a dead letter

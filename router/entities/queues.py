@@ -33,6 +33,13 @@ SETTINGS: Final = (
     _setting("limit_bytes", Type.BYTES, "how many bytes of messages the queue has at most; null: no limit"),
     _setting("ttl_ms", Type.NUMBER, "how many milliseconds a message is in the queue at most; null: no limit"),
     _setting("bind", Type.TEXTS, "topics, or patterns of topics, whose messages go into the queue, too; null: none"),
+    _setting("dead_letter", Type.TEXT, "the address that its dead letters go to; null: none"),
+    _setting(
+        "redeliveries",
+        Type.NUMBER,
+        "how often a message comes back as failed before it is a dead letter, if there "
+        "is an address for these; null: 20 times",
+    ),
 )
 """The settings of a queue, by their names in `QueueSettings`."""
 
@@ -81,8 +88,12 @@ FIGURES: Final[tuple[tuple[str, Type, str, Read], ...]] = (
         "or was gone with it", _passed(lambda passed: passed.given_back)),
     ("purged", Type.COUNT, "at the leader: messages that operators have purged since this router leads",
         _passed(lambda passed: passed.purged)),
-    ("expired", Type.COUNT, "at the leader: messages that left as their time was over since this router leads",
-        _passed(lambda passed: passed.expired)),
+    ("expired", Type.COUNT, "at the leader: messages that left as their time was over since this router leads, and "
+        "that were no dead letters", _passed(lambda passed: passed.expired)),
+    ("outbox", Type.NUMBER, "dead letters of the queue that no address has taken yet, and what an operator gives back",
+        lambda at, one: _messages(at, one).outbox.count_of(one.id)),
+    ("dead", Type.COUNT, "at the leader: messages that have gone to another address since this router leads, as dead "
+        "letters or back", _passed(lambda passed: passed.dead)),
 )  # fmt: skip
 """The figures of a queue: name, type, meaning, and how to read it."""
 
@@ -130,8 +141,8 @@ DECLARED_QUEUE: Final = Entity[Queue](
         _SET,
         Attribute("version", Type.TEXT, "the version of its settings; each change makes another one",
             lambda at, one: str(one.version)),
-        Attribute("last_position", Type.NUMBER, "the position of its last message, as this replica knows; null: it has "
-            "none", lambda at, one: next(reversed(_messages(at, one).of(one.id)), None), Where.MANAGEMENT),
+        Attribute("last_position", Type.NUMBER, "the position of its last message, also in the outbox, as this "
+            "replica knows; null: it has none", lambda at, one: _messages(at, one).last_of(one.id), Where.MANAGEMENT),
         *(Attribute(name, type_, says, read) for name, type_, says, read in FIGURES),
         *SETTINGS,
     ),

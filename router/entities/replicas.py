@@ -109,7 +109,13 @@ SET: Final = Entity[SetView](
         _measure("oncemesh_set_purged_total", Type.COUNT, "at the leader: messages that operators have purged since "
             "this router leads", _of_messages(lambda messages: messages.passed.purged)),
         _measure("oncemesh_set_expired_total", Type.COUNT, "at the leader: messages that left the queues of the set "
-            "since this router leads as their time was over", _of_messages(lambda messages: messages.passed.expired)),
+            "since this router leads as their time was over, and that were no dead letters",
+            _of_messages(lambda messages: messages.passed.expired)),
+        _measure("oncemesh_set_outbox_messages", Type.NUMBER, "at the leader: dead letters of the queues of the set "
+            "that no address has taken yet, and what an operator gives back",
+            _of_messages(lambda messages: len(messages.outbox))),
+        _measure("oncemesh_set_dead_total", Type.COUNT, "at the leader: messages that have gone to another address "
+            "since this router leads, as dead letters or back", _of_messages(lambda messages: messages.passed.dead)),
     ),
     status="sets",
     managed=f"{OURS}set",

@@ -35,7 +35,7 @@ from router.management.recent_log import MOST_LINES, RecentLog
 
 MOST_ROWS: Final = 500
 MOST_SEQUENCE: Final = 2**53
-RESERVED: Final = frozenset({"CREATE", "UPDATE", "DELETE", "PURGE", "PEEK", "GET-LOG", "GET-EVENTS"})
+RESERVED: Final = frozenset({"CREATE", "UPDATE", "DELETE", "PURGE", "PEEK", "RETRY", "GET-LOG", "GET-EVENTS"})
 """Operations that are not for everybody who is let in."""
 
 Outcome = tuple[int, Any]

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import attrs
 import trio
 
-from router.amqp.format.message import shortened
+from router.amqp.format.message import annotations_of, shortened
 from router.entities.observed import ObservedRouter
 from router.entities.queues import DECLARED_QUEUE, SETTINGS
 from router.events.kind import EventKind, event
@@ -30,9 +30,11 @@ from router.management.message import (
 from router.mesh.reading import expected
 from router.text.printable import printable
 from topic.directory.addresses import is_pattern
+from topic.properties import DEAD_FROM
 from topic.queues.actions import Answered, SetView
 from topic.queues.operations import (
     MOST,
+    MOST_NAME,
     Answer,
     Configure,
     Declare,
@@ -43,7 +45,9 @@ from topic.queues.operations import (
     QueueId,
     QueueSettings,
     RefusedFor,
+    Retry,
 )
+from topic.queues.positions import runs_of
 from topic.queues.sets import ReplicaSets
 from topic.queues.state import Queue, SetState
 from topic.raft.errors import BusyError, NotLeaderError, NotReadyError
@@ -69,6 +73,8 @@ VERSION: Final = "version"
 POSITION: Final = "position"
 MOST_PEEKED: Final = 100
 """Messages in one answer to PEEK."""
+MOST_RETRIED: Final = 1000
+"""Messages that one RETRY looks at."""
 MESSAGE_BYTES: Final = 4096
 """Bytes of each of them that are shown."""
 PEEKED_BYTES: Final = 64 << 10
@@ -130,7 +136,11 @@ class QueueOperations:
     @property
     def all(self) -> Operations[Queue]:
         return Operations(
-            self.declare, self.configure, self.delete, {"PURGE": self.purge, "PEEK": self.peek}, self.named
+            self.declare,
+            self.configure,
+            self.delete,
+            {"PURGE": self.purge, "PEEK": self.peek, "RETRY": self.retry},
+            self.named,
         )
 
     async def declare(self, name: str, said: Mapping[Any, Any]) -> Queue:
@@ -190,10 +200,40 @@ class QueueOperations:
             found.append(about | {"consumer": bounded(consumer), "message": shown})
         return {"messages": found}
 
+    async def retry(self, queue: Queue, request: Request) -> dict[str, int | None]:
+        """Have the dead letters in a queue go back to the queues that they are from: of the messages from a position
+        on, as this router knows them, so many at most. Returns how many went, how many stay, and from which position on
+        there are more; null if there are none."""
+        first, most = request.number("from", 0, MOST), min(request.number("count", MOST_RETRIED), MOST_RETRIED)
+        messages, looked, following = self._state(queue).messages, 0, None
+        origins: dict[str, list[int]] = {}
+        for position, message in messages.of(queue.id).items():
+            if position < first:
+                continue
+            if looked == most:
+                following = position
+                break
+            looked += 1
+            origin = annotations_of(message).get(DEAD_FROM) if not messages.reserved.has(position) else None
+            if isinstance(origin, str) and origin != queue.name and self._is_queue(origin):
+                origins.setdefault(origin, []).append(position)
+        went = 0
+        for origin, positions in origins.items():
+            went += (await self._decide(Retry(queue.name, queue.id, origin, tuple(runs_of(positions))))).count
+        log.info("%d dead letters go back from queue %s, at the request of an operator", went, printable(queue.name))
+        return {"went": went, "stayed": looked - went, "next": following}
+
+    def _is_queue(self, address: str) -> bool:
+        """Whether the address is that of a queue: who has written a message may have named any."""
+        node = self._at.node
+        is_queue = (
+            node.topic.kinds.of(address).in_sets and not is_pattern(address) and len(address.encode()) <= MOST_NAME
+        )
+        return is_queue and node.sets is not None and node.sets.set_map.plan_of(address) is not None
+
     def _last(self, queue: Queue) -> int:
         """The position of the last message of a queue; 0 if it has none."""
-        state = self._state(queue, f", or name the {POSITION} of the last message")
-        return next(reversed(state.messages.of(queue.id)), 0)
+        return self._state(queue, f", or name the {POSITION} of the last message").messages.last_of(queue.id) or 0
 
     def _state(self, queue: Queue, or_else: str = "") -> SetState:
         """The state of the set of a queue of which this router has a replica. `or_else`: what else the client may do if

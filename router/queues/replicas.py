@@ -21,11 +21,13 @@ from router.mesh.config import Topology
 from router.mesh.errors import RunError
 from router.mesh.planned import sets_of
 from router.queues.boot import boot_id
+from router.queues.dead_letter import dead_letter
 from router.queues.store import QueueStore, Sync
 from router.queues.writer import Found, QueueWriter
 from topic.core import Topic
 from topic.node import Node, SetPort
 from topic.queues.actions import Answered
+from topic.queues.outgoing.outbox import Why
 from topic.queues.sets import LeftMs, ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
 from topic.raft.limits import RaftLimits
@@ -98,6 +100,9 @@ class RouterReplicas:
 
     def came_back(self, message: bytes, failures: int) -> bytes:
         return acquired_before(message, failures)
+
+    def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
+        return dead_letter(message, queue, why)
 
     # what the writer tells (`router.queues.writer.Asker`)
 

@@ -20,6 +20,7 @@ from router.management.entity import EntityType, type_of
 from router.management.message import GOOD, Request
 from router.management.queues import QueueOperations, SetOperations
 from router.management.recent_events import RecentEvents
+from topic.delivery.kinds import AddressKinds
 from topic.identity import shown_address
 from topic.queues.actions import SetView
 from topic.queues.operations import Answer, Done, Operation, Refused, RefusedFor
@@ -28,6 +29,7 @@ from topic.queues.proposals import Proposal, encode_proposal
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.state import Queue, SetState, entry
 from topic.raft.errors import NotLeaderError, NotReadyError
+from topic.settings import QUEUE, TOPIC
 
 LIFE = 0x66A2F3C1B0001
 PATIENCE_S = 10
@@ -180,7 +182,8 @@ class AgreeingNode:
         self.sets = AgreeingRouter(mesh, name)
         self._mesh = mesh
         self._name = name
-        self.topic = SimpleNamespace(directory=self)
+        kinds = AddressKinds([("topic/", TOPIC), ("queue/", QUEUE)])
+        self.topic = SimpleNamespace(directory=self, kinds=kinds)
 
     @property
     def led(self) -> dict[str, Any]:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from tests.failures import marked
+from tests.failures import died, marked
 from tests.set_store import MemorySets, StoreNames
 from tests.simulation.parties import Violation
 from tests.simulation.queue_logs import Proposed, asked_in
 from tests.simulation.set_operators import SetOperators
 from tests.simulation.ttl import left_ms
 from topic.directory.entry import Role
-from topic.identity import CONTAINER, LinkIdentity, ingress_of, queue_of
+from topic.identity import CONTAINER, LinkIdentity, ingresses_of, queue_of
 from topic.node import SetPort
 from topic.queues.actions import Answered, SetView
 from topic.queues.bound.bindings import set_of_binding
@@ -40,6 +40,7 @@ from topic.queues.operations import (
     Refused,
     RefusedFor,
 )
+from topic.queues.outgoing.outbox import Why
 from topic.queues.proposals import Enqueue, Proposal
 from topic.queues.replica import SetReplica
 from topic.queues.set_map import SetMap, SetPlan, hashed_plans
@@ -97,6 +98,9 @@ class SetDisk:
 
     def came_back(self, message: bytes, failures: int) -> bytes:
         return marked(message, failures)
+
+    def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
+        return died(message)
 
     # the disk
 
@@ -586,10 +590,10 @@ class SetWorld:
         alive = [router for router in self._world.routers.values() if router.alive]
         leaders = [(router.name, router.node._leaders) for router in alive]
         led = [(router, name, one) for router, sets in leaders if sets is not None for name, one in sets.led.items()]
-        ingresses = {((Role.SUBSCRIBER, ingress_of(name)), router) for router, name, _ in led}
+        ingresses = {((Role.SUBSCRIBER, one), router) for router, name, _ in led for one in ingresses_of(name)}
         bound = {((Role.SUBSCRIBER, end.identity), router) for router, _, one in led for end in one.bound.values()}
-        egresses = [(router, end.identity) for router, _, one in led for end in one.egresses.values()]
-        return ingresses | bound | {((Role.PUBLISHER, identity), router) for router, identity in egresses}
+        ends = [(router, end) for router, _, one in led for end in (*one.egresses.values(), *one.letters.values())]
+        return ingresses | bound | {((Role.PUBLISHER, end.identity), router) for router, end in ends}
 
     def leaderless(
         self, known: set[tuple[tuple[Role, LinkIdentity], str]]

@@ -17,6 +17,7 @@ from topic.identity import KEY_LENGTH, Epoch
 from topic.queues.bound.bindings import BINDING_KEY
 from topic.queues.logged.message_log import MessageEnd, MessageLog, Unlogged
 from topic.queues.operations import QueueId, QueueSettings, unpack
+from topic.queues.outgoing.outbox import LETTER, Letter, Sending, SetOutbox, Why, read_sendings
 from topic.queues.positions import POSITION_LENGTH, Run, delivery_tag, each_of, position_key, position_of
 from topic.queues.proposals import Enqueue, Enqueued
 from topic.queues.reservations import CONSUMER, RESERVED, Reservations
@@ -27,7 +28,7 @@ MESSAGE, RETURNS, KEY, PURGED = b"m", b"f", b"k", b"p"
 purge. A position follows, or a delivery key, or the id of a queue."""
 KEY_LENGTHS: Final = (KEY_LENGTH, BINDING_KEY + KEY_LENGTH)
 """Bytes of a delivery key, without and with the key of a binding before it."""
-ROWS: Final = (MESSAGE, RETURNS, KEY, PURGED, RESERVED, CONSUMER)
+ROWS: Final = (MESSAGE, RETURNS, KEY, PURGED, RESERVED, CONSUMER, LETTER)
 """The first bytes of the keys of all rows of this module."""
 
 
@@ -56,7 +57,7 @@ class DeliveryAnswer:
 
 @attrs.frozen(slots=True)
 class Returns:
-    """How often a message came back from consumers to its queue."""
+    """How often a message came back from consumers to its queue, and from the address that it goes to to the outbox."""
 
     times: int = 0
     failed: int = 0
@@ -85,13 +86,15 @@ class Passed:
 
     enqueued: int = 0
     dequeued: int = 0
-    """Messages that consumers have accepted or rejected. Deleting a queue dequeues nothing."""
+    """Messages that consumers have accepted, or rejected for good. Deleting a queue dequeues nothing."""
     given_back: int = 0
     """How often a consumer gave a message back, or was gone with it."""
     purged: int = 0
     """Messages that operators have purged."""
     expired: int = 0
-    """Messages whose time was over."""
+    """Messages whose time was over, and that are no dead letters."""
+    dead: int = 0
+    """Messages of the outbox that another address has taken."""
 
 
 class QueuedMessages:
@@ -111,11 +114,16 @@ class QueuedMessages:
         """By position, of the messages that came back."""
         self._purged: dict[QueueId, int] = {}
         """By queue that has reserved messages up to a position that was purged: that position."""
+        self.outbox = SetOutbox(rows)
+        sendings = read_sendings(rows)
         for key, value in sorted(rows):
             if key[:1] == KEY:
                 self._answers[key[1:]] = _answered(key, value)
             elif key[:1] == MESSAGE:
                 position, queue, message, expires = _read(key, value)
+                if position in sendings:
+                    self.outbox.restore(position, Letter(queue, sendings.pop(position), message))
+                    continue
                 self._queues.setdefault(queue, {})[position] = message
                 if expires:
                     self.expiring[position] = queue, expires
@@ -123,20 +131,24 @@ class QueuedMessages:
                 self._returns[_position(key)] = Returns.read(value)
             elif key[:1] == PURGED:
                 self._purged[_queue(key)] = _count(value)
+        if sendings:
+            raise ValueError("a row of the state of a set has a message in the outbox that is not there")
         self._sizes = {queue: sum(map(len, messages.values())) for queue, messages in self._queues.items()}
         """Bytes of the messages of each queue that has some."""
-        self.size = sum(self._sizes.values())
-        """Bytes of all messages."""
+        self.size = sum(self._sizes.values()) + sum(len(one.message) for one in self.outbox.letters.values())
+        """Bytes of all messages, with those of the outbox."""
         self.count = sum(map(len, self._queues.values()))
-        """How many messages there are."""
+        """How many messages there are in queues."""
         self.total = sum(chain.from_iterable(self._queues.values()))
-        """The sum of the positions of all messages: replicas with the same messages have the same."""
+        """The sum of the positions of these: replicas with the same messages have the same."""
         self.reserved = Reservations(rows, chain.from_iterable(self._queues.values()))
         held = {queue: sum(map(self.reserved.has, messages)) for queue, messages in self._queues.items()}
         self._reserved = {queue: count for queue, count in held.items() if count}
         """How many messages are reserved of each queue that has such messages."""
         self.purges = 0
         """How often a queue was purged since this object was made."""
+        self.sendings = 0
+        """How many messages came into the outbox since this object was made."""
         self.count_anew()
 
     def count_anew(self) -> None:
@@ -159,6 +171,11 @@ class QueuedMessages:
 
     def passed_of(self, queue: QueueId) -> Passed:
         return self._passed.get(queue) or Passed()
+
+    def last_of(self, queue: QueueId) -> int | None:
+        """The position of the last message of a queue, be it in the outbox."""
+        last = next(reversed(self.of(queue)), None)
+        return max((at for at in (last, *self.outbox.of(queue)[-1:]) if at is not None), default=None)
 
     def first_of(self, queue: QueueId) -> int | None:
         """The position of the oldest message of a queue."""
@@ -237,7 +254,10 @@ class QueuedMessages:
     def has_answered(self, asked: Enqueue) -> bool:
         """Whether all these deliveries were answered before."""
         given = chain.from_iterable(run.each() for run in asked.given)
-        known = ((self._answers.get(key), attach, n) for key, (attach, n) in zip(asked.keys, given, strict=True))
+        known = (
+            (self._answers.get(asked.binding + key), attach, n)
+            for key, (attach, n) in zip(asked.keys, given, strict=True)
+        )
         return bool(asked.keys) and all(answer is not None and answer.is_for(attach, n) for answer, attach, n in known)
 
     def _take(
@@ -273,7 +293,7 @@ class QueuedMessages:
         """Forget all deliveries that came by this binding."""
         self.settled([key for key in self._answers if key[:-KEY_LENGTH] == binding])
 
-    # what consumers get
+    # what becomes of messages
 
     def returns(self, position: int) -> Returns:
         """How often the message at this position came back."""
@@ -288,8 +308,9 @@ class QueuedMessages:
         positions = self._not_purged(queue, self._there(queue, runs))
         self._hold(queue, len(positions) - self.reserved.reserve(positions, consumer))
 
-    def free(self, queue: QueueId, runs: Sequence[Run], *, failed: bool) -> None:
-        """The consumers that messages are reserved for have given them back. Each counts as `failed`, or none does."""
+    def free(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings, *, failed: bool) -> None:
+        """The consumers that messages are reserved for have given them back. Each counts as `failed`, or none does. A
+        message of a queue with these settings may have failed too often."""
         back = [position for position in self._there(queue, runs) if self.reserved.has(position)]
         positions = self._not_purged(queue, back)
         self.reserved.free(positions)
@@ -298,29 +319,74 @@ class QueuedMessages:
         if positions:
             self._log.returned(queue, self._tags(positions), positions)
         for position in positions:
-            before = self.returns(position)
-            self._returns[position] = returns = Returns(before.times + 1, before.failed + failed)
-            self._rows.put(RETURNS + position_key(position), returns.row)
+            self._came_back(position, failed=failed)
+        if failed and settings.dead_letter is not None:
+            given_up = [at for at in positions if self.returns(at).failed > settings.most_failed]
+            self._send(queue, given_up, settings.dead_letter, Why.REDELIVERIES)
+
+    def _came_back(self, position: int, *, failed: bool) -> None:
+        before = self.returns(position)
+        self._returns[position] = returns = Returns(before.times + 1, before.failed + failed)
+        self._rows.put(RETURNS + position_key(position), returns.row)
 
     def dequeue(self, queue: QueueId, runs: Sequence[Run]) -> None:
         """Take messages out of their queue."""
         self._take_out(queue, self._there(queue, runs), MessageEnd.DEQUEUED)
 
+    def reject(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings) -> None:
+        """Consumers have rejected messages of a queue with these settings."""
+        if settings.dead_letter is None:
+            self.dequeue(queue, runs)
+        else:
+            rejected = self._not_purged(queue, self._there(queue, runs))
+            self._send(queue, rejected, settings.dead_letter, Why.REJECTED)
+
     def purge(self, queue: QueueId, position: int) -> int:
-        """Take the messages up to this position out of the queue that are not reserved. Each of the others is taken out
-        when it is reserved no more, or for another consumer. Returns how many were taken out."""
+        """Take the messages up to this position out of the queue that are not reserved, and those out of the outbox
+        that are from the queue. Each of the others is taken out when it is reserved no more, or for another consumer.
+        Returns how many were taken out."""
         self.purges += 1
         there = [*takewhile(lambda at: at <= position, self.of(queue))]
         free = [at for at in there if not self.reserved.has(at)]
         if len(free) < len(there) and position > self._purged.get(queue, 0):
             self._purged[queue] = position
             self._rows.put(_purge_key(queue), msgpack.packb((position,)))
-        return self._take_out(queue, free, MessageEnd.PURGED)
+        sent = [at for at in self.outbox.of(queue) if at <= position]
+        for at in sent:
+            self._forget(at, self.outbox.gone(at))
+        self._count(queue, purged=len(sent))
+        return self._take_out(queue, free, MessageEnd.PURGED) + len(sent)
 
-    def expire(self, queue: QueueId, runs: Sequence[Run]) -> None:
-        """Take messages out of their queue, without those that are reserved."""
-        free = [position for position in self._there(queue, runs) if not self.reserved.has(position)]
-        self._take_out(queue, free, MessageEnd.EXPIRED)
+    def expire(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings) -> None:
+        """Take messages out of a queue with these settings, without those that are reserved."""
+        if settings.dead_letter is None:
+            self._take_out(queue, self._free(queue, runs), MessageEnd.EXPIRED)
+        else:
+            self._send(queue, self._free(queue, runs), settings.dead_letter, Why.EXPIRED)
+
+    def retry(self, queue: QueueId, runs: Sequence[Run], address: str) -> int:
+        """Give messages to this address, without those that are reserved. Returns how many these are."""
+        return self._send(queue, self._free(queue, runs), address, Why.RETRIED)
+
+    def _send(self, queue: QueueId, positions: Sequence[int], address: str, why: Why) -> int:
+        """Take these messages, which are there, out of their queue into the outbox. Returns how many they are."""
+        self.sendings += len(positions)
+        return self._take_out(queue, positions, MessageEnd.SENT, Sending(address, why))
+
+    def published(self, queue: QueueId, runs: Sequence[Run], *, taken: bool) -> None:
+        """The address of messages of the outbox has `taken` them, or it has not."""
+        letters = self.outbox.letters
+        there = [at for at in each_of(runs) if at in letters and letters[at].queue == queue]
+        for position in there:
+            if taken:
+                self._forget(position, self.outbox.gone(position))
+            else:
+                self._came_back(position, failed=False)
+        self._count(queue, dead=len(there) if taken else 0)
+
+    def _free(self, queue: QueueId, runs: Sequence[Run]) -> list[int]:
+        """The positions of these that the queue has a message at, and that no consumer has."""
+        return [position for position in self._there(queue, runs) if not self.reserved.has(position)]
 
     def is_purged(self, queue: QueueId, position: int) -> bool:
         """Whether the message at this position, which is reserved, is to go when it comes back."""
@@ -335,9 +401,13 @@ class QueuedMessages:
         self._take_out(queue, purged, MessageEnd.PURGED)
         return [position for position in back if position > last]
 
-    def _take_out(self, queue: QueueId, positions: Sequence[int], why: MessageEnd) -> int:
-        """Take these messages, which are there, out of their queue. Returns how many they are."""
-        self._count(queue, **{why.value: len(positions)})
+    def _take_out(
+        self, queue: QueueId, positions: Sequence[int], why: MessageEnd, sending: Sending | None = None
+    ) -> int:
+        """Take these messages, which are there, out of their queue; with a `sending`, into the outbox. Returns how many
+        they are."""
+        if sending is None:
+            self._count(queue, **{why.value: len(positions)})
         if positions:
             self._log.left(queue, self._tags(positions), positions, why)
         messages = self._queues.get(queue, {})
@@ -345,7 +415,11 @@ class QueuedMessages:
         for position in positions:
             message = messages.pop(position)
             self._sizes[queue] -= len(message)
-            reserved += self._gone(position, message)
+            reserved += self._out_of_queue(position)
+            if sending is None:
+                self._forget(position, message)
+            else:
+                self.outbox.put(position, Letter(queue, sending, message))
         self._hold(queue, -reserved)
         if not messages:
             self._queues.pop(queue, None)
@@ -368,7 +442,10 @@ class QueuedMessages:
         if messages:
             self._log.left(queue, self._tags(messages), [*messages], MessageEnd.DELETED)
         for position, message in messages.items():
-            self._gone(position, message)
+            self._out_of_queue(position)
+            self._forget(position, message)
+        for position in self.outbox.of(queue):
+            self._forget(position, self.outbox.gone(position))
         self._end_purge(queue)
 
     def _there(self, queue: QueueId, runs: Sequence[Run]) -> list[int]:
@@ -376,16 +453,19 @@ class QueuedMessages:
         messages = self.of(queue)
         return [position for position in each_of(runs) if position in messages]
 
-    def _gone(self, position: int, message: bytes) -> bool:
+    def _out_of_queue(self, position: int) -> bool:
         """Returns whether the message was reserved."""
-        self.size -= len(message)
         self.count -= 1
         self.total -= position
-        self._rows.delete(MESSAGE + position_key(position))
         self.expiring.pop(position, None)
+        return self.reserved.gone(position)
+
+    def _forget(self, position: int, message: bytes) -> None:
+        """The set has the message no more."""
+        self.size -= len(message)
+        self._rows.delete(MESSAGE + position_key(position))
         if self._returns.pop(position, None) is not None:
             self._rows.delete(RETURNS + position_key(position))
-        return self.reserved.gone(position)
 
     def _hold(self, queue: QueueId, more: int) -> None:
         """So many more messages of the queue are reserved."""
@@ -417,7 +497,10 @@ class QueuedMessages:
             purged = [position for position in self.of(queue) if position <= last]
             assert purged and all(map(self.reserved.has, purged)), "a purged message is there, and nobody has it"
         there = set(chain.from_iterable(self._queues.values()))
-        assert there >= self._returns.keys(), "a message that is gone came back"
+        assert fresh.outbox.letters == self.outbox.letters, "the rows are not those of the outbox"
+        assert fresh.outbox._counts == self.outbox._counts and there.isdisjoint(self.outbox.letters)
+        assert {*fresh.outbox.addresses} == {*self.outbox.addresses}
+        assert there | self.outbox.letters.keys() >= self._returns.keys(), "a message that is gone came back"
         self.reserved.check(there)
         assert all([*queue] == sorted(queue) for queue in self._queues.values()), "a queue is out of order"
 

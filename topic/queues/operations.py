@@ -6,12 +6,13 @@
 | `Configure(name, id, former, settings)` | gives the queue other settings, in place of the former version | the id |
 | `Delete(name, id)` | deletes the queue | the id |
 | `Purge(name, id, position)` | takes messages up to this position out of the queue | the id, and how many it took |
+| `Retry(name, id, address, runs)` | gives messages of the queue to the address they came from | the same |
 
 An operation may be decided twice, because a router asks again if the answer is lost with a leader. In between others
 may have changed the queue, and the second decision must not undo that. So all but `Declare` name a queue by its id.
-`Configure` also names the version of the settings that it replaces, and `Purge` the last position that it takes: what
-came later stays. `Declare` names nothing: when it is answered, the queue is there, also if somebody has deleted it
-since the first decision.
+`Configure` also names the version of the settings that it replaces, `Purge` the last position that it takes, and
+`Retry` all positions: what came later stays. `Declare` names nothing: when it is answered, the queue is there, also if
+somebody has deleted it since the first decision.
 
 An operation is one msgpack array, [kind, name, …]; an answer is [life, index, life, index, count] or
 [reason, why].
@@ -25,8 +26,10 @@ from typing import Any, Final
 import attrs
 import msgpack
 
-from topic.directory.addresses import is_misplaced
+from topic.directory.addresses import is_misplaced, is_pattern
 from topic.identity import INSIDE
+from topic.queues.positions import Run, read_runs
+from topic.settings import is_dynamic
 
 MOST_NAME: Final = 255
 """Bytes of the name of a queue."""
@@ -36,6 +39,8 @@ MOST: Final = 2**63 - 1
 """Of a life, an index or a limit."""
 MOST_BOUND: Final = 16
 """Addresses that one queue is bound to."""
+REDELIVERIES: Final = 20
+"""How often a message comes back as failed before it is a dead letter, if the queue has no number of its own."""
 
 
 @attrs.frozen(order=True, slots=True)
@@ -76,6 +81,16 @@ class QueueSettings:
     """How long a message is in the queue at most."""
     bind: tuple[str, ...] | None = None
     """The topics, or patterns of topics, whose messages go into the queue, too; in order."""
+    dead_letter: str | None = None
+    """The address that dead letters go to: messages that consumers reject, that have failed too often, or whose time is
+    over."""
+    redeliveries: int | None = None
+    """How often a message comes back as failed before it is a dead letter. Without `dead_letter` it says nothing."""
+
+    @property
+    def most_failed(self) -> int:
+        """How often a message may come back as failed, if the queue has an address for dead letters."""
+        return self.redeliveries if self.redeliveries is not None else REDELIVERIES
 
     def has_room(self, messages: int, size: int) -> bool:
         """Whether the queue may have so many messages, of so many bytes."""
@@ -138,7 +153,18 @@ class Purge:
     position: int
 
 
-Operation = Declare | Configure | Delete | Purge
+@attrs.frozen(slots=True)
+class Retry:
+    """Give messages of a queue that no consumer has to the address that they came from as dead letters (protocol
+    14.12)."""
+
+    name: str
+    id: QueueId
+    address: str
+    runs: tuple[Run, ...]
+
+
+Operation = Declare | Configure | Delete | Purge | Retry
 
 
 @attrs.frozen(slots=True)
@@ -149,7 +175,7 @@ class Done:
     version: QueueId
     """Of its settings."""
     count: int = 0
-    """How many messages a `Purge` has taken."""
+    """How many messages a `Purge` or a `Retry` has taken."""
 
 
 class RefusedFor(enum.Enum):
@@ -183,7 +209,7 @@ class Refused:
 
 Answer = Done | Refused
 
-_KINDS: Final[tuple[type[Any], ...]] = (Declare, Configure, Delete, Purge)
+_KINDS: Final[tuple[type[Any], ...]] = (Declare, Configure, Delete, Purge, Retry)
 """By the number that stands for each."""
 _NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
 
@@ -310,11 +336,36 @@ def _addresses(name: str, value: Any) -> tuple[str, ...]:
     return tuple(sorted(set(value)))
 
 
+def _dead_letter(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value.encode()) <= MOST_NAME:
+        raise ValueError(f"{name} of a queue is {reprlib.repr(value)}, expected an address of 1 to {MOST_NAME} bytes")
+    if value.startswith(INSIDE):
+        raise ValueError(f'{name} of a queue is "{value}", which only replica sets have links to')
+    if is_pattern(value):
+        raise ValueError(f'{name} of a queue is "{value}", which is a pattern, expected one address')
+    if is_dynamic(value):
+        raise ValueError(f'{name} of a queue is "{value}", which goes with its client, expected one that stays')
+    return value
+
+
+def _redeliveries(name: str, value: Any) -> int:
+    if not _is_count(value):
+        raise ValueError(f"{name} of a queue is {reprlib.repr(value)}, expected a number from 0 to 2^63 - 1")
+    assert isinstance(value, int)
+    return value
+
+
+def _runs(value: Any) -> tuple[Run, ...]:
+    return tuple(read_runs(value, "an operation on queues"))
+
+
 _SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "limit_messages": _limit,
     "limit_bytes": _limit,
     "ttl_ms": _limit,
     "bind": _addresses,
+    "dead_letter": _dead_letter,
+    "redeliveries": _redeliveries,
 }
 """By name: reads the value of a setting, or raises ValueError."""
 _READ: Final[dict[Any, Callable[[Any], Any]]] = {
@@ -322,5 +373,6 @@ _READ: Final[dict[Any, Callable[[Any], Any]]] = {
     QueueId: _id,
     QueueSettings: _settings,
     int: _number,
+    tuple[Run, ...]: _runs,
 }
 """By the type of a field."""

@@ -6,7 +6,7 @@ names the message for ever. Positions have the order of the log.
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 MOST_PLACES: Final = 1 << 20
 """Messages of one entry."""
@@ -53,3 +53,18 @@ def runs_of(positions: Iterable[int]) -> list[Run]:
 def each_of(runs: Iterable[Run]) -> Iterator[int]:
     """The positions of runs."""
     return (position for first, last in runs for position in range(first, last + 1))
+
+
+def read_runs(value: Any, where: str) -> list[Run]:
+    """Disjoint and in ascending order: so their positions are as many as the messages that may be there. Raises
+    ValueError, with `where` they are."""
+    if not isinstance(value, list) or not all(
+        isinstance(run, list) and [type(position) for position in run] == [int, int] for run in value
+    ):
+        raise ValueError(f"{where} has runs that are no pairs of positions")
+    bounds = [position for run in value for position in (run[0], run[1] + 1)]
+    if bounds != sorted(bounds) or bounds[:1] < [0] * len(bounds[:1]) or any(first > last for first, last in value):
+        raise ValueError(f"{where} has runs that are not in ascending order")
+    if sum(last - first + 1 for first, last in value) > MOST_PLACES or (bounds and bounds[-1] >> 8 * POSITION_LENGTH):
+        raise ValueError(f"{where} has runs of more than {MOST_PLACES} positions")
+    return [(first, last) for first, last in value]

@@ -8,7 +8,12 @@ proposal, as it requests an operation (`topic.queues.operations`).
 | `Reserve(queue, consumer, runs)` | keeps messages for one consumer | none |
 | `Free(queue, runs, failed)` | consumers have given messages back | none |
 | `Dequeue(queue, runs)` | takes messages out of a queue | none |
+| `Reject(queue, runs)` | consumers have rejected messages | none |
 | `Expire(queue, runs)` | takes messages out of a queue whose time is over, if they are for nobody | none |
+| `Posted(queue, runs, taken)` | another address has taken messages of the outbox, or it has not | none |
+
+If the queue has an address for dead letters, a message that is rejected, that has failed too often, or whose time is
+over goes to the outbox (`topic.queues.outgoing.outbox`).
 
 A proposal is one msgpack array, [kind, …]. Its kind is a number that no operation has.
 """
@@ -24,12 +29,12 @@ from topic.directory.entry import LinkEntry, Role, unpack_entry
 from topic.identity import KEY_LENGTH, Epoch
 from topic.queues.bound.bindings import BINDING_KEY
 from topic.queues.operations import MOST, MOST_NAME, QueueId
-from topic.queues.positions import MOST_PLACES, POSITION_LENGTH, Run
+from topic.queues.positions import MOST_PLACES, Run, read_runs
 from topic.wire.segments import is_entry
 
 FIRST: Final = 16
 """The least kind of a proposal."""
-ENQUEUE, SETTLED, RESERVE, FREE, DEQUEUE, EXPIRE = range(FIRST, FIRST + 6)
+ENQUEUE, SETTLED, RESERVE, FREE, DEQUEUE, EXPIRE, REJECT, POSTED = range(FIRST, FIRST + 8)
 
 
 @attrs.frozen(slots=True)
@@ -100,6 +105,14 @@ class Dequeue:
 
 
 @attrs.frozen(slots=True)
+class Reject:
+    """A consumer has rejected these messages."""
+
+    queue: QueueId
+    runs: Sequence[Run]
+
+
+@attrs.frozen(slots=True)
 class Expire:
     """The time of these messages is over. One that is reserved stays."""
 
@@ -107,7 +120,21 @@ class Expire:
     runs: Sequence[Run]
 
 
-Proposal = Enqueue | Settled | Reserve | Free | Dequeue | Expire
+@attrs.frozen(slots=True)
+class Posted:
+    """The leader has published these messages of the outbox to their address, and knows what became of them."""
+
+    queue: QueueId
+    """The queue that they are from."""
+    runs: Sequence[Run]
+    taken: bool
+    """They were accepted: they are gone. Else they stay in the outbox, and this counts."""
+
+
+Proposal = Enqueue | Settled | Reserve | Free | Dequeue | Reject | Expire | Posted
+_OF_RUNS: Final[dict[int, type[Any]]] = {DEQUEUE: Dequeue, REJECT: Reject, EXPIRE: Expire}
+"""By kind: the proposals that have a queue and runs, and nothing else."""
+_KIND_OF: Final = {proposal: kind for kind, proposal in _OF_RUNS.items()}
 
 
 @attrs.frozen(slots=True)
@@ -139,7 +166,9 @@ def encode_proposal(proposal: Proposal) -> bytes:
         return bytes(msgpack.packb((RESERVE, *queue, proposal.runs, proposal.consumer.pack())))
     if isinstance(proposal, Free):
         return bytes(msgpack.packb((FREE, *queue, proposal.runs, proposal.failed)))
-    return bytes(msgpack.packb((EXPIRE if isinstance(proposal, Expire) else DEQUEUE, *queue, proposal.runs)))
+    if isinstance(proposal, Posted):
+        return bytes(msgpack.packb((POSTED, *queue, proposal.runs, proposal.taken)))
+    return bytes(msgpack.packb((_KIND_OF[type(proposal)], *queue, proposal.runs)))
 
 
 def _of(proposal: Enqueue | Settled) -> list[bytes]:
@@ -166,10 +195,11 @@ def read_proposal(parts: list[Any]) -> Proposal:
         return Reserve(_queue(parts), consumer_of(parts[4]), _runs(parts[3]))
     if parts[0] == FREE and len(parts) == 5 and type(parts[4]) is bool:
         return Free(_queue(parts), _runs(parts[3]), parts[4])
-    if parts[0] == DEQUEUE and len(parts) == 4:
-        return Dequeue(_queue(parts), _runs(parts[3]))
-    if parts[0] == EXPIRE and len(parts) == 4:
-        return Expire(_queue(parts), _runs(parts[3]))
+    if parts[0] == POSTED and len(parts) == 5 and type(parts[4]) is bool:
+        return Posted(_queue(parts), _runs(parts[3]), parts[4])
+    if parts[0] in _OF_RUNS and len(parts) == 4:
+        proposal: Proposal = _OF_RUNS[parts[0]](_queue(parts), _runs(parts[3]))
+        return proposal
     raise ValueError(f"a proposal begins with {reprlib.repr(parts[0])} and has {len(parts)} parts")
 
 
@@ -194,17 +224,7 @@ def consumer_of(value: Any) -> LinkEntry:
 
 
 def _runs(value: Any) -> list[Run]:
-    """Disjoint and in ascending order: so their positions are as many as the messages that may be there."""
-    if not isinstance(value, list) or not all(
-        isinstance(run, list) and [type(position) for position in run] == [int, int] for run in value
-    ):
-        raise ValueError("a proposal has runs that are no pairs of positions")
-    bounds = [position for run in value for position in (run[0], run[1] + 1)]
-    if bounds != sorted(bounds) or bounds[:1] < [0] * len(bounds[:1]) or any(first > last for first, last in value):
-        raise ValueError("a proposal has runs that are not in ascending order")
-    if sum(last - first + 1 for first, last in value) > MOST_PLACES or (bounds and bounds[-1] >> 8 * POSITION_LENGTH):
-        raise ValueError(f"a proposal has runs of more than {MOST_PLACES} positions")
-    return [(first, last) for first, last in value]
+    return read_runs(value, "a proposal")
 
 
 def _given(value: Any, count: int) -> list[Given]:

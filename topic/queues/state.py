@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 import msgpack
 
-from topic.queues.bound.bindings import BINDING, MOST_BINDINGS, Bindings
+from topic.queues.bound.bindings import BINDING, DEAD_LETTERS, MOST_BINDINGS, Bindings
 from topic.queues.logged.message_log import MessageLog
 from topic.queues.messages import ROWS, QueuedMessages
 from topic.queues.operations import (
@@ -25,6 +25,7 @@ from topic.queues.operations import (
     QueueSettings,
     Refused,
     RefusedFor,
+    Retry,
     pack,
     read,
     read_operation,
@@ -38,7 +39,9 @@ from topic.queues.proposals import (
     Enqueued,
     Expire,
     Free,
+    Posted,
     Proposal,
+    Reject,
     Reserve,
     Settled,
     read_proposal,
@@ -137,29 +140,41 @@ class SetState:
             return Refused(RefusedFor.MALFORMED, f"an operation on queues is of life {life}, expected {MOST} at most")
         if isinstance(asked, Declare):
             return self._declare(asked, QueueId(life, index))
-        if isinstance(asked, Configure | Delete | Purge):
+        if isinstance(asked, Configure | Delete | Purge | Retry):
             return self._change(asked, QueueId(life, index))
         return self._carry_out(asked, QueueId(life, index))
 
     def _carry_out(self, proposal: Proposal, entry: QueueId) -> Enqueued | None:
         match proposal:
-            case Enqueue() if proposal.binding:
+            case Enqueue() if proposal.binding and proposal.binding != DEAD_LETTERS:
                 return self._enqueue_bound(proposal, entry)
             case Enqueue():
                 queue = self._queue_for(proposal, entry)
                 id_, settings = (queue.id, queue.settings) if queue is not None else (None, QueueSettings())
+                if proposal.binding:
+                    settings = QueueSettings()  # dead letters are taken whatever the limits
                 return self.messages.enqueue(id_, settings, entry.index, proposal)
             case Settled():
                 self.messages.settled([proposal.binding + key for key in proposal.keys])
             case Reserve():
                 self.messages.reserve(proposal.queue, proposal.consumer, proposal.runs)
             case Free():
-                self.messages.free(proposal.queue, proposal.runs, failed=proposal.failed)
+                settings = self._settings_of(proposal.queue)
+                self.messages.free(proposal.queue, proposal.runs, settings, failed=proposal.failed)
             case Dequeue():
                 self.messages.dequeue(proposal.queue, proposal.runs)
+            case Reject():
+                self.messages.reject(proposal.queue, proposal.runs, self._settings_of(proposal.queue))
             case Expire():
-                self.messages.expire(proposal.queue, proposal.runs)
+                self.messages.expire(proposal.queue, proposal.runs, self._settings_of(proposal.queue))
+            case Posted():
+                self.messages.published(proposal.queue, proposal.runs, taken=proposal.taken)
         return None
+
+    def _settings_of(self, queue: QueueId) -> QueueSettings:
+        """None are set of a queue that is deleted."""
+        name = self.name_of(queue)
+        return self._queues[name].settings if name is not None else QueueSettings()
 
     def _enqueue_bound(self, asked: Enqueue, entry: QueueId) -> Enqueued:
         """Put messages into the queue that they are bound to; nothing if the binding is gone."""
@@ -192,7 +207,7 @@ class SetState:
             RefusedFor.DIFFERS, f'queue "{known.name}" exists with {known.settings}, expected {operation.settings}'
         )
 
-    def _change(self, operation: Configure | Delete | Purge, fresh: QueueId) -> Answer:
+    def _change(self, operation: Configure | Delete | Purge | Retry, fresh: QueueId) -> Answer:
         known = self._queues.get(operation.name)
         if known is None:
             return Refused(RefusedFor.NOT_FOUND, f'there is no queue "{operation.name}"')
@@ -204,6 +219,8 @@ class SetState:
         if isinstance(operation, Purge):
             position = min(operation.position, position_of(fresh.index, 0))  # nothing that comes later
             return Done(known.id, known.version, self.messages.purge(known.id, position))
+        if isinstance(operation, Retry):
+            return Done(known.id, known.version, self.messages.retry(known.id, operation.runs, operation.address))
         self._bind(known.id, QueueSettings(), fresh)
         self.messages.delete(known.id)
         self.rows.delete(_key(known.name))
@@ -246,4 +263,6 @@ class SetState:
         found = {key: _queue(key, value) for key, value in self.rows if key.startswith(DECLARED)}
         assert found == {_key(queue.name): queue for queue in self}, "the rows are not those of the queues"
         assert self._names == {queue.id: queue.name for queue in self}
-        assert self.messages.queues <= {queue.id for queue in self}, "messages of a queue that is not there"
+        assert self.messages.queues | self.messages.outbox.queues <= {queue.id for queue in self}, (
+            "messages of a queue that is not there"
+        )

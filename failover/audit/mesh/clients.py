@@ -13,7 +13,7 @@ import attrs
 from failover.audit.mesh.clocks import SKEW_US, HybridTimeline, wall_us
 from failover.audit.read.inventory import ControlRow, Log
 from router.text.printable import printable
-from topic.identity import LinkIdentity, ingress_of, link_name
+from topic.identity import LinkIdentity, ingresses_of, link_name
 from topic.journal import Event
 from topic.queues.bound.bindings import set_of_binding
 
@@ -229,7 +229,7 @@ def _clients(
         client.address = client.address or row.address
         if row.event == Event.ATTACHED and (identity := _identity(row)):
             client.identity, client.address = printable(str(identity)), identity.address
-            client.is_ingress |= name == link_name(ingress_of(identity.link)).decode()
+            client.is_ingress |= name in (link_name(one).decode() for one in ingresses_of(identity.link))
             client.is_ingress |= set_of_binding(identity) is not None
             client.mode = str(row.details.get("mode", "second"))
             client.settles_first |= client.mode == "first"

@@ -38,6 +38,8 @@ COUNTED: Final = (
     "given_back",
     "purged",
     "expired",
+    "outbox",
+    "dead",
 )
 """The figures of a queue, by their names in `KnownQueue` and in the table of entities."""
 
@@ -71,7 +73,11 @@ class KnownQueue:
     purged: int | None
     """Messages that operators have purged since then."""
     expired: int | None
-    """Messages that left since then as their time was over."""
+    """Messages that left since then as their time was over, and that were no dead letters."""
+    outbox: int
+    """Dead letters that no address has taken yet, and what an operator gives back."""
+    dead: int | None
+    """Messages that have gone to another address since then, as dead letters or back."""
     last_position: int | None
     """The position of its last message, if it has one."""
 

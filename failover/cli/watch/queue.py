@@ -44,7 +44,15 @@ READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "limit_bytes": parse_size,
     "ttl_ms": lambda text: max(1, round(parse_duration(text) * 1000)),
     "bind": list,
+    "dead_letter": str,
+    "redeliveries": whole(0, MOST),
 }
+NOTHING: Final[Mapping[str, str]] = {
+    "bind": "bindings",
+    "dead_letter": "dead letters",
+    "redeliveries": "number of its own",
+}
+"""What a setting is `none` of, if it is no limit."""
 
 
 def read_setting(context: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -58,7 +66,7 @@ def read_setting(context: click.Context, param: click.Parameter, value: Any) -> 
         read = READERS[name](value)
         QueueSettings.of({name: read})
     except ValueError as error:
-        raise click.BadParameter(f"{error}, or {NONE} for no {'bindings' if name == 'bind' else 'limit'}") from None
+        raise click.BadParameter(f"{error}, or {NONE} for no {NOTHING.get(name, 'limit')}") from None
     return read
 
 
@@ -71,13 +79,19 @@ def setting_options(command: Command) -> Command:
         return command(settings=settings, **given)
 
     for name, metavar, what in (
+        (
+            "--redeliveries",
+            "NUMBER",
+            "How often a message fails before it is a dead letter, 20 times without this",
+        ),
+        ("--dead-letter", "ADDRESS", "The topic or queue for messages that are rejected, fail too often or expire"),
         ("--bind", "ADDRESS", "A topic or pattern whose messages go into the queue, too; repeat it for more"),
         ("--ttl", "DURATION", "How long a message is in the queue at most, such as 10m"),
         ("--limit-bytes", "SIZE", "How many bytes of messages the queue has at most, such as 64MiB"),
         ("--limit-messages", "NUMBER", "How many messages the queue has at most, such as 10000"),
     ):
         named = (name, "ttl_ms") if name == "--ttl" else (name,)
-        what += f", or {NONE} for no {'bindings' if name == '--bind' else 'limit'}."
+        what += f", or {NONE} for no {NOTHING.get(name[2:].replace('-', '_'), 'limit')}."
         option = click.option(*named, metavar=metavar, multiple=name == "--bind", callback=read_setting, help=what)
         told = option(told)
     return told  # type: ignore[return-value]
@@ -123,6 +137,7 @@ def declare(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> Non
       oncemesh queue declare queue/orders
       oncemesh queue declare queue/orders --limit-messages 10000 --limit-bytes 64MiB --url amqp://10.0.0.7:5672
       oncemesh queue declare queue/orders --bind topic/orders --bind 'topic/eu/*'
+      oncemesh queue declare queue/orders --dead-letter queue/orders/dead --redeliveries 5
     """
 
     async def main(management: Management) -> None:
@@ -148,7 +163,8 @@ def configure(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> N
       oncemesh queue configure queue/orders --limit-bytes none
     """
     if not settings:
-        raise click.UsageError("there is nothing to change, expected --limit-messages, --limit-bytes, --ttl or --bind")
+        options = "--limit-messages, --limit-bytes, --ttl, --bind, --dead-letter or --redeliveries"
+        raise click.UsageError(f"there is nothing to change, expected {options}")
 
     async def main(management: Management) -> None:
         known = await queue_named(management, name)
@@ -193,7 +209,7 @@ def show(name: str, machine: bool, ask: Ask) -> None:
     """Show one queue and the replicas of its set.
 
     The oldest message is at least as old as shown: a leader knows no more than since when it leads. What came, left,
-    was given back, was purged and has expired is counted since then, too.
+    was given back, was purged, has expired and went to another address as a dead letter is counted since then, too.
 
     The table has a row for each router that answers. `Behind` is how many entries of the log its disk lacks, as the
     leader says. `May stop` says whether the set keeps its majority if this router stops now.
@@ -329,6 +345,47 @@ def peek(name: str, count: int, first: int, machine: bool, ask: Ask) -> None:
     ask(main)
 
 
+@queue.command()
+@name_argument
+@click.option("--count", type=click.IntRange(1), help="How many messages to look at; without it, all.")
+@json_option
+@asking
+def retry(name: str, count: int | None, machine: bool, ask: Ask) -> None:
+    """Give the dead letters in a queue back to the queues that they are from.
+
+    NAME is the queue that has the dead letters. Each goes to the end of the queue that it is from. A message stays if a
+    consumer has it, or if it is no dead letter of a queue. The command prints how many messages went, and how many of
+    those that it has looked at stay. If a router fails meanwhile, repeat the command: a dead letter that went is gone
+    from the queue.
+
+    
+    Examples:
+      oncemesh queue retry queue/orders/dead
+      oncemesh queue retry queue/orders/dead --count 10
+    """
+
+    async def main(management: Management) -> None:
+        known = await queue_named(management, name)
+        if known.leader is None:
+            raise RunError(
+                f"set {known.set.name} has no leader now, so nobody knows what is in queue {printable(name)}"
+            )
+        named = {"type": DECLARED_QUEUE.managed, "name": name, "identity": known.id}
+        went, stayed, first = 0, 0, 0
+        last = known.last_position if known.last_position is not None else -1
+        while first is not None and first <= last and (count is None or went + stayed < count):
+            left = {"count": count - went - stayed} if count is not None else {}
+            told = await management.ask("RETRY", known.leader, **named, **{"from": first}, **left)
+            went, stayed, first = went + told["went"], stayed + told["stayed"], told["next"]
+        if machine:
+            click.echo(printable_json({"name": known.name, "id": known.id, "went": went, "stayed": stayed}))
+        else:
+            what = f"{counted(went, 'message')} went back, {stayed} stayed"
+            click.echo(f"queue {printable(name)}: {what}")
+
+    ask(main)
+
+
 def _sections(message: bytes) -> Any:
     """As `subscribe --format json` prints them; null if they cannot be read."""
     try:
@@ -360,7 +417,8 @@ def _body(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tell(row: Mapping[str, Any], what: str, *, machine: bool) -> None:
-    settings = QueueSettings.of({one.name: row[one.managed_name] for one in SETTINGS if row[one.managed_name]})
+    said = {one.name: value for one in SETTINGS if (value := row[one.managed_name]) is not None}
+    settings = QueueSettings.of(said)
     if machine:
         about = {"name": row["name"], "id": row["identity"], "set": row["set"], "settings": settings.values()}
         click.echo(printable_json(about))
@@ -383,12 +441,14 @@ def _figures(known: KnownQueue) -> Iterable[str]:
     what += f"; {known.reserved} of them reserved for consumers"
     oldest = _oldest(known)
     yield f"{what}; the oldest is {oldest} old or older" if oldest else what
+    if known.outbox:
+        yield f"{counted(known.outbox, 'message')} in the outbox: the address for dead letters has not taken them yet"
     consumers = counted(known.consumers, "consumer")
     if known.enqueued is None:
         yield consumers
     else:
         counts = f"{known.enqueued} came, {known.dequeued} left, {known.given_back} were given back"
-        counts += f", {known.purged} were purged, {known.expired} expired"
+        counts += f", {known.purged} were purged, {known.expired} expired, {known.dead} were dead letters"
         yield f"{consumers}; since router {known.leader} leads, {counts}"
 
 

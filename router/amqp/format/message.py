@@ -51,6 +51,7 @@ _NAMES: Final = {
 }
 """What describes a section may be a symbol (3.2)."""
 _ONE_SECTION: Final = b"\x00\x53\x75\xb0"  # its begin, with a length of four bytes
+_TTL: Final = 2
 _FIRST_ACQUIRER: Final = 3  # its place in the header
 _DELIVERY_COUNT: Final = 4
 _LONGEST_CODE: Final = 64  # bytes of what describes a section, with the sign that it does: more than any takes
@@ -181,6 +182,16 @@ def annotation_of(message: bytes, name: str) -> Any:
     return annotations.get(name) if isinstance(annotations, dict) else None
 
 
+def annotations_of(message: bytes) -> dict[Any, Any]:
+    """The message annotations; empty if they cannot be read, or are longer than anybody looks into."""
+    try:
+        section = section_of(message, MESSAGE_ANNOTATIONS)
+        annotations = decode(section)[0] if section else None
+    except AmqpError:
+        return {}
+    return annotations if isinstance(annotations, dict) else {}
+
+
 def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
     """The message after so many deliveries that failed, with more message-annotations: an encoded map, or nothing
     (AMQP 1.0 3.4.5)."""
@@ -204,6 +215,18 @@ def acquired_before(message: bytes, failures: int) -> bytes:
             fields[_FIRST_ACQUIRER] = encode(False)
             message = b"\x00\x53\x70" + join_list(fields) + message[end:]
         return _with_failures(message, failures) if failures else message
+    except AmqpError:
+        return message
+
+
+def without_ttl(message: bytes) -> bytes:
+    """The message with no time to live in its header (AMQP 1.0 3.2.1)."""
+    try:
+        fields, end = _header(message) if message < ENVELOPE else ([], 0)
+        if len(fields) <= _TTL or simple(fields[_TTL]) is None:
+            return message
+        fields[_TTL] = encode(None)
+        return b"\x00\x53\x70" + join_list(fields) + message[end:]
     except AmqpError:
         return message
 

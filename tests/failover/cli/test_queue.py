@@ -18,9 +18,11 @@ from router.amqp.format.message import data_message
 from router.amqp.format.sections import write_message
 from router.cli.main import main
 from router.entities.queues import SETTINGS
+from router.queues.dead_letter import dead_letter
 from tests.router.agreeing import AgreeingMesh, AskingMesh, Behind
 from tests.topic.queues.test_messages import ONE
 from topic.queues.operations import Configure, Declare, Delete, Done, QueueSettings
+from topic.queues.outgoing.outbox import Why
 from topic.queues.proposals import Dequeue, Enqueue, Free, Reserve
 from topic.queues.set_map import SetMap
 from topic.queues.state import SetState
@@ -83,6 +85,30 @@ def test_a_queue_is_bound_to_topics_and_bound_no_more(mesh: AgreeingMesh) -> Non
     assert "topic/eu/*" in done("list")
     told = done("configure", "queue/eu/orders", "--bind", "none")
     assert told == "queue queue/eu/orders is configured in set eu: no settings\n"
+
+
+def test_a_queue_gives_its_dead_letters_away(mesh: AgreeingMesh) -> None:
+    told = done("declare", "queue/eu/orders", "--dead-letter", "queue/eu/dead", "--redeliveries", "0")
+    assert told == "queue queue/eu/orders is declared in set eu: dead_letter queue/eu/dead, redeliveries 0\n"
+    told = done("configure", "queue/eu/orders", "--redeliveries", "none")
+    assert told == "queue queue/eu/orders is configured in set eu: dead_letter queue/eu/dead\n"
+    assert "dead_letter" in done("list") and "queue/eu/dead" in done("show", "queue/eu/orders")
+    told = done("configure", "queue/eu/orders", "--dead-letter", "none")
+    assert told == "queue queue/eu/orders is configured in set eu: no settings\n"
+    for address, why in (("topic/*", "is a pattern"), ("_sets/eu/in/queue/eu/x", "only replica sets")):
+        result = queue("declare", "queue/eu/x", "--dead-letter", address)
+        assert result.exit_code == 2 and why in " ".join(result.output.split())
+
+
+def test_dead_letters_go_back(mesh: AgreeingMesh) -> None:
+    done("declare", "queue/eu/dead")
+    text = dead_letter(data_message(b"1"), "queue/eu/orders", Why.REJECTED)
+    assert text is not None
+    mesh.propose("eu", Enqueue("queue/eu/dead", (), (), [text, text, data_message(b"1")]))
+    assert done("retry", "queue/eu/dead", "--count", "1") == "queue queue/eu/dead: 1 message went back, 0 stayed\n"
+    assert json.loads(done("retry", "queue/eu/dead", "--json"))["stayed"] == 1
+    assert "2 messages in the outbox" in done("show", "queue/eu/dead")
+    assert failed("retry", "queue/eu/y").startswith("there is no queue queue/eu/y")
 
 
 def test_any_router_changes_a_queue_of_which_it_has_no_replica(mesh: AgreeingMesh) -> None:
@@ -148,7 +174,8 @@ def test_show_has_the_replicas_of_the_set(mesh: AgreeingMesh) -> None:
     assert first == "queue/eu/x: limit_messages 5"
     assert second == f"id {next(iter(mesh.lists['eu'])).id}, in set eu, led by router a"
     assert third == "0 messages, 0 B; 0 of them reserved for consumers"
-    assert fourth == "0 consumers; since router a leads, 0 came, 0 left, 0 were given back, 0 were purged, 0 expired"
+    counts = "0 came, 0 left, 0 were given back, 0 were purged, 0 expired, 0 were dead letters"
+    assert fourth == f"0 consumers; since router a leads, {counts}"
     assert [row.split() for row in rows[:4]] == [
         ["a", "leader", "3", "2", "2", "0", "B", "yes"],
         ["b", "follower", "3", "2", "2", "0", "0", "B", "yes"],
@@ -182,7 +209,8 @@ def test_what_is_in_a_queue_and_what_has_passed_is_shown(mesh: AgreeingMesh) -> 
     ]
     _, _, third, fourth, *_ = done("show", "queue/eu/x").splitlines()
     assert third == "3 messages, 3 B; 1 of them reserved for consumers; the oldest is 2m 5s old or older"
-    assert fourth == "2 consumers; since router a leads, 4 came, 1 left, 1 were given back, 0 were purged, 0 expired"
+    counts = "4 came, 1 left, 1 were given back, 0 were purged, 0 expired, 0 were dead letters"
+    assert fourth == f"2 consumers; since router a leads, {counts}"
     [row] = json.loads(done("list", "--json"))
     figures = {"messages": 3, "bytes": 3, "reserved": 1, "consumers": 2, "oldest_s": 125.0}
     assert row.items() >= {**figures, "enqueued": 4, "dequeued": 1, "given_back": 1}.items()
@@ -204,7 +232,7 @@ def test_a_purge_takes_what_no_consumer_has(mesh: AgreeingMesh) -> None:
     assert (
         done("show", "queue/eu/x")
         .splitlines()[3]
-        .endswith("4 came, 1 left, 1 were given back, 2 were purged, 0 expired")
+        .endswith("4 came, 1 left, 1 were given back, 2 were purged, 0 expired, 0 were dead letters")
     )
     assert failed("purge", "queue/eu/y") == "there is no queue queue/eu/y; did you mean queue/eu/x?"
 
@@ -317,7 +345,7 @@ def test_a_mesh_without_queues_says_so(mesh: AgreeingMesh) -> None:
         (("--limit-bytes", "0"), "limit_bytes of a queue is 0, expected a number from 1"),
         (("--limit-message", "5"), "--limit-messages"),
         (("--bind", "topic/#/x"), 'bind of a queue has "topic/#/x", where "#" is not the last word, or none for no'),
-        ((), "there is nothing to change, expected --limit-messages, --limit-bytes, --ttl or --bind"),
+        ((), "there is nothing to change, expected --limit-messages, --limit-bytes, --ttl, --bind, --dead-letter or"),
     ],
 )
 def test_a_wrong_setting_is_told_with_what_was_expected(words: tuple[str, ...], what: str, mesh: AgreeingMesh) -> None:

@@ -13,6 +13,7 @@ from router.entities.queues import DECLARED_QUEUE, SETTINGS
 from router.entities.replicas import SET
 from router.management.message import ManagementError
 from router.management.queues import PEEKED_BYTES, STATUS, QueueOperations, settings_in
+from router.queues.dead_letter import dead_letter
 from tests.router.agreeing import LIFE, AgreeingMesh, AskingMesh
 from tests.topic.queues.test_messages import ONE
 from topic.queues.operations import (
@@ -26,6 +27,7 @@ from topic.queues.operations import (
     Refused,
     RefusedFor,
 )
+from topic.queues.outgoing.outbox import Why
 from topic.queues.proposals import Enqueue, Free, Reserve
 
 
@@ -45,6 +47,7 @@ async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted
         "DELETE",
         "PURGE",
         "PEEK",
+        "RETRY",
     ]
     named = {"type": DECLARED_QUEUE.managed, "name": "queue/eu/x"}
     made = await asking.ask("CREATE", None, {"limitMessages": 5, "limitBytes": None}, **named)
@@ -52,9 +55,9 @@ async def test_a_queue_is_an_entity_that_can_be_created_read_changed_and_deleted
     about: dict[str, Any] = {"type": DECLARED_QUEUE.managed, "identity": identity, "name": "queue/eu/x", "set": "eu"}
     about |= {"messages": 0, "bytes": 0, "reserved": 0, "consumers": 0}
     about |= {"oldestSeconds": 0.0, "enqueued": 0, "dequeued": 0, "givenBack": 0, "purged": 0, "expired": 0}
-    about |= {"lastPosition": None, "ttlMs": None}
+    about |= {"lastPosition": None, "ttlMs": None, "deadLetter": None, "redeliveries": None, "outbox": 0, "dead": 0}
     assert made == {**about, "version": identity, "limitMessages": 5, "limitBytes": None, "bind": None}
-    only_leader = dict.fromkeys(("oldestSeconds", "enqueued", "dequeued", "givenBack", "purged", "expired"))
+    only_leader = dict.fromkeys(("oldestSeconds", "enqueued", "dequeued", "givenBack", "purged", "expired", "dead"))
     assert await asking.ask("READ", "b", **named) == {**made, **only_leader}, "any replica has it"
     changed = await asking.ask("UPDATE", None, {"limitBytes": 2**40}, **named)
     about["version"] = f"{LIFE:x}-3"
@@ -129,6 +132,24 @@ async def test_a_queue_is_purged_up_to_a_position() -> None:
         await asking.ask("PURGE", type=SET.managed, name="eu")
 
 
+async def test_dead_letters_go_back_where_they_came_from() -> None:
+    """Not those that name no queue, nor those that a consumer has."""
+    mesh = AgreeingMesh()
+    asking, named = AskingMesh(mesh), {"type": DECLARED_QUEUE.managed, "name": "queue/eu/x"}
+    made = await asking.ask("CREATE", **named)
+    origins = "queue/eu/y", "queue/b", None, "topic/a", "queue/eu/x", "queue/*", "queue/eu/y"
+    plain = data_message(b"1")
+    texts = [dead_letter(plain, origin, Why.EXPIRED) if origin else plain for origin in origins]
+    mesh.propose("eu", Enqueue("queue/eu/x", (), (), [text for text in texts if text is not None]))
+    told = await asking.ask("RETRY", **named, count=2)
+    assert (told["went"], told["stayed"]) == (2, 0)
+    assert await asking.ask("RETRY", **named, **{"from": told["next"]}) == {"went": 1, "stayed": 4, "next": None}
+    row = await asking.ask("READ", **named)
+    assert (row["messages"], row["outbox"]) == (4, 3)
+    with pytest.raises(RefusedError, match="400: this router has no replica of queue queue/eu/x"):
+        await asking.ask("RETRY", "d", type=DECLARED_QUEUE.managed, name="queue/eu/x", identity=made["identity"])
+
+
 async def test_the_first_messages_of_a_queue_are_shown_within_bounds() -> None:
     mesh = AgreeingMesh()
     asking, named = AskingMesh(mesh), {"type": DECLARED_QUEUE.managed, "name": "queue/eu/x"}
@@ -198,9 +219,10 @@ async def test_each_reason_of_a_refusal_has_a_status(reason: RefusedFor) -> None
         ({"limitMesages": 5}, "a queue has no setting 'limitMesages', expected .*; did you mean \"limitMessages\"?"),
         (
             {"limit_messages": 5},
-            "a queue has no setting 'limit_messages', expected limitMessages, limitBytes, ttlMs or bind",
+            "a queue has no setting 'limit_messages', expected limitMessages, limitBytes, ttlMs, bind, deadLetter or "
+            "redeliveries",
         ),
-        ({7: 5}, "a queue has no setting 7, expected limitMessages, limitBytes, ttlMs or bind"),
+        ({7: 5}, "a queue has no setting 7, expected limitMessages, .*"),
         ({"limitMessages": "5"}, "limit_messages of a queue is '5', expected a number from 1"),
         ({"limitMessages": True}, "limit_messages of a queue is True, expected a number from 1"),
         ({"limitBytes": 2**63}, "limit_bytes of a queue is 9223372036854775808, expected a number from 1"),
@@ -213,7 +235,8 @@ def test_a_wrong_setting_is_told_with_what_was_expected(said: Mapping[Any, Any],
 
 
 def test_the_table_has_each_setting_of_a_queue() -> None:
-    given = {one.name: ["topic/x"] if one.name == "bind" else 5 for one in SETTINGS}
+    others: dict[str, Any] = {"bind": ["topic/x"], "dead_letter": "queue/dead"}
+    given = {one.name: others.get(one.name, 5) for one in SETTINGS}
     assert QueueSettings.of(given).values() == given
     assert settings_in({one.managed_name: given[one.name] for one in SETTINGS}) == QueueSettings.of(given)
     assert QueueId.parse(f"{LIFE:x}-2") == QueueId(LIFE, 2)

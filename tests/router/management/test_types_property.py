@@ -48,6 +48,7 @@ OPERATIONS = st.sampled_from(
         "DELETE",
         "PURGE",
         "PEEK",
+        "RETRY",
         "GET-TYPES",
         "GET-ATTRIBUTES",
         "GET-OPERATIONS",

@@ -8,23 +8,26 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.failures import marked
+from tests.failures import alive, died, marked
 from tests.set_store import MemorySets, StoreNames
 from tests.topic.bench import SETTINGS, Bench, Station
 from topic.core import Topic
-from topic.identity import ingress_of
+from topic.identity import ingresses_of
 from topic.node import SetPort
 from topic.queues.actions import Answered
 from topic.queues.operations import Answer, Configure, Declare, Done, QueueId, QueueSettings
+from topic.queues.outgoing.outbox import Why
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import COMPARE_EVERY, ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
 from topic.queues.wire import SETS
 from topic.raft.limits import RaftLimits
-from topic.settings import Settings
+from topic.settings import QUEUE as KIND
+from topic.settings import TOPIC, Settings
 
 SET = "q0"
 QUEUE = "queue/1"
+WITH_QUEUES = attrs.evolve(SETTINGS, kinds=(("queue/", KIND), ("topic/", TOPIC)))
 STEP_S = 0.05
 START_US = 1_700_000_000_000_000
 ELECTED_S = 5
@@ -38,7 +41,7 @@ def with_patches(scene: Callable[[pytest.MonkeyPatch], None]) -> None:
 
 def left_ms(messages: Sequence[bytes], wall_ms: int) -> list[float] | None:
     """A message that ends in `!3` has three seconds to live."""
-    texts = [message.partition(b"!")[2] for message in messages]
+    texts = [alive(message)[0].partition(b"!")[2] for message in messages]
     return [1000 * int(text) if text else math.inf for text in texts] if any(texts) else None
 
 
@@ -80,6 +83,9 @@ class QueueStation(Station):
     def came_back(self, message: bytes, failures: int) -> bytes:
         return marked(message, failures)
 
+    def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
+        return died(message)
+
     def write(self) -> bool:
         """Let the disk do what it was given. Returns whether that was something."""
         waiting, self.waiting = self.waiting, []
@@ -106,17 +112,21 @@ class QueueBench(Bench):
         declares: bool = True,
         seed: int = 0,
         compare_every: int = COMPARE_EVERY,
-        settings: Settings = SETTINGS,
+        settings: Settings = WITH_QUEUES,
+        others: Sequence[SetPlan] = (),
     ) -> None:
+        """`others`: more sets, with prefixes."""
         self.compare_every = compare_every
-        self.set_map = SetMap([SetPlan(SET, tuple(voters))])
+        plans = [SetPlan(SET, tuple(voters)), *others]
+        self.set_map = SetMap(plans)
         self.new_store = StoreNames()
-        self.disks = {name: MemorySets(self.new_store.parts([SET])) for name in names}
+        self.disks = {name: MemorySets(self.new_store.parts(self.set_map.plans)) for name in names}
         self.random = Random(seed)
         self.is_patient = False
         self.hanging: set[str] = set()
         """Routers whose disks do nothing."""
-        super().__init__(*names, settings=settings, configured=[ingress_of(SET)])
+        configured = [one for plan in plans for one in ingresses_of(plan.name)]
+        super().__init__(*names, settings=settings, configured=configured)
         self.wait(ELECTED_S)
         if declares:
             self.queue = self.declare(QUEUE)
@@ -167,9 +177,13 @@ class QueueBench(Bench):
 
     def bind(self, name: str, *addresses: str) -> None:
         """Have the queue bound to these, and to nothing else."""
+        self.configure(name, bind=addresses or None)
+
+    def configure(self, name: str, **changed: Any) -> None:
+        """Have these settings changed."""
         queue = self.sets(self.leader).state(SET).get(name)
         assert queue is not None
-        settings = attrs.evolve(queue.settings, bind=addresses or None)
+        settings = attrs.evolve(queue.settings, **changed)
         at = self.at(self.names[0])
         number = at.node.ask(Configure(name, queue.id, queue.version, settings))
         self.collect(at.name)

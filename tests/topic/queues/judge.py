@@ -5,12 +5,14 @@
 2. a consumer is not given again what it has accepted, once that is settled to it;
 3. no two consumers have a message at a time, unless the first one is in doubt;
 4. nothing comes that nobody has sent;
-5. a message's delivery-count is how often a consumer has said so, or was gone with it.
+5. a message's delivery-count is how often a consumer has said so, or was gone with it;
+6. a dead letter is a message of its own, which was accepted: it comes once, and is not lost. It comes of a message that
+   may have died.
 
 Who is in doubt, the caller says (`Holder`, `Judge.loosen`): it knows links, contacts and clocks. Where the log of a set
 is looked at, too (`enqueued`, `taken`), the judge also says
 
-6. a message is enqueued once, and is taken out of its queue when it is processed, not before, unless its time is over,
+7. a message is enqueued once, and is taken out of its queue when it is processed, not before, unless its time is over,
    or an operator wants that (`left`).
 """
 
@@ -19,6 +21,7 @@ from typing import Protocol
 
 import attrs
 
+from tests.failures import alive, died
 from topic.delivery.outcomes import DeliveryOutcome
 
 
@@ -59,6 +62,16 @@ class Message:
     has_left: bool = False
     """The log of the set says that it has left its queue, and no consumer has processed it: its time was over, an
     operator has purged its queue, or the queue was deleted."""
+    is_dead: bool = False
+    """Its queue has given it to another address as a dead letter, which is another message here."""
+
+
+def former(text: bytes) -> bytes:
+    """The message that has died to be this one; this one if it has not died."""
+    parent, deaths = alive(text)
+    for _ in range(deaths - 1):
+        parent = died(parent) or parent
+    return parent if deaths else text
 
 
 class Judge:
@@ -96,6 +109,8 @@ class Judge:
     def handed(self, consumer: Holder, text: bytes) -> None:
         self._note(f"{consumer.name} has {text.decode()}")
         message = self.messages.get(text)
+        if message is None and (parent := former(text)) in self.messages:
+            message = self.died(parent, "redeliveries")
         self._check(message is not None, f"{consumer.name} is given {text!r}, which nobody has sent")
         assert message is not None
         for other in self._holders():
@@ -132,6 +147,20 @@ class Judge:
         most = times - message.released
         self._check(failures <= most, f"{text.decode()} comes with {failures} failures, and has {most} at most")
 
+    def died(self, text: bytes, why: str) -> Message:
+        """The set has the message in its outbox, for this reason (`topic.queues.outgoing.outbox.Why`)."""
+        message = self.messages.get(text)
+        self._check(message is not None, f"{text!r} is a dead letter, which nobody has sent")
+        assert message is not None
+        may_be = {"rejected": bool(message.processed), "expired": b"!" in text, "redeliveries": True}
+        self._check(may_be[why], f"{text.decode()} is a dead letter: {why}")
+        child = died(text)
+        assert child is not None
+        message.is_dead = True
+        known = self.messages.setdefault(child, Message(may_be_gone=message.may_be_gone, is_told=True))
+        known.is_loose |= message.is_loose and not message.processed
+        return known
+
     # what the log of the set says
 
     def enqueued(self, text: bytes, *, may_repeat: bool) -> None:
@@ -157,6 +186,6 @@ class Judge:
     @property
     def missing(self) -> list[str]:
         """The messages that were accepted and are not processed."""
-        owed = {text: one for text, one in self.messages.items() if one.is_told}
+        owed = {text: one for text, one in self.messages.items() if one.is_told and not one.is_dead}
         owed = {text: one for text, one in owed.items() if not (one.may_be_gone or one.has_left)}
         return [text.decode() for text, one in owed.items() if not one.processed]

@@ -10,22 +10,23 @@ and what no deliveries are in are left out.
 | --- | --- |
 | `mesh a b c d` | routers: a, b and c are the voters of a set with one queue, and a leads |
 | `bind` | the queue is bound to a topic |
+| `dead letters go to queue/dead` | those of the queue |
 | `p publishes at d` | a publisher that resumes |
 | `p publishes to the topic at d` | a publisher of the topic |
 | `p publishes at d with [2 3]` | it comes again, and has not settled these |
 | `p sends 1 2`, `p settles 1` | |
 | `s consumes at d`, `s consumes plainly at d` | a consumer that resumes, and one that does not |
 | `t subscribes at d` | a subscriber of the topic |
-| `s accepts 1`, `s releases 1` | |
+| `s accepts 1`, `s releases 1`, `s rejects 1` | |
 | `kill a` | the process ends, and the others notice |
 | `wait 5` | seconds |
-| `queue` | what is in the queue, by the replica of each voter |
+| `queue`, `queue queue/dead` | what is in the queue, or in another, by the replica of each voter |
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from linkstate.events import ContactLost
 from tests.golden.trace import TracedBench
@@ -34,10 +35,33 @@ from tests.topic.clients import NEWS, Pen, Reader
 from tests.topic.queues.bench import QUEUE, SET, QueueBench
 from topic.actions import LinkAction, Note
 from topic.delivery.outcomes import DeliveryOutcome
-from topic.identity import LinkIdentity, egress_address, egress_of, ingress_address, ingress_of, link_name
+from topic.identity import (
+    NAME_LENGTH,
+    LinkIdentity,
+    dead_letter_address,
+    dead_letter_ingress_of,
+    egress_address,
+    egress_of,
+    ingress_address,
+    ingress_of,
+    link_name,
+)
+from topic.queues.leader.letters import letters_to
 from topic.queues.operations import Configure, QueueSettings, read_operation, unpack
 from topic.queues.positions import Run, each_of, position_of
-from topic.queues.proposals import FIRST, Dequeue, Enqueue, Expire, Free, Proposal, Reserve, Settled, read_proposal
+from topic.queues.proposals import (
+    FIRST,
+    Dequeue,
+    Enqueue,
+    Expire,
+    Free,
+    Posted,
+    Proposal,
+    Reject,
+    Reserve,
+    Settled,
+    read_proposal,
+)
 from topic.queues.state import LIFE
 from topic.queues.wire import SETS, decode
 from topic.raft import messages as say
@@ -71,6 +95,7 @@ class TracedQueueBench(TracedBench, QueueBench):
         """By position: the message."""
         super().__init__([*routers], (), ())
         self._links = {link_name(ingress_of(SET)): "ingress", link_name(egress_of(SET, QUEUE)): "egress"}
+        self._links[link_name(dead_letter_ingress_of(SET))] = "ingress of dead letters"
 
     def know(self, client: str, address: str) -> None:
         self.call(link_name(LinkIdentity(client, "link", address)), client)
@@ -110,7 +135,7 @@ class TracedQueueBench(TracedBench, QueueBench):
         return self.deliveries([key])
 
     def deliveries(self, keys: Iterable[bytes]) -> str:
-        return " ".join(self._texts.get(key) or key.decode(errors="replace") for key in keys)
+        return " ".join(self._texts.get(key) or f"one of the {self.link(key[:NAME_LENGTH])}" for key in keys)
 
     def _of_set(self, payload: bytes) -> Iterator[str]:
         _, message = decode(payload)
@@ -146,8 +171,12 @@ class TracedQueueBench(TracedBench, QueueBench):
                 return f"Free {self._at(asked.runs)}{', failed' if asked.failed else ''}"
             case Dequeue():
                 return f"Dequeue {self._at(asked.runs) or 'nothing'}"
+            case Reject():
+                return f"Reject {self._at(asked.runs)}"
             case Expire():
                 return f"Expire {self._at(asked.runs)}"
+            case Posted():
+                return f"Posted {self._at(asked.runs)}{'' if asked.taken else ', not taken'}"
 
     def _at(self, runs: Sequence[Run]) -> str:
         return " ".join(self._enqueued[position] for position in each_of(runs))
@@ -155,8 +184,8 @@ class TracedQueueBench(TracedBench, QueueBench):
 
 def _operation(parts: list[Any]) -> str:
     asked = read_operation(parts)
-    bind = asked.settings.bind if isinstance(asked, Configure) else None
-    return f"{type(asked).__name__} {asked.name}{', bind ' + ' '.join(bind) if bind else ''}"
+    settings = f", {asked.settings}" if isinstance(asked, Configure) else ""
+    return f"{type(asked).__name__} {asked.name}{settings}"
 
 
 class Player:
@@ -212,7 +241,7 @@ class Player:
         self._readers[name] = self._bench.subscriber(router, name, address=address, **options)
 
     def answer(self, name: str, verb: str, messages: str) -> None:
-        outcome = DeliveryOutcome.ACCEPTED if verb == "accepts" else DeliveryOutcome.RELEASED
+        outcome = _VERBS[verb]
         self._readers[name].answer(outcome, *(message.encode() for message in messages.split()))
 
     def kill(self, router: str) -> None:
@@ -221,13 +250,24 @@ class Player:
     def wait(self, seconds: str) -> None:
         self._bench.wait(int(seconds))
 
-    def queue(self) -> None:
+    def queue(self, queue: str | None) -> None:
         for name in self._bench.names:
             if name in "abc":
-                messages = b" ".join(self._bench.messages(name)).decode()
-                self._bench.lines.append(f"{name}   {messages or 'nothing'}")
+                state = self._bench.sets(name).state(SET)
+                known = state.get(queue or QUEUE)
+                messages = state.messages.of(known.id).values() if known is not None else ()
+                self._bench.lines.append(f"{name}   {b' '.join(messages).decode() or 'nothing'}")
+
+    def give_dead_letters(self, address: str) -> None:
+        self._bench.configure(QUEUE, dead_letter=address)
+        self._bench.call(link_name(letters_to(SET, dead_letter_address(SET, address))), "outbox")
 
 
+_VERBS: Final = {
+    "accepts": DeliveryOutcome.ACCEPTED,
+    "releases": DeliveryOutcome.RELEASED,
+    "rejects": DeliveryOutcome.REJECTED,
+}
 _WORDS: dict[str, Callable[..., None]] = {
     r"mesh (.+)": Player.mesh,
     r"bind": Player.bind,
@@ -236,10 +276,11 @@ _WORDS: dict[str, Callable[..., None]] = {
     r"(\w) settles (.+)": Player.settle,
     r"(\w) consumes( plainly)? at (\w)": Player.consume,
     r"(\w) subscribes at (\w)": Player.subscribe,
-    r"(\w) (accepts|releases) (.+)": Player.answer,
+    r"(\w) (accepts|releases|rejects) (.+)": Player.answer,
     r"kill (\w)": Player.kill,
     r"wait (\d+)": Player.wait,
-    r"queue": Player.queue,
+    r"queue(?: (.+))?": Player.queue,
+    r"dead letters go to (.+)": Player.give_dead_letters,
 }
 
 

@@ -415,7 +415,7 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (Ingress, "come", "None if is_new else", "", test_a_new_binding_gets_nothing_that_was_published_before),
     (LedSet, "_bind", "self.end_unbound()", "pass", test_the_next_leader_ends_the_link_of_a_binding_that_is_gone),
     (SetLeaders, "follow", "if is_told_more", "if False", test_a_link_that_a_returning_router_tells_of_is_ended),
-    (Ingress, "__init__", "BOUND if binding else CONFIGURED", "CONFIGURED",
+    (Ingress, "__init__", "BOUND if queue else CONFIGURED", "CONFIGURED",
      test_homes_wait_for_a_binding_that_only_their_disks_know),
     (SetState, "_bind", "self.messages.forget(over.key)", "pass",
      test_a_binding_that_is_made_anew_has_none_of_the_old_answers),

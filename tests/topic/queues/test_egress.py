@@ -30,6 +30,7 @@ from topic.identity import egress_address
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
 from topic.queues.leader.leaders import PATIENCE_S, LedSet
+from topic.queues.leader.publisher import SetPublisher
 from topic.queues.messages import QueuedMessages, Returns
 from topic.queues.operations import Delete, Done, Purge
 from topic.queues.proposals import DEQUEUE, ENQUEUE, RESERVE, SETTLED
@@ -910,16 +911,17 @@ def test_the_attaches_of_leaders_are_in_order() -> None:
 # rules broken on purpose
 
 BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
-    (Egress, "come", "True, seen, clock", "True, NOWHERE, clock",
+    (SetPublisher, "_come", "True, seen, clock", "True, NOWHERE, clock",
      test_consumers_of_a_queue_that_was_declared_again_go_on_with_what_they_have),
-    (Egress, "come", "dict.fromkeys(map(self._tag, self._doubted), 0)", "{}",
+    (SetPublisher, "_come", "dict.fromkeys(map(self._tag, doubted), 0)", "{}",
      partial(test_a_consumer_goes_on_with_what_it_has_when_the_leader_changes, "d", lasting)),
-    (Egress, "_go_on", "Reserve(self.queue, consumer, self._runs(records))", "Reserve(self.queue, consumer, [])",
+    (Egress, "_wanted", "Reserve(self.queue, consumer, self._runs(records))", "Reserve(self.queue, consumer, [])",
      partial(test_a_consumer_goes_on_with_what_it_has_when_the_leader_changes, "d", lasting)),
-    (Egress, "tell", "self._over += action.records", "self.node.topic.settle(self.stream, action.records)",
+    (Egress, "tell", "(self._rejected if is_rejected else self._over).extend(action.records)",
+     "self.node.topic.settle(self.stream, action.records)",
      test_nothing_is_settled_before_a_majority_knows_that_it_is_over),
-    (Egress, "_go_on", "if is_due and (", "if (", test_what_nobody_waits_for_is_proposed_with_the_next_entry),
-    (Egress, "hurry", "self._is_due = True", "pass", test_what_nobody_waits_for_is_proposed_soon),
+    (Egress, "_wanted", "self._is_due and (", "(", test_what_nobody_waits_for_is_proposed_with_the_next_entry),
+    (SetPublisher, "hurry", "self._is_due = True", "pass", test_what_nobody_waits_for_is_proposed_soon),
     (Ingress, "_propose", "(self._new or self._is_due)", "self._is_due",
      test_what_nobody_waits_for_is_proposed_with_the_next_entry),
     (Ingress, "hurry", "self._is_due = True", "pass", test_what_nobody_waits_for_is_proposed_soon),
@@ -941,7 +943,7 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_a_consumer_that_comes_back_late_is_told_that_its_message_is_over),
     (LedSet, "follow", "self._take_more()", "pass",
      partial(with_patches, test_a_set_that_is_full_takes_messages_when_others_have_gone)),
-    (LedSet, "_close_deleted", "self._take_more()", "pass",
+    (LedSet, "_withdraw_gone", "self._take_more()", "pass",
      partial(with_patches, test_a_set_that_is_full_takes_messages_when_a_queue_is_deleted)),
     (LedSet, "consumes", "self._sets.propose(self._name, [Declare(queue)]) is not None", "False",
      partial(test_a_queue_is_declared_with_its_first_consumer, True)),
@@ -959,11 +961,11 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_what_waits_for_a_reservation_is_purged_too, True)),
     (LedSet, "_withdraw_gone", "self._take_more()", "pass",
      partial(with_patches, test_a_set_that_is_full_takes_messages_when_a_queue_is_purged)),
-    (Egress, "withdraw_gone", "in self._waiting() if", "in () if",
+    (Egress, "withdraw_gone", "in self._unassigned() if", "in () if",
      test_what_waits_for_a_consumer_is_purged_though_it_is_reserved),
-    (Egress, "decided", "if not self._has(position)", "if False",
+    (Egress, "_follow", "if not self._has(position)", "if False",
      test_what_is_purged_before_its_reservation_is_decided_is_offered_to_nobody),
-    (Egress, "_withdraw", "waiting[:] = [record for record in waiting if record in self.open]", "pass",
+    (SetPublisher, "_withdraw", "waiting[:] = [record for record in waiting if record in self.open]", "pass",
      partial(test_what_waits_for_a_reservation_is_purged_too, False)),
     (EgressKind, "decide", "_is_over(home.balancing, record)", "record.taken",
      partial(test_the_log_has_what_a_consumer_gives_back, "d", RELEASED, False, 0)),
@@ -989,11 +991,11 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_what_one_refuses_for_itself_another_gets, "d")),
     (Egress, "_refused_by", " if one.resumed or one.epoch == refusers[one.name]", "",
      test_a_refusal_ends_with_its_link),
-    (Egress, "_tag", "self._messages.returns(position).times", "0",
+    (SetPublisher, "_tag", "self._messages.returns(position).times", "0",
      partial(test_who_has_given_a_message_back_keeps_it_from_nobody, "d", True)),
     (Egress, "_message", "returns.failed", "returns.times",
      partial(test_the_log_has_what_a_consumer_gives_back, "a", RELEASED, False, 0)),
-    (QueuedMessages, "free", "before.times + 1", "before.times",
+    (QueuedMessages, "_came_back", "before.times + 1", "before.times",
      partial(test_the_log_has_what_a_consumer_gives_back, "a", RELEASED, False, 0)),
 ]  # fmt: skip
 

@@ -180,13 +180,13 @@ def test_a_message_whose_end_no_majority_decides_stays() -> None:
 # rules broken on purpose
 
 BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
-    (QueuedMessages, "expire", "if not self.reserved.has(position)", "",
+    (QueuedMessages, "_free", "if not self.reserved.has(position)", "",
      test_what_has_expired_leaves_the_queue_if_it_is_for_nobody),
     (QueuedMessages, "expire", "MessageEnd.EXPIRED", "MessageEnd.PURGED",
      test_what_has_expired_leaves_the_queue_if_it_is_for_nobody),
     (QueuedMessages, "_take", "parts if expires else parts[:3]", "parts[:3]",
      partial(test_the_state_keeps_when_the_time_of_a_message_is_over, True)),
-    (QueuedMessages, "_gone", "self.expiring.pop(position, None)", "pass",
+    (QueuedMessages, "_out_of_queue", "self.expiring.pop(position, None)", "pass",
      partial(test_the_state_keeps_when_the_time_of_a_message_is_over, True)),
     (ExpiryTimes, "add", "self._find()", "pass", test_times_of_messages_that_are_gone_are_forgotten_in_the_end),
     (ExpiryTimes, "take", "heappush(self._times, (now_ms + AGAIN_MS, position))", "pass",
@@ -198,13 +198,13 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (LedSet, "expire", "self.look_at = self._next_look(now)", "self.look_at = math.inf",
      test_a_message_leaves_its_queue_when_its_time_is_over),
     (LedSet, "_timed", "min(ms, most)", "ms", test_a_queue_may_limit_the_time),
-    (LedSet, "follow", "+ messages.passed.expired", "", test_what_waits_for_a_consumer_expires_too),
+    (LedSet, "_count_taken_out", "passed.expired, ", "", test_what_waits_for_a_consumer_expires_too),
     (Egress, "_consumers", "self._sort_out_expired()", "pass", test_a_message_that_is_over_is_offered_to_nobody),
     (Egress, "expect", "if end}", "if not end}",
      test_a_message_that_is_over_before_it_is_decided_is_offered_to_nobody),
     (Egress, "_end_of", "self._ends.get(position, inf)", "inf",
      test_a_message_that_is_over_before_it_is_decided_is_offered_to_nobody),
-    (Egress, "_go_on", "if self._for_nobody:", "if False:", test_what_waits_for_a_consumer_expires_too),
+    (Egress, "_wanted", "if self._for_nobody:", "if False:", test_what_waits_for_a_consumer_expires_too),
 ]  # fmt: skip
 
 

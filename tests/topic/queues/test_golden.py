@@ -14,4 +14,4 @@ def test_a_golden_scenario_goes_as_written(path: Path) -> None:
 
 
 def test_there_are_scenarios_to_play() -> None:
-    assert len(SCENARIOS) >= 4
+    assert len(SCENARIOS) >= 5

@@ -17,6 +17,7 @@ from topic.journal import Block
 from topic.node import Happening, Node, SetPort
 from topic.queues.actions import Answered
 from topic.queues.operations import Answer, Declare, Done, Refused, RefusedFor
+from topic.queues.outgoing.outbox import Why
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import ReadPiece, StoreChange, Write
@@ -67,6 +68,9 @@ class Station(Deaf):
         self.notes.append(happening)
 
     def came_back(self, message: bytes, failures: int) -> bytes:
+        return message
+
+    def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
         return message
 
     def keep(self, changes: Sequence[StoreChange | ReadPiece]) -> None:

@@ -234,7 +234,7 @@ def test_an_operation_is_read_as_it_was_written(operation: Operation) -> None:
     ("parts", "why"),
     [
         ([], "unknown kind None"),
-        ([4, "a"], "unknown kind 4"),
+        ([5, "a"], "unknown kind 5"),
         ([True, "a"], "unknown kind True"),
         ([0, "a"], "Declare is"),
         ([0, "", {}], "name of a queue is ''"),
@@ -248,6 +248,8 @@ def test_an_operation_is_read_as_it_was_written(operation: Operation) -> None:
         ([2, "a", [1, -1]], "id of a queue"),
         ([3, "a", [1, 2], -1], "expected a number from 0"),
         ([3, "a", [1, 2], True], "expected a number from 0"),
+        ([4, "a", [1, 2], "b", [[2, 1]]], "ascending order"),
+        ([4, "a", [1, 2], "", [[1, 2]]], "1 to 255 bytes"),
     ],
 )
 def test_what_is_no_operation_is_refused(parts: Any, why: str) -> None:

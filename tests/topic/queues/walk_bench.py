@@ -11,11 +11,13 @@ import attrs
 
 from linkstate.events import ContactLost
 from tests.store import MemoryStore
-from tests.topic.bench import SETTINGS
-from tests.topic.queues.bench import QueueBench, QueueStation
+from tests.topic.queues.bench import WITH_QUEUES, QueueBench, QueueStation
 from topic.node import Happening
+from topic.queues.set_map import SetPlan
 from topic.queues.storing import ReadPiece, Write
 
+FAR_SET = SetPlan("far", ("c", "d", "e"), "queue/far/")
+"""Another set, which has dead letters only."""
 Move = Callable[[], None]
 
 
@@ -34,8 +36,8 @@ class WalkBench(QueueBench):
 
     def __init__(self, routers: str, *, seed: int, compare_every: int, grace: float) -> None:
         self._incarnation = 1
-        settings = attrs.evolve(SETTINGS, grace=grace)
-        super().__init__(*routers, seed=seed, compare_every=compare_every, settings=settings)
+        settings = attrs.evolve(WITH_QUEUES, grace=grace)
+        super().__init__(*routers, seed=seed, compare_every=compare_every, settings=settings, others=[FAR_SET])
         self.stores = {name: station.store for name, station in self.stations.items()}
 
     def at(self, router: str) -> WalkStation:

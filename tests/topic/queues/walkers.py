@@ -548,6 +548,8 @@ class Consumer(Client):
         """It echoes no epoch."""
         self.fussiness = self.walk.random.choice((0.05, 0.2, 0.7))
         """How often it gives a message back."""
+        self.is_picky = True
+        """It rejects messages."""
         self.is_choosy = False
         """It wants some messages never again."""
         self._refused: dict[bytes, object] = {}

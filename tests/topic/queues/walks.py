@@ -28,14 +28,16 @@ from functools import partial
 from itertools import combinations, product
 from random import Random
 
-from tests.topic.bench import Station
+from tests.failures import died
+from tests.topic.bench import LASTING, Station
 from tests.topic.queues.bench import QUEUE, SET
 from tests.topic.queues.judge import Judge, Message
-from tests.topic.queues.walk_bench import Move, WalkBench
+from tests.topic.queues.walk_bench import FAR_SET, Move, WalkBench
 from tests.topic.queues.walkers import ACCEPTED, REJECTED, Client, Consumer, Link, Publisher, PublisherLink
 from topic.delivery.outcomes import GIVEN_BACK
 from topic.directory.entry import Lifetime
 from topic.identity import egress_address, ingress_address
+from topic.queues.leader.letters import LONGEST_PAUSE_S
 from topic.queues.operations import Declare, Delete, Purge
 from topic.queues.state import SetState
 from topic.raft.errors import BusyError, NotLeaderError
@@ -58,6 +60,10 @@ BINDINGS = TOPIC, "topic/*"
 """What a queue is bound to, if it is. A message to the topic comes by both."""
 
 
+DEAD, FAR, DEAD_TOPIC = "queue/dead", "queue/far/dead", "topic/dead/letters"
+"""Where dead letters go: to a queue of the same set, to one of another set, or to a topic."""
+
+
 class JudgeError(Exception):
     """What is promised does not hold."""
 
@@ -72,6 +78,8 @@ class Walk(WalkBench):
     expects = staticmethod(expects)
 
     def __init__(self, seed: int, *, verbose: bool = False) -> None:
+        self.dead_letter = ""
+        """The address for dead letters of the first queue, if it has one."""
         self.verbose = verbose
         self.trace: list[str] = []
         self.is_over = False
@@ -119,6 +127,23 @@ class Walk(WalkBench):
             self.consumers.append(Consumer(self, f"c{number}", egress_address(SET, queue), self._lifetime()))
         for consumer in self.consumers[len(self.queues) :]:
             consumer.is_choosy = dice.random() < 0.3
+        self._staying = len(self.queues)
+        """So many consumers, the first ones, come back in the end: each queue has one."""
+        if not self.doomed and other_dice.random() < 0.4:
+            self._have_dead_letters(other_dice)
+
+    def _have_dead_letters(self, dice: Random) -> None:
+        self.dead_letter = dice.choice((DEAD, FAR, DEAD_TOPIC))
+        self.configure(QUEUE, dead_letter=self.dead_letter, redeliveries=dice.choice((0, 1, 3)))
+        address, lifetime = self.dead_letter, LASTING
+        if address != DEAD_TOPIC:
+            self.declare(address)
+            address, lifetime = egress_address(SET if address == DEAD else FAR_SET.name, address), self._lifetime()
+        reader = Consumer(self, "dead", address, lifetime)
+        if address == DEAD_TOPIC:
+            reader.fussiness, reader.is_picky = 0, False
+        self.consumers.insert(0, reader)
+        self._staying += 1
 
     def _lifetime(self) -> Lifetime:
         return Lifetime() if self.random.random() < self._plain else Lifetime(self._timeout, "connection-close", 1)
@@ -150,7 +175,7 @@ class Walk(WalkBench):
 
     def times_back(self, text: bytes) -> int:
         """How often the message has come back to its queue, as far as any router knows."""
-        there = [self.sets(name).state(SET) for name in self.stations]
+        there = [self.sets(name).state(set_) for name in self.stations for set_ in self.set_map.plans]
         found = [
             (state, at)
             for state in there
@@ -200,6 +225,9 @@ class Walk(WalkBench):
                 continue
             self._looked[name] = replica.state, at
             replica.state.check()
+            for letter in replica.state.messages.outbox.letters.values():
+                self.note(f"{name} has {letter.message.decode()} in its outbox")
+                self.judge.died(letter.message, letter.sending.why.value)
             digest = replica.state.rows.digest
             expects(self._digests.setdefault(at, digest) == digest, f"{name} has another state at {at[1]}")
 
@@ -247,7 +275,8 @@ class Walk(WalkBench):
             one.grant(dice.randint(1, 4))
         for key in dice.sample(one.todo, min(len(one.todo), dice.randint(0, 2))):
             is_given_back = key in one.handles.values() and dice.random() < one.fussiness
-            one.answer(key, dice.choice(GIVEN_BACK if is_given_back else (ACCEPTED, ACCEPTED, ACCEPTED, REJECTED)))
+            final = (ACCEPTED, ACCEPTED, ACCEPTED, REJECTED if one.is_picky else ACCEPTED)
+            one.answer(key, dice.choice(GIVEN_BACK if is_given_back else final))
 
     def _attach(self, client: Client) -> None:
         if self.stations and (self.now >= client.asleep_until or self.is_over):
@@ -362,8 +391,11 @@ class Walk(WalkBench):
             there = state.messages.of(queue.id) if queue is not None else {}
             if queue is not None and there:
                 self.note(f"{name} is asked to purge {[text.decode() for text in there.values()]}")
-                for text in there.values():
-                    self.judge.messages[text].may_be_gone = True
+                letters = state.messages.outbox.letters.values()
+                for text in [*there.values(), *(letter.message for letter in letters)]:
+                    for one in (text, died(text)):
+                        if one in self.judge.messages:
+                            self.judge.messages[one].may_be_gone = True
                 self.at(name).node.ask(Purge(queue.name, queue.id, max(there)))
                 self.collect(name)
 
@@ -396,7 +428,7 @@ class Walk(WalkBench):
         for pair in self._parted():
             self.meet(*pair)
         if self._timeout < BOUND_S and self.random.random() < 0.5:
-            self._part_with(self.random.choice([*self.publishers, *self.consumers[len(self.queues) :]]))
+            self._part_with(self.random.choice([*self.publishers, *self.consumers[self._staying :]]))
         self.flow()
         self._until(lambda: "" if len(self.leaders()) == 1 else f"{self.leaders()} lead", LEADER_S)
         if self.doomed:
@@ -405,7 +437,7 @@ class Walk(WalkBench):
             for consumer in self.consumers:  # the leader looks for consumers as they attach, not as it declares
                 if consumer.link is not None:
                     consumer.lose()
-        self._until(self._in_doubt, BOUND_S)
+        self._until(self._in_doubt, BOUND_S if self.dead_letter != DEAD_TOPIC else BOUND_S + LONGEST_PAUSE_S)
         is_whole = not any(publisher.is_gone for publisher in self.publishers)
         self._until(self._left, BOUND_S if is_whole else FORGOTTEN_S)
 
@@ -448,8 +480,12 @@ class Walk(WalkBench):
             return f"records are left: {records}"
         rows = {name: [key for key, _ in self.sets(name).state(SET).rows] for name in self._voters()}
         bindings = len(self.sets(self.leader).state(SET).bindings)
-        if any(len(keys) != len(self.queues) + bindings for keys in rows.values()):
+        queues = len(self.queues) + (self.dead_letter == DEAD)
+        if any(len(keys) != queues + bindings for keys in rows.values()):
             return f"rows are left: {rows}"
+        far = {name: [key for key, _ in self.sets(name).state(FAR_SET.name).rows] for name in FAR_SET.voters}
+        if any(len(keys) != (self.dead_letter == FAR) for keys in far.values()):
+            return f"rows are left in the other set: {far}"
         return ""
 
 

@@ -17,6 +17,8 @@ BINDING: Final = b"b"
 """The first byte of the key of the row of a binding. The key of the binding follows."""
 BINDING_KEY: Final = 12
 """Bytes of the key of a binding."""
+DEAD_LETTERS: Final = b"dead letters"
+"""In place of the key of a binding: what the ingress of dead letters takes (protocol 14.11)."""
 MOST_BINDINGS: Final = 100
 """Of one set. All replicas have to have the same."""
 BOUND: Final = Lifetime(timeout=1, policy=CONFIGURED.policy, durable=2)

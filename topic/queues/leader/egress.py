@@ -18,41 +18,26 @@ log: its `Reserve` follows its `Enqueue` at once, and a majority decides both to
 Never here: which consumer gets a message, and what becomes of a message in the state.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from math import inf
 
-import attrs
-
-from topic.actions import AnswerDeliveries, AnswerPublisher, Chosen, Detach
-from topic.delivery.outcomes import GIVEN_BACK
+from topic.actions import AnswerDeliveries, Chosen
+from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
 from topic.delivery.record import Record
-from topic.directory.entry import CONFIGURED, LinkEntry
-from topic.ends.end import EndNode, InsideEnd
-from topic.ends.publishing import PublishingEnd
-from topic.identity import NOWHERE, Epoch, egress_of
+from topic.directory.entry import LinkEntry
+from topic.ends.end import EndNode
+from topic.identity import Epoch, egress_of
 from topic.queues.leader.log import Marking, Proposer
-from topic.queues.logged.message_log import generation_of
+from topic.queues.leader.publisher import Proposed, SetPublisher, Wanted
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
-from topic.queues.positions import delivery_tag, index_of, position_of, runs_of
-from topic.queues.proposals import Dequeue, Enqueue, Enqueued, Expire, Free, Proposal, Reserve
-from topic.termini.attaches import Claim
+from topic.queues.positions import index_of, position_of, runs_of
+from topic.queues.proposals import Dequeue, Enqueue, Expire, Free, Reject, Reserve
 
 
-@attrs.define(slots=True)
-class _Proposed:
-    """An entry that was proposed, and is not decided."""
-
-    records: list[Record]
-    """The deliveries that it reserves or ends."""
-    consumer: bytes | None = None
-    """The name of the consumer that they are reserved for; None: they end."""
-    answers_echo: bool = False
-
-
-class Egress(PublishingEnd[int], InsideEnd):
-    """The egress of one queue, in one term of this router. It knows a delivery by the position of the message."""
+class Egress(SetPublisher):
+    """The egress of one queue, in one term of this router."""
 
     def __init__(
         self,
@@ -64,11 +49,8 @@ class Egress(PublishingEnd[int], InsideEnd):
         log: Proposer,
         marking: Marking,
     ) -> None:
-        super().__init__(node, egress_of(set_, name), CONFIGURED, settles_first=False)
+        super().__init__(node, egress_of(set_, name), messages, log, marking)
         self.queue = queue
-        self._messages = messages
-        self._log = log
-        self._marking = marking
         self._doubted: list[int] = []
         """The positions of messages that were reserved before this router led, and that the home does not have yet."""
         self._free: list[int] = []
@@ -84,8 +66,8 @@ class Egress(PublishingEnd[int], InsideEnd):
         """By the name of a consumer: what is to be reserved for it."""
         self._over: list[Record] = []
         """What is to be dequeued."""
-        self._is_due = False
-        """An entry is proposed, or `PATIENCE_S` is over: what waits is to be proposed."""
+        self._rejected: list[Record] = []
+        """What consumers have rejected."""
         self._back: list[Record] = []
         """What consumers have given back."""
         self._late: set[int] = set()
@@ -95,18 +77,6 @@ class Egress(PublishingEnd[int], InsideEnd):
         self._refusers: dict[int, dict[bytes, Epoch]] = {}
         """By position: the consumers that have refused the message for themselves, as far as this leader knows, and
         their attaches."""
-        self._is_asked = False
-        """The core asks whether this end is still there."""
-        self._asked: dict[int, _Proposed] = {}
-        """By log index."""
-
-    @property
-    def is_there(self) -> bool:
-        return self.epoch is not None and not self.is_detached and not self.stream.abandoned
-
-    @property
-    def answers(self) -> bool:
-        return True
 
     def come(self, clock: int, now: float) -> None:
         """This router leads: attach the link. `clock`: of the attach (`term_clock`)."""
@@ -114,14 +84,8 @@ class Egress(PublishingEnd[int], InsideEnd):
             self._last = position
             is_free = not self._messages.reserved.has(position)
             (self._free if is_free else self._doubted).append(position)
-        doubted, known = dict.fromkeys(map(self._tag, self._doubted), 0), self.known()
-        seen = known.epoch if known is not None else NOWHERE  # also of a former queue: this one has another life
-        self.attach(Claim(generation_of(self.queue), doubted, True, seen, clock), now)
-        assert self.stream.generation == generation_of(self.queue), "the keys are those of all leaders"
+        self._come(self.queue, self._doubted, clock, now)
         self.stream.reserved_before({self._tag(at): self._messages.reserved.at(at) for at in self._doubted})
-
-    def _tag(self, position: int) -> bytes:
-        return delivery_tag(position, self._messages.returns(position).times)
 
     def expect(self, index: int, asked: Enqueue) -> None:
         """The `Enqueue` at this log index is proposed. This end may have found its messages as it came: the entry was
@@ -142,98 +106,63 @@ class Egress(PublishingEnd[int], InsideEnd):
         self._withdraw(expected.keys() - {*positions})
         self.go_on()
 
-    def _withdraw(self, positions: Set[int]) -> None:
-        """These messages are for no consumer: the queue had them before, or has no room for them, or they are gone."""
-        records = [record for record, position in self.open.items() if position in positions] if positions else []
-        for record in records:
-            del self.open[record]
-        if records and self.is_there:
-            asked = (one.records for one in self._asked.values())
-            for waiting in (*self._chosen.values(), self._over, self._back, *asked):
-                waiting[:] = [record for record in waiting if record in self.open]
-            self.node.topic.settle(self.stream, records)
-
     def expire(self, positions: Sequence[int]) -> None:
         """The time of these messages is over."""
-        waiting = self._waiting()
+        waiting = self._unassigned()
         self._for_nobody.update(waiting.intersection(positions))
         self._late.update(at for at in positions if at in waiting or not self._messages.reserved.has(at))
         self.go_on()
 
-    def _waiting(self) -> set[int]:
+    def _unassigned(self) -> set[int]:
         """The positions of messages that home has, and that wait for a consumer there."""
         return {self.open[record] for record in self.stream.unassigned if record in self.open}
 
     def withdraw_gone(self) -> None:
-        """Messages were purged or have expired, and all that was decided before is known here."""
+        """Messages were taken out by others than consumers, and all that was decided before is known here."""
         self._withdraw({position for position in self.open.values() if not self._has(position)})
-        self._for_nobody.update(at for at in self._waiting() if self._messages.is_purged(self.queue, at))
+        self._for_nobody.update(at for at in self._unassigned() if self._messages.is_purged(self.queue, at))
         self.go_on()
 
-    def decided(self, index: int, answer: Enqueued | None) -> None:
-        asked = self._asked.pop(index)
-        if not self.is_there:
-            return
-        if asked.consumer is not None:
-            at = map(self.open.__getitem__, asked.records)
+    def _follow(self, proposed: Proposed) -> None:
+        if proposed.consumer is not None:
+            at = map(self.open.__getitem__, proposed.records)
             self._withdraw({position for position in at if not self._has(position)})
-            self.node.topic.reserved(self.stream, asked.consumer, asked.records)
-        elif asked.records:
-            self._end(asked.records)
-        if asked.answers_echo:
-            self.alive(answered=True)
+            self.node.topic.reserved(self.stream, proposed.consumer, proposed.records)
+        else:
+            super()._follow(proposed)
 
-    def _end(self, records: list[Record]) -> None:
-        """These deliveries are over. Messages that are still there came back."""
-        for record in records:
-            position = self.open.pop(record)
-            if position in self._messages.of(self.queue):
-                heappush(self._free, position)
-            else:
-                self._refusers.pop(position, None)
-        self.node.topic.settle(self.stream, records)
-        self.go_on()
+    def _ended(self, position: int) -> None:
+        """A message that is still there came back."""
+        if position in self._messages.of(self.queue):
+            heappush(self._free, position)
+        else:
+            self._refusers.pop(position, None)
 
-    def go_on(self) -> None:
-        """With the end of the pump, publish what there is credit for, and propose all that waits."""
-        self.node.later(self._go_on)
+    def _waiting(self) -> Iterable[list[Record]]:
+        return (*self._chosen.values(), self._over, self._rejected, self._back)
 
-    def hurry(self) -> None:
-        self._is_due = True
-        self.go_on()
-
-    def _go_on(self) -> None:
-        if not self.is_there:
-            return
-        if self.is_answered:
-            self._publish()
-        is_due = self._is_due
-        proposals: list[Proposal] = []
-        asked: list[_Proposed] = []
+    def _wanted(self) -> Wanted:
+        wanted: Wanted = []
         for consumer, records in self._consumers():
-            proposals.append(Reserve(self.queue, consumer, self._runs(records)))
-            asked.append(_Proposed(records, consumer.name))
+            wanted.append((Reserve(self.queue, consumer, self._runs(records)), Proposed(records, consumer.name)))
         for failed in (False, True):
             if back := [record for record in self._back if _has_failed(record) is failed]:
-                proposals.append(Free(self.queue, self._runs(back), failed))
-                asked.append(_Proposed(back))
+                wanted.append((Free(self.queue, self._runs(back), failed), Proposed(back)))
         if self._for_nobody:
-            proposals.append(Free(self.queue, runs_of(sorted(self._for_nobody)), failed=False))
-            asked.append(_Proposed([]))
+            wanted.append((Free(self.queue, runs_of(sorted(self._for_nobody)), failed=False), Proposed([])))
         if self._late:
-            proposals.append(Expire(self.queue, runs_of(sorted(self._late))))
-            asked.append(_Proposed([]))
-        if is_due and (self._over or self._is_asked):  # an echo is answered by an entry
-            proposals.append(Dequeue(self.queue, self._runs(self._over)))
-            asked.append(_Proposed(self._over, answers_echo=self._is_asked))
-        if not proposals:
-            return
-        first = self._log.propose(self, proposals)
-        if first is not None:
-            self._asked.update(enumerate(asked, first))
-            self._chosen, self._back, self._late, self._for_nobody = {}, [], set(), set()
-            if is_due:
-                self._over, self._is_asked, self._is_due = [], False, False
+            wanted.append((Expire(self.queue, runs_of(sorted(self._late))), Proposed([])))
+        if self._is_due and self._rejected:
+            wanted.append((Reject(self.queue, self._runs(self._rejected)), Proposed(self._rejected)))
+        if self._is_due and (self._over or self._is_asked):  # an echo is answered by an entry
+            dequeue = Dequeue(self.queue, self._runs(self._over))
+            wanted.append((dequeue, Proposed(self._over, answers_echo=self._is_asked)))
+        return wanted
+
+    def _was_proposed(self, *, is_due: bool) -> None:
+        self._chosen, self._back, self._late, self._for_nobody = {}, [], set(), set()
+        if is_due:
+            self._over, self._rejected, self._is_asked, self._is_due = [], [], False, False
 
     def _consumers(self) -> list[tuple[LinkEntry, list[Record]]]:
         """The consumers that home has chosen, and for what. If one has gone since, home chooses another."""
@@ -262,9 +191,6 @@ class Egress(PublishingEnd[int], InsideEnd):
     def _end_of(self, position: int) -> float:
         """When the time of the message is over, in milliseconds since 1970; infinite if it has no end."""
         return self._messages.expiring.get(position, (None, self._ends.get(position, inf)))[1]
-
-    def _runs(self, records: Iterable[Record]) -> Sequence[tuple[int, int]]:
-        return runs_of(sorted(self.open[record] for record in records))
 
     def _publish(self) -> None:
         """Publish what consumers may have already, and as much of the rest as they take."""
@@ -307,12 +233,6 @@ class Egress(PublishingEnd[int], InsideEnd):
 
     # what the core asks
 
-    def begin(self, action: AnswerPublisher) -> None:
-        self.go_on()
-
-    def grant(self, count: int) -> None:
-        """The window of a publisher bounds what a client may send. Here the consumers bound it: `Topic.wanted`."""
-
     def choose(self, action: Chosen) -> None:
         self._chosen.setdefault(action.subscriber, []).extend(action.records)
         self.go_on()
@@ -321,13 +241,14 @@ class Egress(PublishingEnd[int], InsideEnd):
         self.go_on()
 
     def tell(self, action: AnswerDeliveries) -> None:
-        """Consumers have accepted the messages, or rejected them: they leave the queue. Or they come back to it."""
+        """Consumers have accepted the messages, or rejected them, or the messages come back to the queue."""
         if action.outcome in GIVEN_BACK:
             self._back += action.records
             self._note_refusers(action.records)
             self.go_on()
         else:
-            self._over += action.records
+            is_rejected = action.outcome is DeliveryOutcome.REJECTED
+            (self._rejected if is_rejected else self._over).extend(action.records)
             self._log.wait(self)
 
     def _note_refusers(self, records: Iterable[Record]) -> None:
@@ -336,13 +257,6 @@ class Egress(PublishingEnd[int], InsideEnd):
                 consumer = self.node.topic.directory.subscriber(record.chosen)
                 if consumer is not None:
                     self._refusers.setdefault(self.open[record], {})[consumer.name] = consumer.epoch
-
-    def ask(self) -> None:
-        self._is_asked = True
-        self._log.wait(self)
-
-    def detach(self, action: Detach) -> None:
-        """A later leader has the link."""
 
 
 def _has_failed(record: Record) -> bool:

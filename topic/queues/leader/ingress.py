@@ -1,5 +1,6 @@
 """The ingress of a set: the subscriber to all queues of the set, at the router that leads (protocol 14). The
-subscriber of a binding does the same for what a queue is bound to (14.10).
+subscriber of a binding does the same for what a queue is bound to (14.10), and the ingress of dead letters for what the
+outboxes of sets publish to these queues (14.11).
 
     publishers ─▶ home ─▶ Ingress ── Enqueue ─▶ log of the set ── decided ─▶ Ingress ── accepted ─▶ home ─▶ publishers
 
@@ -23,7 +24,7 @@ from topic.directory.entry import CONFIGURED
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.subscribing import SubscribingEnd
 from topic.identity import LinkIdentity, queue_of
-from topic.queues.bound.bindings import BOUND
+from topic.queues.bound.bindings import BOUND, DEAD_LETTERS
 from topic.queues.leader.log import Proposer
 from topic.queues.messages import QueuedMessages
 from topic.queues.proposals import Enqueue, Enqueued, Given, Proposal, Settled
@@ -37,6 +38,9 @@ UNDECIDED_BOUND: Final = 256 << 10
 FULL: Final = 32 << 20
 """Bytes of the messages of a set, in all its queues: when it has more, homes keep all further messages. A replica takes
 a snapshot of `MOST_STATE` bytes at most."""
+FULL_OF_LETTERS: Final = 48 << 20
+"""The same for dead letters. What else publishers may fill, they may not: so messages go from one full set to another
+and back."""
 TERM_BITS: Final = 24
 """One term has clocks for 2^24 attaches of a link."""
 
@@ -61,7 +65,7 @@ class _Asked:
 
 
 class Ingress(SubscribingEnd, InsideEnd):
-    """The ingress of one set, or the subscriber of one binding, in one term of this router."""
+    """An ingress of one set, or the subscriber of one binding, in one term of this router."""
 
     def __init__(
         self,
@@ -72,8 +76,9 @@ class Ingress(SubscribingEnd, InsideEnd):
         binding: bytes = b"",
         queue: str = "",
     ) -> None:
-        """`binding`, `queue`: the key of the binding, and the name of its queue; empty for the ingress."""
-        lifetime = BOUND if binding else CONFIGURED
+        """`binding`, `queue`: the key of the binding, and the name of its queue. The ingresses have no `queue`, and in
+        place of the key nothing, or `DEAD_LETTERS`."""
+        lifetime = BOUND if queue else CONFIGURED
         super().__init__(node, identity, lifetime, settles_first=False, sends_settled=False)
         self._binding = binding
         self._queue = queue
@@ -152,7 +157,7 @@ class Ingress(SubscribingEnd, InsideEnd):
             self._new, self._over, self._is_due, self._is_asked = {}, {}, False, False
         self.node.topic.credit(self.subscriber, CREDIT)
         most = UNDECIDED_BOUND if self._binding else UNDECIDED
-        left = FULL - self._messages.size
+        left = (FULL_OF_LETTERS if self._binding == DEAD_LETTERS else FULL) - self._messages.size
         self.lacks_room = left < most
         self.node.topic.room(self.subscriber, max(0, min(most, left) - self._held))
         if not self._binding:

@@ -7,14 +7,23 @@ from typing import Final
 
 import attrs
 
+from topic.directory.entry import Role
 from topic.ends.end import EndNode
 from topic.ends.nobody import end_link
-from topic.identity import ingress_of, is_egress, queue_of
-from topic.queues.bound.bindings import set_of_binding
+from topic.identity import (
+    dead_letter_address,
+    dead_letter_ingress_of,
+    ingress_of,
+    is_egress,
+    queue_of,
+    shown_address,
+)
+from topic.queues.bound.bindings import DEAD_LETTERS, set_of_binding
 from topic.queues.leader.ages import DecidedTimes
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.expiry import ExpiryTimes
 from topic.queues.leader.ingress import Ingress, term_clock
+from topic.queues.leader.letters import Letters, is_of_letters, letters_to
 from topic.queues.leader.log import Marking, ProposingEnd
 from topic.queues.operations import MOST, Declare, QueueId
 from topic.queues.proposals import Enqueue, Enqueued, Proposal
@@ -38,11 +47,11 @@ class LedSet:
         self._sets = sets
         self._marking = marking
         self._name = name
+        sets.state(name).messages.count_anew()
         self._deletions = sets.state(name).deletions
         self._changes = sets.state(name).bindings.changes
-        self._taken_out = 0, sets.state(name).messages.purges
-        """How many messages were purged or have expired in this term, and how often queues were purged: as far as the
-        egresses know."""
+        self._taken_out = self._count_taken_out()
+        """As far as the egresses know."""
         self._attaches = 0
         """How often links were attached in this term."""
         self._proposed: dict[int, ProposingEnd] = {}
@@ -59,7 +68,6 @@ class LedSet:
         """Queues that have consumers, and are not declared: whether their `Declare` is proposed."""
         self.egresses: dict[QueueId, Egress] = {}
         self._times = DecidedTimes(sets.applied(name), now)
-        sets.state(name).messages.count_anew()
         self._expiry = ExpiryTimes(sets.state(name).messages)
         self.look_at = self._next_look(now)
         """When `expire` is due; infinite if it is not."""
@@ -68,6 +76,10 @@ class LedSet:
         unsettled = sets.state(name).messages.unsettled
         self.ingress = Ingress(node, ingress_of(name), sets.state(name).messages, self)
         self.ingress.come(unsettled.get(b"", ()), self._next_clock(), node.now())
+        self.dead_letters = Ingress(
+            node, dead_letter_ingress_of(name), sets.state(name).messages, self, binding=DEAD_LETTERS
+        )
+        self.dead_letters.come(unsettled.get(DEAD_LETTERS, ()), self._next_clock(), node.now())
         self.bound: dict[bytes, Ingress] = {}
         """The subscribers of the bindings, by the keys of these."""
         self._bind(unsettled)
@@ -76,6 +88,10 @@ class LedSet:
                 self._begin(queue.name, queue.id)
         for consumed in self._consumed():
             self.consumes(consumed)
+        self.letters: dict[str, Letters] = {}
+        """The publishers of the outbox, by the address that messages go to."""
+        self.take_over_letters()
+        self._look_into_outbox()
 
     def _next_clock(self) -> int:
         self._attaches += 1
@@ -102,6 +118,40 @@ class LedSet:
         for entry in [*self._node.topic.directory.entries()]:
             if set_of_binding(entry.identity) == self._name and entry.live and entry.index not in bound:
                 end_link(self._node, entry, self._next_clock())
+
+    def take_over_letters(self) -> None:
+        """Attach the publishers of the outbox that an earlier leader has attached: nobody else settles what was under
+        way."""
+        for entry in [*self._node.topic.directory.entries()]:
+            if entry.role is Role.PUBLISHER and entry.live and is_of_letters(entry.identity, self._name):
+                self._letters_for(shown_address(entry.identity.address))
+
+    def _look_into_outbox(self) -> None:
+        for address in self._sets.state(self._name).messages.outbox.addresses:
+            self._letters_for(address)
+        for letters in self.letters.values():
+            letters.look()
+
+    def _letters_for(self, address: str) -> None:
+        if address in self.letters:
+            return
+        state = self._sets.state(self._name)
+        identity = letters_to(self._name, self._inside(address))
+        letters = Letters(self._node, identity, address, state.name_of, state.messages, self, self._marking)
+        self.letters[address] = letters
+        letters.come(self.since[0], self._next_clock(), self._node.now())
+
+    def _inside(self, address: str) -> str:
+        """The address to which the outboxes of sets publish what is for `address`."""
+        is_queue = self._node.topic.kinds.of(address).in_sets
+        plan = self._sets.set_map.plan_of(address) if is_queue else None
+        return dead_letter_address(plan.name, address) if plan is not None else address
+
+    def _count_taken_out(self) -> tuple[int, ...]:
+        """It is another one if messages were taken out of queues or of the outbox by others than consumers."""
+        state = self._sets.state(self._name)
+        passed = state.messages.passed
+        return state.deletions, state.messages.purges, passed.purged, passed.expired, state.messages.sendings
 
     def _consumed(self) -> list[str]:
         """The queues that have consumers. These may ask about messages that are gone."""
@@ -148,7 +198,8 @@ class LedSet:
         """With the times of the messages, which count from now on."""
         queue, now_ms = self._sets.state(self._name).get(asked.queue), self._wall_ms
         most = (queue.settings.ttl_ms if queue is not None else None) or math.inf
-        left = self._sets.left_ms(asked.messages, now_ms)
+        is_dead = asked.binding == DEAD_LETTERS  # its own time was over with its death
+        left = self._sets.left_ms(asked.messages, now_ms) if not is_dead else None
         if left is None and most == math.inf:
             return asked
         left = [min(ms, most) for ms in left or [math.inf] * len(asked.messages)]
@@ -167,6 +218,16 @@ class LedSet:
             if queue in self.egresses:
                 self.egresses[queue].expire(positions)
         self.look_at = self._next_look(now)
+
+    @property
+    def paused_until(self) -> float:
+        """When messages of the outbox are to be published again; infinite if none are."""
+        return min((letters.deadline for letters in self.letters.values()), default=math.inf)
+
+    def handle_timer(self, now: float) -> None:
+        for letters in self.letters.values():
+            if letters.deadline <= now:
+                letters.handle_timer(now)
 
     def wait(self, end: ProposingEnd) -> None:
         """As `Proposer.wait`."""
@@ -205,10 +266,10 @@ class LedSet:
             self._take_more()
         if self._deletions != self._sets.state(self._name).deletions:
             self._close_deleted()
-        messages = self._sets.state(self._name).messages
-        if self._taken_out != (taken_out := (messages.passed.purged + messages.passed.expired, messages.purges)):
+        if self._taken_out != (taken_out := self._count_taken_out()):
             self._taken_out = taken_out
             self._withdraw_gone()
+            self._look_into_outbox()
         self.look_at = min(self.look_at, self._next_look(now))
 
     def _withdraw_gone(self) -> None:
@@ -222,11 +283,10 @@ class LedSet:
         self._deletions = state.deletions
         for id_ in [id_ for id_ in self.egresses if state.name_of(id_) is None]:
             self.egresses.pop(id_).leave(self._node.now(), closed=True)
-        self._take_more()
 
     def _take_more(self) -> None:
         """There may be room."""
-        for end in (self.ingress, *(end for end in self.bound.values() if end.lacks_room)):
+        for end in (self.ingress, *(end for end in (self.dead_letters, *self.bound.values()) if end.lacks_room)):
             end.go_on()
 
     def _enqueued(self, index: int, answer: Enqueued) -> None:
@@ -241,7 +301,8 @@ class LedSet:
 
     def leave(self) -> None:
         """This router leads no more."""
-        for end in (self.ingress, *self.bound.values(), *self.egresses.values()):
+        ingresses = self.ingress, self.dead_letters, *self.bound.values()
+        for end in (*ingresses, *self.egresses.values(), *self.letters.values()):
             end.leave(self._node.now(), closed=False)
 
     # what it shows
@@ -273,7 +334,7 @@ class SetLeaders:
     @property
     def deadline(self) -> float:
         """When `handle_timer` is due; infinite if nothing is."""
-        return min((min(led.deadline, led.look_at) for led in self.led.values()), default=math.inf)
+        return min((min(led.deadline, led.look_at, led.paused_until) for led in self.led.values()), default=math.inf)
 
     def handle_timer(self, now: float) -> None:
         for led in self.led.values():
@@ -281,6 +342,7 @@ class SetLeaders:
                 led.hurry()
             if led.look_at <= now:
                 led.expire(now)
+            led.handle_timer(now)
 
     def follow(self, now: float) -> None:
         """Attach links of sets that this router leads now, suspend links of sets that it leads no more, and give the
@@ -298,5 +360,6 @@ class SetLeaders:
                 led.follow(decided, now)
                 if is_told_more:
                     led.end_unbound()
+                    led.take_over_letters()
             elif ready is not None:
                 self.led[name] = LedSet(self._node, self._sets, self._marking, name, ready, now)

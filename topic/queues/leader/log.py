@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from topic.queues.outgoing.outbox import Why
 from topic.queues.proposals import Enqueued, Proposal
 
 
 class ProposingEnd(Protocol):
-    """An end that has entries decided: `topic.queues.leader.ingress`, `topic.queues.leader.egress`."""
+    """An end that has entries decided: `topic.queues.leader.ingress`, `topic.queues.leader.publisher`."""
 
     def decided(self, index: int, answer: Enqueued | None) -> None:
         """The entry of the end at this log index is decided."""
@@ -25,6 +26,10 @@ class Marking(Protocol):
     def came_back(self, message: bytes, failures: int) -> bytes:
         """The message after it has come back, so many times because a consumer failed: in the way that the next
         consumer reads of that. It never changes in any other way."""
+
+    def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
+        """The message as a dead letter of this queue: it says where it is from, why, and how often it was a dead
+        letter. None: it was one too often."""
 
 
 class Proposer(Protocol):

@@ -22,6 +22,8 @@ class MessageEnd(Enum):
 
     DEQUEUED = "dequeued"
     """A consumer has accepted or rejected it."""
+    SENT = "sent"
+    """It is in the outbox of the set, and goes to another address (`topic.queues.outgoing.outbox`)."""
     EXPIRED = "expired"
     PURGED = "purged"
     DELETED = "deleted"
@@ -96,6 +98,7 @@ def _egress(set_: str, name: str, queue: QueueId) -> tuple[str, Callable[[bytes]
     return egress.address, KeyMaker(link_name(egress), generation_of(queue)).key
 
 
-def generation_of(queue: QueueId) -> bytes:
-    """The life of the egress as a publisher, the same for all leaders. A queue that is declared again has another."""
-    return blake2b(str(queue).encode(), digest_size=GENERATION_LENGTH).digest()
+def generation_of(life: object) -> bytes:
+    """The life of a publisher of a set, the same for all leaders. Of an egress the id of its queue: a queue that is
+    declared again has another. Of the outbox the life of the set."""
+    return blake2b(str(life).encode(), digest_size=GENERATION_LENGTH).digest()

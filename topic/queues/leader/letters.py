@@ -1,0 +1,177 @@
+"""The publisher of what the outbox of a set has for one address, at the router that leads (protocol 14.11).
+
+    outbox ── publish ─▶ home ─▶ the address      home ── accepted ─▶ Letters ── Posted ─▶ log of the set
+
+The address is a topic, a balanced address, or a queue of any set. If it does not take a message, the message stays in
+the outbox, and is published again after a pause. That is another delivery, with another key: how often the message came
+back is in its tag.
+
+Never here: which messages come into the outbox, and what becomes of them in the state.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from itertools import takewhile
+from typing import Final
+
+from topic.actions import AnswerDeliveries, Note
+from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import Record
+from topic.ends.end import EndNode
+from topic.identity import CONTAINER, LinkIdentity, is_egress
+from topic.queues.leader.log import Marking, Proposer
+from topic.queues.leader.publisher import Proposed, SetPublisher, Wanted
+from topic.queues.messages import QueuedMessages
+from topic.queues.operations import QueueId
+from topic.queues.outgoing.outbox import Letter, Why
+from topic.queues.proposals import Posted, Settled
+
+MOST_OPEN: Final = 100
+"""Deliveries to one address that are not settled."""
+MOST_BYTES: Final = 256 << 10
+"""Bytes of their messages; one in any case."""
+PAUSE_S: Final = 5
+"""Before a message is published again that its address has not taken; twice as long each time."""
+LONGEST_PAUSE_S: Final = 320
+
+
+def letters_to(set_: str, inside: str) -> LinkIdentity:
+    """The link of the publisher of a set to an address, as the mesh has it."""
+    return LinkIdentity(CONTAINER, set_, inside)
+
+
+def is_of_letters(identity: LinkIdentity, set_: str) -> bool:
+    """Whether a publisher's link is such a one of this set."""
+    return (identity.container, identity.link) == (CONTAINER, set_) and not is_egress(identity.address)
+
+
+class Letters(SetPublisher):
+    """In one term of this router."""
+
+    def __init__(
+        self,
+        node: EndNode,
+        identity: LinkIdentity,
+        address: str,
+        name_of: Callable[[QueueId], str | None],
+        messages: QueuedMessages,
+        log: Proposer,
+        marking: Marking,
+    ) -> None:
+        """`address`: as the settings of queues have it. `name_of` a queue of the set."""
+        super().__init__(node, identity, messages, log, marking)
+        self._address = address
+        self._name_of = name_of
+        self._known: set[int] = set()
+        """The positions of the messages for the address, as far as this end has looked."""
+        self._left: deque[int] = deque()
+        """The positions of those that are to be published."""
+        self._paused: list[tuple[float, int]] = []
+        """A heap: when to publish a message again, and its position."""
+        self._tries: dict[int, int] = {}
+        """By position: how often the address has not taken the message, in this term."""
+        self._taken: list[Record] = []
+        self._refused: list[Record] = []
+
+    def come(self, life: int, clock: int, now: float) -> None:
+        """This router leads, in this life of the set. An earlier leader may have published each message."""
+        self._look()
+        self._come(life, self._left, clock, now)
+
+    def look(self) -> None:
+        """Messages came into the outbox, or are gone."""
+        letters = self._messages.outbox.letters
+        if len(self._known) > 2 * len(letters) + MOST_OPEN:
+            self._known &= letters.keys()
+        self._withdraw({position for position in self.open.values() if position not in letters})
+        self._look()
+        self.go_on()
+
+    def _look(self) -> None:
+        """What is new stands behind all that is known."""
+        there = self._messages.outbox.to(self._address)
+        fresh = [*takewhile(lambda position: position not in self._known, reversed(there))]
+        self._known.update(fresh)
+        self._left.extend(reversed(fresh))
+
+    @property
+    def deadline(self) -> float:
+        """When `handle_timer` is due; infinite if it is not."""
+        return self._paused[0][0] if self._paused else math.inf
+
+    def handle_timer(self, now: float) -> None:
+        while self.deadline <= now:
+            self._left.append(heappop(self._paused)[1])
+        self.go_on()
+
+    def _publish(self) -> None:
+        positions: list[int] = []
+        texts: list[bytes] = []
+        count, size = len(self.open), sum(record.size for record in self.open)
+        while self._left and count < MOST_OPEN and (size < MOST_BYTES or not count):
+            position = self._left.popleft()
+            letter = self._messages.outbox.letters.get(position)
+            text = self._text(letter) if letter is not None else None
+            if text is not None:
+                positions.append(position)
+                texts.append(text)
+                count, size = count + 1, size + len(text)
+        if positions:
+            self.publish(positions, [*map(self._tag, positions)], texts)
+
+    def _text(self, letter: Letter) -> bytes | None:
+        """The message as it is published; None: it was a dead letter too often."""
+        if letter.sending.why is Why.RETRIED:
+            return letter.message
+        queue = self._name_of(letter.queue)
+        assert queue is not None, "what is in the outbox goes with its queue"
+        text = self._marking.dead_letter(letter.message, queue, letter.sending.why)
+        if text is None:
+            what = f"a message of queue {queue} was a dead letter too often: it stays in the outbox"
+            self.node.topic.outlet.actions.append(Note(f"set {self.identity.link}: {what} to {self._address}"))
+        return text
+
+    def _wanted(self) -> Wanted:
+        if not self._is_due:
+            return []
+        wanted: Wanted = []
+        for records, taken in ((self._taken, True), (self._refused, False)):
+            for queue, some in self._by_queue(records).items():
+                wanted.append((Posted(queue, self._runs(some), taken), Proposed(some)))
+        if self._is_asked:  # an echo is answered by an entry
+            wanted.append((Settled(()), Proposed([], answers_echo=True)))
+        return wanted
+
+    def _by_queue(self, records: Iterable[Record]) -> dict[QueueId, list[Record]]:
+        found: dict[QueueId, list[Record]] = {}
+        for record in records:
+            found.setdefault(self._messages.outbox.letters[self.open[record]].queue, []).append(record)
+        return found
+
+    def _was_proposed(self, *, is_due: bool) -> None:
+        self._taken, self._refused, self._is_asked, self._is_due = [], [], False, False
+
+    def _waiting(self) -> Iterable[list[Record]]:
+        return self._taken, self._refused
+
+    def _ended(self, position: int) -> None:
+        """A message that is still there was not taken."""
+        if position not in self._messages.outbox.letters:
+            self._known.discard(position)
+            self._tries.pop(position, None)
+            return
+        tries = self._tries[position] = self._tries.get(position, 0) + 1
+        pause = min(PAUSE_S << min(tries - 1, 16), LONGEST_PAUSE_S)
+        heappush(self._paused, (self.node.now() + pause, position))
+
+    # what the core asks
+
+    def tell(self, action: AnswerDeliveries) -> None:
+        """What nobody was there for was not taken."""
+        for record in filter(self.open.__contains__, action.records):
+            is_for_nobody = bool(action.alone) and not record.routers and not record.locals
+            is_taken = action.outcome is DeliveryOutcome.ACCEPTED and not is_for_nobody
+            (self._taken if is_taken else self._refused).append(record)
+        self._log.wait(self)
