@@ -159,7 +159,7 @@ def purged_messages_come_back(_: Method, __: Method) -> tuple[Method, ...]:
 def expired_at_consumers(_: Method) -> Method:
     """14.9: an `Expire` takes no message that a consumer has."""
 
-    def broken(messages: QueuedMessages, queue: QueueId, runs: Sequence[Any]) -> None:
+    def broken(messages: QueuedMessages, queue: QueueId, runs: Sequence[Any], settings: QueueSettings) -> None:
         messages._take_out(queue, messages._there(queue, runs), MessageEnd.EXPIRED)
 
     return broken

@@ -30,6 +30,7 @@ from topic.queues.proposals import (
     Expire,
     Free,
     Proposal,
+    Reject,
     Reserve,
     read_proposal,
 )
@@ -280,7 +281,7 @@ class QueueLogs:
     ) -> None:
         """An entry has taken a message out of its queue."""
         self._there[queue, text] -= 1
-        if isinstance(asked, Dequeue):
+        if isinstance(asked, Dequeue | Reject):
             self._listener.processed(name, queue, text)
             return
         label, id_ = f"{text.decode()} leaves {queue}", getattr(asked, "queue", getattr(asked, "id", None))

@@ -116,6 +116,8 @@ class QueueRow:
     purged: int
     deleted: int
     """With the queue."""
+    sent: int
+    """They have gone to another address, as dead letters or back, or wait for that."""
     returned: int
     """How often a message came back from a consumer."""
     waiting: int | None
@@ -216,7 +218,7 @@ class Report:
     @property
     def _unconsumed(self) -> str:
         """The messages of queues that no consumer was to have, or has had yet."""
-        names = {name: name for name in ("expired", "purged")}
+        names = {"sent": "sent to other addresses", "expired": "expired", "purged": "purged"}
         names |= {"waiting": "still in queues", "deleted": "deleted with a queue"}
         counts = {name: sum(getattr(row, name) or 0 for row in self.queues) for name in names}
         return "".join(f"; {count} {names[name]}" for name, count in counts.items() if count)
@@ -328,7 +330,7 @@ def _pair_table(pairs: Sequence[PairRow], unheard: Sequence[PublisherRow]) -> Fi
 
 
 def _queue_table(queues: Sequence[QueueRow]) -> Fitting:
-    titles = ("enqueued", "dequeued", "returned", "expired", "purged", "waiting")
+    titles = ("enqueued", "dequeued", "returned", "sent", "expired", "purged", "waiting")
     table = Table(title="queues" if len(queues) <= ROWS_SHOWN else f"queues (first {ROWS_SHOWN}, all in audit.json)")
     table.add_column("queue", overflow="fold")
     for title in titles:
@@ -336,7 +338,7 @@ def _queue_table(queues: Sequence[QueueRow]) -> Fitting:
     for row in queues[:ROWS_SHOWN]:
         values = (getattr(row, title) for title in titles)
         table.add_row(row.queue, *("?" if value is None else str(value) for value in values))
-    return Fitting(table, "returned", "expired", "purged")
+    return Fitting(table, "returned", "sent", "expired", "purged")
 
 
 def _finding_table(findings: Sequence[Finding], violations: dict[str, int], *, by_damage: bool) -> Fitting:

@@ -64,7 +64,7 @@ def queue_rows(tally: Tally, case: Case) -> Iterator[QueueRow]:
             queue,
             set_,
             count["enqueued"],
-            *(count["dequeued"], count["expired"], count["purged"], count["deleted"]),
+            *(count["dequeued"], count["expired"], count["purged"], count["deleted"], count["sent"]),
             returned=count["returned"],
             waiting=None if case.cut else count["enqueued"] - left,
         )
