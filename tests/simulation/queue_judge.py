@@ -453,7 +453,8 @@ class QueueApplications:
         """A router resumes a delivery with a state instead of the payload: what the consumer says of it."""
         consumer = self._queues.consumers[name]
         is_loose = self._queues.rules[consumer.queue].messages[text].is_loose
-        done = said == state or consumer.is_in_doubt or is_loose
+        is_back = said in GIVEN_BACK and state in GIVEN_BACK  # routers keep that it was given back, not how
+        done = said == state or is_back or consumer.is_in_doubt or is_loose
         self._judge.check(done, f"14 resume: {name} said {said} of {text.decode()}, and is told {state}")
 
     def seen(self, name: str, router: str, text: bytes, key: bytes, attempts: int, resumed: bool) -> None:
