@@ -4,6 +4,7 @@ a ── b ── c, and a ── c; each has a replica of the one set
 """
 
 import json
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,7 @@ from tests.processes.test_mqtt_boot import answer, client
 from tests.processes.test_outcomes import seen
 from tests.router.http.web import ask
 from tests.router.mqtt import by_hand
+from topic.properties import DEAD_FROM, DEAD_WHY, DEATHS
 from topic.queues.operations import MOST_NAME
 
 COUNT = 500
@@ -213,6 +215,55 @@ async def test_a_rejected_message_is_gone(mesh: RunningMesh, clients: Clients) -
     )
     await clients.until(lambda: len(consumer.settled) == 2)
     assert consumer.numbers == [0, 1]
+
+
+async def test_dead_letters_come_once_though_the_leader_is_killed_and_go_back(
+    own_mesh: RunningMesh, clients: Clients
+) -> None:
+    """They say where they are from, why, and how often. The audit misses nothing."""
+    leader, follower = await roles(own_mesh)
+
+    async def queue(*words: str) -> str:
+        command = [*COMMAND_LINE, "queue", *words, "--url", f"amqp://{own_mesh.address(follower)}"]
+        return (await trio.run_process(command, capture_stdout=True)).stdout.decode()
+
+    await queue("declare", "queue/work", "--dead-letter", "queue/dead", "--redeliveries", "0")
+    with pytest.raises(subprocess.CalledProcessError):
+        await queue("configure", "queue/work", "--dead-letter", "queue/work")
+    publisher = await clients.publisher(own_mesh.address(follower), "queue/work")
+    publisher.send_message(write_message({"header": {"ttl": 500}, "data": b"99"}))
+
+    async def has_died() -> bool:
+        return bool(json.loads(await queue("show", "queue/work", "--json"))["dead"] == 1)
+
+    await eventually(has_died)
+    states = [REJECTED] * 100
+    consumer = await clients.subscriber(
+        own_mesh.address(follower),
+        "queue/work",
+        respond=lambda delivery: delivery.give(states.pop() if states else ACCEPTED),
+    )
+    for number in range(50):
+        publisher.send(b"%d" % number)
+    await clients.until(lambda: len(consumer.settled) > 5)
+    own_mesh.signal(leader, SIGKILL)
+    await own_mesh.ending(leader)
+    await own_mesh.start(leader)
+
+    async def are_there() -> bool:
+        return bool(json.loads(await queue("show", "queue/dead", "--json"))["messages"] == 51)
+
+    await eventually(are_there)
+    rows = json.loads(await queue("peek", "queue/dead", "--count", "100", "--json"))
+    assert Counter(int(row["message"]["body"]) for row in rows) == Counter([99, *range(50)])
+    said = {row["message"]["body"]: row["message"]["message-annotations"] for row in rows}
+    assert said["0"] == {DEAD_FROM: "queue/work", DEAD_WHY: "rejected", DEATHS: 1}
+    assert said["99"] == {DEAD_FROM: "queue/work", DEAD_WHY: "expired", DEATHS: 1}
+    states.clear()
+    told = await queue("retry", "queue/dead")
+    assert told == "queue queue/dead: 51 messages went back, 0 stayed\n"
+    await clients.until(lambda: {99, *range(50)} <= {*consumer.numbers[-51:]})
+    await check_exactly_once(own_mesh)
 
 
 async def test_a_publisher_reads_that_a_queue_is_full(mesh: RunningMesh, clients: Clients) -> None:

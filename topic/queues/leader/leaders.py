@@ -91,7 +91,7 @@ class LedSet:
         self.letters: dict[str, Letters] = {}
         """The publishers of the outbox, by the address that messages go to."""
         self.take_over_letters()
-        self._look_into_outbox()
+        self._look_into_outbox(doubts=True)
 
     def _next_clock(self) -> int:
         self._attaches += 1
@@ -124,22 +124,24 @@ class LedSet:
         way."""
         for entry in [*self._node.topic.directory.entries()]:
             if entry.role is Role.PUBLISHER and entry.live and is_of_letters(entry.identity, self._name):
-                self._letters_for(shown_address(entry.identity.address))
+                self._letters_for(shown_address(entry.identity.address), doubts=True)
 
-    def _look_into_outbox(self) -> None:
+    def _look_into_outbox(self, *, doubts: bool) -> None:
         for address in self._sets.state(self._name).messages.outbox.addresses:
-            self._letters_for(address)
+            self._letters_for(address, doubts=doubts)
         for letters in self.letters.values():
             letters.look()
 
-    def _letters_for(self, address: str) -> None:
+    def _letters_for(self, address: str, *, doubts: bool) -> None:
+        """Attach a publisher to this address, unless there is one. It `doubts`: an earlier leader may have published
+        what is for the address."""
         if address in self.letters:
             return
         state = self._sets.state(self._name)
         identity = letters_to(self._name, self._inside(address))
         letters = Letters(self._node, identity, address, state.name_of, state.messages, self, self._marking)
         self.letters[address] = letters
-        letters.come(self.since[0], self._next_clock(), self._node.now())
+        letters.come(self.since[0], self._next_clock(), self._node.now(), doubts=doubts)
 
     def _inside(self, address: str) -> str:
         """The address to which the outboxes of sets publish what is for `address`."""
@@ -269,7 +271,7 @@ class LedSet:
         if self._taken_out != (taken_out := self._count_taken_out()):
             self._taken_out = taken_out
             self._withdraw_gone()
-            self._look_into_outbox()
+            self._look_into_outbox(doubts=False)
         self.look_at = min(self.look_at, self._next_look(now))
 
     def _withdraw_gone(self) -> None:

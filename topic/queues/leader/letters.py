@@ -75,10 +75,11 @@ class Letters(SetPublisher):
         self._taken: list[Record] = []
         self._refused: list[Record] = []
 
-    def come(self, life: int, clock: int, now: float) -> None:
-        """This router leads, in this life of the set. An earlier leader may have published each message."""
+    def come(self, life: int, clock: int, now: float, *, doubts: bool) -> None:
+        """This router leads, in this life of the set. It `doubts`: an earlier leader may have published each
+        message."""
         self._look()
-        self._come(life, self._left, clock, now)
+        self._come(life, self._left if doubts else (), clock, now)
 
     def look(self) -> None:
         """Messages came into the outbox, or are gone."""
