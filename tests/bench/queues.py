@@ -1,0 +1,290 @@
+"""`python -m tests.bench.queues`: a replicated queue beside a quorum queue of RabbitMQ, on one machine, in turn.
+
+Both have three nodes that keep each message on disk; messages are of 1 kB, durable and confirmed. The load comes from
+`amqpload.c`, in receiver settle mode first, the only one that RabbitMQ has. The publisher is at the node that leads the
+queue, or elsewhere, the consumers are elsewhere. Told are medians, and the ratios of the runs. With `--kill` the leader
+is killed under load, and the longest time without a delivery is told; each such run has nodes of its own.
+
+RabbitMQ is Debian's package; without it, only ours is measured. Its nodes have their files, their cookie and their
+port mapper in a directory of the bench, and end with it.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.load import BINARY, TIMEOUT_S, build, mesh
+
+RABBITMQ: Final = Path("/usr/lib/rabbitmq/bin")
+QUEUE: Final = "queue/bench"
+SIZE: Final = 1000
+STARTED_S: Final = 60
+
+
+@attrs.frozen
+class Node:
+    amqp: str
+    """Where it listens."""
+    pid: int
+
+
+@attrs.frozen
+class Broker:
+    """Three nodes that run, and where the queue is."""
+
+    nodes: Mapping[str, Node]
+    leader: str
+    address: str
+    options: Sequence[str] = ()
+    """Of the load generator."""
+
+    @property
+    def others(self) -> list[str]:
+        return [name for name in self.nodes if name != self.leader]
+
+
+@contextmanager
+def ours() -> Iterator[Broker]:
+    with mesh("queues") as routers:
+        nodes = {name: Node(router["amqp"], router["pid"]) for name, router in routers.items()}
+        first = Broker(nodes, "a", QUEUE)
+        load(first, Case("", 100), "a")
+        yield attrs.evolve(first, leader=_leader(nodes))
+
+
+def _leader(nodes: Mapping[str, Node]) -> str:
+    """The router that leads the set of the queue."""
+    oncemesh = str(Path(sys.executable).with_name("oncemesh"))
+    url = f"amqp://{next(iter(nodes.values())).amqp}"
+    told = subprocess.run([oncemesh, "queue", "show", QUEUE, "--url", url, "--json"], check=True, capture_output=True)
+    return str(json.loads(told.stdout)["leader"])
+
+
+@contextmanager
+def rabbitmq() -> Iterator[Broker]:
+    ports = free_ports(7)
+    mapper, names = ports.pop(), ("a", "b", "c")
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        nodes: dict[str, Node] = {}
+        homes: dict[str, Mapping[str, str]] = {}
+        for name, amqp, dist in zip(names, ports[:3], ports[3:], strict=True):
+            homes[name] = _home(Path(directory) / name, name, amqp, dist, mapper)
+        for environment in homes.values():
+            process = subprocess.Popen(
+                [str(RABBITMQ / "rabbitmq-server")],
+                env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+            stack.callback(_end, process)
+        stack.callback(_end_mapper, homes["a"])
+        for name, amqp in zip(names, ports, strict=False):
+            pid = _pid(Path(homes[name]["RABBITMQ_PID_FILE"]))
+            _control(homes[name], "await_startup", "--timeout", str(STARTED_S))
+            nodes[name] = Node(f"127.0.0.1:{amqp}", pid)
+        queue = 'rabbit_misc:r(<<"/">>, queue, <<"bench">>), true, false'
+        kind = '[{<<"x-queue-type">>, longstr, <<"quorum">>}], none, <<"bench">>'
+        _control(homes["a"], "await_online_nodes", "3")
+        _control(homes["a"], "eval", f"rabbit_amqqueue:declare({queue}, {kind}).")
+        yield Broker(nodes, "a", "/amq/queue/bench", ("--user", "guest", "--pass", "guest"))
+
+
+def free_ports(count: int) -> list[int]:
+    """Nobody listens at these now."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def _home(directory: Path, name: str, amqp: int, dist: int, mapper: int) -> Mapping[str, str]:
+    """What the node finds in its environment. Writes its files."""
+    directory.mkdir()
+    cookie = directory / ".erlang.cookie"
+    cookie.write_text("bench")
+    cookie.chmod(0o400)
+    (directory / "plugins").write_text("[rabbitmq_amqp1_0].\n")
+    nodes = [f"cluster_formation.classic_config.nodes.{i} = {one}@localhost" for i, one in enumerate("abc", 1)]
+    settings = (f"listeners.tcp.1 = 127.0.0.1:{amqp}", "loopback_users = none", "log.file.level = error")
+    backend = "cluster_formation.peer_discovery_backend = classic_config"
+    (directory / "rabbitmq.conf").write_text("\n".join((*settings, backend, *nodes)) + "\n")
+    own = {
+        "HOME": str(directory),
+        "RABBITMQ_NODENAME": f"{name}@localhost",
+        "RABBITMQ_DIST_PORT": str(dist),
+        "ERL_EPMD_PORT": str(mapper),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq"),
+        "RABBITMQ_CONF_ENV_FILE": str(directory / "none"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
+        "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(directory / "log"),
+        "RABBITMQ_PID_FILE": str(directory / "pid"),
+    }
+    return os.environ | own
+
+
+def _control(environment: Mapping[str, str], *words: str) -> None:
+    command = [str(RABBITMQ / "rabbitmqctl"), *words]
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"bench: {' '.join(command)}: {done.stdout}{done.stderr}")
+
+
+def _pid(file: Path) -> int:
+    until = time.monotonic() + STARTED_S
+    while not (file.exists() and file.read_text().strip()):
+        if time.monotonic() > until:
+            sys.exit(f"bench: RabbitMQ has not written {file} in {STARTED_S} s")
+        time.sleep(0.1)
+    return int(file.read_text())
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """With all that it has started."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _end_mapper(environment: Mapping[str, str]) -> None:
+    """The port mapper, which the first node has started."""
+    if mapper := shutil.which("epmd"):
+        subprocess.run([mapper, "-kill"], env=environment, check=False, capture_output=True)
+
+
+# what is measured
+
+
+@attrs.frozen
+class Case:
+    title: str
+    count: int
+    consumers: int = 1
+    rate: int = 0
+    """Messages a second; 0: as fast as it goes."""
+    elsewhere: bool = False
+    """The publisher is at a node that does not lead the queue."""
+
+
+CASES: Final = (
+    Case("full load", 30_000),
+    Case("full load, publisher elsewhere", 30_000, elsewhere=True),
+    Case("full load, 10 consumers", 30_000, consumers=10),
+    Case("500 msg/s", 2_500, rate=500),
+)
+KILLED: Final = Case("500 msg/s, the leader is killed", 2_500, rate=500, elsewhere=True)
+
+
+def load(broker: Broker, case: Case, consumer: str, *options: str) -> dict[str, Any]:
+    """What the load generator has measured; ends the bench if a message is missing."""
+    publisher = broker.others[0] if case.elsewhere else broker.leader
+    command = [str(BINARY), "--pub", f"{broker.nodes[publisher].amqp}/{broker.address}"]
+    command += ["--sub", f"{broker.nodes[consumer].amqp}/{broker.address}"] * case.consumers
+    for name, node in broker.nodes.items():
+        command += ["--pid", f"{name}={node.pid}"]
+    figures = {"-n": case.count, "-s": SIZE, "-w": 1000, "-c": 1000 // case.consumers, "--timeout": TIMEOUT_S}
+    command += [str(word) for pair in figures.items() for word in pair]
+    command += ["--shared", "--durable", *broker.options, *options]
+    if case.rate:
+        command += ["--rate", str(case.rate)]
+    told = subprocess.run(command, check=False, capture_output=True, text=True)
+    try:
+        result: dict[str, Any] = json.loads(told.stdout)
+    except ValueError:
+        sys.exit(f"bench: {' '.join(command)}: {told.stdout}{told.stderr}")
+    if result["lost_accepted"] or result["accepted"] < case.count:
+        sys.exit(f"bench: {case.title}: {result['lost_accepted']} lost, {result['accepted']} accepted")
+    return result
+
+
+FIGURES: Final[Mapping[str, Callable[[dict[str, Any]], float]]] = {
+    "msg/s": lambda result: result["msg_s"],
+    "CPU-µs/msg": lambda result: result["cpu_total"],
+    "p50 ms": lambda result: result["lat_us"]["p50"] / 1000,
+    "p99 ms": lambda result: result["lat_us"]["p99"] / 1000,
+}
+
+
+def shown(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):,.2f}"
+
+
+def compare(
+    brokers: Mapping[str, Callable[[], AbstractContextManager[Broker]]],
+    cases: Sequence[Case],
+    runs: int,
+    console: Console,
+) -> None:
+    with ExitStack() as stack:
+        there = {name: stack.enter_context(broker()) for name, broker in brokers.items()}
+        for case in cases:
+            found: dict[str, list[dict[str, Any]]] = {name: [] for name in there}
+            for run in range(runs + 1):
+                for name, broker in there.items():
+                    result = load(broker, case, broker.others[-1])
+                    if run:
+                        found[name].append(result)
+            console.print(_table(case.title, found))
+
+
+def _table(title: str, found: Mapping[str, Sequence[dict[str, Any]]]) -> Table:
+    table = Table("", *FIGURES, title=title)
+    values = {name: [[of(each) for each in results] for of in FIGURES.values()] for name, results in found.items()}
+    for name, columns in values.items():
+        table.add_row(name, *map(shown, columns))
+    if len(values) == 2:
+        mine, others = values.values()
+        pairs = zip(mine, others, strict=True)
+        table.add_row("ratio", *(shown([a / b for a, b in zip(one, other, strict=True)]) for one, other in pairs))
+    return table
+
+
+def kill(brokers: Mapping[str, Callable[[], AbstractContextManager[Broker]]], runs: int, console: Console) -> None:
+    gaps: dict[str, list[float]] = {name: [] for name in brokers}
+    for _ in range(runs):
+        for name, start in brokers.items():
+            with start() as broker:
+                load(broker, attrs.evolve(KILLED, count=500), broker.others[-1])
+                half = f"{KILLED.count // 2}:{broker.nodes[broker.leader].pid}"
+                result = load(broker, KILLED, broker.others[-1], "--retry", "--kill", half)
+                gaps[name].append(result["max_gap_ms"] / 1000)
+    for name, each in gaps.items():
+        listed = ", ".join(f"{gap:.2f}" for gap in sorted(each))
+        console.print(f"{KILLED.title}: {name}: {statistics.median(each):.2f} s without a delivery ({listed})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.queues", description=__doc__)
+    parser.add_argument("--runs", type=int, default=5, help="runs of each case, default 5")
+    parser.add_argument("--kill", action="store_true", help="kill the leader instead")
+    parser.add_argument("--only", default="", help="only cases in whose title this is, as '500'")
+    parser.add_argument("--alone", action="store_true", help="only ours")
+    options = parser.parse_args()
+    build()
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    brokers: dict[str, Callable[[], AbstractContextManager[Broker]]] = {"ours": ours}
+    if (RABBITMQ / "rabbitmq-server").exists() and not options.alone:
+        brokers["RabbitMQ"] = rabbitmq
+    if options.kill:
+        kill(brokers, options.runs, console)
+    else:
+        compare(brokers, [case for case in CASES if options.only in case.title], options.runs, console)
+
+
+if __name__ == "__main__":
+    main()
