@@ -10,6 +10,7 @@ from topic.home.balancing import Balancing
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
 from topic.queues.leader.leaders import LedSet
+from topic.queues.leader.letters import Letters
 from topic.queues.messages import QueuedMessages
 
 SEEDS = 30
@@ -32,7 +33,7 @@ def test_what_is_promised_of_a_queue_holds_whatever_fails() -> None:
         "stops", "starts", "has lost", "in contact", "hands over", "the voters are to be", "disks hang", "is held",
         "is asked to delete", "is asked to declare", "is asked to purge", "closes its link", "is gone", "again",
         "settles", "ACCEPTED", "has failed", "REJECTED", "RELEASED", "MODIFIED", "for good", "is resumed",
-        "is restated",
+        "is restated", "in its outbox", " died 1",
     ):  # fmt: skip
         assert any(happens in line for line in lines), f"no walk has: {happens}"
 
@@ -59,6 +60,13 @@ def test_the_same_seed_is_the_same_walk() -> None:
         (Egress, "_ended", "heappush(self._free, position)", "pass"),
         (Ingress, "come", "dict.fromkeys(unsettled, 0)", "{}"),
         (Ingress, "forget", "self._over.update", "len"),
+        (
+            Letters,
+            "tell",
+            "(self._taken if is_taken else self._refused).append(record)",
+            "self._refused.append(record)",
+        ),
+        (LedSet, "_look_into_outbox", "letters.look()", "pass"),
         (LedSet, "_next_clock", "term_clock(*self.since, self._attaches)", "self._attaches"),
     ],
 )
