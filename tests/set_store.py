@@ -4,8 +4,9 @@ from collections.abc import Callable, Collection, Sequence
 
 import attrs
 
-from topic.queues.rows import Changes, piece_of, read_piece
-from topic.queues.storing import ReadPiece, Renew, SetContent, StoreChange
+from topic.queues.bodies.message_rows import body_key, is_body
+from topic.queues.rows import Changes, PackedRows, piece_of, read_piece
+from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, SetContent, StoreChange
 from topic.raft.log import NOTHING, Entry, Snapshot
 from topic.raft.messages import Hard, Persist, StoreContent
 
@@ -35,7 +36,7 @@ class SetPart:
 
     @property
     def content(self) -> SetContent:
-        rows = tuple(sorted(self.rows.items()))
+        rows = PackedRows(row for row in sorted(self.rows.items()) if not is_body(row[0]))
         return SetContent(self.store, StoreContent(self.hard, self.snapshot, tuple(self.entries)), rows)
 
     def has(self, index: int, entry: Entry) -> bool:
@@ -108,7 +109,10 @@ class MemorySets:
             else:
                 self.parts[change.set].write(change.persist, change.changes)
 
-    def read(self, piece: ReadPiece) -> tuple[bytes, bool] | None:
+    def bodies(self, read: ReadBodies) -> FoundBodies:
+        return [self.parts[read.set].rows.get(body_key(position)) for position in read.positions]
+
+    def read(self, piece: ReadPiece) -> FoundPiece | None:
         part = self.parts[piece.set]
         if part.snapshot.index != piece.index:
             return None

@@ -15,7 +15,7 @@ node and the shell that drives it:
    it is in the store: nobody must know of what a router that dies now would not remember. Where the store cannot be
    written the node goes on with what it had; the shell refuses new durable links then (`save`).
 5. What a pump gives to `SetShell.keep` the shell has its store do, in order and beside the loop, and says when a
-   `Write` or a `ReadPiece` is done (`stored`, `piece_read`). Then it calls `pump`.
+   `Write`, a `ReadPiece` or a `ReadBodies` is done (`stored`, `piece_read`, `bodies_read`). Then it calls `pump`.
 6. It calls `handle_timer` no later than `deadline()`, which may have moved whenever `pump` returns, and then `pump`.
 
 The shell does what the topic core asks of clients' links. What it asks of an end inside the router (`InsideEnd`,
@@ -44,12 +44,12 @@ from topic.ends.end import InsideEnd
 from topic.errors import BreachError, UnkeptError
 from topic.identity import ingresses_of
 from topic.journal import Block, Event
-from topic.queues.actions import Answered, Logged, SetEvent, SetNote, Tell
+from topic.queues.actions import Answered, BodiesFound, Logged, SetEvent, SetNote, Tell
 from topic.queues.leader.leaders import LedSet, SetLeaders
 from topic.queues.leader.log import Marking
-from topic.queues.operations import Configure, Declare, Operation
+from topic.queues.operations import Configure, Declare, Operation, QueueId
 from topic.queues.sets import ReplicaSets
-from topic.queues.storing import ReadPiece, StoreChange, Write
+from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, StoreChange, StoreRead, Write
 from topic.queues.wire import SETS
 from topic.settings import KINDS, TOPIC, Settings
 
@@ -135,11 +135,14 @@ class NodeShell(Protocol):
 class SetShell(Marking, Protocol):
     """What a node has for its replica sets, if the mesh has queues."""
 
-    def keep(self, changes: Sequence[StoreChange | ReadPiece]) -> None:
+    def keep(self, changes: Sequence[StoreChange | StoreRead]) -> None:
         """Give these to the store of the sets, behind all that it was given before. It does not wait for the disk."""
 
     def answered(self, answered: Answered) -> None:
         """Take the answer to a request (`Node.ask`)."""
+
+    def found(self, found: BodiesFound) -> None:
+        """Take the answer to a read that no end in this router has asked for (`ReplicaSets.read`)."""
 
 
 @attrs.frozen(slots=True)
@@ -161,7 +164,7 @@ class Node:
         self.topic = topic
         self._port = sets
         self._leaders = SetLeaders(self, sets.sets, sets.shell) if sets is not None else None
-        self._changes: list[StoreChange | ReadPiece] = []
+        self._changes: list[StoreChange | StoreRead] = []
         """What the store of the sets is to be given with the end of this pump."""
         self._store = store
         self._shell = shell
@@ -419,6 +422,13 @@ class Node:
             known = ", ".join(prefix + "…" for prefix, kind in kinds if kind in of)
             raise ValueError(f"{what}, expected an address of {known}")
 
+    def read(self, set_: str, queue: QueueId, positions: Sequence[int]) -> int:
+        """Have the bodies of messages read that are not in memory. Returns the number of the read: its `SetShell.found`
+        comes with a pump, when the disk has done it."""
+        assert self._port is not None
+        self.now()
+        return self._port.sets.read(set_, queue, positions)
+
     def _check_topic(self, address: str) -> None:
         """Raises ValueError for an address of another kind, or that no client could attach to."""
         self._check_known(address, f'a queue cannot be bound to "{address}"', (TOPIC,))
@@ -431,11 +441,15 @@ class Node:
         assert self._port is not None
         self._port.sets.stored(write, self.now())
 
-    def piece_read(self, piece: ReadPiece, found: tuple[bytes, bool] | None) -> None:
-        """The store of the sets has read this piece: the bytes, and whether they are the last. None: the snapshot is
-        at another index by now."""
+    def piece_read(self, piece: ReadPiece, found: FoundPiece | None) -> None:
+        """The store of the sets has read this piece. None: the snapshot is at another index by now."""
         assert self._port is not None
         self._port.sets.piece_read(piece, found, self.now())
+
+    def bodies_read(self, read: ReadBodies, found: FoundBodies) -> None:
+        """The store of the sets has read these bodies."""
+        assert self._port is not None
+        self._port.sets.bodies_read(read, found, self.now())
 
     def damaged(self, name: str, why: str) -> None:
         """The store has found that its part of a set is not what was written."""
@@ -452,6 +466,9 @@ class Node:
                 self.mesh.send((action.router,), action.payload, now)
             elif isinstance(action, Answered):
                 port.shell.answered(action)
+            elif isinstance(action, BodiesFound):
+                if self._leaders is None or not self._leaders.found(action):
+                    port.shell.found(action)
             elif isinstance(action, SetNote):
                 self._shell.note(Note(action.text))
             elif isinstance(action, SetEvent):

@@ -325,7 +325,8 @@ def management_of(
         routers = [at.name, *at.linkstate.routes]
         return [f"amqp:/{topological(router, MANAGEMENT_ADDRESS)}" for router in routers]
 
-    kinds, told = tuple(types_at(at, partial(requests.ask, at.node))), partial(report, at)
+    ask, read = partial(requests.ask, at.node), partial(requests.read, at.node)
+    kinds, told = tuple(types_at(at, ask, read)), partial(report, at)
     agent = Agent(kinds, nodes, events, told, Looks(kinds, told, events), turn)
     security = at.topology.security
     is_closed = security.users is not None or security.closes_mesh

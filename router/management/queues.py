@@ -6,7 +6,8 @@ client may repeat a declare: if the queue exists with the same settings, the dec
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, Protocol
 
 import attrs
@@ -31,7 +32,7 @@ from router.mesh.reading import expected
 from router.text.printable import printable
 from topic.directory.addresses import is_pattern
 from topic.properties import DEAD_FROM
-from topic.queues.actions import Answered, SetView
+from topic.queues.actions import Answered, BodiesFound, SetView
 from topic.queues.operations import (
     MOST,
     MOST_NAME,
@@ -56,6 +57,9 @@ log = logging.getLogger("oncemesh.management")
 
 AskSets = Callable[[Operation], Awaitable[Answer]]
 """Has the leader of a set decide an operation. Raises ValueError if no queue may have that name."""
+ReadSet = Callable[[str, QueueId, Sequence[int]], Awaitable[Mapping[int, bytes]]]
+"""Has the bodies of messages of a queue in a set read, at these positions. Returns those of messages that are there.
+Raises TooSlowError."""
 STATUS: Final = {
     RefusedFor.DIFFERS: CONFLICT,
     RefusedFor.CHANGED: CONFLICT,
@@ -77,6 +81,10 @@ MOST_RETRIED: Final = 1000
 """Messages that one RETRY looks at."""
 MESSAGE_BYTES: Final = 4096
 """Bytes of each of them that are shown."""
+READ_BYTES: Final = 4 << 20
+"""Bytes of whole messages after which no more are read for one answer."""
+READ_S: Final = 10.0
+"""How long an answer waits for the disk of this router."""
 PEEKED_BYTES: Final = 64 << 10
 """Bytes of messages after which no more are shown in one answer."""
 BESIDE: Final = {TYPE, *(one.managed_name for one in DECLARED_QUEUE.attributes if one not in SETTINGS)}
@@ -90,12 +98,14 @@ class AskedNode(Protocol):
 
     def ask(self, operation: Operation) -> int: ...
 
+    def read(self, set_: str, queue: QueueId, positions: Sequence[int]) -> int: ...
+
     def pump(self) -> None: ...
 
 
 @attrs.define
 class _Awaited:
-    answer: Answer | None = None
+    answer: Answer | BodiesFound | None = None
     come: trio.Event = attrs.field(factory=trio.Event)
 
 
@@ -108,7 +118,18 @@ class SetRequests:
     async def ask(self, node: AskedNode, operation: Operation) -> Answer:
         """Have an operation decided. Returns within `RaftLimits.tried` seconds. Raises ValueError if no queue may have
         that name, or the mesh has no queues."""
-        number = node.ask(operation)
+        answer = await self._wait(node, node.ask(operation))
+        assert not isinstance(answer, BodiesFound)
+        return answer
+
+    async def read(self, node: AskedNode, set_: str, queue: QueueId, positions: Sequence[int]) -> Mapping[int, bytes]:
+        """Have the bodies of messages read. Returns those of the messages that are there. Raises TooSlowError."""
+        with trio.fail_after(READ_S):
+            found = await self._wait(node, node.read(set_, queue, positions))
+        assert isinstance(found, BodiesFound)
+        return found.bodies
+
+    async def _wait(self, node: AskedNode, number: int) -> Answer | BodiesFound:
         awaited = self._awaited[number] = _Awaited()
         try:
             node.pump()
@@ -120,17 +141,25 @@ class SetRequests:
 
     def answered(self, answered: Answered) -> None:
         """Nobody may wait for it any more."""
-        awaited = self._awaited.get(answered.number)
+        self._come(answered.number, answered.answer)
+
+    def found(self, found: BodiesFound) -> None:
+        """As `answered`."""
+        self._come(found.number, found)
+
+    def _come(self, number: int, answer: Answer | BodiesFound) -> None:
+        awaited = self._awaited.get(number)
         if awaited is not None:
-            awaited.answer = answered.answer
+            awaited.answer = answer
             awaited.come.set()
 
 
 class QueueOperations:
     """What may be done to queues at one router."""
 
-    def __init__(self, ask: AskSets, at: ObservedRouter) -> None:
+    def __init__(self, ask: AskSets, read: ReadSet, at: ObservedRouter) -> None:
         self._ask = ask
+        self._read = read
         self._at = at
 
     @property
@@ -187,12 +216,20 @@ class QueueOperations:
         """The first messages of a queue from a position on, as this router knows: as many as there is room for."""
         first, most = request.number("from", 0, MOST), min(request.number("count", MOST_PEEKED), MOST_PEEKED)
         messages, found, size = self._state(queue).messages, list[dict[str, Any]](), 0
-        consumers = {one.name: one.identity.container for one in messages.reserved.consumers}
-        for position, message in messages.of(queue.id).items():
-            if position < first:
-                continue
-            if len(found) >= most or size >= PEEKED_BYTES:
+        rows, bodies, whole = messages.of(queue.id), dict[int, bytes | None](), 0
+        for position in islice(rows.after(first), most):
+            if whole >= READ_BYTES:
                 break
+            bodies[position] = rows[position]
+            whole += rows.about(position)[0]
+        if lacking := [position for position, body in bodies.items() if body is None]:
+            bodies |= await self._bodies(queue, lacking)
+        consumers = {one.name: one.identity.container for one in messages.reserved.consumers}
+        for position, message in bodies.items():
+            if size >= PEEKED_BYTES:
+                break
+            if message is None or position not in messages.of(queue.id):  # it is gone meanwhile
+                continue
             shown = shortened(message, MESSAGE_BYTES)
             size += len(shown)
             consumer = consumers[messages.reserved.at(position)] if messages.reserved.has(position) else None
@@ -207,12 +244,18 @@ class QueueOperations:
         first, most = request.number("from", 0, MOST), min(request.number("count", MOST_RETRIED), MOST_RETRIED)
         messages, looked, following = self._state(queue).messages, 0, None
         origins: dict[str, list[int]] = {}
-        for position, message in messages.of(queue.id).items():
-            if position < first:
-                continue
-            if looked == most:
+        rows, bodies, size = messages.of(queue.id), dict[int, bytes | None](), 0
+        for position in islice(rows.after(first), most + 1):
+            if len(bodies) == most or size >= READ_BYTES:
                 following = position
                 break
+            bodies[position] = rows[position]
+            size += rows.about(position)[0]
+        if lacking := [position for position, body in bodies.items() if body is None]:
+            bodies |= await self._bodies(queue, lacking)
+        for position, message in bodies.items():
+            if message is None or position not in messages.of(queue.id):  # it is gone meanwhile
+                continue
             looked += 1
             origin = annotations_of(message).get(DEAD_FROM) if not messages.reserved.has(position) else None
             if isinstance(origin, str) and origin != queue.name and self._is_queue(origin):
@@ -230,6 +273,16 @@ class QueueOperations:
             node.topic.kinds.of(address).in_sets and not is_pattern(address) and len(address.encode()) <= MOST_NAME
         )
         return is_queue and node.sets is not None and node.sets.set_map.plan_of(address) is not None
+
+    async def _bodies(self, queue: Queue, positions: Sequence[int]) -> Mapping[int, bytes]:
+        sets = self._at.node.sets
+        plan = sets.set_map.plan_of(queue.name) if sets is not None else None
+        assert plan is not None
+        try:
+            return await self._read(plan.name, queue.id, positions)
+        except trio.TooSlowError:
+            why = f"the disk of this router has not read the messages within {READ_S:g} s"
+            raise ManagementError(TIMEOUT, why) from None
 
     def _last(self, queue: Queue) -> int:
         """The position of the last message of a queue; 0 if it has none."""

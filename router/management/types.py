@@ -18,14 +18,14 @@ from router.events.kind import EventKind, event
 from router.management.entity import READ_ONLY, EntityType, Operations, done_at_once, type_of
 from router.management.forgetting import forget
 from router.management.plan_router import join, remove
-from router.management.queues import AskSets, QueueOperations, SetOperations
+from router.management.queues import AskSets, QueueOperations, ReadSet, SetOperations
 from topic.directory.entry import Role
 
 log = logging.getLogger("oncemesh.management")
 
 
-def types_at(at: ObservedRouter, ask: AskSets) -> Iterator[EntityType[Any]]:
-    """`ask` has replica sets decide an operation."""
+def types_at(at: ObservedRouter, ask: AskSets, read: ReadSet) -> Iterator[EntityType[Any]]:
+    """`ask` has replica sets decide an operation, `read` has bodies of messages read."""
     may: dict[str, Operations[Any]] = {
         PUBLISHER.managed: Operations(
             delete=done_at_once(lambda stream: forget(at, (Role.PUBLISHER, stream.publisher)))
@@ -35,7 +35,7 @@ def types_at(at: ObservedRouter, ask: AskSets) -> Iterator[EntityType[Any]]:
         PLAN_ROUTER.managed: Operations(
             create=done_at_once(partial(join, at)), delete=done_at_once(partial(remove, at))
         ),
-        DECLARED_QUEUE.managed: QueueOperations(ask, at).all,
+        DECLARED_QUEUE.managed: QueueOperations(ask, read, at).all,
         SET.managed: SetOperations(at).all,
         CONNECTION.managed: Operations(delete=done_at_once(_close)),
     }

@@ -94,6 +94,8 @@ class Queues:
     sync: str = DISK
     """When a change counts as stored: when it is on the `disk`, or when the kernel has it in `memory`, which a
     power cut empties."""
+    limit: int = 8 << 30
+    """Bytes of messages that the queues of a set may have together. Each of its routers has them on its disk."""
     named: tuple[NamedSet, ...] = ()
     """In the order in which their prefixes are tried."""
 

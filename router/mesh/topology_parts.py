@@ -42,6 +42,8 @@ LEAST_LINKS = 2
 """The smallest `limits.links`: our clients have one to a topic, and one from `$routers`."""
 MOST_SETS = 256
 """The largest `queues.sets`."""
+SET_LIMIT = (1 << 20, 1 << 40)
+"""The smallest and the largest `queues.limit`."""
 REPLICAS = (1, 2, 3, 5, 7)
 """How many replicas a set may have. A fourth one helps no majority: it takes three of four, and three of five."""
 MOST_WINDOW = 1 << 40
@@ -180,7 +182,12 @@ CONVERTER = converter(
             "plain": text(_plain),
             "open": _open,
         },
-        Queues: {"sets": text(whole(1, MOST_SETS)), "replicas": text(_replicas), "sync": text(_sync)},
+        Queues: {
+            "sets": text(whole(1, MOST_SETS)),
+            "replicas": text(_replicas),
+            "sync": text(_sync),
+            "limit": text(size(*SET_LIMIT)),
+        },
         NamedSet: {"name": text(_set), "prefix": text(_prefix), "voters": _voters, "prefer": text(str)},
         LogSettings: {"full": text(_full), "keep": text(parse_duration), "size": text(size(LEAST_LOG, 1 << 50))},
     }

@@ -4,12 +4,13 @@
 | --- | --- | --- |
 | `part` | place of the set | all but entries, rows and pieces: `Part.row` |
 | `entry` | place and index | term, data, members |
-| `row` | place and key | value: a row of the state at the snapshot |
+| `row` | place and key | value: a row of the state at the snapshot, other than the body of a message |
+| `body` | place and key | value: the body of a message at the snapshot |
 | `piece` | place and number | a piece of a leader's snapshot, until all of them are there |
 
 The row of a part is written with each change of it, and has the sums of its entries, rows and pieces. So a page of the
 file that is older than the others, or is another page, does not agree with the row of the part, although each of its
-own rows is whole.
+own rows is whole. Of the bodies it has only their number: the rows about messages have the digests of these.
 """
 
 from array import array
@@ -29,6 +30,9 @@ PLACES: Final = 1 << 15
 """Sets that a store may have: a key has 63 bits."""
 _PREFIX: Final = 2
 """Bytes of the place of its set with which the key of a row of the state begins."""
+
+KEYED: Final = ("row", "body")
+"""The tables whose keys are bytes."""
 
 Row = tuple[Any, ...]
 
@@ -64,7 +68,9 @@ class Part:
     hard: Hard = attrs.Factory(Hard)
     snapshot: Snapshot = NOTHING
     rows: RowSums = attrs.Factory(RowSums)
-    """Those of the state at the snapshot."""
+    """Those of the state at the snapshot, without bodies."""
+    bodies: int = 0
+    """How many bodies the snapshot has."""
     pieces: RowSums = attrs.Factory(RowSums)
     """Those of the snapshot that a leader sends."""
     sums: "array[int]" = attrs.Factory(lambda: array("I"))
@@ -122,7 +128,7 @@ class Part:
             *(self.file, self.name, self.store, self.number),
             [hard.life, hard.mapping, hard.begun, hard.term, vote],
             [snapshot.index, snapshot.term, _packed(snapshot.configuration)],
-            *(attrs.astuple(self.rows), attrs.astuple(self.pieces)),
+            *(attrs.astuple(self.rows), self.bodies, attrs.astuple(self.pieces)),
             *(len(self.sums), self.total),
         ]
         return summed(self.place, msgpack.packb(packed))
@@ -132,14 +138,14 @@ def keys_of(table: str, place: int) -> tuple[Any, Any]:
     """The least and the greatest key that a row of this set may have in a table."""
     if table == "part":
         return place, place
-    if table == "row":
+    if table in KEYED:
         return _prefix(place), _prefix(place + 1)
     return place << PLACE, ((place + 1) << PLACE) - 1
 
 
 def place_of(table: str, key: Any) -> int:
     """The place of the set that has the row with this key."""
-    if table == "row":
+    if table in KEYED:
         return int.from_bytes(key[:_PREFIX])
     return int(key) if table == "part" else int(key) >> PLACE
 
@@ -150,7 +156,7 @@ def _prefix(place: int) -> bytes:
 
 def read_part(place: int, packed: bytes) -> tuple[Part, int, int]:
     """The part that a whole row has, without its entries; how many these are, and the sum of their checksums."""
-    file, name, store, number, hard, snapshot, rows, pieces, entries, total = msgpack.unpackb(packed)
+    file, name, store, number, hard, snapshot, rows, bodies, pieces, entries, total = msgpack.unpackb(packed)
     life, mapping, begun, term, vote = hard
     index, index_term, members = snapshot
     part = Part(
@@ -158,6 +164,7 @@ def read_part(place: int, packed: bytes) -> tuple[Part, int, int]:
         Hard(life, mapping, begun, term, None if vote is None else Replica(*vote)),
         Snapshot(index, index_term, _configuration(members)),
         RowSums(*rows),
+        bodies,
         RowSums(*pieces),
     )
     return part, entries, total

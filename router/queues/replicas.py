@@ -2,7 +2,7 @@
 (protocol 13).
 
     Node ── keep ─▶ QueueWriter ─▶ QueueStore          in a thread
-         ◀─ stored, piece_read ──╯
+         ◀─ stored, piece_read, bodies_read ──╯
     Node ── answered ─▶ SetRequests ─▶ tasks that wait
 """
 
@@ -23,13 +23,13 @@ from router.mesh.planned import sets_of
 from router.queues.boot import boot_id
 from router.queues.dead_letter import dead_letter
 from router.queues.store import QueueStore, Sync
-from router.queues.writer import Found, QueueWriter
+from router.queues.writer import QueueWriter
 from topic.core import Topic
 from topic.node import Node, SetPort
-from topic.queues.actions import Answered
+from topic.queues.actions import Answered, BodiesFound
 from topic.queues.outgoing.outbox import Why
 from topic.queues.sets import LeftMs, ReplicaSets
-from topic.queues.storing import ReadPiece, StoreChange, Write
+from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, StoreChange, StoreRead, Write
 from topic.raft.limits import RaftLimits
 
 log = logging.getLogger("oncemesh")
@@ -62,6 +62,7 @@ class RouterReplicas:
     def port(self, topology: Topology, topic: Topic, routers: Collection[str], left_ms: LeftMs) -> SetPort:
         """The sets as the store has them, for a node. `routers`: all of the mesh. `left_ms` as of `ReplicaSets`. Raises
         RunError if the topology does not fit the store."""
+        assert topology.queues is not None
         try:
             sets = ReplicaSets(
                 topic.directory.router,
@@ -73,6 +74,7 @@ class RouterReplicas:
                 topic.outlet.clock.stamp,
                 _new_store,
                 trio.current_time(),
+                limit=topology.queues.limit,
                 left_ms=left_ms,
             )
         except ValueError as error:
@@ -92,11 +94,14 @@ class RouterReplicas:
 
     # what the node asks (`topic.node.SetShell`)
 
-    def keep(self, changes: Sequence[StoreChange | ReadPiece]) -> None:
+    def keep(self, changes: Sequence[StoreChange | StoreRead]) -> None:
         self._writer.ask(changes)
 
     def answered(self, answered: Answered) -> None:
         self._requests.answered(answered)
+
+    def found(self, found: BodiesFound) -> None:
+        self._requests.found(found)
 
     def came_back(self, message: bytes, failures: int) -> bytes:
         return acquired_before(message, failures)
@@ -109,8 +114,11 @@ class RouterReplicas:
     def stored(self, write: Write) -> None:
         self._owner.node.stored(write)
 
-    def piece_read(self, piece: ReadPiece, found: Found) -> None:
+    def piece_read(self, piece: ReadPiece, found: FoundPiece | None) -> None:
         self._owner.node.piece_read(piece, found)
+
+    def bodies_read(self, read: ReadBodies, found: FoundBodies) -> None:
+        self._owner.node.bodies_read(read, found)
 
     def damaged(self, name: str, why: str) -> None:
         self._owner.node.damaged(name, why)

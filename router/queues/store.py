@@ -29,6 +29,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
+from heapq import merge
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -43,9 +44,10 @@ from router.disk.rows import is_whole, summed
 from router.disk.sqlite import DamagedError, FileForm, SqliteFile, Statement, UnusableError
 from router.mesh.errors import RunError
 from router.queues.mark import Mark, MarkFile, read_mark
-from router.queues.part import PLACES, Part, Row, RowSums, keys_of, place_of, read_entry, read_part
-from topic.queues.rows import Changes, piece_of, read_piece
-from topic.queues.storing import ReadPiece, Renew, SetContent, StoreChange, Write
+from router.queues.part import KEYED, PLACES, Part, Row, RowSums, keys_of, place_of, read_entry, read_part
+from topic.queues.bodies.message_rows import body_key, is_body
+from topic.queues.rows import Changes, PackedRows, piece_of, read_piece
+from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, SetContent, StoreChange, Write
 from topic.raft.log import Entry
 from topic.raft.messages import StagedPiece, StoreContent
 
@@ -57,9 +59,9 @@ LOOSE: Final = 1024
 """Free pages that a file may keep, beside as many as it uses."""
 VACUUM: Final = 1024
 """Free pages that one merge gives back to the file system at most."""
-SCRUBBED: Final = {"entry": 4000, "row": 4000, "piece": 64}
-"""Rows of a table that one scrub reads at most: some 4 MiB of small entries, or of pieces. It reads the tables in this
-order."""
+SCRUBBED: Final = {"entry": 4000, "row": 4000, "body": 4000, "piece": 64}
+"""Rows of a table that one scrub reads at most: some 4 MiB of small entries or bodies, 16 MiB of pieces. It reads the
+tables in this order."""
 SUFFIXES: Final = ("", "-wal", "-mark")
 """What the names of the files of a store end with."""
 
@@ -67,20 +69,24 @@ _PART: Final = "REPLACE INTO part VALUES (?, ?, ?)"
 _ENTRY: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?)"
 _ROW: Final = "INSERT INTO row VALUES (?, ?, ?)"
 _NO_ROW: Final = "DELETE FROM row WHERE key = ? RETURNING sum"
+_BODY: Final = "INSERT INTO body VALUES (?, ?, ?)"
+_NO_BODY: Final = "DELETE FROM body WHERE key = ?"
 _PIECE: Final = "INSERT INTO piece VALUES (?, ?, ?)"
 _OWN: Final = "INSERT INTO store VALUES (?, ?)"
 _OWN_ANEW: Final = "UPDATE store SET (packed, sum) = (?, ?)"
-_INSERTS: Final = {"part": _PART, "entry": _ENTRY, "row": _ROW, "piece": _PIECE}
+_INSERTS: Final = {"part": _PART, "entry": _ENTRY, "row": _ROW, "body": _BODY, "piece": _PIECE}
 """The statement that inserts a row, for each table of sets."""
 FORM: Final = FileForm(
     name="a store of replica sets",
     application=0x6F6E6371,  # "oncq"
-    version=3,
+    version=4,
     tables=(
         "CREATE TABLE store (packed BLOB, sum INTEGER)",
         "CREATE TABLE part (key INTEGER PRIMARY KEY, packed BLOB, sum INTEGER)",
         "CREATE TABLE entry (key INTEGER PRIMARY KEY, term INTEGER, data BLOB, members BLOB, sum INTEGER)",
         "CREATE TABLE row (key BLOB PRIMARY KEY, value BLOB, sum INTEGER) WITHOUT ROWID",
+        # with rowids: else SQLite has a page of its own for the end of each row of 1 kB
+        "CREATE TABLE body (key BLOB PRIMARY KEY, value BLOB, sum INTEGER)",
         "CREATE TABLE piece (key INTEGER PRIMARY KEY, data BLOB, sum INTEGER)",
     ),
     settings=(
@@ -201,7 +207,7 @@ class QueueStore:
     def _check_owner(self, mark: Mark | None) -> None:
         execute = self._connection.execute
         made = [sql.encode() for sql in FORM.tables]
-        if [sql for (sql,) in execute("SELECT sql FROM sqlite_master ORDER BY rowid")] != made:
+        if [sql for (sql,) in execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL ORDER BY rowid")] != made:
             raise DamagedError("damaged: its tables are not those that were made")
         rows = execute("SELECT * FROM store").fetchall()
         if len(rows) != 1 or not is_whole(rows[0]):
@@ -275,19 +281,24 @@ class QueueStore:
             part.total += row[-1]
         if (len(read), part.total) != (entries, total):
             raise DamagedError(f"there are {len(read)} entries, expected {entries}, or some are of another time")
-        rows = tuple(self._read_rows(part))
+        rows = PackedRows(self._read_rows(part))
+        [bodies] = self._connection.execute(
+            "SELECT count(*) FROM body WHERE key BETWEEN ? AND ?", keys_of("body", part.place)
+        ).fetchone()
+        if bodies != part.bodies:
+            raise DamagedError(f"its state has the bodies of {bodies} messages, expected {part.bodies}")
         if part.pieces.count:  # the leader sends its snapshot from the beginning
             self._drop_pieces(part)
             self._put(part)
         self.contents[part.name] = SetContent(part.store, StoreContent(part.hard, part.snapshot, tuple(read)), rows)
 
     def _read_rows(self, part: Part) -> Iterator[tuple[bytes, bytes]]:
-        found = RowSums()
+        found, prefix = RowSums(), len(part.row_key(b""))
         for row in self._select("row", part.place):
             if not is_whole(row):
                 raise DamagedError("a row of its state does not match its checksum")
             found.add(row[-1])
-            yield row[0].removeprefix(part.row_key(b"")), row[1]
+            yield row[0][prefix:], row[1]
         if found != part.rows:
             raise DamagedError(f"its state has {found.count} rows, expected {part.rows.count}, or some of another time")
 
@@ -304,7 +315,7 @@ class QueueStore:
         """Have an empty part."""
         self._parts[part.name] = part
         self._put(part)
-        self.contents[part.name] = SetContent(part.store, StoreContent(), ())
+        self.contents[part.name] = SetContent(part.store, StoreContent(), PackedRows())
 
     def _renew(self, part: Part, store: bytes, why: str) -> None:
         """Keep the rows of this part in a file of their own, and begin with an empty part."""
@@ -388,15 +399,22 @@ class QueueStore:
     def _change_rows(self, part: Part, changes: Changes) -> None:
         for key, value in changes.items():
             stored = part.row_key(key)
-            for (checksum,) in self._connection.execute(_NO_ROW, (stored,)).fetchall():
-                part.rows.remove(checksum)
+            if is_body(key):
+                part.bodies -= self._connection.execute(_NO_BODY, (stored,)).rowcount
+            else:
+                for (checksum,) in self._connection.execute(_NO_ROW, (stored,)).fetchall():
+                    part.rows.remove(checksum)
             if value is not None:
                 self._add_row(part, key, value)
 
     def _add_row(self, part: Part, key: bytes, value: bytes) -> None:
         row = summed(part.row_key(key), value)
-        self._connection.execute(_ROW, row)
-        part.rows.add(row[-1])
+        if is_body(key):
+            self._connection.execute(_BODY, row)
+            part.bodies += 1
+        else:
+            self._connection.execute(_ROW, row)
+            part.rows.add(row[-1])
 
     def _put_aside(self, part: Part, piece: StagedPiece) -> None:
         """Keep a piece of a leader's snapshot. The first piece ends the snapshot that was sent before."""
@@ -410,8 +428,9 @@ class QueueStore:
     def _restore(self, part: Part) -> None:
         """Put the rows of the pieces that were put aside in the place of the state. A piece that holds no rows is
         skipped: the replica cannot read it either, and begins anew."""
-        self._delete("row", *keys_of("row", part.place))
-        part.rows = RowSums()
+        for table in KEYED:
+            self._delete(table, *keys_of(table, part.place))
+        part.rows, part.bodies = RowSums(), 0
         for piece in [*self._select("piece", part.place)]:
             if not is_whole(piece):
                 raise DamagedError("a piece of a leader's snapshot does not match its checksum")
@@ -431,8 +450,8 @@ class QueueStore:
         numbers = {name: part.number for name, part in self._parts.items()}
         self._mark_file.write(Mark(self._owner.file, numbers))
 
-    def read(self, piece: ReadPiece) -> tuple[bytes, bool] | None:
-        """The piece, and whether it is the last. None if the snapshot is not at that index any more.
+    def read(self, piece: ReadPiece) -> FoundPiece | None:
+        """None if the snapshot is not at that index any more.
 
         Raises QueueStoreError if a row is damaged."""
         part = self._parts[piece.set]
@@ -443,10 +462,19 @@ class QueueStore:
 
     def _rows_behind(self, part: Part, after: bytes) -> Iterator[tuple[bytes, bytes]]:
         keys = part.row_key(after), keys_of("row", part.place)[1]
-        for row in self._connection.execute("SELECT * FROM row WHERE key > ? AND key < ? ORDER BY key", keys):
+        select = "SELECT * FROM {} WHERE key > ? AND key < ? ORDER BY key"
+        for row in merge(*(self._connection.execute(select.format(table), keys) for table in KEYED)):
             if not is_whole(row):
                 raise DamagedError(f"a row of the state of set {part.name} does not match its checksum")
             yield row[0].removeprefix(part.row_key(b"")), row[1]
+
+    def bodies(self, read: ReadBodies) -> FoundBodies:
+        """Those at these positions, in the same order. Raises QueueStoreError if the file is damaged."""
+        part = self._parts[read.set]
+        with self._explained(), self._file.explained():
+            keys = [part.row_key(body_key(position)) for position in read.positions]
+            found = (self._connection.execute("SELECT * FROM body WHERE key = ?", (key,)).fetchone() for key in keys)
+            return [row[1] if row is not None and is_whole(row) else None for row in found]
 
     # the log
 
@@ -556,7 +584,7 @@ def size_of(change: StoreChange) -> int:
 
 def _first_key(table: str) -> Any:
     """A value that is less than each key of the table."""
-    return b"" if table == "row" else -1
+    return b"" if table in KEYED else -1
 
 
 def _free(path: Path) -> Path:

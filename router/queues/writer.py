@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import trio
 
 from router.queues.store import FullError, size_of
-from topic.queues.storing import ReadPiece, SetStore, StoreChange, Write
+from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, SetStore, StoreChange, StoreRead, Write
 
 MOST: Final = 1 << 20
 """Bytes of changes after which a transaction takes no more: a vote behind them does not wait for all that follows."""
@@ -21,8 +21,9 @@ SCRUB_S: Final = 60.0
 FULL_S: Final = 1.0
 """How long the writer waits for room on a full disk before it looks again."""
 
-Ask = StoreChange | ReadPiece
-Found = tuple[bytes, bool] | None
+Ask = StoreChange | StoreRead
+Found = tuple[deque[FoundPiece | None], deque[FoundBodies]]
+"""What was read, in order."""
 
 
 class KeptStore(SetStore, Protocol):
@@ -42,7 +43,9 @@ class Asker(Protocol):
 
     def stored(self, write: Write) -> None: ...
 
-    def piece_read(self, piece: ReadPiece, found: Found) -> None: ...
+    def piece_read(self, piece: ReadPiece, found: FoundPiece | None) -> None: ...
+
+    def bodies_read(self, read: ReadBodies, found: FoundBodies) -> None: ...
 
     def damaged(self, name: str, why: str) -> None:
         """The part of a set is not what was written."""
@@ -82,12 +85,14 @@ class QueueWriter:
             if not self._asks:
                 continue
             asks = self._take()
-            found = iter(await self._do_when_there_is_room(asks))
+            pieces, bodies = await self._do_when_there_is_room(asks)
             for ask in asks:
                 if isinstance(ask, Write):
                     self._asker.stored(ask)
                 elif isinstance(ask, ReadPiece):
-                    self._asker.piece_read(ask, next(found))
+                    self._asker.piece_read(ask, pieces.popleft())
+                elif isinstance(ask, ReadBodies):
+                    self._asker.bodies_read(ask, bodies.popleft())
             self._asker.heard()
             if self._store.is_to_be_merged:
                 await trio.to_thread.run_sync(self._store.merge)
@@ -104,13 +109,13 @@ class QueueWriter:
         size = 0
         while self._asks and size < MOST:
             ask = self._asks.popleft()
-            size += 0 if isinstance(ask, ReadPiece) else size_of(ask)
+            size += 0 if isinstance(ask, StoreRead) else size_of(ask)
             asks.append(ask)
         if not self._asks:
             self._woken = trio.Event()
         return asks
 
-    async def _do_when_there_is_room(self, asks: Sequence[Ask]) -> list[Found]:
+    async def _do_when_there_is_room(self, asks: Sequence[Ask]) -> Found:
         """Do it, and again until the disk has room. Other routers take a full disk for one that hangs."""
         is_full = False
         while True:
@@ -126,8 +131,10 @@ class QueueWriter:
                 self._asker.noted("the disk has room again: the replicas of this router go on")
             return found
 
-    def _do(self, asks: Sequence[Ask]) -> list[Found]:
-        """Write and read, in the thread. Returns what was read."""
-        if changes := [ask for ask in asks if not isinstance(ask, ReadPiece)]:
+    def _do(self, asks: Sequence[Ask]) -> Found:
+        """Write and read, in the thread."""
+        if changes := [ask for ask in asks if not isinstance(ask, StoreRead)]:
             self._store.write(changes)
-        return [self._store.read(ask) for ask in asks if isinstance(ask, ReadPiece)]
+        pieces = (self._store.read(ask) for ask in asks if isinstance(ask, ReadPiece))
+        bodies = (self._store.bodies(ask) for ask in asks if isinstance(ask, ReadBodies))
+        return deque(pieces), deque(bodies)

@@ -23,7 +23,7 @@ from router.management.recent_events import RecentEvents
 from topic.delivery.kinds import AddressKinds
 from topic.identity import shown_address
 from topic.queues.actions import SetView
-from topic.queues.operations import Answer, Done, Operation, Refused, RefusedFor
+from topic.queues.operations import Answer, Done, Operation, QueueId, Refused, RefusedFor
 from topic.queues.operations import encode as encode_operation
 from topic.queues.proposals import Proposal, encode_proposal
 from topic.queues.set_map import SetMap, SetPlan
@@ -81,11 +81,14 @@ class AgreeingMesh:
         async def ask(operation: Operation) -> Answer:
             return self.decide(router, operation)
 
+        async def read(set_: str, queue: QueueId, positions: Sequence[int]) -> Mapping[int, bytes]:
+            raise AssertionError("all bodies are in memory")
+
         planned: Mapping[str, Callable[[str], str]] = {"identity": str, "name": str}
         kinds: list[EntityType[Any]] = [
             EntityType[str](PLAN_ROUTER.managed, planned, lambda: self.routers),
             type_of(SET, at, SetOperations(at).all),
-            type_of(DECLARED_QUEUE, at, QueueOperations(ask, at).all),
+            type_of(DECLARED_QUEUE, at, QueueOperations(ask, read, at).all),
         ]
         return Agent(kinds, list, RecentEvents(router, 1), lambda: b"{}", lambda _: Raw(b""), at_once)
 

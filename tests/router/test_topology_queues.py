@@ -40,6 +40,7 @@ queues:
   sets: 4
   replicas: 1
   sync: memory
+  limit: 2GiB
   named:
     - {name: west, prefix: queue/eu/west/, voters: [c]}
     - {name: eu, prefix: queue/eu/, voters: [a, b, c], prefer: b}
@@ -48,6 +49,7 @@ queues:
         4,
         1,
         "memory",
+        2 << 30,
         (NamedSet("west", "queue/eu/west/", ("c",)), NamedSet("eu", "queue/eu/", ("a", "b", "c"), "b")),
     )
 
@@ -56,7 +58,7 @@ def test_a_mesh_has_queues_only_if_its_file_has_the_part(tmp_path: Path) -> None
     topology = read(tmp_path, ROUTERS.replace(", {prefix: queue/, kind: queue}", ""))
     assert topology.queues is None
     assert not sets_of(topology).plans
-    assert read(tmp_path, ROUTERS + "queues: {}\n").queues == Queues(8, 3, "disk", ())
+    assert read(tmp_path, ROUTERS + "queues: {}\n").queues == Queues(8, 3, "disk", 8 << 30, ())
 
 
 def test_the_sets_are_the_named_ones_then_the_hashed_ones(tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ EU = "name: eu, prefix: queue/eu/, voters: [a, b, c]"
         pytest.param(
             "queues: 8\n",
             0,
-            'queues: "8" is not a mapping, expected the keys sets, replicas, sync, named',
+            'queues: "8" is not a mapping, expected the keys sets, replicas, sync, limit, named',
             id="no mapping",
         ),
         pytest.param(
@@ -116,7 +118,7 @@ EU = "name: eu, prefix: queue/eu/, voters: [a, b, c]"
         pytest.param(
             "queues: {set: 8}\n",
             0,
-            'queues: unknown key "set", expected sets, replicas, sync or named; did you mean "sets"?',
+            'queues: unknown key "set", expected sets, replicas, sync, limit or named; did you mean "sets"?',
             id="unknown key",
         ),
         pytest.param(

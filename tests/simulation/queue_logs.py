@@ -95,7 +95,7 @@ class Book:
                 self.reserved.pop(position, None)
 
     def _there(self, queue: QueueId, runs: Iterable[tuple[int, int]]) -> list[int]:
-        messages = self.state.messages.of(queue)
+        messages = self.state.messages.of(queue).kept
         return [position for position in each_of(runs) if position in messages]
 
 
@@ -201,7 +201,7 @@ class QueueLogs:
         if not entry.data:
             return
         index, asked, state = len(book.entries), asked_in(entry), book.state
-        before = {queue.id: (queue.name, dict(state.messages.of(queue.id))) for queue in state}
+        before = {queue.id: (queue.name, dict(state.messages.of(queue.id).kept)) for queue in state}
         proposed = self._proposed.pop((name, life, entry.term, index), None)
         if isinstance(asked, Reserve):
             self._check_in_time(name, book, asked, proposed)
@@ -225,8 +225,8 @@ class QueueLogs:
                 book.expires.pop(position, None)
         book.count(index, asked)
         if isinstance(asked, Reserve) and (queue_ := state.name_of(asked.queue)) is not None:
-            there = state.messages.of(asked.queue)
-            texts = [(queue_, there[position]) for position in each_of(asked.runs) if position in there]
+            kept = state.messages.of(asked.queue).kept
+            texts = [(queue_, kept[position]) for position in each_of(asked.runs) if position in kept]
             self._reserved.update((*one, asked.consumer.name) for one in texts)
             self._reservations.update(texts)
         if isinstance(asked, Enqueue):
@@ -325,7 +325,7 @@ class QueueLogs:
 
     def _check_in_time(self, name: str, book: Book, asked: Reserve, proposed: Proposed | None) -> None:
         """No message is offered whose time was over when its `Reserve` was proposed."""
-        there = book.state.messages.of(asked.queue)
+        there = book.state.messages.of(asked.queue).kept
         for position in each_of(asked.runs):
             if position in there and proposed is not None:
                 over_ms, text = book.expires.get(position, inf), there[position]

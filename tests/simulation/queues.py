@@ -18,6 +18,7 @@ from tests.simulation.client import Client
 from tests.simulation.publisher import Publisher
 from tests.simulation.subscriber import SubscriberClient
 from topic.identity import INSIDE, egress_address, ingress_address
+from topic.queues import replica
 from topic.queues.leader import ingress
 from topic.queues.operations import MOST, Configure, Declare, Delete, Operation, Purge, QueueSettings
 from topic.queues.state import Queue, SetState
@@ -49,6 +50,7 @@ class QueueWorld:
         """Queues that are deleted now and then."""
         self._full = dice.choice((inf, inf, inf, 10, 100, 1000))
         """Bytes of messages with which a set is full."""
+        self._keeps_bodies = Random(f"bodies {world.seed}").random() < 0.5
         self._is_left = self._full == inf and dice.random() < 0.2
         """All consumers of a queue may go for good."""
         self._deletions = dice.choice((1, 3, 10))
@@ -103,8 +105,12 @@ class QueueWorld:
 
     @contextmanager
     def smaller(self) -> Iterator[None]:
-        """Sets are full earlier."""
-        with patch.object(ingress, "FULL", int(min(self._full, ingress.FULL))):
+        """Sets are full earlier, and may keep no bodies of messages in memory that their disks have."""
+        kept = replica.KEPT_BODIES if self._keeps_bodies else -1
+        with (
+            patch.object(ingress, "FULL", int(min(self._full, ingress.FULL))),
+            patch.object(replica, "KEPT_BODIES", kept),
+        ):
             yield
 
     # operators

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -25,7 +25,7 @@ from tests.simulation.ttl import left_ms
 from topic.directory.entry import Role
 from topic.identity import CONTAINER, LinkIdentity, ingresses_of, queue_of
 from topic.node import SetPort
-from topic.queues.actions import Answered, SetView
+from topic.queues.actions import Answered, BodiesFound, SetView
 from topic.queues.bound.bindings import set_of_binding
 from topic.queues.operations import (
     Answer,
@@ -46,7 +46,7 @@ from topic.queues.replica import SetReplica
 from topic.queues.set_map import SetMap, SetPlan, hashed_plans
 from topic.queues.sets import ReplicaSets
 from topic.queues.state import SetState
-from topic.queues.storing import ReadPiece, Renew, StoreChange, Write
+from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, StoreChange, StoreRead, Write
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry
@@ -79,8 +79,8 @@ class SetDisk:
         """Longest time that a write takes."""
         self._life = 0
         """How many processes have used it."""
-        self._waiting: deque[StoreChange | ReadPiece] = deque()
-        self._under_way: list[StoreChange | ReadPiece] = []
+        self._waiting: deque[StoreChange | StoreRead] = deque()
+        self._under_way: list[StoreChange | StoreRead] = []
 
     @property
     def is_busy(self) -> bool:
@@ -88,13 +88,16 @@ class SetDisk:
 
     # what the node asks (`topic.node.SetShell`)
 
-    def keep(self, changes: Sequence[StoreChange | ReadPiece]) -> None:
+    def keep(self, changes: Sequence[StoreChange | StoreRead]) -> None:
         self._waiting.extend(changes)
         if not self._under_way:
             self._begin()
 
     def answered(self, answered: Answered) -> None:
         self._world.answered(self._router, answered)
+
+    def found(self, found: BodiesFound) -> None:
+        """Nobody else reads."""
 
     def came_back(self, message: bytes, failures: int) -> bytes:
         return marked(message, failures)
@@ -124,21 +127,25 @@ class SetDisk:
             self._begin()
         self._router.handle(self._tell, told)
 
-    def _do(self, change: StoreChange | ReadPiece) -> tuple[bytes, bool] | None:
+    def _do(self, change: StoreChange | StoreRead) -> FoundPiece | FoundBodies | None:
         if isinstance(change, ReadPiece):
             return self.store.read(change)
+        if isinstance(change, ReadBodies):
+            return self.store.bodies(change)
         self.store.write([change])
         part = self.store.parts[change.set]
         if part.hard.life:
             self._world.accepted.add((change.set, Replica(self._router.name, part.store)))
         return None
 
-    def _tell(self, done: list[tuple[StoreChange | ReadPiece, tuple[bytes, bool] | None]]) -> None:
+    def _tell(self, done: list[tuple[StoreChange | StoreRead, Any]]) -> None:
         for change, found in done:
             if isinstance(change, Write):
                 self._router.node.stored(change)
             elif isinstance(change, ReadPiece):
                 self._router.node.piece_read(change, found)
+            elif isinstance(change, ReadBodies):
+                self._router.node.bodies_read(change, found)
 
     def crash(self) -> None:
         """The process ends. The disk has what was under way up to some point."""

@@ -8,7 +8,7 @@ import attrs
 
 from topic.journal import Event
 from topic.queues.operations import Answer
-from topic.queues.storing import ReadPiece, Renew, Write
+from topic.queues.storing import ReadBodies, ReadPiece, Renew, Write
 
 
 @attrs.frozen(slots=True)
@@ -69,7 +69,16 @@ class Logged:
     """As `topic.journal.Block.append` takes them."""
 
 
-SetAction = Logged | Tell | Write | Renew | ReadPiece | Answered | SetNote | SetEvent
+@attrs.frozen(slots=True)
+class BodiesFound:
+    """The answer to the read of this number (`ReplicaSets.read`)."""
+
+    number: int
+    bodies: Mapping[int, bytes]
+    """By position: the messages that are still there."""
+
+
+SetAction = Logged | Tell | Write | Renew | ReadPiece | ReadBodies | Answered | BodiesFound | SetNote | SetEvent
 
 
 @attrs.frozen(slots=True)

@@ -6,6 +6,7 @@ has settled it, also if the message is taken in the meantime, or the queue is de
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
 from itertools import chain, takewhile
 from typing import Final
 
@@ -14,6 +15,7 @@ import msgpack
 
 from topic.directory.entry import LinkEntry
 from topic.identity import KEY_LENGTH, Epoch
+from topic.queues.bodies.message_rows import NONE, QueueRows, SentRows
 from topic.queues.bound.bindings import BINDING_KEY
 from topic.queues.logged.message_log import MessageEnd, MessageLog, Unlogged
 from topic.queues.operations import QueueId, QueueSettings, unpack
@@ -23,13 +25,13 @@ from topic.queues.proposals import Enqueue, Enqueued
 from topic.queues.reservations import CONSUMER, RESERVED, Reservations
 from topic.queues.rows import StateRows
 
-MESSAGE, RETURNS, KEY, PURGED = b"m", b"f", b"k", b"p"
-"""The first byte of the key of the row of a message, of how often it came back, of the answer to a delivery, and of a
+RETURNS, KEY, PURGED = b"f", b"k", b"p"
+"""The first byte of the key of the row that says how often a message came back, of the answer to a delivery, and of a
 purge. A position follows, or a delivery key, or the id of a queue."""
 KEY_LENGTHS: Final = (KEY_LENGTH, BINDING_KEY + KEY_LENGTH)
 """Bytes of a delivery key, without and with the key of a binding before it."""
-ROWS: Final = (MESSAGE, RETURNS, KEY, PURGED, RESERVED, CONSUMER, LETTER)
-"""The first bytes of the keys of all rows of this module."""
+ROWS: Final = (RETURNS, KEY, PURGED, RESERVED, CONSUMER, LETTER)
+"""The first bytes of the keys of all rows of this module, beside those of messages."""
 
 
 @attrs.frozen(slots=True)
@@ -104,10 +106,7 @@ class QueuedMessages:
         """Read the messages that `rows` has, and keep all later ones there. Raises ValueError if a row is wrong."""
         self._rows = rows
         self._log = log or Unlogged()
-        self._queues: dict[QueueId, dict[int, bytes]] = {}
-        """By queue and position, in the order of the positions: the messages."""
-        self.expiring: dict[int, tuple[QueueId, int]] = {}
-        """By position of a message whose time has an end: its queue, and that time (`Enqueue.expires`)."""
+        self._messages = rows.messages
         self._answers: dict[bytes, DeliveryAnswer] = {}
         """By delivery key. That of a delivery that came by a binding stands behind the key of the binding."""
         self._returns: dict[int, Returns] = {}
@@ -115,34 +114,26 @@ class QueuedMessages:
         self._purged: dict[QueueId, int] = {}
         """By queue that has reserved messages up to a position that was purged: that position."""
         self.outbox = SetOutbox(rows)
-        sendings = read_sendings(rows)
-        for key, value in sorted(rows):
+        for key, value in rows.small:
             if key[:1] == KEY:
                 self._answers[key[1:]] = _answered(key, value)
-            elif key[:1] == MESSAGE:
-                position, queue, message, expires = _read(key, value)
-                if position in sendings:
-                    self.outbox.restore(position, Letter(queue, sendings.pop(position), message))
-                    continue
-                self._queues.setdefault(queue, {})[position] = message
-                if expires:
-                    self.expiring[position] = queue, expires
             elif key[:1] == RETURNS:
                 self._returns[_position(key)] = Returns.read(value)
             elif key[:1] == PURGED:
                 self._purged[_queue(key)] = _count(value)
+        sendings = read_sendings(rows.small)
+        for queue, at in self._messages.find(sendings.keys()):
+            self._messages.send(queue, at)
+            self.outbox.restore(at, Letter(queue, sendings.pop(at)))
         if sendings:
             raise ValueError("a row of the state of a set has a message in the outbox that is not there")
-        self._sizes = {queue: sum(map(len, messages.values())) for queue, messages in self._queues.items()}
-        """Bytes of the messages of each queue that has some."""
-        self.size = sum(self._sizes.values()) + sum(len(one.message) for one in self.outbox.letters.values())
-        """Bytes of all messages, with those of the outbox."""
-        self.count = sum(map(len, self._queues.values()))
+        self.count = sum(map(len, self._messages.queues.values()))
         """How many messages there are in queues."""
-        self.total = sum(chain.from_iterable(self._queues.values()))
+        self.total = sum(map(sum, self._messages.queues.values()))
         """The sum of the positions of these: replicas with the same messages have the same."""
-        self.reserved = Reservations(rows, chain.from_iterable(self._queues.values()))
-        held = {queue: sum(map(self.reserved.has, messages)) for queue, messages in self._queues.items()}
+        self.reserved = Reservations(rows, merge(*self._messages.queues.values()))
+        filled = self._messages.queues if self.reserved.count else {}
+        held = {queue: sum(map(self.reserved.has, rows)) for queue, rows in filled.items()}
         self._reserved = {queue: count for queue, count in held.items() if count}
         """How many messages are reserved of each queue that has such messages."""
         self.purges = 0
@@ -157,13 +148,28 @@ class QueuedMessages:
         """The numbers of all queues together, also of deleted ones."""
         self._passed: dict[QueueId, Passed] = {}
 
-    def of(self, queue: QueueId) -> dict[int, bytes]:
-        """The messages of a queue by position, in order."""
-        return self._queues.get(queue, {})
+    def of(self, queue: QueueId) -> QueueRows:
+        """The messages of a queue by position, in order. A body is None if it is not in memory."""
+        return self._messages.queues.get(queue, NONE)
+
+    @property
+    def sent(self) -> SentRows:
+        """The messages in the outbox by position. A body is None if it is not in memory."""
+        return self._messages.sent
+
+    @property
+    def size(self) -> int:
+        """Bytes of all messages, with those of the outbox."""
+        return self._messages.size
+
+    @property
+    def expiring(self) -> dict[int, tuple[QueueId, int]]:
+        """By position of a message whose time has an end: its queue, and that time (`Enqueue.expires`)."""
+        return self._messages.expiring
 
     def size_of(self, queue: QueueId) -> int:
         """Bytes of the messages of a queue."""
-        return self._sizes.get(queue, 0)
+        return self.of(queue).size
 
     def reserved_of(self, queue: QueueId) -> int:
         """How many messages of a queue are reserved."""
@@ -179,20 +185,20 @@ class QueuedMessages:
 
     def first_of(self, queue: QueueId) -> int | None:
         """The position of the oldest message of a queue."""
-        return next(iter(self.of(queue)), None)
+        return self.of(queue).first
 
     def first(self) -> int | None:
         """The position of the oldest message."""
-        return min((next(iter(messages)) for messages in self._queues.values()), default=None)
+        return min((rows.first for rows in self._messages.queues.values() if rows.first is not None), default=None)
 
     def counts(self) -> Iterator[tuple[QueueId, int]]:
         """The queues that have a message, and how many each has."""
-        return ((queue, len(messages)) for queue, messages in self._queues.items())
+        return ((queue, len(rows)) for queue, rows in self._messages.queues.items())
 
     @property
     def queues(self) -> set[QueueId]:
         """The queues that have a message."""
-        return {*self._queues}
+        return {*self._messages.queues}
 
     @property
     def unsettled(self) -> dict[bytes, list[bytes]]:
@@ -272,15 +278,9 @@ class QueuedMessages:
         if queue is None or not settings.has_room(len(self.of(queue)) + 1, self.size_of(queue) + len(message)):
             return False
         fresh.append(position)
-        self._queues.setdefault(queue, {})[position] = message
-        self._sizes[queue] = self.size_of(queue) + len(message)
-        self.size += len(message)
+        self._messages.put(queue, position, message, expires)
         self.count += 1
         self.total += position
-        if expires:
-            self.expiring[position] = queue, expires
-        parts = (queue.life, queue.index, message, expires)
-        self._rows.put(MESSAGE + position_key(position), msgpack.packb(parts if expires else parts[:3]))
         return True
 
     def settled(self, keys: Sequence[bytes]) -> None:
@@ -353,7 +353,7 @@ class QueuedMessages:
             self._rows.put(_purge_key(queue), msgpack.packb((position,)))
         sent = [at for at in self.outbox.of(queue) if at <= position]
         for at in sent:
-            self._forget(at, self.outbox.gone(at))
+            self._forget_sent(at)
         self._count(queue, purged=len(sent))
         return self._take_out(queue, free, MessageEnd.PURGED) + len(sent)
 
@@ -379,7 +379,7 @@ class QueuedMessages:
         there = [at for at in each_of(runs) if at in letters and letters[at].queue == queue]
         for position in there:
             if taken:
-                self._forget(position, self.outbox.gone(position))
+                self._forget_sent(position)
             else:
                 self._came_back(position, failed=False)
         self._count(queue, dead=len(there) if taken else 0)
@@ -410,20 +410,16 @@ class QueuedMessages:
             self._count(queue, **{why.value: len(positions)})
         if positions:
             self._log.left(queue, self._tags(positions), positions, why)
-        messages = self._queues.get(queue, {})
         reserved = 0
         for position in positions:
-            message = messages.pop(position)
-            self._sizes[queue] -= len(message)
             reserved += self._out_of_queue(position)
             if sending is None:
-                self._forget(position, message)
+                self._messages.delete(queue, position)
+                self._forget_returns(position)
             else:
-                self.outbox.put(position, Letter(queue, sending, message))
+                self._messages.send(queue, position)
+                self.outbox.put(position, Letter(queue, sending))
         self._hold(queue, -reserved)
-        if not messages:
-            self._queues.pop(queue, None)
-            self._sizes.pop(queue, None)
         if queue in self._purged:
             first = self.first_of(queue)
             if first is None or first > self._purged[queue]:
@@ -436,34 +432,36 @@ class QueuedMessages:
 
     def delete(self, queue: QueueId) -> None:
         """The queue is deleted, with all its messages."""
-        for by_queue in (self._sizes, self._reserved, self._passed):
-            by_queue.pop(queue, None)
-        messages = self._queues.pop(queue, {})
+        messages = [*self.of(queue)]
         if messages:
-            self._log.left(queue, self._tags(messages), [*messages], MessageEnd.DELETED)
-        for position, message in messages.items():
+            self._log.left(queue, self._tags(messages), messages, MessageEnd.DELETED)
+        for position in messages:
             self._out_of_queue(position)
-            self._forget(position, message)
+            self._messages.delete(queue, position)
+            self._forget_returns(position)
         for position in self.outbox.of(queue):
-            self._forget(position, self.outbox.gone(position))
+            self._forget_sent(position)
+        self._reserved.pop(queue, None)
+        self._passed.pop(queue, None)
         self._end_purge(queue)
 
     def _there(self, queue: QueueId, runs: Sequence[Run]) -> list[int]:
         """The positions of these that the queue has a message at."""
-        messages = self.of(queue)
-        return [position for position in each_of(runs) if position in messages]
+        return self.of(queue).within(runs)
 
     def _out_of_queue(self, position: int) -> bool:
         """Returns whether the message was reserved."""
         self.count -= 1
         self.total -= position
-        self.expiring.pop(position, None)
         return self.reserved.gone(position)
 
-    def _forget(self, position: int, message: bytes) -> None:
-        """The set has the message no more."""
-        self.size -= len(message)
-        self._rows.delete(MESSAGE + position_key(position))
+    def _forget_sent(self, position: int) -> None:
+        """The message is in the outbox no more, nor anywhere else."""
+        self.outbox.gone(position)
+        self._messages.delete_sent(position)
+        self._forget_returns(position)
+
+    def _forget_returns(self, position: int) -> None:
         if self._returns.pop(position, None) is not None:
             self._rows.delete(RETURNS + position_key(position))
 
@@ -484,9 +482,10 @@ class QueuedMessages:
 
     def check(self) -> None:
         """Assert what holds whenever no proposal is being applied."""
-        fresh = QueuedMessages(self._rows)
-        assert fresh._queues == self._queues, "the rows are not those of the messages"
-        assert fresh._sizes == self._sizes and fresh.size == self.size
+        fresh = QueuedMessages(StateRows(self._rows))
+        found = [{queue: [*one.of(queue)] for queue in one.queues} for one in (self, fresh)]
+        assert found[0] == found[1], "the rows are not those of the messages"
+        assert all(fresh.size_of(queue) == self.size_of(queue) for queue in self.queues) and fresh.size == self.size
         assert (fresh.count, fresh.total) == (self.count, self.total), "the rows have other numbers of messages"
         assert fresh._answers == self._answers, "the rows are not those of the answers"
         assert fresh._returns == self._returns, "the rows are not those of the messages that came back"
@@ -496,13 +495,12 @@ class QueuedMessages:
         for queue, last in self._purged.items():
             purged = [position for position in self.of(queue) if position <= last]
             assert purged and all(map(self.reserved.has, purged)), "a purged message is there, and nobody has it"
-        there = set(chain.from_iterable(self._queues.values()))
+        there = sorted(chain.from_iterable(self._messages.queues.values()))
         assert fresh.outbox.letters == self.outbox.letters, "the rows are not those of the outbox"
-        assert fresh.outbox._counts == self.outbox._counts and there.isdisjoint(self.outbox.letters)
+        assert fresh.outbox._counts == self.outbox._counts and self.outbox.letters.keys() == self._messages.sent.keys()
         assert {*fresh.outbox.addresses} == {*self.outbox.addresses}
-        assert there | self.outbox.letters.keys() >= self._returns.keys(), "a message that is gone came back"
+        assert {*there, *self.outbox.letters} >= self._returns.keys(), "a message that is gone came back"
         self.reserved.check(there)
-        assert all([*queue] == sorted(queue) for queue in self._queues.values()), "a queue is out of order"
 
 
 def _answered(key: bytes, value: bytes) -> DeliveryAnswer:
@@ -511,14 +509,6 @@ def _answered(key: bytes, value: bytes) -> DeliveryAnswer:
     if [type(part) for part in parts] != [bool, int, str, int, int] or len(key) - len(KEY) not in KEY_LENGTHS:
         raise ValueError("a row of the state of a set has an answer that is none")
     return DeliveryAnswer(parts[0], Epoch(*parts[1:4]), parts[4])
-
-
-def _read(key: bytes, value: bytes) -> tuple[int, QueueId, bytes, int]:
-    """Position, queue and message of a row, and the time of its end or 0. Raises ValueError."""
-    parts = unpack(value, "a row of the state of a set")
-    if [type(part) for part in parts[:3]] != [int, int, bytes] or [type(part) for part in parts[3:]] not in ([], [int]):
-        raise ValueError("a row of the state of a set has a message that is none")
-    return _position(key), QueueId(*parts[:2]), parts[2], parts[3] if len(parts) > 3 else 0
 
 
 def _purge_key(queue: QueueId) -> bytes:

@@ -5,20 +5,21 @@ A router outside the set has one, too: it hears whether the set has begun, and t
 
 import json
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from topic.errors import BreachError
 from topic.journal import Event
 from topic.queues.actions import Logged, SetAction, SetChange, SetEvent, SetNote, Tell
 from topic.queues.logged.message_log import ReplicaLog
-from topic.queues.operations import Answer, Declare, Done, Refused, RefusedFor
+from topic.queues.operations import Answer, Declare, Done, QueueId, Refused, RefusedFor
 from topic.queues.operations import encode as encode_operation
+from topic.queues.positions import position_of
 from topic.queues.proposals import Enqueued, Proposal, encode_proposal
-from topic.queues.rows import Changes, Row, read_piece
+from topic.queues.rows import Changes, PackedRows, Row, SnapshotRows, read_piece
 from topic.queues.set_map import SetPlan
 from topic.queues.state import SetState, entry
-from topic.queues.storing import ReadPiece, Renew, SetContent, Write
+from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, SetContent, Write
 from topic.queues.wire import encode
 from topic.raft.configuration import Replica
 from topic.raft.errors import BusyError, NotLeaderError
@@ -38,13 +39,20 @@ from topic.raft.messages import (
 )
 from topic.raft.raft import Raft
 
-KEPT: Final = 8
-"""Compared states that may become the snapshot: the latest. A leader tells about as many what the majority has."""
+KEPT: Final = 24
+"""Compared states that may become the snapshot: the latest."""
 CHANGED: Final = 1 << 20
 """Bytes of changed rows after which replicas compare their states: so the write of a snapshot has not many more, and
 the entries behind it need not wait long for the disk. All replicas have to have the same."""
-MOST_STATE: Final = 64 << 20
-"""Bytes of all pieces of a state together."""
+MOST_STATE: Final = 1 << 30
+"""Bytes of all pieces of a state together, without the bodies of messages."""
+KEPT_BODIES: Final = 8 << 20
+"""Bytes of the bodies of a set in memory. If there are more, bodies that the disk has are dropped."""
+DROPPED: Final = 2 << 20
+"""Bytes of the bodies that are dropped at once."""
+BEHIND: Final = 16 << 20
+"""Bytes of entries that stay in the log for replicas that are out of contact, and a quarter of the bytes of all
+messages at most: a replica that comes back soon needs no snapshot."""
 DELAYED: Final = 64 << 20
 """Bytes of entries after which a leader makes a snapshot although another replica lacks some of these entries, or is
 sent the former snapshot: that replica is then sent the new one from its first piece on."""
@@ -70,8 +78,13 @@ class SetReplica:
         """By the router that asked, and its number."""
         self.decided: list[tuple[int, Enqueued | None]] = []
         """By log index: the answers to proposals, of this leader and of those before it."""
+        self.bodies: list[tuple[int, dict[int, bytes]]] = []
+        """Answers to `read_bodies`: the number, and by position the bodies of the messages that are there. Empty if the
+        state was replaced."""
         self.why_aside = ""
         """Why the store was set aside last."""
+        self._reading: dict[int, tuple[ReadBodies, QueueId | None]] = {}
+        """By number: the bodies that are read, and their queue; None: the outbox."""
         self._router = router
         self._compare_every = compare_every
         self._new_raft = raft
@@ -90,8 +103,10 @@ class SetReplica:
         """If the next write has a new snapshot of this replica: how that snapshot changes the rows."""
         self._agreed: list[int] = []
         """The indices among these at which a majority has the same state."""
-        self._received: list[bytes] = []
-        """The pieces of a leader's snapshot that were put aside."""
+        self._received = SnapshotRows()
+        """What has come of a leader's snapshot."""
+        self._on_disk = self.applied
+        """The index of the snapshot that the disk has."""
         self._writes: deque[Write] = deque()
         """Those that the store has not done, in order."""
         self._reads: list[ReadPiece] = []
@@ -137,9 +152,10 @@ class SetReplica:
     def receive(self, envelope: Envelope, now: float) -> None:
         """Raises BreachError."""
         if isinstance(envelope.body, Piece):
-            size = len(envelope.body.data) + sum(map(len, self._received[: envelope.body.place]))
+            size = self._received.size if envelope.body.place else 0
             if size > MOST_STATE:
-                raise BreachError(f"the snapshot of a set has {size} bytes, expected {MOST_STATE} at most")
+                what = f"the snapshot of a set has {size} bytes without the bodies of messages"
+                raise BreachError(f"{what}, expected {MOST_STATE} at most")
         self.raft.receive(envelope, now)
 
     def ask(self, router: str, requests: Iterable[tuple[int, bytes]]) -> None:
@@ -155,9 +171,48 @@ class SetReplica:
         """The store has done a write. A write of a store that was set aside since counts nothing."""
         if self._writes and self._writes[0] is write:
             self._writes.popleft()
+            if write.persist.snapshot is not None:
+                self._on_disk = write.persist.snapshot.index
+            self._drop_bodies()
             self.raft.persisted(write.persist.number, now)
 
-    def piece_read(self, piece: ReadPiece, found: tuple[bytes, bool] | None) -> None:
+    def _drop_bodies(self) -> None:
+        """The disk has the state at an index: it has the body of each message of the present state up to there. To drop
+        a body takes time, so each write that is done drops some."""
+        messages = self.state.rows.messages
+        if messages.kept_size > KEPT_BODIES:
+            messages.drop(position_of(self._on_disk + 1, 0) - 1, DROPPED)
+
+    def read_bodies(self, number: int, queue: QueueId | None, positions: Sequence[int]) -> None:
+        """Have the bodies of these messages read, which are not in memory, and in this queue; None: in the outbox. The
+        answer comes in `bodies`."""
+        read = ReadBodies(self.plan.name, number, positions)
+        self._reading[number] = read, queue
+        self.out.append(read)
+
+    def bodies_read(self, read: ReadBodies, found: FoundBodies) -> None:
+        """The store has read bodies. One counts if this state has asked for it, and its message is still there. The
+        store has each of these, or is damaged."""
+        if read.number not in self._reading:
+            return
+        _, queue = self._reading.pop(read.number)
+        messages, bodies = self.state.messages, dict[int, bytes]()
+        rows = messages.of(queue) if queue is not None else messages.sent
+        for position, body in zip(read.positions, found, strict=True):
+            if position not in rows:
+                continue
+            if body is None or not rows.is_body(position, body):
+                self.raft.set_aside(f"the body of the message at position {position} is missing, or damaged")
+                break
+            bodies[position] = body
+        self.bodies.append((read.number, bodies))
+
+    def _forget_reads(self) -> None:
+        """The state is another one: what is read is of the former state."""
+        self.bodies += [(number, {}) for number in self._reading]
+        self._reading.clear()
+
+    def piece_read(self, piece: ReadPiece, found: FoundPiece | None) -> None:
         """The store has done a read. None: the snapshot is at another index."""
         if any(one is piece for one in self._reads):
             self._reads = [one for one in self._reads if one is not piece]
@@ -218,7 +273,9 @@ class SetReplica:
         self._writes.append(Write(self.plan.name, persist, compacted))
         self.out.append(self._writes[-1])
         for piece in persist.pieces:
-            self._received[piece.place :] = [piece.data]
+            if not piece.place:
+                self._received = SnapshotRows()
+            self._received.add(piece.data)
 
     # the state
 
@@ -262,18 +319,22 @@ class SetReplica:
     def _restore(self, action: Restore) -> None:
         self.applied = action.snapshot.index
         try:
-            self.state = self._state(row for piece in self._received for row in read_piece(piece))
+            self.state = self._state(self._received.read())
         except ValueError as error:
             self.raft.set_aside(f"the leader's snapshot is damaged: {error}")
         self._changes.clear()
         self._agreed.clear()
-        self._received.clear()
+        self._received = SnapshotRows()
+        self._forget_reads()
 
     def _compact(self) -> bool:
         """Make a compared state the snapshot: the latest one that a majority has, unless a replica in contact needs
-        entries before it. Returns whether there is such a state."""
+        entries before it, or one that is out of contact may need them. Returns whether there is such a state."""
         self._agreed = [index for index in self._agreed if index in self._changes]
-        index = max((one for one in self._agreed if not self._is_needed(one)), default=0)
+        free = [index for index in self._agreed if not self._is_needed(index)]
+        index = max((index for index in free if self._is_far_behind(index)), default=0)
+        if not index and len(self._changes) == KEPT:  # there is no room for more
+            index = min(free, default=0)
         if not index:
             return False
         merged: dict[bytes, bytes | None] = {}
@@ -282,6 +343,11 @@ class SetReplica:
         self._compacted = merged
         self.raft.compact(index)
         return True
+
+    def _is_far_behind(self, index: int) -> bool:
+        """Whether the log has so much behind this index that a replica without it may as well have a snapshot."""
+        log = self.raft.log
+        return log.size(index, log.last) >= min(BEHIND, self.state.messages.size // 4)
 
     def _is_needed(self, index: int) -> bool:
         """Whether another replica in contact lacks entries up to this index: it can have them, or the present snapshot,
@@ -298,8 +364,9 @@ class SetReplica:
         text = f"set {self.plan.name}: its store at this router is set aside: {why}"
         self.out.append(SetEvent(SetChange.ASIDE, self.plan.name, text, why=why))
         self._propose()  # which answers that this router leads not
+        self._forget_reads()
         former = self.raft.stores
-        self._begin(SetContent(store, StoreContent(), ()), now)
+        self._begin(SetContent(store, StoreContent(), PackedRows()), now)
         for router in contacts:
             self.raft.connect(router, now)
         self.raft.stores.inherit(former)

@@ -6,8 +6,9 @@ together have one row, which goes with the last of them. A consumer has a row as
 so the next leader knows the consumer also if no router in contact does.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import dropwhile, pairwise
+from typing import Final
 
 import attrs
 import msgpack
@@ -22,6 +23,8 @@ from topic.queues.rows import StateRows
 RESERVED, CONSUMER = b"r", b"c"
 """The first byte of the key of the row of a run, and of a consumer. The position of its first message follows, or the
 name of the consumer."""
+END: Final = 1 << 8 * POSITION_LENGTH
+"""A position behind all others."""
 
 
 @attrs.define(eq=False, slots=True)
@@ -52,26 +55,33 @@ class Reservations:
     """The reservations in all queues of a set."""
 
     def __init__(self, rows: StateRows, positions: Iterable[int]) -> None:
-        """Read the reservations from `rows`, and keep all later ones there. `positions`: of all messages. Raises
-        ValueError if a row is wrong."""
+        """Read the reservations from `rows`, and keep all later ones there. `positions`: of all messages, in ascending
+        order. Raises ValueError if a row is wrong."""
         self._rows = rows
         self._runs: dict[int, _ReservedRun] = {}
         """By position of a reserved message."""
         self._consumers: dict[bytes, _Consumer] = {}
         """By name."""
-        there = sorted(positions)
-        for key, value in rows:
+        for key, value in rows.small:
             if key[:1] == CONSUMER:
                 entry = consumer_of(unpack(value, "a row of the state of a set"))
                 if key[1:] != entry.name:
                     raise ValueError("a row of the state of a set has the key of another consumer")
                 self._consumers[entry.name] = _Consumer(entry, 0)
-        for key, value in rows:
-            if key[:1] == RESERVED:
-                first, last, consumer = _read(key, value)
-                if consumer not in self._consumers:
-                    raise ValueError("a row of the state of a set is for a consumer that it does not have")
-                self._add(there[bisect_left(there, first) : bisect_right(there, last)], first, last, consumer)
+        found = sorted(_read(key, value) for key, value in rows.small if key[:1] == RESERVED)
+        if any(first <= before for (_, before, _), (first, *_) in pairwise(found)):
+            raise ValueError("two rows of the state of a set reserve one message")
+        left = dropwhile(lambda position: position < found[0][0], positions) if found else iter(())
+        position = next(left, END)
+        for first, last, consumer in found:
+            if consumer not in self._consumers:
+                raise ValueError("a row of the state of a set is for a consumer that it does not have")
+            there: list[int] = []
+            while position <= last:
+                if position >= first:
+                    there.append(position)
+                position = next(left, END)
+            self._add(there, first, last, consumer)
         if not all(consumer.held for consumer in self._consumers.values()):
             raise ValueError("a row of the state of a set is of a consumer that has no message")
 
@@ -114,8 +124,7 @@ class Reservations:
     def _add(self, positions: Iterable[int], first: int, last: int, consumer: bytes) -> _ReservedRun:
         run = _ReservedRun(first, last, consumer, 0)
         for position in positions:
-            if position in self._runs:
-                raise ValueError("two rows of the state of a set reserve one message")
+            assert position not in self._runs, "a message is reserved twice"
             self._runs[position] = run
             run.left += 1
             self._consumers[consumer].held += 1
@@ -156,8 +165,9 @@ class Reservations:
             self._rows.delete(CONSUMER + consumer)
 
     def check(self, positions: Iterable[int]) -> None:
-        """Assert what holds whenever no proposal is being applied. `positions`: of all messages."""
-        fresh = Reservations(self._rows, positions)
+        """Assert what holds whenever no proposal is being applied. `positions`: of all messages, in
+        ascending order."""
+        fresh = Reservations(StateRows(self._rows), positions)
         found = [{at: (run.first, run.last, run.consumer) for at, run in one._runs.items()} for one in (self, fresh)]
         assert found[0] == found[1], "the rows are not those of the reservations"
         assert fresh._consumers == self._consumers, "the rows are not those of the consumers"

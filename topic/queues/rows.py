@@ -2,15 +2,18 @@
 
 The rows hold all that the log of a set has led to. Other objects only index them. So the digest, the changes of a
 snapshot, and the pieces for another replica have one implementation for all kinds of state. The digest is a sum over
-the rows, so it costs what has changed, whatever the number of rows.
+the rows, so it costs what has changed, whatever the number of rows. The rows of messages are many, and most of their
+bytes are in bodies: `topic.queues.bodies.message_rows` has them.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from itertools import chain
 from typing import Final
 
 import msgpack
 
+from topic.queues.bodies.message_rows import MESSAGE, MessageRows, body_digest, body_of, is_body
 from topic.queues.operations import unpack
 
 Row = tuple[bytes, bytes]
@@ -19,71 +22,95 @@ Changes = Mapping[bytes, bytes | None]
 """By key: the new value of a row, or None if the row has gone."""
 MOST_KEY: Final = 512
 """Bytes of a key."""
-PIECE: Final = 64 * 1024
+PIECE: Final = 256 * 1024
 """Bytes of a piece of the state, about: a piece ends with the row that passes this."""
+PACKED: Final = 4096
+"""Keys and values that are packed together."""
 _DIGEST: Final = 16
 """Bytes."""
 _EMPTY: Final = bytes(msgpack.packb([]))
 
 
 class StateRows:
-    """The rows of one set, in no order."""
+    """The rows of one set, without the bodies of messages."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
-        """Raises ValueError if two rows have the same key."""
+        """`rows`: without bodies. Those about messages are in the order of their keys. Raises ValueError if two rows
+        have the same key, or a row about a message is wrong."""
+        self.messages = MessageRows()
+        """These have all rows about messages."""
         self._rows: dict[bytes, bytes] = {}
+        """All other rows."""
         self._sum = 0
         """The sum of the digests of all rows, as the rows were when the changes were taken."""
         self._former: dict[bytes, bytes | None] = {}
-        """The former values of the rows that were put or deleted since then, by key. None: there was no row."""
-        self.changed = 0
-        """Bytes, about, that were put or deleted since then."""
+        """The former values of the other rows that were put or deleted since then, by key. None: there was no row."""
+        self._changed = 0
+        """Bytes, about, of the other rows that were put or deleted since then."""
         for key, value in rows:
-            if key in self._rows:
+            if key[:1] == MESSAGE:
+                self.messages.read(key, value)
+            elif key in self._rows:
                 raise ValueError("the state of a set has two rows of one key")
-            self._rows[key] = value
+            else:
+                self._rows[key] = value
             self._sum += _digest(key, value)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._rows) + len(self.messages)
 
     def __iter__(self) -> Iterator[Row]:
-        return iter(self._rows.items())
+        return chain(self._rows.items(), self.messages)
+
+    @property
+    def small(self) -> Iterable[Row]:
+        """All rows but those of messages, in no order."""
+        return self._rows.items()
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Add a row, or give a row another value."""
+        """Add a row, or give a row another value. It is none of a message."""
         if key not in self._former:
             self._former[key] = self._rows.get(key)
         self._rows[key] = value
-        self.changed += len(key) + len(value)
+        self._changed += len(key) + len(value)
 
     def delete(self, key: bytes) -> None:
-        """Delete a row that is there."""
+        """Delete a row that is there. It is none of a message."""
         value = self._rows.pop(key)
         if key not in self._former:
             self._former[key] = value
-        self.changed += len(key)
+        self._changed += len(key)
+
+    @property
+    def changed(self) -> int:
+        """Bytes, about, that were put or deleted since the changes were taken."""
+        return self._changed + self.messages.changed
 
     @property
     def digest(self) -> bytes:
-        changed = sum(_difference(key, former, self._rows.get(key)) for key, former in self._former.items())
+        changed = sum(_difference(*change) for change in self._changes())
         return ((self._sum + changed) % 256**_DIGEST).to_bytes(_DIGEST)
 
+    def _changes(self) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+        """Key, former and present value of each row that may have changed."""
+        yield from ((key, former, self._rows.get(key)) for key, former in self._former.items())
+        yield from self.messages.changes()
+
     def take_changes(self) -> dict[bytes, bytes | None]:
-        """The changes since the last call, or since the rows were restored. Most rows of a queue come and go in
-        between: these cost nothing here, nor on the disk."""
+        """The changes since the last call, or since the rows were restored, with the bodies of messages. Most rows of a
+        queue come and go in between: these cost nothing here, nor on the disk."""
         changes: dict[bytes, bytes | None] = {}
-        for key, former in self._former.items():
-            value = self._rows.get(key)
+        for key, former, value in self._changes():
             if value != former:
                 self._sum += _difference(key, former, value)
                 changes[key] = value
         self._former = {}
-        self.changed = 0
-        return changes
+        self._changed = 0
+        return changes | self.messages.take_bodies()
 
     def check(self) -> None:
         """Assert what holds whenever no operation is being applied."""
+        self.messages.check()
         assert self.digest == StateRows(self).digest, "the digest is not that of the rows"
 
 
@@ -93,12 +120,86 @@ def _difference(key: bytes, former: bytes | None, value: bytes | None) -> int:
 
 
 def _digest(key: bytes, value: bytes) -> int:
-    hashed = hashlib.blake2b(len(key).to_bytes(4) + key, digest_size=_DIGEST)
-    hashed.update(value)
-    return int.from_bytes(hashed.digest())
+    return int.from_bytes(blake2b(len(key).to_bytes(4) + key + value, digest_size=_DIGEST).digest())
+
+
+class PackedRows:
+    """Rows, as few bytes of memory as they take. They come and go in one order: that of the keys, if they are those of
+    a state."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self.size = 0
+        """Bytes of all, packed."""
+        self._packed: list[bytes] = []
+        self._last: list[bytes] = []
+        """Those that are not packed yet, keys and values."""
+        self._count = 0
+        for key, value in rows:
+            self.append(key, value)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Row]:
+        for packed in (*self._packed, msgpack.packb(self._last)):
+            parts = iter(msgpack.unpackb(packed))
+            yield from zip(parts, parts, strict=True)
+
+    def __eq__(self, other: object) -> bool:
+        return [*self] == [*other] if isinstance(other, PackedRows) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def append(self, key: bytes, value: bytes) -> None:
+        self._last += key, value
+        self._count += 1
+        self.size += len(key) + len(value)
+        if len(self._last) >= PACKED:
+            self._packed.append(msgpack.packb(self._last))
+            self._last.clear()
 
 
 # pieces
+
+
+class SnapshotRows:
+    """The rows of a leader's snapshot, as its pieces come. Each body is compared with the row about it, and is not kept
+    here: the disk of this router has the pieces."""
+
+    def __init__(self) -> None:
+        self._rows = PackedRows()
+        self._about: tuple[bytes, bytes] | None = None
+        """The key of the body that has to follow, and its digest."""
+        self._why_wrong = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes, about, that these take in memory."""
+        return self._rows.size
+
+    def add(self, piece: bytes) -> None:
+        """The next piece has come."""
+        try:
+            for key, value in read_piece(piece):
+                self._add(key, value)
+        except ValueError as error:
+            self._why_wrong = self._why_wrong or str(error)
+
+    def _add(self, key: bytes, value: bytes) -> None:
+        expected, self._about = self._about, None
+        if is_body(key) or expected is not None:
+            if expected != (key, body_digest(value)):
+                raise ValueError("a message has no body, or another one")
+            return
+        self._rows.append(key, value)
+        if key[:1] == MESSAGE:
+            self._about = body_of(key, value)
+
+    def read(self) -> PackedRows:
+        """All rows but bodies. Raises ValueError if a piece is none, or if a body is missing or is another one."""
+        if self._about is not None or self._why_wrong:
+            raise ValueError(self._why_wrong or "the last message has no body")
+        return self._rows
 
 
 def piece_of(rows: Iterable[Row]) -> tuple[bytes, bool]:

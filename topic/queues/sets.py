@@ -4,11 +4,12 @@
 
 The shell that drives the sets
 
-1. tells them events: `contact`, `lost`, `receive`, `stored`, `piece_read`, `ask`, with the time in seconds;
+1. tells them events: `contact`, `lost`, `receive`, `stored`, `piece_read`, `bodies_read`, `ask`, `read`, with the time
+   in seconds;
 2. calls `flush` when no more events are at hand, and does what is in `out`, in order;
 3. calls `handle_timer` at `deadline`, which may have moved after `flush`, and then `flush`;
-4. gives `Write`, `Renew` and `ReadPiece` to the store, in order, and says when each `Write` and each
-   `ReadPiece` is done (`topic.queues.storing`). Nothing waits for the store here.
+4. gives `Write`, `Renew`, `ReadPiece` and `ReadBodies` to the store, in order, and says when each of them but `Renew`
+   is done (`topic.queues.storing`). Nothing waits for the store here.
 
 Each router has a replica of each set (`topic.queues.replica`). A leader tells all routers that it leads, so each router
 knows where its requests go.
@@ -20,14 +21,14 @@ from itertools import chain, count
 from typing import Final
 
 from topic.errors import BreachError
-from topic.queues.actions import Answered, SetAction, SetChange, SetEvent, SetNote, SetView, Tell
-from topic.queues.operations import Answer, Declare, Operation, Refused, RefusedFor, encode
+from topic.queues.actions import Answered, BodiesFound, SetAction, SetChange, SetEvent, SetNote, SetView, Tell
+from topic.queues.operations import Answer, Declare, Operation, QueueId, Refused, RefusedFor, encode
 from topic.queues.proposals import Enqueued, Proposal
 from topic.queues.replica import SetReplica
 from topic.queues.requests import Requests
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.state import Queue, SetState
-from topic.queues.storing import ReadPiece, SetContent, Write
+from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, SetContent, Write
 from topic.queues.wire import Answers, Leads, Message, Requested, decode, read_operation
 from topic.queues.wire import encode as encode_message
 from topic.raft.configuration import Configuration, Replica
@@ -62,15 +63,17 @@ class ReplicaSets:
         now: float,
         *,
         compare_every: int = COMPARE_EVERY,
+        limit: int = 8 << 30,
         left_ms: LeftMs = lambda messages, wall_ms: None,
     ) -> None:
         """`routers` are all of the mesh, by name. `contents` is what the store has of each set. `draw` returns a random
         number from 0 to 1, `new_life` a hybrid clock that is above all that this router knows, `new_store` an identity
-        that no store has had. Raises ValueError if the store has a set that began with another map of names, or a state
-        that is damaged."""
+        that no store has had. `limit`: bytes of the messages of a set; if it has more, homes keep all further ones.
+        Raises ValueError if the store has a set that began with another map of names, or a state that is damaged."""
         self.out: list[SetAction] = []
         self.set_map = set_map
         self.left_ms = left_ms
+        self.limit = limit
         self._router = router
         self._routers = list(routers)
         self._limits = limits
@@ -277,10 +280,23 @@ class ReplicaSets:
         self._replicas[write.set].stored(write, now)
         self._touched[write.set] = None
 
-    def piece_read(self, piece: ReadPiece, found: tuple[bytes, bool] | None, now: float) -> None:
-        """The store has read a piece: it, and whether it is the last. None: the snapshot is at another index."""
+    def piece_read(self, piece: ReadPiece, found: FoundPiece | None, now: float) -> None:
+        """The store has read a piece. None: the snapshot is at another index."""
         self._replicas[piece.set].piece_read(piece, found)
         self._touched[piece.set] = None
+
+    def read(self, name: str, queue: QueueId | None, positions: Sequence[int]) -> int:
+        """Have the bodies of messages read that are not in memory, and in this queue; None: in the outbox. Returns the
+        number of the read: its `BodiesFound` comes in `out` when the store has done it."""
+        number = next(self._numbers)
+        self._replicas[name].read_bodies(number, queue, positions)
+        self._touched[name] = None
+        return number
+
+    def bodies_read(self, read: ReadBodies, found: FoundBodies, now: float) -> None:
+        """The store has read bodies."""
+        self._replicas[read.set].bodies_read(read, found)
+        self._touched[read.set] = None
 
     def damaged(self, name: str, why: str) -> None:
         """The store has found that its part of a set is not what was written: the replica begins anew."""
@@ -348,6 +364,8 @@ class ReplicaSets:
         replica.flush(self._contacts, now)
         self.out += replica.out
         replica.out.clear()
+        self.out += (BodiesFound(*found) for found in replica.bodies)
+        replica.bodies.clear()
         self._spread_leadership(name, replica.leads)
         self._spread_answers(name, replica, now)
         if requests.leader:

@@ -98,9 +98,9 @@ class SetState:
         """`rows`: the state that is restored. `log` is told what becomes of messages. Raises ValueError if these rows
         are no state."""
         self.rows = StateRows(rows)
-        if any(key[:1] not in (DECLARED, BINDING, *ROWS) for key, _ in self.rows):
+        if any(key[:1] not in (DECLARED, BINDING, *ROWS) for key, _ in self.rows.small):
             raise ValueError("a row of the state of a set has a key of an unknown kind")
-        queues = [_queue(*row) for row in self.rows if row[0].startswith(DECLARED)]
+        queues = [_queue(*row) for row in self.rows.small if row[0].startswith(DECLARED)]
         if len(queues) > MOST_QUEUES:
             raise ValueError(f"the state of a set has {len(queues)} queues, expected {MOST_QUEUES} at most")
         self._queues = {queue.name: queue for queue in sorted(queues, key=lambda queue: queue.id)}
@@ -260,7 +260,7 @@ class SetState:
         self.bindings.check()
         bound = {(queue.id, address) for queue in self for address in queue.settings.bind or ()}
         assert {(one.queue, one.address) for one in self.bindings} == bound, "the bindings are not those of the queues"
-        found = {key: _queue(key, value) for key, value in self.rows if key.startswith(DECLARED)}
+        found = {key: _queue(key, value) for key, value in self.rows.small if key.startswith(DECLARED)}
         assert found == {_key(queue.name): queue for queue in self}, "the rows are not those of the queues"
         assert self._names == {queue.id: queue.name for queue in self}
         assert self.messages.queues | self.messages.outbox.queues <= {queue.id for queue in self}, (

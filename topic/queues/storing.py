@@ -1,7 +1,8 @@
 """What the replicas of a router give to its store, and what they find there when the router starts (protocol 13.5).
 
 The shell gives the changes of a pump to the store at once, in order. The store writes them in one transaction, and the
-shell then says so: `ReplicaSets.stored` for each `Write`. A read comes behind all changes that were given before it.
+shell then says so: `ReplicaSets.stored` for each `Write`. A read comes behind all changes that were given before it,
+and perhaps behind later ones.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from typing import Protocol
 
 import attrs
 
-from topic.queues.rows import Changes, Row
+from topic.queues.rows import Changes, PackedRows
 from topic.raft.configuration import Replica
 from topic.raft.messages import Persist, StoreContent
 
@@ -21,8 +22,8 @@ class SetContent:
     store: bytes
     """The identity of this set's part of the store. A part that was lost or set aside comes back with another one."""
     content: StoreContent
-    rows: tuple[Row, ...]
-    """The state at the snapshot, in the order of the keys."""
+    rows: PackedRows
+    """The state at the snapshot without the bodies of messages, in the order of the keys."""
 
 
 @attrs.frozen(slots=True)
@@ -58,7 +59,22 @@ class ReadPiece:
     """The key of the last row of the piece before it; empty for the first piece."""
 
 
+@attrs.frozen(slots=True)
+class ReadBodies:
+    """Read the bodies of messages in the state of a set, as the store has it."""
+
+    set: str
+    number: int
+    """No other read of this router has it."""
+    positions: Sequence[int]
+
+
 StoreChange = Write | Renew
+StoreRead = ReadPiece | ReadBodies
+FoundPiece = tuple[bytes, bool]
+"""The bytes of a piece, and whether it is the last."""
+FoundBodies = Sequence[bytes | None]
+"""The bodies of messages. None: the store has no such body, or not what was written."""
 
 
 class SetStore(Protocol):
@@ -67,5 +83,8 @@ class SetStore(Protocol):
     def write(self, changes: Sequence[StoreChange]) -> None:
         """Keep all of this or nothing. Returns when it is on the disk."""
 
-    def read(self, piece: ReadPiece) -> tuple[bytes, bool] | None:
-        """The piece, and whether it is the last. None if the snapshot is not at that index any more."""
+    def read(self, piece: ReadPiece) -> FoundPiece | None:
+        """None if the snapshot is not at that index any more."""
+
+    def bodies(self, read: ReadBodies) -> FoundBodies:
+        """Those at these positions, in the same order."""

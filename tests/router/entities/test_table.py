@@ -3,7 +3,7 @@
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from tests.router.observing import observed
 from tests.router.test_node import DURABLE, CountingStore, P, S, boot
 from topic.delivery.record import Record
 from topic.identity import link_name
-from topic.queues.operations import Answer, Declare, Operation, QueueSettings
+from topic.queues.operations import Answer, Declare, Operation, QueueId, QueueSettings
 
 ROOT = Path(__file__).parents[3]
 ALL = [(entity, one) for entity in ENTITIES for one in entity.attributes]
@@ -64,6 +64,10 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObservedRouter:
 
 async def nobody(operation: Operation) -> Answer:
     raise AssertionError("nothing is asked")
+
+
+async def unread(set_: str, queue: QueueId, positions: Sequence[int]) -> Mapping[int, bytes]:
+    raise AssertionError("nothing is read")
 
 
 def in_status(entity: Entity[Any]) -> set[str]:
@@ -164,7 +168,7 @@ async def test_status_is_of_the_table(at: ObservedRouter) -> None:
 
 def test_management_is_of_the_table(at: ObservedRouter) -> None:
     known = {entity.managed: {one.managed_name for one in entity.shown(Where.MANAGEMENT)} for entity in ENTITIES}
-    assert {kind.name: {*kind.attributes} for kind in types_at(at, nobody)} == {
+    assert {kind.name: {*kind.attributes} for kind in types_at(at, nobody, unread)} == {
         name: names for name, names in known.items() if name
     }
     assert all({"identity", "name"} <= names for name, names in known.items() if name)

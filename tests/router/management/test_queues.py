@@ -1,7 +1,7 @@
 """Operations on declared queues: what a request says, who decides, and what is answered."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -207,9 +207,12 @@ async def test_each_reason_of_a_refusal_has_a_status(reason: RefusedFor) -> None
     async def ask(operation: Operation) -> Answer:
         return Refused(reason, "because")
 
+    async def nobody(set_: str, queue: QueueId, positions: Sequence[int]) -> Mapping[int, bytes]:
+        raise AssertionError("nothing is read")
+
     at: Any = SimpleNamespace()
     with pytest.raises(ManagementError, match="because") as error:
-        await QueueOperations(ask, at).declare("queue/x", {})
+        await QueueOperations(ask, nobody, at).declare("queue/x", {})
     assert error.value.status == STATUS[reason] >= 400
 
 

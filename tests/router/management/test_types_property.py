@@ -1,6 +1,7 @@
 """Whatever a request says, a real router's agent answers it, and what it answers can be read."""
 
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -23,7 +24,7 @@ from tests.router.observing import observed
 from tests.router.test_node import DURABLE, CountingStore, P, S, boot
 from topic.delivery.record import Record
 from topic.identity import link_name
-from topic.queues.operations import Answer, Operation, Refused, RefusedFor
+from topic.queues.operations import Answer, Operation, QueueId, Refused, RefusedFor
 from topic.queues.operations import encode as encode_operation
 
 VALUES = st.recursive(
@@ -109,6 +110,11 @@ async def in_time(operation: Operation) -> Answer:
     return Refused(RefusedFor.NO_ANSWER, "no majority answered")
 
 
+async def of_none(set_: str, queue: QueueId, positions: Sequence[int]) -> Mapping[int, bytes]:
+    """No message is there any more."""
+    return {}
+
+
 @pytest.fixture
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agent:
     """Of a router with a publisher and a subscriber, and a delivery between them."""
@@ -124,7 +130,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agent:
         record.name(subscriber, 0)
         node.topic.records.enter([record])
     at, events = observed(node, tmp_path, started=0.0, epoch=0.0), RecentEvents("a", 1)
-    kinds, report = tuple(types_at(at, in_time)), lambda: b"{}"
+    kinds, report = tuple(types_at(at, in_time, of_none)), lambda: b"{}"
     return Agent(kinds, lambda: [socket.gethostname()], events, report, Looks(kinds, report, events), at_once)
 
 

@@ -8,8 +8,9 @@ from typing import Self
 import attrs
 
 from tests.set_store import apply
-from topic.queues.rows import Changes, piece_of, read_piece
-from topic.queues.storing import ReadPiece, Renew, SetContent, StoreChange, Write
+from topic.queues.bodies.message_rows import about_key, body_key, is_body
+from topic.queues.rows import Changes, PackedRows, piece_of, read_piece
+from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, SetContent, StoreChange, Write
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.log import NOTHING, Entry, Snapshot
 from topic.raft.messages import Hard, Persist, StagedPiece, StoreContent
@@ -33,7 +34,7 @@ class ModelPart:
 
     @property
     def content(self) -> SetContent:
-        rows = tuple(sorted(self.rows.items()))
+        rows = PackedRows(row for row in sorted(self.rows.items()) if not is_body(row[0]))
         return SetContent(self.store, StoreContent(self.hard, self.snapshot, tuple(self.entries)), rows)
 
     def persist(self, persist: Persist, changes: Changes | None) -> None:
@@ -67,7 +68,10 @@ class ModelStore:
                 case Renew(store=store):
                     self.parts[change.set] = ModelPart(store)
 
-    def read(self, piece: ReadPiece) -> tuple[bytes, bool] | None:
+    def bodies(self, read: ReadBodies) -> FoundBodies:
+        return [self.parts[read.set].rows.get(body_key(position)) for position in read.positions]
+
+    def read(self, piece: ReadPiece) -> FoundPiece | None:
         part = self.parts[piece.set]
         if part.snapshot.index != piece.index:
             return None
@@ -112,6 +116,12 @@ class Drawing:
         name, part = self.random.choice(found)
         index = part.snapshot.index - self.random.choice((0, 0, 1))
         return ReadPiece(name, MEMBERS[1], index, 0, self.random.choice([b"", *part.rows]))
+
+    def read(self, model: ModelStore) -> ReadBodies:
+        """Some bodies, of which the store has some."""
+        self._number += 1
+        positions = self.random.sample(range(60), self.random.randint(1, 5))
+        return ReadBodies(self.random.choice([*model.parts]), self._number, positions)
 
     def _some(self, name: str, model: ModelStore) -> list[StoreChange]:
         part, random = model.parts[name], self.random
@@ -175,7 +185,9 @@ class Drawing:
         return {**gone, **dict(self._row() for _ in range(self.random.randint(0, 5)))}
 
     def _row(self) -> tuple[bytes, bytes]:
-        return b"%d" % self.random.randrange(50), self.random.randbytes(self.random.choice((1, 100, 9000)))
+        number = self.random.randrange(50)
+        key = self.random.choice((b"%d" % number, about_key(number), body_key(number)))
+        return key, self.random.randbytes(self.random.choice((1, 100, 9000)))
 
     def _stage(self, name: str, part: ModelPart) -> list[StoreChange]:
         """A leader's snapshot begins, goes on or is complete. It is later than what is decided here."""

@@ -22,6 +22,7 @@ from router.disk.wal import FRAME, HEADER, PAGE
 from router.queues.store import QueueStore, QueueStoreError, Sync
 from tests.router.queues.model import Drawing
 from tests.router.queues.test_store import SETS, appended, compact, copied, identities, model_of, opened
+from topic.queues.rows import PackedRows
 from topic.queues.storing import SetContent
 from topic.raft.messages import StoreContent
 
@@ -96,7 +97,9 @@ def outcome(path: Path, contents: Mapping[str, SetContent]) -> str:
     with store:
         same = [name for name in SETS if store.contents[name].store == contents[name].store]
         for name in SETS:
-            expected = contents[name] if name in same else SetContent(store.contents[name].store, StoreContent(), ())
+            expected = (
+                contents[name] if name in same else SetContent(store.contents[name].store, StoreContent(), PackedRows())
+            )
             assert store.contents[name] == expected, f"{name} is less than it was"
         assert len(same) == len(SETS) or (store.notes and any(path.parent.glob("*.former-*")))
         present = store.contents

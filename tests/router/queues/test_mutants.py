@@ -72,6 +72,9 @@ MODEL = of_store(store.test_a_store_has_what_a_model_has, Sync.DISK, 1)
 TWO_STATES = of_store(store.test_a_state_of_this_replica_stays_while_a_leader_sends_its_own)
 DAMAGED_PIECE = of_store(store.test_a_damaged_piece_does_not_become_the_state)
 DAMAGED_ROW = of_store(store.test_a_damaged_row_is_not_sent)
+DAMAGED_BODY = of_store(store.test_a_damaged_body_is_not_read)
+LOST_BODY = of_store(store.test_a_lost_body_is_noticed_at_the_start)
+ROWS_WITH_BODIES = of_store(store.test_a_piece_has_each_body_behind_the_row_about_it)
 VOID = of_store(store.test_a_part_that_is_void_is_kept_in_a_file_of_its_own)
 ENDS = 'before the ends of {ends} transactions" if ends > 1'
 MUTANTS: list[tuple[Any, str, str, str, Scenario]] = [
@@ -96,7 +99,11 @@ MUTANTS: list[tuple[Any, str, str, str, Scenario]] = [
     (QueueStore, "_persist", 'self._delete("entry", part.key(persist.first), part.key(part.last))', "pass", MODEL),
     (QueueStore, "_change_rows", "part.rows.remove(checksum)", "pass", MODEL),
     (QueueStore, "_change_rows", "if value is not None", "if True", MODEL),
-    (QueueStore, "_restore", 'self._delete("row", *keys_of("row", part.place))', "pass", MODEL),
+    (QueueStore, "_restore", "self._delete(table, *keys_of(table, part.place))", "pass", MODEL),
+    (QueueStore, "_change_rows", "part.bodies -= ", "", MODEL),
+    (QueueStore, "_read", "bodies != part.bodies", "False", LOST_BODY),
+    (QueueStore, "bodies", "row is not None and is_whole(row)", "row is not None", DAMAGED_BODY),
+    (QueueStore, "_rows_behind", "for table in KEYED", "for table in KEYED[:1]", ROWS_WITH_BODIES),
     (QueueStore, "_restore", "not is_whole(piece)", "False", DAMAGED_PIECE),
     (QueueStore, "read", "part.snapshot.index != piece.index", "False", TWO_STATES),
     (QueueStore, "_rows_behind", "not is_whole(row)", "False", DAMAGED_ROW),

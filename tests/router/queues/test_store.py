@@ -16,8 +16,9 @@ from router.queues.boot import boot_id
 from router.queues.store import MERGE, SCRUBBED, FullError, QueueStore, QueueStoreError, Sync
 from tests.disk import full_disk
 from tests.router.queues.model import Drawing, ModelStore
-from topic.queues.rows import piece_of
-from topic.queues.storing import ReadPiece, Renew, Write
+from topic.queues.bodies.message_rows import about_key, body_key
+from topic.queues.rows import PIECE, piece_of
+from topic.queues.storing import ReadBodies, ReadPiece, Renew, Write
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.log import Entry, Snapshot
 from topic.raft.messages import Hard, Persist, StagedPiece
@@ -67,6 +68,8 @@ def test_a_store_has_what_a_model_has(path: Path, sync: Sync, seed: int) -> None
         store.write(drawing.changes(model))
         piece = drawing.piece(model)
         assert piece is None or store.read(piece) == model.read(piece)
+        bodies = drawing.read(model)
+        assert store.bodies(bodies) == model.bodies(bodies)
         if drawing.random.random() < 0.1:
             store.merge()
         if drawing.random.random() < 0.1:
@@ -137,7 +140,7 @@ def test_a_set_that_the_topology_has_no_more_is_there_when_it_comes_back(path: P
 
 def test_a_state_of_this_replica_stays_while_a_leader_sends_its_own(path: Path) -> None:
     """And a read goes on behind the rows that were read before, as long as the snapshot is the same."""
-    first, second = piece_of([(b"a", bytes(70_000))]), piece_of([(b"b", b"theirs")])
+    first, second = piece_of([(b"a", bytes(PIECE))]), piece_of([(b"b", b"theirs")])
     with opened(path) as store:
         store.write([appended(1, 1, b"x", b"y")])
         store.write([Write("q0", Persist(2, HARD, (StagedPiece(9, 0, first[0]),), None, 3, ()))])
@@ -334,6 +337,54 @@ def test_a_damaged_row_is_not_sent(path: Path) -> None:
         store._connection.execute("UPDATE row SET value = 'other'")
         with pytest.raises(QueueStoreError, match="a row of the state of set q0 does not match its checksum"):
             store.read(ReadPiece("q0", ME, 1, 0, b""))
+
+
+BODIES = {about_key(1): b"about 1", body_key(1): b"body 1", about_key(2): b"about 2", body_key(2): bytes(9000)}
+
+
+def with_bodies(store: QueueStore) -> None:
+    """The snapshot has two messages."""
+    store.write([appended(1, 1, b"x")])
+    snapshot = Snapshot(1, 3, Configuration((ME,)))
+    store.write([Write("q0", Persist(2, HARD, (), snapshot, 2, ()), {**BODIES, b"q": b"1", b"a": b"2"})])
+
+
+def test_bodies_are_read_one_by_one(path: Path) -> None:
+    """What the store finds as it is opened has none of them."""
+    with opened(path) as store:
+        with_bodies(store)
+    with opened(path) as store:
+        keys = [key for key, _ in store.contents["q0"].rows]
+        assert keys == [b"a", about_key(1), about_key(2), b"q"] and not store.notes
+        assert store.bodies(ReadBodies("q0", 1, [2, 3, 1])) == [bytes(9000), None, b"body 1"]
+
+
+def test_a_piece_has_each_body_behind_the_row_about_it(path: Path) -> None:
+    with opened(path) as store:
+        with_bodies(store)
+        rows = [(b"a", b"2"), *BODIES.items(), (b"q", b"1")]
+        assert store.read(ReadPiece("q0", ME, 1, 0, b"")) == piece_of(rows)
+        for place, (key, _) in enumerate(rows):
+            assert store.read(ReadPiece("q0", ME, 1, 1, key)) == piece_of(rows[place + 1 :])
+
+
+def test_a_damaged_body_is_not_read(path: Path) -> None:
+    """A scrub finds it, too."""
+    with opened(path) as store:
+        with_bodies(store)
+        store._connection.execute("UPDATE body SET value = 'other' WHERE length(value) > 100")
+        assert store.bodies(ReadBodies("q0", 1, [1, 2])) == [b"body 1", None]
+        found = [store.scrub() for _ in SCRUBBED]
+        assert {"q0": "a scrub found a damaged row of table body"} in found
+
+
+def test_a_lost_body_is_noticed_at_the_start(path: Path) -> None:
+    with opened(path) as store:
+        with_bodies(store)
+        store._connection.execute("DELETE FROM body WHERE length(value) > 100")
+        identity = store.contents["q0"].store
+    with opened(path, seed="anew") as store:
+        assert "the bodies of 1 messages, expected 2" in store.notes[0] and store.contents["q0"].store != identity
 
 
 def test_a_damaged_piece_does_not_become_the_state(path: Path) -> None:

@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from router.queues.store import FullError, QueueStoreError
 from router.queues.writer import MOST, QueueWriter
 from tests.hangs import HANGS_S
-from topic.queues.storing import ReadPiece, Renew, StoreChange, Write
+from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, StoreChange, Write
 from topic.raft.configuration import Replica
 from topic.raft.log import Entry
 from topic.raft.messages import Hard, Persist
@@ -40,8 +40,11 @@ class SlowStore:
             raise self.failure
         self.transactions.append([*changes])
 
-    def read(self, piece: ReadPiece) -> tuple[bytes, bool] | None:
+    def read(self, piece: ReadPiece) -> FoundPiece | None:
         return str(sum(map(len, self.transactions))).encode(), True
+
+    def bodies(self, read: ReadBodies) -> FoundBodies:
+        return [str(sum(map(len, self.transactions))).encode()]
 
     def merge(self) -> None:
         self.merges += 1
@@ -66,8 +69,11 @@ class Heard:
     def stored(self, write: Write) -> None:
         self._hear(write.persist.number)
 
-    def piece_read(self, piece: ReadPiece, found: tuple[bytes, bool] | None) -> None:
+    def piece_read(self, piece: ReadPiece, found: FoundPiece | None) -> None:
         self._hear(found)
+
+    def bodies_read(self, read: ReadBodies, found: FoundBodies) -> None:
+        self._hear([*found])
 
     def damaged(self, name: str, why: str) -> None:
         self._hear((name, why))

@@ -1,7 +1,8 @@
 """A bench of routers that have the replicas of one set, each with a disk that is done at once."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -14,14 +15,16 @@ from tests.topic.bench import SETTINGS, Bench, Station
 from topic.core import Topic
 from topic.identity import ingresses_of
 from topic.node import SetPort
-from topic.queues.actions import Answered
+from topic.queues.actions import Answered, BodiesFound
 from topic.queues.operations import Answer, Configure, Declare, Done, QueueId, QueueSettings
 from topic.queues.outgoing.outbox import Why
+from topic.queues.replica import SetReplica
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import COMPARE_EVERY, ReplicaSets
-from topic.queues.storing import ReadPiece, StoreChange, Write
+from topic.queues.storing import ReadBodies, ReadPiece, StoreChange, StoreRead, Write
 from topic.queues.wire import SETS
 from topic.raft.limits import RaftLimits
+from topic.raft.log import Entry
 from topic.settings import QUEUE as KIND
 from topic.settings import TOPIC, Settings
 
@@ -52,7 +55,9 @@ class QueueStation(Station):
 
     def port(self, core: Topic) -> SetPort:
         self.answers: dict[int, Answer] = {}
-        self.waiting: list[StoreChange | ReadPiece] = []
+        self.waiting: list[StoreChange | StoreRead] = []
+        self.found_bodies: dict[int, Mapping[int, bytes]] = {}
+        """Bodies that were read for no end, by the number of the read."""
         bench, disk = self.bench, self.bench.disks[self.name]
         sets = ReplicaSets(
             self.name,
@@ -67,15 +72,26 @@ class QueueStation(Station):
             compare_every=bench.compare_every,
             left_ms=left_ms,
         )
+        for replica in sets._replicas.values():
+            replica._apply = partial(self._apply, replica, replica._apply)  # type: ignore[method-assign]
         return SetPort(sets, self)
+
+    def _apply(self, replica: SetReplica, apply: Callable[[int, Entry], None], index: int, decided: Entry) -> None:
+        """Note the messages that are there now."""
+        apply(index, decided)
+        for rows in replica.state.rows.messages.queues.values():
+            self.bench.texts_of[replica.plan.name] |= rows.kept
 
     def wall_us(self) -> int:
         """Its clock goes with the time of the bench, and is later whenever it is asked."""
         self.bench.wall_us = max(self.bench.wall_us + 1000, START_US + int(self.bench.now * 1e6))
         return self.bench.wall_us
 
-    def keep(self, changes: Sequence[StoreChange | ReadPiece]) -> None:
+    def keep(self, changes: Sequence[StoreChange | StoreRead]) -> None:
         self.waiting += changes
+
+    def found(self, found: BodiesFound) -> None:
+        self.found_bodies[found.number] = found.bodies
 
     def answered(self, answered: Answered) -> None:
         self.answers[answered.number] = answered.answer
@@ -90,14 +106,21 @@ class QueueStation(Station):
         """Let the disk do what it was given. Returns whether that was something."""
         waiting, self.waiting = self.waiting, []
         for change in waiting:
-            if isinstance(change, ReadPiece):
-                self.node.piece_read(change, self.bench.disks[self.name].read(change))
-            else:
-                self.bench.disks[self.name].write([change])
-                if isinstance(change, Write):
-                    self.node.stored(change)
+            self.do(change)
         self.node.pump()
         return bool(waiting)
+
+    def do(self, change: StoreChange | StoreRead) -> None:
+        """Let the disk do this, and say so."""
+        disk = self.bench.disks[self.name]
+        if isinstance(change, ReadPiece):
+            self.node.piece_read(change, disk.read(change))
+        elif isinstance(change, ReadBodies):
+            self.node.bodies_read(change, disk.bodies(change))
+        else:
+            disk.write([change])
+            if isinstance(change, Write):
+                self.node.stored(change)
 
 
 class QueueBench(Bench):
@@ -122,6 +145,9 @@ class QueueBench(Bench):
         self.new_store = StoreNames()
         self.disks = {name: MemorySets(self.new_store.parts(self.set_map.plans)) for name in names}
         self.random = Random(seed)
+        self.texts_of: dict[str, dict[int, bytes]] = {name: {} for name in self.set_map.plans}
+        """By set and position: all messages that ever were in a queue."""
+        self.texts = self.texts_of[SET]
         self.is_patient = False
         self.hanging: set[str] = set()
         """Routers whose disks do nothing."""
@@ -206,7 +232,7 @@ class QueueBench(Bench):
 
     def messages(self, router: str) -> list[bytes]:
         """What the queue has, as that router knows."""
-        return [*self.sets(router).state(SET).messages.of(self.queue).values()]
+        return [*map(self.texts.__getitem__, self.sets(router).state(SET).messages.of(self.queue))]
 
     def stop(self, name: str) -> None:
         """The process is gone, and the others notice. `start` begins the next one."""

@@ -6,16 +6,16 @@ lasts, and is lost with it. `check` holds after each step.
 
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
 from tests.set_store import MemorySets, StoreNames
 from topic.journal import Event
-from topic.queues.actions import Answered, Logged, SetEvent, SetNote, Tell
+from topic.queues.actions import Answered, BodiesFound, Logged, SetEvent, SetNote, Tell
 from topic.queues.operations import Answer, Operation
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import ReplicaSets
-from topic.queues.storing import ReadPiece, StoreChange, Write
+from topic.queues.storing import ReadBodies, ReadPiece, StoreChange, StoreRead, Write
 from topic.raft.limits import RaftLimits
 from topic.raft.log import Entry
 
@@ -27,13 +27,15 @@ class SetHost:
 
     def __init__(self, disk: MemorySets) -> None:
         self.disk = disk
-        self.waiting: deque[StoreChange | ReadPiece] = deque()
+        self.waiting: deque[StoreChange | StoreRead] = deque()
         """What the disk has not done."""
         self.sets: ReplicaSets | None = None
         self.contacts: dict[str, int] = {}
         """Routers that it sees, and the number of the contact."""
         self.answers: dict[int, Answer] = {}
         self.notes: list[str] = []
+        self.found: dict[int, Mapping[int, bytes]] = {}
+        """Bodies that were read, by the number of the read."""
 
 
 class SetCluster:
@@ -116,20 +118,21 @@ class SetCluster:
         self.hosts[router].disk = MemorySets(self.new_store.parts(self.map.plans))
 
     @staticmethod
-    def _do_on_disk(host: SetHost) -> tuple[StoreChange | ReadPiece, tuple[bytes, bool] | None]:
+    def _do_on_disk(host: SetHost) -> StoreChange | StoreRead:
         change = host.waiting.popleft()
-        if isinstance(change, ReadPiece):
-            return change, host.disk.read(change)
-        host.disk.write([change])
-        return change, None
+        if not isinstance(change, StoreRead):
+            host.disk.write([change])
+        return change
 
     def finish(self, router: str) -> None:
         """The disk has done what it was given first."""
-        change, found = self._do_on_disk(self.hosts[router])
+        disk, change = self.hosts[router].disk, self._do_on_disk(self.hosts[router])
         if isinstance(change, Write):
             self.sets(router).stored(change, self.now)
         elif isinstance(change, ReadPiece):
-            self.sets(router).piece_read(change, found, self.now)
+            self.sets(router).piece_read(change, disk.read(change), self.now)
+        elif isinstance(change, ReadBodies):
+            self.sets(router).bodies_read(change, disk.bodies(change), self.now)
         self.after(router)
 
     # contacts
@@ -233,6 +236,8 @@ class SetCluster:
                 host.notes.append(action.text)
             elif isinstance(action, Logged):
                 self._check_logged(action)
+            elif isinstance(action, BodiesFound):
+                host.found[action.number] = action.bodies
             else:
                 host.waiting.append(action)
         assert not sets.has_work

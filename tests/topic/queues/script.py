@@ -255,7 +255,7 @@ class Player:
             if name in "abc":
                 state = self._bench.sets(name).state(SET)
                 known = state.get(queue or QUEUE)
-                messages = state.messages.of(known.id).values() if known is not None else ()
+                messages = state.messages.of(known.id).kept.values() if known is not None else ()
                 self._bench.lines.append(f"{name}   {b' '.join(messages).decode() or 'nothing'}")
 
     def give_dead_letters(self, address: str) -> None:

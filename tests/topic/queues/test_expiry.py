@@ -11,6 +11,7 @@ from tests.topic.queues.test_ingress import publisher
 from tests.topic.queues.test_messages import OTHER, asked, at, declare, holders, key, propose, there
 from tests.topic.queues.test_messages import filled as filled_state
 from tests.topic.raft.mutants import Mutant
+from topic.queues.bodies.message_rows import MessageRows
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.expiry import AGAIN_MS, SPARE, ExpiryTimes
 from topic.queues.leader.leaders import LedSet
@@ -184,9 +185,9 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_what_has_expired_leaves_the_queue_if_it_is_for_nobody),
     (QueuedMessages, "expire", "MessageEnd.EXPIRED", "MessageEnd.PURGED",
      test_what_has_expired_leaves_the_queue_if_it_is_for_nobody),
-    (QueuedMessages, "_take", "parts if expires else parts[:3]", "parts[:3]",
+    (MessageRows, "_about", "(*parts, ends) if ends else parts", "parts",
      partial(test_the_state_keeps_when_the_time_of_a_message_is_over, True)),
-    (QueuedMessages, "_out_of_queue", "self.expiring.pop(position, None)", "pass",
+    (MessageRows, "delete", "self.expiring.pop(position, None)", "pass",
      partial(test_the_state_keeps_when_the_time_of_a_message_is_over, True)),
     (ExpiryTimes, "add", "self._find()", "pass", test_times_of_messages_that_are_gone_are_forgotten_in_the_end),
     (ExpiryTimes, "take", "heappush(self._times, (now_ms + AGAIN_MS, position))", "pass",

@@ -13,7 +13,8 @@ from tests.topic.queues.test_state import LIFE
 from tests.topic.raft.mutants import Mutant
 from topic.directory.entry import Lifetime, LinkEntry, Role, Status
 from topic.identity import KEY_LENGTH, Epoch, LinkIdentity, link_name
-from topic.queues.messages import KEY, MESSAGE, PURGED, RETURNS, Passed, QueuedMessages, Returns
+from topic.queues.bodies.message_rows import MESSAGE, body_digest, body_key
+from topic.queues.messages import KEY, PURGED, RETURNS, Passed, QueuedMessages, Returns
 from topic.queues.operations import Declare, Delete, Done, Purge, QueueId, QueueSettings, Refused, Retry, encode
 from topic.queues.positions import MOST_PLACES, position_of, runs_of
 from topic.queues.proposals import (
@@ -252,7 +253,9 @@ def purge(state: SetState, index: int, queue: QueueId, position: int) -> int:
 
 
 def there(state: SetState, queue: QueueId) -> list[bytes]:
-    return [*state.messages.of(queue).values()]
+    rows, texts = state.messages.of(queue), [b"%d" % number for number in range(100)]
+    of_digest = {body_digest(text): text for text in texts}
+    return [of_digest[rows.about(position)[1]] for position in rows]
 
 
 def test_a_purge_takes_what_nobody_has_up_to_its_position() -> None:
@@ -364,7 +367,8 @@ def test_a_replica_that_goes_on_behind_a_snapshot_is_equal(log: list[Asked], at:
         restored.apply(index, data)
     assert restored.rows.digest == whole.rows.digest
     for queue in whole:
-        assert [*restored.messages.of(queue.id).items()] == [*whole.messages.of(queue.id).items()]
+        rows, others = restored.messages.of(queue.id), whole.messages.of(queue.id)
+        assert [(at, rows.about(at)) for at in rows] == [(at, others.about(at)) for at in others]
         assert holders(restored, queue.id) == holders(whole, queue.id)
     restored.check()
     if not any(kind == "delete" for kind, *_ in log):
@@ -473,10 +477,16 @@ def test_what_is_no_proposal_is_refused(parts: list[Any]) -> None:
         (CONSUMER + ONE.name, msgpack.packb([ONE.name])),
         (MESSAGE + bytes(11), b"\xc1"),
         (MESSAGE + bytes(11), msgpack.packb([1, 2])),
-        (MESSAGE + bytes(11), msgpack.packb([1, 2, "text"])),
-        (MESSAGE + bytes(11), msgpack.packb([1, 2, b"", "3"])),
-        (MESSAGE + bytes(11), msgpack.packb([1, 2, b"", 3, 4])),
-        (MESSAGE + bytes(10), msgpack.packb([1, 2, b""])),
+        (MESSAGE + bytes(11), msgpack.packb([1, 2, 3, "a text of 16 let"])),
+        (MESSAGE + bytes(11), msgpack.packb([1, 2, 3, bytes(15)])),
+        (MESSAGE + bytes(11), msgpack.packb([1, 2, -3, bytes(16)])),
+        (MESSAGE + bytes(11), msgpack.packb([1, 2, 1 << 32, bytes(16)])),
+        (MESSAGE + bytes(11), msgpack.packb([1, 2, 3, bytes(16), "4"])),
+        (MESSAGE + bytes(11), msgpack.packb([1, 2, 3, bytes(16), -4])),
+        (MESSAGE + bytes(11), msgpack.packb([1, 2, 3, bytes(16), 4, 5])),
+        (MESSAGE + bytes(10), msgpack.packb([1, 2, 3, bytes(16)])),
+        (MESSAGE + b"\1" + bytes(10), msgpack.packb([1, 2, 3, bytes(16)])),
+        (body_key(1), b"body"),
         (b"z", b""),
     ],
 )

@@ -15,12 +15,12 @@ from topic.actions import LinkAction, Note
 from topic.core import Topic
 from topic.journal import Block
 from topic.node import Happening, Node, SetPort
-from topic.queues.actions import Answered
+from topic.queues.actions import Answered, BodiesFound
 from topic.queues.operations import Answer, Declare, Done, Refused, RefusedFor
 from topic.queues.outgoing.outbox import Why
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import ReplicaSets
-from topic.queues.storing import ReadPiece, StoreChange, Write
+from topic.queues.storing import StoreChange, StoreRead, Write
 from topic.queues.wire import SETS
 from topic.raft.limits import RaftLimits
 from topic.settings import Settings
@@ -36,7 +36,7 @@ class Station(Deaf):
         self.name = name
         self.time = 0.0
         self.said: deque[bytes] = deque()
-        self.given: list[list[StoreChange | ReadPiece]] = []
+        self.given: list[list[StoreChange | StoreRead]] = []
         self.answers: dict[int, Answer] = {}
         self.notes: list[Happening] = []
         self.disk = MemorySets(STORES.parts(MAP.plans))
@@ -73,11 +73,14 @@ class Station(Deaf):
     def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
         return message
 
-    def keep(self, changes: Sequence[StoreChange | ReadPiece]) -> None:
+    def keep(self, changes: Sequence[StoreChange | StoreRead]) -> None:
         self.given.append(list(changes))
 
     def answered(self, answered: Answered) -> None:
         self.answers[answered.number] = answered.answer
+
+    def found(self, found: BodiesFound) -> None:
+        raise AssertionError("nothing is read")
 
     def write(self) -> None:
         """The disk does all that it was given."""

@@ -5,13 +5,14 @@ a, b, c   voters of the set; a leads
 
 from collections.abc import Callable
 from functools import partial
+from unittest.mock import patch
 
 import pytest
 
 from tests.topic.queues.bench import SET, QueueBench
 from tests.topic.queues.test_ingress import publisher
 from tests.topic.raft.mutants import Mutant
-from topic.queues.replica import SetReplica
+from topic.queues.replica import KEPT, SetReplica
 from topic.raft.leadership import Leadership
 from topic.raft.progress import FollowerProgress
 
@@ -68,12 +69,47 @@ def test_a_leader_keeps_no_entries_for_a_follower_that_is_away() -> None:
     assert len(bench.messages("c")) == 16
 
 
+def test_a_follower_that_was_away_for_a_moment_gets_entries_and_no_snapshot() -> None:
+    """Also from a leader that was a follower before: a snapshot has all messages."""
+    bench = QueueBench(*"abc")
+    pen = publisher(bench, "b")
+    for number in range(40):
+        pen.send(b"%d" % number + LARGE)
+    with patch.object(FollowerProgress, "send_snapshot", autospec=True) as sent:
+        for other in "ab":
+            bench.part(other, "c")
+        for number in range(7):
+            pen.send(b"and %d" % number + LARGE)
+        bench.stop("a")
+        for other in "b":
+            bench.meet(other, "c")
+        bench.wait(5)
+        assert len(bench.messages("c")) == 47 and bench.leader == "b" and not sent.called
+    log = bench.sets("b")._replicas[SET].raft.log
+    assert len(LARGE) * 8 < log.size(log.snapshot.index, log.last) < len(LARGE) * 16
+
+
+def test_a_log_ends_though_its_entries_are_small() -> None:
+    """Behind a long queue, when nothing but small entries comes."""
+    bench = QueueBench(*"abc", compare_every=3)
+    pen = publisher(bench, "a")
+    for number in range(8):
+        pen.send(b"%d" % number + LARGE)
+    for number in range(4 * KEPT):
+        pen.send(b"%d" % number)
+    log = bench.sets("a")._replicas[SET].raft.log
+    assert log.last - log.snapshot.index < 4 * KEPT
+
+
 BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (SetReplica, "_apply", "self.state.rows.changed >= CHANGED", "False", test_large_messages_make_a_snapshot_soon),
     (SetReplica, "_is_needed", "leadership.lacks(index)", "False",
      partial(test_a_leader_keeps_entries_that_a_follower_in_contact_needs, "c")),
     (Leadership, "lacks", "progress.is_in_contact and ", "",
      test_a_leader_keeps_no_entries_for_a_follower_that_is_away),
+    (SetReplica, "_is_far_behind", "self.state.messages.size // 4", "0",
+     test_a_follower_that_was_away_for_a_moment_gets_entries_and_no_snapshot),
+    (SetReplica, "_compact", "len(self._changes) == KEPT", "False", test_a_log_ends_though_its_entries_are_small),
     (FollowerProgress, "is_in_contact", " or self.needs_snapshot", "",
      test_a_leader_keeps_no_entries_for_a_follower_that_is_away),
 ]  # fmt: skip

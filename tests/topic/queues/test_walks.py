@@ -13,8 +13,8 @@ from topic.queues.leader.leaders import LedSet
 from topic.queues.leader.letters import Letters
 from topic.queues.messages import QueuedMessages
 
-SEEDS = 30
-MOST = 15
+SEEDS = 40
+MOST = 40
 """Seeds in which a broken rule is noticed."""
 
 

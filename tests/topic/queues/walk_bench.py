@@ -6,15 +6,17 @@ way (`others`). What is on a channel arrives in order while the contact lasts, a
 
 from collections.abc import Callable, Collection
 from functools import partial
+from random import Random
 
 import attrs
 
 from linkstate.events import ContactLost
 from tests.store import MemoryStore
-from tests.topic.queues.bench import WITH_QUEUES, QueueBench, QueueStation
-from topic.node import Happening
+from tests.topic.queues.bench import SET, WITH_QUEUES, QueueBench, QueueStation
+from topic.core import Topic
+from topic.node import Happening, SetPort
 from topic.queues.set_map import SetPlan
-from topic.queues.storing import ReadPiece, Write
+from topic.queues.storing import FoundBodies, ReadBodies, StoreRead
 
 FAR_SET = SetPlan("far", ("c", "d", "e"), "queue/far/")
 """Another set, which has dead letters only."""
@@ -23,6 +25,11 @@ Move = Callable[[], None]
 
 class WalkStation(QueueStation):
     bench: "WalkBench"
+
+    def port(self, core: Topic) -> SetPort:
+        self.read: list[tuple[ReadBodies, FoundBodies]] = []
+        """What the disk has read, and the router has not heard."""
+        return super().port(core)
 
     def note(self, happening: Happening) -> None:
         super().note(happening)
@@ -36,6 +43,9 @@ class WalkBench(QueueBench):
 
     def __init__(self, routers: str, *, seed: int, compare_every: int, grace: float) -> None:
         self._incarnation = 1
+        self._dice = Random(f"reads {seed}")
+        self.reads = [0, 0]
+        """Of bodies: how many were for nobody any more, and how many counted."""
         settings = attrs.evolve(WITH_QUEUES, grace=grace)
         super().__init__(*routers, seed=seed, compare_every=compare_every, settings=settings, others=[FAR_SET])
         self.stores = {name: station.store for name, station in self.stations.items()}
@@ -66,6 +76,8 @@ class WalkBench(QueueBench):
         for name in self.stations:
             if self.at(name).waiting and name not in self.hanging:
                 moves.append(partial(self.write, name))
+            if self.at(name).read:
+                moves.append(partial(self.tell, name))
             if len(self.stations) < len(self.disks):
                 moves += [partial(self.lose, name, gone) for gone in self.contacts(name) if gone not in self.stations]
         return moves + self.others()
@@ -93,16 +105,26 @@ class WalkBench(QueueBench):
         self.collect(there)
 
     def write(self, name: str) -> None:
-        """The disk does what it was given first."""
+        """The disk does what it was given first. A read may come behind changes that it was given later. Its router
+        hears later what was read."""
         station = self.at(name)
         change = station.waiting.pop(0)
+        if isinstance(change, ReadBodies) and station.waiting and self._dice.random() < 0.5:
+            station.waiting.insert(self._dice.randint(1, len(station.waiting)), change)
+            return
+        if isinstance(change, ReadBodies):
+            station.read.append((change, self.disks[name].bodies(change)))
+            return
         station.node.now()
-        if isinstance(change, ReadPiece):
-            station.node.piece_read(change, self.disks[name].read(change))
-        else:
-            self.disks[name].write([change])
-            if isinstance(change, Write):
-                station.node.stored(change)
+        station.do(change)
+        station.node.pump()
+
+    def tell(self, name: str) -> None:
+        """The router hears what was read first."""
+        station = self.at(name)
+        read, found = station.read.pop(0)
+        self.reads[read.number in self.sets(name)._replicas[SET]._reading] += 1
+        station.node.bodies_read(read, found)
         station.node.pump()
 
     # contacts
@@ -130,7 +152,7 @@ class WalkBench(QueueBench):
         """The process is gone. Its disk has done the first of what it was given; the others notice later."""
         station = self.at(name)
         done = station.waiting[: self.random.randint(0, len(station.waiting))]
-        self.disks[name].write([change for change in done if not isinstance(change, ReadPiece)])
+        self.disks[name].write([change for change in done if not isinstance(change, StoreRead)])
         del self.stations[name]
         self.names = tuple(self.stations)
         self.hanging.discard(name)

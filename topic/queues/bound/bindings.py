@@ -57,7 +57,7 @@ class Bindings:
     def __init__(self, rows: StateRows) -> None:
         """Raises ValueError if a row is wrong."""
         self._rows = rows
-        found = [_read(key, value) for key, value in rows if key[:1] == BINDING]
+        found = [_read(key, value) for key, value in rows.small if key[:1] == BINDING]
         self._bindings = {one.key: one for one in sorted(found, key=lambda one: (one.since, one.address))}
         self.changes = 0
         """How often bindings came or went since this object was made."""

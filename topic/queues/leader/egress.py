@@ -18,8 +18,10 @@ log: its `Reserve` follows its `Enqueue` at once, and a majority decides both to
 Never here: which consumer gets a message, and what becomes of a message in the state.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 from math import inf
 
 from topic.actions import AnswerDeliveries, Chosen
@@ -28,6 +30,8 @@ from topic.delivery.record import Record
 from topic.directory.entry import LinkEntry
 from topic.ends.end import EndNode
 from topic.identity import Epoch, egress_of
+from topic.queues.bodies.message_rows import QueueRows, SentRows
+from topic.queues.leader import publisher
 from topic.queues.leader.log import Marking, Proposer
 from topic.queues.leader.publisher import Proposed, SetPublisher, Wanted
 from topic.queues.messages import QueuedMessages
@@ -50,8 +54,8 @@ class Egress(SetPublisher):
         marking: Marking,
     ) -> None:
         super().__init__(node, egress_of(set_, name), messages, log, marking)
-        self.queue = queue
-        self._doubted: list[int] = []
+        self.queue = self._reads_of = queue
+        self._doubted: deque[int] = deque()
         """The positions of messages that were reserved before this router led, and that the home does not have yet."""
         self._free: list[int] = []
         """The positions of all other messages that the home does not have, as a heap."""
@@ -74,6 +78,8 @@ class Egress(SetPublisher):
         """The positions of messages whose time is over, and that nobody has."""
         self._for_nobody: set[int] = set()
         """The positions of messages that may be reserved although nobody has them, and that no consumer is to have."""
+        self._lacks_body = False
+        """The first message that waits has no body in memory."""
         self._refusers: dict[int, dict[bytes, Epoch]] = {}
         """By position: the consumers that have refused the message for themselves, as far as this leader knows, and
         their attaches."""
@@ -194,16 +200,35 @@ class Egress(SetPublisher):
 
     def _publish(self) -> None:
         """Publish what consumers may have already, and as much of the rest as they take."""
-        doubted, self._doubted = self._doubted, []
-        self._give([(position, message) for position in doubted if (message := self._message(position)) is not None])
-        if self._free:
-            self._give(self.node.topic.wanted(self.stream).fill(self._take_free(), lambda one: len(one[1])))
+        self._give([*self._take(self._doubted, self._doubted.popleft)])
+        if self._doubted:
+            self._read_bodies(islice(self._doubted, publisher.AT_ONCE), publisher.AHEAD)
+        elif self._free:
+            room, self._lacks_body = self.node.topic.wanted(self.stream), False
+            self._give(room.fill(self._take(self._free, lambda: heappop(self._free)), lambda one: len(one[1])))
+            if self._lacks_body and not self._is_reading:
+                following = [heappop(self._free) for _ in range(min(publisher.AT_ONCE, len(self._free)))]
+                for position in following:
+                    heappush(self._free, position)
+                self._read_bodies(following, room.size if self._log.is_far_ahead else publisher.AHEAD)
 
-    def _take_free(self) -> Iterator[tuple[int, bytes]]:
-        """Take the messages, with their positions, out of those that the home does not have."""
-        while self._free:
-            position = heappop(self._free)
-            if (message := self._message(position)) is not None:
+    @property
+    def _rows(self) -> QueueRows | SentRows:
+        return self._messages.of(self.queue)
+
+    def _take(self, waiting: Sequence[int], pop: Callable[[], int]) -> Iterator[tuple[int, bytes]]:
+        """Take the messages, with their positions, out of those that wait, up to the first whose body is not in
+        memory."""
+        self._lacks_body = False
+        while waiting:
+            position = waiting[0]
+            if not self._has(position):
+                self._forget_body(pop())
+            elif (message := self._message(position)) is None:
+                self._lacks_body = True
+                return
+            else:
+                self._forget_body(pop())
                 yield position, message
 
     def _has(self, position: int) -> bool:
@@ -211,10 +236,13 @@ class Egress(SetPublisher):
         return position in self._messages.of(self.queue) or position in self._expected.get(index_of(position), ())
 
     def _message(self, position: int) -> bytes | None:
-        """The message at this position, as the next consumer gets it; None: it is gone."""
-        message = self._messages.of(self.queue).get(position)
-        if message is None:
-            return self._expected.get(index_of(position), {}).get(position)
+        """The message at this position, as the next consumer gets it; None: its body is not in memory."""
+        rows = self._messages.of(self.queue)
+        if position not in rows:
+            return self._expected[index_of(position)][position]
+        message = rows[position]
+        if message is None and (message := self._read.get(position)) is None:
+            return None
         returns = self._messages.returns(position)
         return self._marking.came_back(message, returns.failed) if returns.times else message
 

@@ -35,12 +35,14 @@ UNDECIDED: Final = 1 << 20
 """Bytes of messages that may wait for a majority. Homes keep all further messages."""
 UNDECIDED_BOUND: Final = 256 << 10
 """The same of one binding: a set has many."""
-FULL: Final = 32 << 20
-"""Bytes of the messages of a set, in all its queues: when it has more, homes keep all further messages. A replica takes
-a snapshot of `MOST_STATE` bytes at most."""
-FULL_OF_LETTERS: Final = 48 << 20
-"""The same for dead letters. What else publishers may fill, they may not: so messages go from one full set to another
-and back."""
+FULL: Final = 1 << 40
+"""Bytes of the messages of a set, in all its queues: when it has more, or more than its topology allows, homes keep all
+further messages."""
+FULL_COUNT: Final = 1 << 22
+"""The same in messages. Each takes some memory of each replica, although its body is on the disk."""
+FULL_OF_LETTERS: Final = 16 << 20
+"""So many bytes more are taken of dead letters. What else publishers may fill, they may not: so messages go from one
+full set to another and back."""
 TERM_BITS: Final = 24
 """One term has clocks for 2^24 attaches of a link."""
 
@@ -73,17 +75,19 @@ class Ingress(SubscribingEnd, InsideEnd):
         identity: LinkIdentity,
         messages: QueuedMessages,
         log: Proposer,
+        limit: int,
         binding: bytes = b"",
         queue: str = "",
     ) -> None:
-        """`binding`, `queue`: the key of the binding, and the name of its queue. The ingresses have no `queue`, and in
-        place of the key nothing, or `DEAD_LETTERS`."""
+        """`limit`: as of `ReplicaSets`. `binding`, `queue`: the key of the binding, and the name of its queue. The
+        ingresses have no `queue`, and in place of the key nothing, or `DEAD_LETTERS`."""
         lifetime = BOUND if queue else CONFIGURED
         super().__init__(node, identity, lifetime, settles_first=False, sends_settled=False)
         self._binding = binding
         self._queue = queue
         self._messages = messages
         self._log = log
+        self._limit = min(limit, FULL)
         self._new: dict[Record, int] = {}
         """The deliveries that are to be enqueued, in order, and the bytes of their messages."""
         self._over: dict[bytes, None] = {}
@@ -157,7 +161,7 @@ class Ingress(SubscribingEnd, InsideEnd):
             self._new, self._over, self._is_due, self._is_asked = {}, {}, False, False
         self.node.topic.credit(self.subscriber, CREDIT)
         most = UNDECIDED_BOUND if self._binding else UNDECIDED
-        left = (FULL_OF_LETTERS if self._binding == DEAD_LETTERS else FULL) - self._messages.size
+        left = 0 if self._is_at_its_limit else self._most - self._messages.size
         self.lacks_room = left < most
         self.node.topic.room(self.subscriber, max(0, min(most, left) - self._held))
         if not self._binding:
@@ -166,10 +170,20 @@ class Ingress(SubscribingEnd, InsideEnd):
     def _queue_for(self, record: Record) -> str:
         return self._queue or queue_of(record.stream.address)[1]
 
+    @property
+    def _is_at_its_limit(self) -> bool:
+        return self._messages.size >= self._most or self._messages.count >= FULL_COUNT
+
+    @property
+    def _most(self) -> int:
+        """Bytes of the messages of the set."""
+        return self._limit + (FULL_OF_LETTERS if self._binding == DEAD_LETTERS else 0)
+
     def _tell_if_full(self) -> None:
-        is_full = self._messages.size >= FULL
+        is_full = self._is_at_its_limit
         if is_full and not self._is_full:
-            what = f"its queues have {self._messages.size >> 20} MiB of messages, which is the most"
+            there = f"{self._messages.count} messages of {self._messages.size >> 20} MiB"
+            what = f"its queues have {there}, which is the most"
             text = f"set {self.identity.link} is full: {what}; publishers wait until consumers have taken some"
             self.node.topic.outlet.actions.append(Note(text))
         self._is_full = is_full

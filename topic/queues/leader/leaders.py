@@ -18,19 +18,24 @@ from topic.identity import (
     queue_of,
     shown_address,
 )
+from topic.queues.actions import BodiesFound
 from topic.queues.bound.bindings import DEAD_LETTERS, set_of_binding
 from topic.queues.leader.ages import DecidedTimes
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.expiry import ExpiryTimes
 from topic.queues.leader.ingress import Ingress, term_clock
 from topic.queues.leader.letters import Letters, is_of_letters, letters_to
-from topic.queues.leader.log import Marking, ProposingEnd
+from topic.queues.leader.log import Marking, ProposingEnd, ReadingEnd
 from topic.queues.operations import MOST, Declare, QueueId
-from topic.queues.proposals import Enqueue, Enqueued, Proposal
+from topic.queues.proposals import Enqueue, Enqueued, Proposal, Settled
 from topic.queues.sets import ReplicaSets
 
 PAUSE_MS: Final = 100
 """Between two looks at the messages whose time is over."""
+SLOW_S: Final = 1.0
+"""How long the disk may read before the leader doubts it."""
+MOST_AHEAD: Final = 4 << 20
+"""Bytes of bodies that the ends of a set may have read ahead."""
 PATIENCE_S: Final = 0.005
 """How long something that nobody waits for may wait for the next entry of the set."""
 
@@ -67,6 +72,12 @@ class LedSet:
         self._undeclared: dict[str, bool] = {}
         """Queues that have consumers, and are not declared: whether their `Declare` is proposed."""
         self.egresses: dict[QueueId, Egress] = {}
+        self._reading: dict[int, ReadingEnd] = {}
+        """By number: the end that has asked for the read (`ReplicaSets.read`)."""
+        self.doubts_disk_at = math.inf
+        """When `test_disk` is due; infinite if nothing is read."""
+        self._ahead = 0
+        """Bytes of bodies that ends have read, and not published."""
         self._times = DecidedTimes(sets.applied(name), now)
         self._expiry = ExpiryTimes(sets.state(name).messages)
         self.look_at = self._next_look(now)
@@ -74,10 +85,10 @@ class LedSet:
         lasting = [entry for entry in sets.state(name).messages.reserved.consumers if entry.lifetime.timeout]
         node.topic.peers.remember(lasting)
         unsettled = sets.state(name).messages.unsettled
-        self.ingress = Ingress(node, ingress_of(name), sets.state(name).messages, self)
+        self.ingress = Ingress(node, ingress_of(name), sets.state(name).messages, self, sets.limit)
         self.ingress.come(unsettled.get(b"", ()), self._next_clock(), node.now())
         self.dead_letters = Ingress(
-            node, dead_letter_ingress_of(name), sets.state(name).messages, self, binding=DEAD_LETTERS
+            node, dead_letter_ingress_of(name), sets.state(name).messages, self, sets.limit, binding=DEAD_LETTERS
         )
         self.dead_letters.come(unsettled.get(DEAD_LETTERS, ()), self._next_clock(), node.now())
         self.bound: dict[bytes, Ingress] = {}
@@ -107,7 +118,9 @@ class LedSet:
             queue = state.name_of(binding.queue)
             if binding.key not in self.bound and queue is not None:
                 link = binding.link(self._name, queue)
-                end = self.bound[binding.key] = Ingress(self._node, link, state.messages, self, binding.key, queue)
+                end = self.bound[binding.key] = Ingress(
+                    self._node, link, state.messages, self, self._sets.limit, binding.key, queue
+                )
                 end.come(unsettled.get(binding.key, ()), self._next_clock(), now)
         self.end_unbound()
 
@@ -236,6 +249,33 @@ class LedSet:
         self._patient[end] = None
         self.deadline = min(self.deadline, self._node.now() + PATIENCE_S)
 
+    @property
+    def is_far_ahead(self) -> bool:
+        """As `Proposer.is_far_ahead`."""
+        return self._ahead > MOST_AHEAD
+
+    def read(self, end: ReadingEnd, queue: QueueId | None, positions: Sequence[int]) -> None:
+        """As `Proposer.read`."""
+        self._reading[self._sets.read(self._name, queue, positions)] = end
+        self.doubts_disk_at = min(self.doubts_disk_at, self._node.now() + SLOW_S)
+
+    def reads_ahead(self, size: int) -> None:
+        """As `Proposer.reads_ahead`."""
+        self._ahead += size
+
+    def found(self, found: BodiesFound) -> bool:
+        """Give bodies to the end that has asked for them. Returns whether there is one."""
+        end = self._reading.pop(found.number, None)
+        if end is not None:
+            self.doubts_disk_at = self._node.now() + SLOW_S if self._reading else math.inf
+            end.found(found.bodies)
+        return end is not None
+
+    def test_disk(self) -> None:
+        """The disk has not read for long. Have it write something, too: if it hangs, leadership moves for that."""
+        self.doubts_disk_at = math.inf
+        self._sets.propose(self._name, [Settled([])])
+
     def hurry(self) -> None:
         """Have all proposed that waits."""
         patient, self._patient, self.deadline = self._patient, {}, math.inf
@@ -333,10 +373,15 @@ class SetLeaders:
         if set_ in self.led:
             self.led[set_].consumes(queue)
 
+    def found(self, found: BodiesFound) -> bool:
+        """Give bodies to the end that has asked for them. Returns whether a set that this router leads has it."""
+        return any(led.found(found) for led in self.led.values())
+
     @property
     def deadline(self) -> float:
         """When `handle_timer` is due; infinite if nothing is."""
-        return min((min(led.deadline, led.look_at, led.paused_until) for led in self.led.values()), default=math.inf)
+        due = ((led.deadline, led.look_at, led.paused_until, led.doubts_disk_at) for led in self.led.values())
+        return min(map(min, due), default=math.inf)
 
     def handle_timer(self, now: float) -> None:
         for led in self.led.values():
@@ -344,6 +389,8 @@ class SetLeaders:
                 led.hurry()
             if led.look_at <= now:
                 led.expire(now)
+            if led.doubts_disk_at <= now:
+                led.test_disk()
             led.handle_timer(now)
 
     def follow(self, now: float) -> None:

@@ -13,7 +13,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Final
 
 from topic.actions import AnswerDeliveries, Note
@@ -21,8 +21,9 @@ from topic.delivery.outcomes import DeliveryOutcome
 from topic.delivery.record import Record
 from topic.ends.end import EndNode
 from topic.identity import CONTAINER, LinkIdentity, is_egress
+from topic.queues.bodies.message_rows import QueueRows, SentRows
 from topic.queues.leader.log import Marking, Proposer
-from topic.queues.leader.publisher import Proposed, SetPublisher, Wanted
+from topic.queues.leader.publisher import AHEAD, AT_ONCE, Proposed, SetPublisher, Wanted
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 from topic.queues.outgoing.outbox import Letter, Why
@@ -112,9 +113,15 @@ class Letters(SetPublisher):
         texts: list[bytes] = []
         count, size = len(self.open), sum(record.size for record in self.open)
         while self._left and count < MOST_OPEN and (size < MOST_BYTES or not count):
-            position = self._left.popleft()
-            letter = self._messages.outbox.letters.get(position)
-            text = self._text(letter) if letter is not None else None
+            position = self._left[0]
+            letter, text = self._messages.outbox.letters.get(position), None
+            if letter is not None:
+                message = self._messages.sent[position] or self._read.get(position)
+                if message is None:
+                    self._read_bodies(islice(self._left, AT_ONCE), AHEAD)
+                    break
+                text = self._text(letter, message)
+            self._forget_body(self._left.popleft())
             if text is not None:
                 positions.append(position)
                 texts.append(text)
@@ -122,13 +129,17 @@ class Letters(SetPublisher):
         if positions:
             self.publish(positions, [*map(self._tag, positions)], texts)
 
-    def _text(self, letter: Letter) -> bytes | None:
+    @property
+    def _rows(self) -> QueueRows | SentRows:
+        return self._messages.sent
+
+    def _text(self, letter: Letter, message: bytes) -> bytes | None:
         """The message as it is published; None: it was a dead letter too often."""
         if letter.sending.why is Why.RETRIED:
-            return letter.message
+            return message
         queue = self._name_of(letter.queue)
         assert queue is not None, "what is in the outbox goes with its queue"
-        text = self._marking.dead_letter(letter.message, queue, letter.sending.why)
+        text = self._marking.dead_letter(message, queue, letter.sending.why)
         if text is None:
             what = f"a message of queue {queue} was a dead letter too often: it stays in the outbox"
             self.node.topic.outlet.actions.append(Note(f"set {self.identity.link}: {what} to {self._address}"))

@@ -1,8 +1,9 @@
 """The log of a set, as the ends of its leader use it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from topic.queues.operations import QueueId
 from topic.queues.outgoing.outbox import Why
 from topic.queues.proposals import Enqueued, Proposal
 
@@ -18,6 +19,13 @@ class ProposingEnd(Protocol):
 
     def hurry(self) -> None:
         """Propose what `Proposer.wait` was called for."""
+
+
+class ReadingEnd(Protocol):
+    """An end that needs bodies of messages that are not in memory: `topic.queues.leader.egress`."""
+
+    def found(self, bodies: Mapping[int, bytes]) -> None:
+        """By position: what was read (`Proposer.read`), of messages that are there."""
 
 
 class Marking(Protocol):
@@ -42,3 +50,14 @@ class Proposer(Protocol):
     def wait(self, end: ProposingEnd) -> None:
         """The end has something to propose that nobody waits for. It is told to hurry when an entry of any end is
         proposed, so that one round of the log decides both, and after `PATIENCE_S` at the latest."""
+
+    @property
+    def is_far_ahead(self) -> bool:
+        """The ends of this set have read so much that an end reads no more than its consumers take now."""
+
+    def read(self, end: ReadingEnd, queue: QueueId | None, positions: Sequence[int]) -> None:
+        """Have the bodies of these messages read, which are in this queue; None: in the outbox. The end is told
+        them."""
+
+    def reads_ahead(self, size: int) -> None:
+        """An end has so many bytes more, or less, of bodies that it has read and not published."""

@@ -10,7 +10,8 @@ has one key, whoever leads.
 Never here: which messages are published when, and which entries are proposed.
 """
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Final
 
 import attrs
 
@@ -20,9 +21,11 @@ from topic.directory.entry import CONFIGURED
 from topic.ends.end import EndNode, InsideEnd
 from topic.ends.publishing import PublishingEnd
 from topic.identity import NOWHERE, LinkIdentity
+from topic.queues.bodies.message_rows import QueueRows, SentRows
 from topic.queues.leader.log import Marking, Proposer
 from topic.queues.logged.message_log import generation_of
 from topic.queues.messages import QueuedMessages
+from topic.queues.operations import QueueId
 from topic.queues.positions import delivery_tag, runs_of
 from topic.queues.proposals import Enqueued, Proposal
 from topic.termini.attaches import Claim
@@ -39,6 +42,10 @@ class Proposed:
     answers_echo: bool = False
 
 
+AT_ONCE: Final = 1000
+"""Messages of which an end looks for the bodies at once."""
+AHEAD: Final = 256 << 10
+"""Bytes of bodies, about, that one read gets."""
 Wanted = list[tuple[Proposal, Proposed]]
 
 
@@ -58,6 +65,11 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         """The core asks whether this end is still there."""
         self._asked: dict[int, Proposed] = {}
         """By log index."""
+        self._read: dict[int, bytes] = {}
+        """By position: bodies that were read for the next messages, and are not published."""
+        self._is_reading = False
+        self._reads_of: QueueId | None = None
+        """The queue whose messages are published; None: they are in the outbox."""
 
     @property
     def is_there(self) -> bool:
@@ -106,6 +118,46 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
     def _publish(self) -> None:
         """Publish what is to be published now."""
         raise NotImplementedError
+
+    # bodies that are not in memory
+
+    @property
+    def _rows(self) -> QueueRows | SentRows:
+        """The messages that this end may publish."""
+        raise NotImplementedError
+
+    def _read_bodies(self, positions: Iterable[int], most: int) -> None:
+        """Have bodies read of messages at these positions, of so many bytes together: what was read before counts."""
+        if self._is_reading:
+            return
+        rows, size, lacking = self._rows, 0, list[int]()
+        for position in positions:
+            if size >= most:
+                break
+            if position in rows and rows[position] is None:
+                size += rows.about(position)[0]
+                if position not in self._read:
+                    lacking.append(position)
+        self._is_reading = True
+        self._log.read(self, self._reads_of, lacking)
+
+    def found(self, bodies: Mapping[int, bytes]) -> None:
+        """Bodies were read."""
+        self._is_reading = False
+        self._read |= bodies
+        self._log.reads_ahead(sum(map(len, bodies.values())))
+        self.go_on()
+
+    def _forget_body(self, position: int) -> None:
+        """The message is published, or gone: its body is not needed any more."""
+        body = self._read.pop(position, None)
+        if body is not None:
+            self._log.reads_ahead(-len(body))
+
+    def leave(self, now: float, *, closed: bool) -> None:
+        for position in [*self._read]:
+            self._forget_body(position)
+        super().leave(now, closed=closed)
 
     def _wanted(self) -> Wanted:
         """What is to be decided."""

@@ -51,7 +51,6 @@ class Letter:
     queue: QueueId
     """That it is from."""
     sending: Sending
-    message: bytes
 
 
 class SetOutbox:
@@ -106,8 +105,8 @@ class SetOutbox:
         self._by_address.setdefault(letter.sending.address, {})[position] = None
         self._counts[letter.queue] = self.count_of(letter.queue) + 1
 
-    def gone(self, position: int) -> bytes:
-        """There is no message at this position any more. Returns the message."""
+    def gone(self, position: int) -> None:
+        """There is no message at this position any more."""
         letter = self._letters.pop(position)
         self._rows.delete(LETTER + position_key(position))
         there = self._by_address[letter.sending.address]
@@ -117,7 +116,6 @@ class SetOutbox:
         self._counts[letter.queue] -= 1
         if not self._counts[letter.queue]:
             del self._counts[letter.queue]
-        return letter.message
 
 
 def read_sendings(rows: Iterable[tuple[bytes, bytes]]) -> dict[int, Sending]:

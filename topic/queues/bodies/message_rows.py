@@ -1,0 +1,471 @@
+"""The messages of one set as rows of its state (protocol 13.6, 14.13).
+
+| row | key | value |
+| --- | --- | --- |
+| *about* | `m`, position | the id of its queue, its size, the digest of its body, and the end of its time if any |
+| *body* | `m`, position, `b` | the message |
+
+Each body follows the row about it. Only the rows about messages count in the digest of the state, and with them the
+digests of the bodies. These rows are made when they are needed: in memory a message is either
+
+*kept*      its body by its position; or
+*dropped*   its position, its size and the digest of its body, in columns: the body is on the disk of this router.
+
+All messages of a queue that are dropped come before all that are kept.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from hashlib import blake2b
+from heapq import merge
+from itertools import chain, compress, islice, repeat
+from typing import Final
+
+import attrs
+import msgpack
+
+from topic.queues.operations import MOST, QueueId, unpack
+from topic.queues.positions import POSITION_LENGTH, Run, position_key
+
+MESSAGE: Final = b"m"
+"""The first byte of the keys of both rows. The position follows."""
+BODY: Final = b"b"
+"""The last byte of the key of a body."""
+DIGEST: Final = 16
+"""Bytes of the digest of a body."""
+SPARE: Final = 1024
+"""Columns keep so many messages that are gone, and as many as are there."""
+_ABOUT_LENGTH: Final = len(MESSAGE) + POSITION_LENGTH
+_ROW_BYTES: Final = 100
+"""Bytes, about, of the keys of both rows, and of the row about a message."""
+_TYPES: Final = ((int, int, int, bytes), (int, int, int, bytes, int))
+"""Of the parts of a row about a message."""
+_POSITIONS: Final = 1 << 64
+_SIZES: Final = 1 << 32
+
+Row = tuple[bytes, bytes]
+
+
+def about_key(position: int) -> bytes:
+    return MESSAGE + position_key(position)
+
+
+def body_key(position: int) -> bytes:
+    return MESSAGE + position_key(position) + BODY
+
+
+def is_body(key: bytes) -> bool:
+    """Whether a row with this key is the body of a message."""
+    return len(key) == _ABOUT_LENGTH + len(BODY) and key.startswith(MESSAGE) and key.endswith(BODY)
+
+
+def body_of(key: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """The key of the body that belongs to a row about a message, and the digest of the body. Raises ValueError."""
+    return key + BODY, _read(key, value)[4]
+
+
+def body_digest(body: bytes) -> bytes:
+    return blake2b(body, digest_size=DIGEST).digest()
+
+
+class DroppedMessages:
+    """Messages of one queue, in the order of their positions, as columns."""
+
+    __slots__ = ("_digests", "_left", "_positions", "_sizes", "_there")
+
+    def __init__(self) -> None:
+        self._positions = array("Q")
+        self._sizes = array("I")
+        self._digests = bytearray()
+        """`DIGEST` bytes each."""
+        self._there = bytearray()
+        """1 for each that is there; 0: it is gone."""
+        self._left = 0
+        """How many are there."""
+
+    def __len__(self) -> int:
+        return self._left
+
+    def __iter__(self) -> Iterator[int]:
+        return compress(self._positions, self._there)
+
+    def __reversed__(self) -> Iterator[int]:
+        return compress(reversed(self._positions), reversed(self._there))
+
+    def __contains__(self, position: int) -> bool:
+        return bool(self._left) and self._place(position) is not None
+
+    @property
+    def first(self) -> int | None:
+        return self._positions[self._there.find(1)] if self._left else None
+
+    def within(self, first: int, last: int) -> Iterator[int]:
+        """The positions from the first to the last of these."""
+        low, high = bisect_left(self._positions, first), bisect_left(self._positions, last + 1)
+        return compress(self._positions[low:high], self._there[low:high])
+
+    def append(self, position: int, size: int, digest: bytes) -> None:
+        self._positions.append(position)
+        self._sizes.append(size)
+        self._digests += digest
+        self._there.append(1)
+        self._left += 1
+
+    def get(self, position: int) -> tuple[int, bytes]:
+        """Size and digest of a message that is there."""
+        place = self._place(position)
+        assert place is not None
+        return self._sizes[place], bytes(self._digests[DIGEST * place : DIGEST * (place + 1)])
+
+    def remove(self, position: int) -> tuple[int, bytes]:
+        """As `get`. The message is gone."""
+        found, place = self.get(position), self._place(position)
+        assert place is not None
+        self._there[place] = 0
+        self._left -= 1
+        if len(self._there) > 2 * self._left + SPARE:
+            self._shrink()
+        return found
+
+    def _place(self, position: int) -> int | None:
+        place = bisect_left(self._positions, position)
+        is_there = place < len(self._positions) and self._positions[place] == position and self._there[place]
+        return place if is_there else None
+
+    def _shrink(self) -> None:
+        there = self._there
+        digests = (self._digests[DIGEST * place : DIGEST * (place + 1)] for place in compress(range(len(there)), there))
+        self._digests = bytearray().join(digests)
+        self._sizes = array("I", compress(self._sizes, there))
+        self._positions = array("Q", compress(self._positions, there))
+        self._there = bytearray(b"\1" * self._left)
+
+
+class QueueRows(Mapping[int, bytes | None]):
+    """The messages of one queue by position, in order. A body is None if it is dropped."""
+
+    __slots__ = ("dropped", "kept", "size")
+
+    def __init__(self) -> None:
+        self.kept: dict[int, bytes] = {}
+        self.dropped = DroppedMessages()
+        self.size = 0
+        """Bytes of all."""
+
+    def __len__(self) -> int:
+        return len(self.kept) + len(self.dropped)
+
+    def __iter__(self) -> Iterator[int]:
+        return chain(self.dropped, self.kept)
+
+    def __reversed__(self) -> Iterator[int]:
+        return chain(reversed(self.kept), reversed(self.dropped))
+
+    def __contains__(self, position: object) -> bool:
+        return position in self.kept or (isinstance(position, int) and position in self.dropped)
+
+    def __getitem__(self, position: int) -> bytes | None:
+        body = self.kept.get(position)
+        if body is None and position not in self.dropped:
+            raise KeyError(position)
+        return body
+
+    @property
+    def first(self) -> int | None:
+        """The position of the oldest message."""
+        found = self.dropped.first
+        return found if found is not None else next(iter(self.kept), None)
+
+    def after(self, first: int) -> Iterator[int]:
+        """The positions from this one on."""
+        return chain(self.dropped.within(first, _POSITIONS), (position for position in self.kept if position >= first))
+
+    def within(self, runs: Iterable[Run]) -> list[int]:
+        """The positions in these runs that have a message."""
+        kept, dropped = self.kept, self.dropped
+        if not dropped:
+            return [position for first, last in runs for position in range(first, last + 1) if position in kept]
+        found: list[int] = []
+        for first, last in runs:
+            found += dropped.within(first, last)
+            found += (position for position in range(first, last + 1) if position in kept)
+        return found
+
+    def about(self, position: int) -> tuple[int, bytes]:
+        """Size and digest of a message that is there."""
+        body = self.kept.get(position)
+        return self.dropped.get(position) if body is None else (len(body), body_digest(body))
+
+    def is_body(self, position: int, body: bytes) -> bool:
+        """Whether this is the body of the message at this position, which is there."""
+        return self.about(position) == (len(body), body_digest(body))
+
+    def drop(self, last: int, most: int) -> int:
+        """Drop the bodies of the first messages, up to this position, and of so many bytes. Returns how many bytes they
+        have: more by one body at most."""
+        count = size = 0
+        for position, body in self.kept.items():
+            if position > last or size >= most:
+                break
+            self.dropped.append(position, len(body), body_digest(body))
+            count += 1
+            size += len(body)
+        self.kept = dict(islice(self.kept.items(), count, None))
+        return size
+
+
+NOWHERE: Final = QueueId(0, 0)
+NONE: Final = QueueRows()
+"""Of a queue without messages. It stays empty."""
+
+
+@attrs.define(slots=True)
+class _Sent:
+    """A message in the outbox."""
+
+    queue: QueueId
+    body: bytes | None
+    size: int
+    digest: bytes
+    """Of a body that is dropped."""
+    ends: int
+
+
+class SentRows(Mapping[int, bytes | None]):
+    """The messages in the outbox of a set by position, in the order in which they came there. A body is None if it is
+    dropped."""
+
+    __slots__ = ("_sent",)
+
+    def __init__(self) -> None:
+        self._sent: dict[int, _Sent] = {}
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._sent)
+
+    def __getitem__(self, position: int) -> bytes | None:
+        return self._sent[position].body
+
+    def about(self, position: int) -> tuple[int, bytes]:
+        """Size and digest of a message that is there."""
+        one = self._sent[position]
+        return one.size, one.digest if one.body is None else body_digest(one.body)
+
+    def is_body(self, position: int, body: bytes) -> bool:
+        """Whether this is the body of the message at this position, which is there."""
+        return self.about(position) == (len(body), body_digest(body))
+
+    def put(self, position: int, sent: _Sent) -> None:
+        self._sent[position] = sent
+
+    def pop(self, position: int) -> _Sent:
+        return self._sent.pop(position)
+
+    def get_sent(self, position: int) -> _Sent | None:
+        return self._sent.get(position)
+
+    def drop(self, last: int, most: int) -> int:
+        """As of `QueueRows`, in any order."""
+        size = 0
+        for position, one in self._sent.items():
+            if size >= most:
+                break
+            if position <= last and one.body is not None:
+                one.digest, one.body = body_digest(one.body), None
+                size += one.size
+        return size
+
+
+class MessageRows:
+    """The messages in all queues of a set, and in its outbox."""
+
+    def __init__(self) -> None:
+        self.queues: dict[QueueId, QueueRows] = {}
+        """Those that have messages."""
+        self.sent = SentRows()
+        """The messages in the outbox."""
+        self.expiring: dict[int, tuple[QueueId, int]] = {}
+        """By position of a message whose time has an end: its queue, and that time (`Enqueue.expires`)."""
+        self.size = 0
+        """Bytes of all messages."""
+        self._count = 0
+        """How many there are."""
+        self.kept_size = 0
+        """Bytes of the bodies that are kept."""
+        self.changed = 0
+        """Bytes, about, that were put or deleted since the changes were taken."""
+        self._fresh: dict[int, QueueId] = {}
+        """By position of a message that came since then, and is there: its queue."""
+        self._gone: dict[int, bytes] = {}
+        """By position of a message that was there then, and is not any more: the value of the row about it."""
+        self._last_read = -1
+        """The position of the message that was read last."""
+        self._queue_read: QueueId | None = None
+        self._rows_read = NONE
+        """Its queue, and the messages of that."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Row]:
+        """The rows about all messages, in the order of the keys."""
+        of_queues = (zip(rows, repeat(queue)) for queue, rows in self.queues.items())
+        of_outbox = ((position, one.queue) for position, one in sorted(self.sent._sent.items(), key=lambda one: one[0]))
+        of_all = merge(*of_queues, of_outbox, key=lambda one: one[0])
+        return ((about_key(position), self._about(queue, position)) for position, queue in of_all)
+
+    def read(self, key: bytes, value: bytes) -> None:
+        """Have the message of a row about one, behind all that were read before. Its body is on the disk. Raises
+        ValueError."""
+        position, life, index, size, digest, ends = _read(key, value)
+        if position <= self._last_read:
+            raise ValueError("a row of the state of a set has a message out of order")
+        self._last_read = position
+        if self._queue_read is None or (life, index) != (self._queue_read.life, self._queue_read.index):
+            self._queue_read = QueueId(life, index)
+            self._rows_read = self.queues.setdefault(self._queue_read, QueueRows())
+        queue, rows = self._queue_read, self._rows_read
+        rows.dropped.append(position, size, digest)
+        rows.size += size
+        self.size += size
+        self._count += 1
+        if ends:
+            self.expiring[position] = queue, ends
+
+    def put(self, queue: QueueId, position: int, body: bytes, ends: int) -> None:
+        """A message comes, behind all others. `ends`: as in `Enqueue.expires`."""
+        rows = self.queues.get(queue) or self.queues.setdefault(queue, QueueRows())
+        rows.kept[position] = body
+        size = len(body)
+        rows.size += size
+        self.size += size
+        self._count += 1
+        self.kept_size += size
+        self.changed += size + _ROW_BYTES
+        self._fresh[position] = queue
+        if ends:
+            self.expiring[position] = queue, ends
+
+    def delete(self, queue: QueueId, position: int) -> None:
+        """A message goes that is there."""
+        rows = self.queues[queue]
+        body = rows.kept.get(position)
+        if position in self._fresh:
+            del self._fresh[position]
+        else:
+            self._gone[position] = self._about(queue, position)
+        if body is not None:
+            del rows.kept[position]
+            size = len(body)
+            self.kept_size -= size
+        else:
+            size, _ = rows.dropped.remove(position)
+        rows.size -= size
+        self.size -= size
+        self._count -= 1
+        self.changed += _ROW_BYTES
+        self.expiring.pop(position, None)
+        if not rows:
+            del self.queues[queue]
+
+    def find(self, positions: Collection[int]) -> Iterator[tuple[QueueId, int]]:
+        """The queues of these messages, if they are in one, and their positions."""
+        for queue, rows in [*self.queues.items()] if positions else ():
+            few, many = sorted((positions, rows), key=len)
+            for position in [position for position in few if position in many]:
+                yield queue, position
+
+    def send(self, queue: QueueId, position: int) -> None:
+        """A message goes out of its queue, into the outbox."""
+        rows = self.queues[queue]
+        body = rows.kept.pop(position, None)
+        size, digest = rows.dropped.remove(position) if body is None else (len(body), b"")
+        rows.size -= size
+        _, ends = self.expiring.pop(position, (queue, 0))
+        self.sent.put(position, _Sent(queue, body, size, digest, ends))
+        if not rows:
+            del self.queues[queue]
+
+    def delete_sent(self, position: int) -> None:
+        """A message goes that is in the outbox."""
+        if position in self._fresh:
+            del self._fresh[position]
+        else:
+            self._gone[position] = self._about(NOWHERE, position)
+        one = self.sent.pop(position)
+        self.kept_size -= one.size if one.body is not None else 0
+        self.size -= one.size
+        self._count -= 1
+        self.changed += _ROW_BYTES
+
+    def drop(self, last: int, most: int) -> None:
+        """The disk has the bodies of all messages up to this position: keep some of them in memory no more, of so many
+        bytes, about."""
+        assert not self._fresh or next(iter(self._fresh)) > last, "a message is dropped that no disk has"
+        for rows in self.queues.values():
+            if most <= 0:
+                break
+            if (first := next(iter(rows.kept), None)) is not None and first <= last:
+                size = rows.drop(last, most)
+                self.kept_size -= size
+                most -= size
+        self.kept_size -= self.sent.drop(last, most)
+
+    def _about(self, queue: QueueId, position: int) -> bytes:
+        """The value of the row about a message that is there."""
+        sent = self.sent.get_sent(position)
+        if sent is not None:
+            queue, ends, about = sent.queue, sent.ends, self.sent.about(position)
+        else:
+            _, ends = self.expiring.get(position, (queue, 0))
+            about = self.queues[queue].about(position)
+        parts = queue.life, queue.index, *about
+        return bytes(msgpack.packb((*parts, ends) if ends else parts))
+
+    # changes
+
+    def changes(self) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+        """The rows about messages that have changed since the changes were taken: key, former and present value."""
+        for position, value in self._gone.items():
+            yield about_key(position), value, None
+        for position, queue in self._fresh.items():
+            yield about_key(position), None, self._about(queue, position)
+
+    def take_bodies(self) -> dict[bytes, bytes | None]:
+        """The changes of bodies since the last call. The changes of the rows about them are taken with these."""
+        found: dict[bytes, bytes | None] = {body_key(position): None for position in self._gone}
+        for position, queue in self._fresh.items():
+            body = self.sent[position] if position in self.sent else self.queues[queue].kept[position]
+            assert body is not None, "a body is dropped that no disk has"
+            found[body_key(position)] = body
+        self._gone, self._fresh, self.changed = {}, {}, 0
+        return found
+
+    def check(self) -> None:
+        """Assert what holds whenever no operation is being applied."""
+        for queue, rows in self.queues.items():
+            assert rows and [*rows] == sorted(rows), f"queue {queue} is out of order, or empty"
+            assert rows.size == sum(rows.about(position)[0] for position in rows)
+        there: list[QueueRows | SentRows] = [*self.queues.values(), self.sent]
+        assert self.size == sum(rows.about(position)[0] for rows in there for position in rows)
+        assert self._count == sum(map(len, there))
+        assert self.kept_size == sum(len(body) for rows in there for body in rows.values() if body is not None)
+        kept = {position for rows in there for position, body in rows.items() if body is not None}
+        assert self._fresh.keys() <= kept, "a message came, and is neither kept nor gone"
+
+
+def _read(key: bytes, value: bytes) -> tuple[int, int, int, int, bytes, int]:
+    """Position, life and index of the queue's id, size, digest of the body and end of the time, or 0, in a row about a
+    message. Raises ValueError."""
+    parts = unpack(value, "a row of the state of a set")
+    if len(key) != _ABOUT_LENGTH or tuple(map(type, parts)) not in _TYPES:
+        raise ValueError("a row of the state of a set has a message that is none")
+    life, index, size, digest, ends = parts if len(parts) == 5 else (*parts, 0)
+    position = int.from_bytes(key[1:])
+    if not (position < _POSITIONS and 0 <= size < _SIZES and len(digest) == DIGEST and 0 <= ends <= MOST):
+        raise ValueError("a row of the state of a set has a message of a position, size, digest or time that is none")
+    return position, life, index, size, digest, ends
