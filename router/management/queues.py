@@ -269,10 +269,10 @@ class QueueOperations:
     def _is_queue(self, address: str) -> bool:
         """Whether the address is that of a queue: who has written a message may have named any."""
         node = self._at.node
-        is_queue = (
+        is_in_a_set = (
             node.topic.kinds.of(address).in_sets and not is_pattern(address) and len(address.encode()) <= MOST_NAME
         )
-        return is_queue and node.sets is not None and node.sets.set_map.plan_of(address) is not None
+        return is_in_a_set and node.sets is not None and node.sets.set_map.plan_of(address) is not None
 
     async def _bodies(self, queue: Queue, positions: Sequence[int]) -> Mapping[int, bytes]:
         sets = self._at.node.sets

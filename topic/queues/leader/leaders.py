@@ -158,8 +158,8 @@ class LedSet:
 
     def _inside(self, address: str) -> str:
         """The address to which the outboxes of sets publish what is for `address`."""
-        is_queue = self._node.topic.kinds.of(address).in_sets
-        plan = self._sets.set_map.plan_of(address) if is_queue else None
+        is_in_a_set = self._node.topic.kinds.of(address).in_sets
+        plan = self._sets.set_map.plan_of(address) if is_in_a_set else None
         return dead_letter_address(plan.name, address) if plan is not None else address
 
     def _count_taken_out(self) -> tuple[int, ...]:
