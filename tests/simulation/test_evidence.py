@@ -75,6 +75,7 @@ def test_it_accuses_nobody(kind: str) -> None:
         ("strangers", 8732291),  # a late attach stated outcomes, behind the one that began afresh
         ("strangers", 8710116),  # an attach that was never answered stated an outcome by its map
         ("strangers", 8710194),  # a client that echoes nothing got a lower epoch at a router that knew nothing of it
+        ("queues", 10100106),  # an egress gave a delivery up, and published it again: that is a second use of the key
         ("strangers", 77100076),  # sent by two routers that were apart to one subscriber, which has no log
     ],
 )

@@ -220,7 +220,7 @@ def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
     answered so."""
     facts = each.facts
     answered = facts.at_home & facts.tells(Event.ACCEPTED) & np.isin(facts.rows.outcome, ANSWERED)
-    has_answer = np.append(each.deliveries.groups.any(answered), False)[of.delivery]
+    has_answer = np.isin(of.key, each.deliveries.uses.key[each.deliveries.groups.any(answered)])  # any of its uses
     is_open = bool(each.case.open_homes or each.case.cut)
     doubted = np.append(each.fates.home_doubted | is_open, is_open)[of.delivery]
     found: Flags = of.judged & of.groups.any(of.left(MessageEnd.DEQUEUED)) & ~has_answer & ~doubted
