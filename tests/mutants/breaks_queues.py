@@ -11,6 +11,7 @@ from topic.home.balancing import NO_AUDIENCE, Balancing
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
 from topic.queues.leader.leaders import LedSet
+from topic.queues.leader.letters import Letters
 from topic.queues.logged.message_log import MessageEnd
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId, QueueSettings
@@ -28,6 +29,7 @@ QUEUED: dict[str, Any] = {
 BUSY = QUEUED | {"think": 0.5, "window": 10}
 MORTAL: dict[str, Any] = {"ttl": 0.5, "disk": 0.2}
 FUSSY = BUSY | {"refusing": 0.7, "publishers": 3}
+DYING = FUSSY | {"queues": 2, "dead_letters": 1.0}
 BOUND = BUSY | {"bound": 1.0, "publishers": 3}
 
 
@@ -237,5 +239,45 @@ def unbound_links_stay(_: Method) -> Method:
     """14.10: the leader ends the link of a binding that is gone."""
 
     def broken(led: LedSet) -> None: ...
+
+    return broken
+
+
+@mutant(QueuedMessages, "reject", by="1", **RESUMING | DYING)
+def rejected_for_good(_: Method) -> Method:
+    """14.11: what consumers reject is a dead letter."""
+
+    def broken(messages: QueuedMessages, queue: QueueId, runs: Any, settings: QueueSettings) -> None:
+        messages.dequeue(queue, runs)
+
+    return broken
+
+
+@mutant(QueueSettings, "most_failed", by="1", **RESUMING | DYING)
+def failed_once_more(original: Any) -> Any:
+    """14.11: a message that has failed more often than its queue allows is a dead letter."""
+    return property(lambda settings: original.fget(settings) + 1)
+
+
+@mutant(Letters, "_publish", by="1", **RESUMING | DYING)
+def posted_before_it_is_accepted(original: Method) -> Method:
+    """14.11: a message leaves the outbox when its address has accepted it."""
+
+    def broken(letters: Letters) -> None:
+        before = {*letters.open}
+        original(letters)
+        if fresh := [record for record in letters.open if record not in before]:
+            letters._taken += fresh
+            letters._log.wait(letters)
+
+    return broken
+
+
+@mutant(Letters, "come", by="1", **KILLS | DYING)
+def next_leader_publishes_under_other_keys(original: Method) -> Method:
+    """14.11: all leaders give a dead letter the same key."""
+
+    def broken(letters: Letters, life: int, clock: int, now: float, *, doubts: bool) -> None:
+        original(letters, life + clock, clock, now, doubts=doubts)
 
     return broken

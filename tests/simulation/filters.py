@@ -9,6 +9,7 @@ from zlib import crc32
 
 import attrs
 
+from tests.failures import alive
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.edge.filters import NoLocal, Wants
 
@@ -54,7 +55,7 @@ def is_left_out(reader: "Reader", text: bytes) -> bool:
 
 def leaves_out(link: "SubscriberLink", text: bytes) -> bool:
     """The filter of that attach."""
-    colours, client = link.wants, link.client
+    colours, client, (text, _) = link.wants, link.client, alive(text)
     publisher = link.router.judge.messages[text].sent_on.client
     is_own = link.no_local and publisher.identity.container == client.identity.container
     return is_own or (colours is not None and not colours.wants(colours.read(text)))

@@ -152,6 +152,8 @@ class Knobs:
     """How often an operator changes the settings of such a queue."""
     bound: float = 0.0
     """How many of these queues are bound to topics, now and then at least."""
+    dead_letters: float = 0.0
+    """In how many runs queues give their dead letters to each other, now and then at least."""
     asked: int = 0
     """How often clients ask for queues."""
     disk: float = 0.02

@@ -198,7 +198,7 @@ def _queues(knobs: Knobs, random: Random) -> dict[str, Any]:
     shape |= clients | {"messages": random.choice((10, 10, 25)), "asked": random.choice((0, 5))}
     operators = {"purges": random.choice((0, 0, 2, 8)), "settings": random.choice((0, 0, 2, 8))}
     shape |= operators | {"ttl": random.choice((0.0, 0.0, 0.0, 0.3))}
-    shape |= {"bound": random.choice((0.0, 0.0, 0.5, 1.0))}
+    shape |= {"bound": random.choice((0.0, 0.0, 0.5, 1.0)), "dead_letters": 0.3}
     shape["publishers"] += shape["bound"] > 0
     return shape | {"refusing": random.choice((knobs.refusing, 0.1, 0.3, 0.7))}
 

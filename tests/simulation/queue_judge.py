@@ -10,18 +10,21 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.failures import unmarked
+from tests.failures import died, unmarked
 from tests.simulation.queue_bindings import BoundQueues
 from tests.simulation.ttl import left_ms
 from tests.topic.queues import judge as rules
 from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
 from topic.delivery.record import Record
 from topic.edge.unconfirmed import FINAL
-from topic.identity import INSIDE, NAME_LENGTH, egress_of, is_egress, link_name, queue_of
-from topic.queues.bound.bindings import BINDING
+from topic.identity import INSIDE, NAME_LENGTH, dead_letter_address, egress_of, is_egress, link_name, queue_of
+from topic.queues.bound.bindings import BINDING, DEAD_LETTERS
+from topic.queues.leader.letters import letters_to
 from topic.queues.operations import Operation, Purge
+from topic.queues.outgoing.outbox import Why
+from topic.queues.positions import POSITION_LENGTH, position_key
 from topic.queues.proposals import Enqueue, Proposal
-from topic.queues.state import DECLARED
+from topic.queues.state import DECLARED, SetState
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -128,8 +131,10 @@ class Queues:
         self.applications = QueueApplications(judge, self)
         self.bound = BoundQueues(judge, self)
         self._world: QueueWorld
-        self._egresses: set[bytes] = set()
-        """The names of their links."""
+        self._ends: set[bytes] = set()
+        """The names of the links of sets that publish."""
+        self._said: dict[tuple[str, bytes], set[DeliveryOutcome]] = {}
+        """By queue and message: what consumers have said for good."""
         self._reused: set[bytes] = set()
         """Messages whose tag was used again while the set had an older delivery of it."""
         self._apart: set[frozenset[str]] = set()
@@ -140,7 +145,10 @@ class Queues:
         self._world = self.bound.world = world
         for queue in world.names:
             self.rules[queue] = rules.Judge(self._check, self._note, partial(self._consumers_of, queue))
-            self._egresses.add(link_name(egress_of(world.set_of(queue), queue)))
+            set_ = world.set_of(queue)
+            self._ends.add(link_name(egress_of(set_, queue)))
+            letters = [letters_to(other, dead_letter_address(set_, queue)) for other in world.sets]
+            self._ends.update(map(link_name, letters))
 
     def add(self, client: "Client", *, publisher: bool) -> None:
         address = client.identity.address
@@ -174,8 +182,8 @@ class Queues:
         self._judge.note("judge", what)
 
     def owns(self, key: bytes) -> bool:
-        """Whether it is of a delivery to the consumers of a queue."""
-        return key[:NAME_LENGTH] in self._egresses
+        """Whether it is of a delivery that a set has published, to the consumers of a queue or to another queue."""
+        return key[:NAME_LENGTH] in self._ends
 
     # who is in doubt
 
@@ -282,6 +290,10 @@ class Queues:
             one.may_be_gone = is_there = True
         self._check(is_there, f"{message.text.decode()} is accepted, and was never in the queue")
 
+    def said(self, queue: str, text: bytes, outcome: DeliveryOutcome) -> None:
+        """A consumer has said what it makes of a message, for good."""
+        self._said.setdefault((queue, text), set()).add(outcome)
+
     def came_back(self, consumer: str, text: bytes, failed: bool) -> None:
         """A client has given a message back, and its router settles that delivery."""
         if consumer in self.consumers:
@@ -290,6 +302,9 @@ class Queues:
     # what the logs of the sets say
 
     def enqueued(self, set_: str, queue: str, text: bytes, asked: Enqueue) -> None:
+        if asked.binding == DEAD_LETTERS:
+            self._dead_letter_comes(set_, queue, text)
+            return
         message = self._judge.messages.get(text)
         may_repeat = message is not None and (self.is_lost(set_) or self._may_repeat(message))
         if message is not None and asked.binding:
@@ -313,6 +328,49 @@ class Queues:
     def processed(self, set_: str, queue: str, text: bytes) -> None:
         if not self.is_lost(set_):
             self.rules[queue].taken(text)
+
+    # dead letters
+
+    def died(self, set_: str, queue: str, text: bytes, address: str, why: Why) -> None:
+        """It is a message of another queue now: processed once there, and not here unless a consumer has rejected
+        it."""
+        message, label = self.rules[queue].messages[text], f"{text.decode()} of {queue} is a dead letter: {why.value}"
+        self._note(f"{label}, for {address}")
+        if not (message.is_loose or message.may_be_gone):
+            said = self._said.get((queue, text), set())
+            is_right = (said == {DeliveryOutcome.REJECTED}) if why is Why.REJECTED else not message.processed
+            self._check(is_right, f"{label}, and consumers have said {sorted(said)}")
+        message.is_dead = True
+        if (child := died(text)) is None:  # once too often: it stays in the outbox
+            return
+        may_come_again, may_be_gone = self._may_come_again(queue, text), message.may_be_gone or self.is_lost(set_)
+        known = self.rules[address].messages.setdefault(child, rules.Message(is_told=True))
+        known.may_be_gone |= may_be_gone or self.is_lost(self._world.set_of(address))
+        known.is_loose |= may_come_again
+
+    def _may_come_again(self, queue: str, text: bytes) -> bool:
+        """Whether the message may be a dead letter more than once."""
+        message = self.rules[queue].messages[text]
+        return message.enqueued > 1 or self.is_lost(self._world.set_of(queue))
+
+    def _dead_letter_comes(self, set_: str, queue: str, text: bytes) -> None:
+        """Of which queue it is, only its text tells."""
+        parent = rules.former(text)
+        queues = [name for name, of_queue in self.rules.items() if parent in of_queue.messages]
+        may_repeat = self.is_lost(set_) or any(self._may_come_again(name, parent) for name in queues)
+        self.rules[queue].enqueued(text, may_repeat=may_repeat)
+
+    def posted(self, set_: str, queue: str, text: bytes, address: str, *, taken: bool) -> None:
+        child = died(text)
+        if child is None:
+            self.check_of_set(set_, not taken, f"14.11 deaths: {text.decode()} was a dead letter too often")
+            return
+        message = self.rules[address].messages[child]
+        if taken:
+            is_there = message.enqueued > 0 or message.may_be_gone
+            self.check_of_set(set_, is_there, f"14.11 posted: {child.decode()} was never in {address}")
+        else:
+            message.may_be_gone = True
 
     def removed(self, set_: str, queue: str, text: bytes, asked: Operation | Proposal) -> None:
         if isinstance(asked, Operation):
@@ -378,11 +436,16 @@ class Queues:
             for text in map(str.encode, of_queue.missing):
                 if queue not in stranded:
                     return f"14 liveness: {text.decode()} was accepted, and nobody has processed it"
-                self._check(self.logs.has(queue, text), f"{text.decode()} was accepted, and is gone")
+                is_there = self.logs.has(queue, text) or self._is_sent(text)
+                self._check(is_there, f"{text.decode()} was accepted, and is gone")
         for name in sorted({self._world.set_of(queue) for queue in self.rules}):
             if name not in self._sets.is_lost and (left := self._left(name, stranded)):
                 return left
         return ""
+
+    def _is_sent(self, text: bytes) -> bool:
+        """Whether it is a dead letter in the outbox of a set."""
+        return any(self.logs.is_sent(queue, rules.former(text)) for queue in self.rules)
 
     def _left(self, name: str, stranded: set[str]) -> str:
         """What a set has though it should not."""
@@ -393,8 +456,16 @@ class Queues:
             return f"14.9 liveness: the time of {over[:5]} is over, and they are in set {name}"
         if any(messages.of(queue.id) for queue in book.state if queue.name in stranded):
             return ""
+        stuck = {position_key(at) for at in book.state.messages.outbox.letters if self._is_stuck(book.state, at)}
         rows = [key for key, _ in book.state.rows if key[:1] not in (DECLARED, BINDING)]
+        rows = [key for key in rows if key[1:][:POSITION_LENGTH] not in stuck]
         return f"14 left: set {name} has rows {rows[:5]}" if rows else ""
+
+    def _is_stuck(self, state: SetState, position: int) -> bool:
+        """Whether a message stays in the outbox for good."""
+        address, text = state.messages.outbox.letters[position].sending.address, state.messages.sent[position]
+        assert text is not None
+        return died(text) is None or self._world.set_of(address) in self._sets.is_lost
 
     @property
     def _earliest_ms(self) -> float:
@@ -491,4 +562,5 @@ class QueueApplications:
         if final and consumer.tells_of(text):
             consumer.refused[text] = consumer.client.link, self._queues.led_in(consumer.set)
         if outcome in FINAL:
+            self._queues.said(consumer.queue, text, outcome)
             self._queues.rules[consumer.queue].processed(consumer, text)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import attrs
 
+from topic.queues.bound.bindings import DEAD_LETTERS
 from topic.queues.operations import (
     Delete,
     Operation,
@@ -21,6 +22,7 @@ from topic.queues.operations import (
     read_operation,
     unpack,
 )
+from topic.queues.outgoing.outbox import Letter, Why
 from topic.queues.positions import each_of, position_of
 from topic.queues.proposals import (
     FIRST,
@@ -29,6 +31,7 @@ from topic.queues.proposals import (
     Enqueued,
     Expire,
     Free,
+    Posted,
     Proposal,
     Reject,
     Reserve,
@@ -37,6 +40,8 @@ from topic.queues.proposals import (
 from topic.queues.state import LIFE, SetState
 from topic.raft.log import Entry
 
+WHY: Mapping[type, Why] = {Reject: Why.REJECTED, Expire: Why.EXPIRED, Free: Why.REDELIVERIES}
+"""Why a message is a dead letter that such a proposal takes out of its queue."""
 OF_QUEUES = "queue/"
 """The beginning of all addresses of kind queue."""
 
@@ -70,6 +75,8 @@ class Book:
     """By position: the name of the consumer that has the message, or may have it."""
     expires: dict[int, int] = attrs.Factory(dict)
     """By position: when the time of the message is over, if it has an end."""
+    failed: dict[int, int] = attrs.Factory(dict)
+    """By position: how often the message came back as failed."""
     purged: dict[QueueId, int] = attrs.Factory(dict)
     """The last position that a purge has taken."""
     settings: dict[str, list[tuple[int, QueueSettings]]] = attrs.Factory(dict)
@@ -92,7 +99,8 @@ class Book:
             self.reserved.update(dict.fromkeys(self._there(asked.queue, asked.runs), asked.consumer.name))
         elif isinstance(asked, Free):
             for position in each_of(asked.runs):
-                self.reserved.pop(position, None)
+                if self.reserved.pop(position, None) is not None:
+                    self.failed[position] = self.failed.get(position, 0) + asked.failed
 
     def _there(self, queue: QueueId, runs: Iterable[tuple[int, int]]) -> list[int]:
         messages = self.state.messages.of(queue).kept
@@ -113,6 +121,12 @@ class Listener(Protocol):
 
     def removed(self, set_: str, queue: str, text: bytes, asked: Operation | Proposal) -> None:
         """Something else has. The rules for that hold."""
+
+    def died(self, set_: str, queue: str, text: bytes, address: str, why: Why) -> None:
+        """A message has left its queue, and goes to another one. The rules for that hold."""
+
+    def posted(self, set_: str, queue: str, text: bytes, address: str, *, taken: bool) -> None:
+        """A message that goes to an address has left the outbox. The address has it, or an operator wants its end."""
 
 
 Check = Callable[[str, bool, str], None]
@@ -138,6 +152,8 @@ class QueueLogs:
         """By message: the lives that have it, and where it is in their logs."""
         self._there: Counter[tuple[str, bytes]] = Counter()
         """How often a message is in its queue."""
+        self._sent: Counter[tuple[str, bytes]] = Counter()
+        """How often a message of this queue is in the outbox."""
         self._refused: set[tuple[str, bytes]] = set()
         """Queue and message: what a queue had no room for. That answer stands."""
         self.purges: dict[Purge, list[int]] = {}
@@ -183,6 +199,10 @@ class QueueLogs:
         """Whether the message is in its queue."""
         return self._there[queue, text] > 0
 
+    def is_sent(self, queue: str, text: bytes) -> bool:
+        """Whether the message, which is from this queue, is in the outbox."""
+        return self._sent[queue, text] > 0
+
     def was_reserved(self, queue: str, text: bytes, consumer: bytes) -> bool:
         return (queue, text, consumer) in self._reserved
 
@@ -202,6 +222,8 @@ class QueueLogs:
             return
         index, asked, state = len(book.entries), asked_in(entry), book.state
         before = {queue.id: (queue.name, dict(state.messages.of(queue.id).kept)) for queue in state}
+        sent = [(at, letter, state.messages.sent[at]) for at, letter in state.messages.outbox.letters.items()]
+        names = {id_: queue for id_, (queue, _) in before.items()}
         proposed = self._proposed.pop((name, life, entry.term, index), None)
         if isinstance(asked, Reserve):
             self._check_in_time(name, book, asked, proposed)
@@ -217,13 +239,22 @@ class QueueLogs:
             there = state.messages.of(id_)
             gone = [position for position in messages if position not in there]
             for position in gone:
-                self._goes(name, queue, book, position, messages[position], asked, proposed)
+                letter = state.messages.outbox.letters.get(position)
+                self._check_letter(name, queue, book, position, messages[position], asked, letter)
+                self._goes(name, queue, book, position, messages[position], asked, proposed, letter)
             if isinstance(asked, Purge) and id_ == asked.id:
-                self.purges.setdefault(asked, []).append(len(gone))
+                purged = sum(letter.queue == id_ for _, letter, _ in sent) - state.messages.outbox.count_of(id_)
+                self.purges.setdefault(asked, []).append(len(gone) + purged)
             for position in gone:
                 book.reserved.pop(position, None)
                 book.expires.pop(position, None)
+        for position, letter, text in sent:
+            if position not in state.messages.outbox.letters:
+                assert text is not None
+                self._leaves_outbox(name, names[letter.queue], book, position, text, asked, letter)
         book.count(index, asked)
+        if isinstance(asked, Free):
+            self._check_failures(name, book, asked)
         if isinstance(asked, Reserve) and (queue_ := state.name_of(asked.queue)) is not None:
             kept = state.messages.of(asked.queue).kept
             texts = [(queue_, kept[position]) for position in each_of(asked.runs) if position in kept]
@@ -253,14 +284,14 @@ class QueueLogs:
         count, size = len(messages), sum(map(len, messages.values()))
         for place, text in enumerate(asked.messages):
             position = position_of(index, place)
-            has_room = _has_room(settings, count + 1, size + len(text))
+            has_room = asked.binding == DEAD_LETTERS or _has_room(settings, count + 1, size + len(text))
             if position in answer.positions:
                 count, size = count + 1, size + len(text)
                 self._check(name, has_room, f"14.3 limit: {text.decode()} is in {asked.queue}, which is full")
                 self._there[asked.queue, text] += 1
                 self._places.setdefault((asked.queue, text), []).append((life, position))
                 self._check_time(name, book, asked, place, proposed)
-                self.seen["bound"] += bool(asked.binding)
+                self.seen["dead letters" if asked.binding == DEAD_LETTERS else "bound"] += bool(asked.binding)
                 self._listener.enqueued(name, asked.queue, text, asked)
             elif place in answer.refused:
                 is_full = not has_room or (asked.queue, text) in self._refused
@@ -278,10 +309,11 @@ class QueueLogs:
         text: bytes,
         asked: Operation | Proposal,
         proposed: Proposed | None,
+        letter: Letter | None,
     ) -> None:
-        """An entry has taken a message out of its queue."""
+        """An entry has taken a message out of its queue, perhaps into the outbox."""
         self._there[queue, text] -= 1
-        if isinstance(asked, Dequeue | Reject):
+        if isinstance(asked, Dequeue | Reject) and letter is None:
             self._listener.processed(name, queue, text)
             return
         label, id_ = f"{text.decode()} leaves {queue}", getattr(asked, "queue", getattr(asked, "id", None))
@@ -295,6 +327,12 @@ class QueueLogs:
             case Purge():
                 self._check(name, not is_held, f"14.8 purge: {label}, and a consumer has it")
                 self._check(name, position <= book.purged.get(asked.id, -1), f"14.8 purge: {label}, behind the purge")
+            case Reject():
+                pass
+            case Free() if letter is not None:
+                settings = book.settings_at(queue, len(book.entries))
+                has_failed = asked.failed and book.failed.get(position, 0) + 1 > _most_failed(settings)
+                self._check(name, is_held and has_failed, f"14.11 redeliveries: {label}, and has not failed so often")
             case Free() | Reserve():
                 is_purged = position <= book.purged.get(asked.queue, -1)
                 self._check(name, is_purged, f"14.8 purge: {label} as it comes back, and was not purged")
@@ -303,8 +341,62 @@ class QueueLogs:
             case _:
                 self._check(name, False, f"14 queue: {label} by {asked!r:.100}")
         assert id_ is not None
+        if letter is not None:
+            self._sent[queue, text] += 1
+            self.seen[f"dead: {letter.sending.why.value}"] += 1
+            self._listener.died(name, queue, text, letter.sending.address, letter.sending.why)
+            return
         self.seen[f"left by {type(asked).__name__}"] += 1
         self._listener.removed(name, queue, text, asked)
+
+    # dead letters
+
+    def _check_letter(
+        self,
+        name: str,
+        queue: str,
+        book: Book,
+        position: int,
+        text: bytes,
+        asked: Operation | Proposal,
+        letter: Letter | None,
+    ) -> None:
+        """A message that leaves its queue goes to the outbox if it is a dead letter, and else it does not."""
+        address = book.settings_at(queue, len(book.entries)).dead_letter
+        expected: tuple[str, Why] | None = None
+        if isinstance(asked, Reject | Expire | Free) and position > book.purged.get(asked.queue, -1):
+            expected = (address, WHY[type(asked)]) if address is not None else None
+        found = (letter.sending.address, letter.sending.why) if letter is not None else None
+        label = f"{text.decode()} leaves {queue} by {type(asked).__name__}"
+        self._check(name, found == expected, f"14.11 dead letter: {label} for {found}, not {expected}")
+
+    def _check_failures(self, name: str, book: Book, asked: Free) -> None:
+        """No message stays that has failed too often."""
+        queue = book.state.name_of(asked.queue)
+        settings = book.settings_at(queue, len(book.entries)) if queue is not None else QueueSettings()
+        if asked.failed and settings.dead_letter is not None:
+            there, most = book.state.messages.of(asked.queue).kept, _most_failed(settings)
+            stays = [at for at in each_of(asked.runs) if at in there and book.failed.get(at, 0) > most]
+            self._check(name, not stays, f"14.11 redeliveries: {stays} stay in {queue}")
+
+    def _leaves_outbox(
+        self,
+        name: str,
+        queue: str,
+        book: Book,
+        position: int,
+        text: bytes,
+        asked: Operation | Proposal,
+        letter: Letter,
+    ) -> None:
+        self._sent[queue, text] -= 1
+        is_posted = isinstance(asked, Posted) and asked.taken
+        is_purged = isinstance(asked, Purge) and position <= book.purged.get(letter.queue, -1)
+        is_deleted = isinstance(asked, Delete) and asked.name == queue
+        label = f"{text.decode()} of {queue} leaves the outbox by {type(asked).__name__}"
+        self._check(name, is_posted or is_purged or is_deleted, f"14.11 outbox: {label}")
+        self.seen[f"sent: {type(asked).__name__}"] += 1
+        self._listener.posted(name, queue, text, letter.sending.address, taken=is_posted)
 
     # times
 
@@ -319,7 +411,8 @@ class QueueLogs:
             return
         ttl_ms = book.settings_at(asked.queue, proposed.applied).ttl_ms
         text, given = asked.messages[place], asked.expires[place] if asked.expires else 0
-        left = min(self._times(text, proposed.wall_ms), inf if ttl_ms is None else ttl_ms)
+        own = inf if asked.binding == DEAD_LETTERS else self._times(text, proposed.wall_ms)
+        left = min(own, inf if ttl_ms is None else ttl_ms)
         expected = int(proposed.wall_ms + max(left, 0)) if left < inf else 0
         self._check(name, given == expected, f"14.9 time: {text.decode()} is over at {given}, not at {expected}")
 
@@ -345,3 +438,8 @@ def _has_room(settings: QueueSettings, count: int, size: int) -> bool:
     """Whether a queue with these settings may have so many messages, of so many bytes."""
     most, most_bytes = settings.limit_messages, settings.limit_bytes
     return (most is None or count <= most) and (most_bytes is None or size <= most_bytes)
+
+
+def _most_failed(settings: QueueSettings) -> int:
+    """How often a message of a queue with these settings may fail before it is a dead letter."""
+    return 20 if settings.redeliveries is None else settings.redeliveries

@@ -45,6 +45,11 @@ class QueueWorld:
         dice = self._dice = Random(f"queues {world.seed}")
         prefixes = ["queue/", "queue/eu/"] if "eu" in world.sets.map.plans else ["queue/"]
         self.names = [f"{dice.choice(prefixes)}c/{i}" for i in range(world.knobs.queues)]
+        self._letters = Random(f"dead letters {world.seed}")
+        """Dice of operators who have queues give their dead letters to each other."""
+        self.has_letters = self._letters.random() < world.knobs.dead_letters
+        if self.has_letters and len(self.names) == 1:
+            self.names.append(f"{self._letters.choice(prefixes)}c/1")
         limits = {name: dice.choice((1, 3)) for name in self.names if dice.random() < 0.15}
         self.doomed = {name for name in self.names if dice.random() < 0.1}
         """Queues that are deleted now and then."""
@@ -65,6 +70,10 @@ class QueueWorld:
         for name in sorted(self.bound):
             former = self._first.get(name, QueueSettings())
             self._first[name] = attrs.evolve(former, bind=self._operators.choice(BINDINGS))
+        for name in self.names if self.has_letters else ():
+            if self._letters.random() < 0.7:
+                former = self._first.get(name, QueueSettings())
+                self._first[name] = attrs.evolve(former, **self._draw_letters(name))
 
     def address(self, name: str) -> str:
         """Of a client: that of its link inside a set, as its router has it (`router.edge.queue_address`). The first
@@ -121,8 +130,8 @@ class QueueWorld:
         for name, settings in self._first.items():
             declare = Declare(name, settings)
             schedule.at(dice.random() * until * 0.3, self._ask, dice.choice(self._routers), declare)
-            if name in self.bound:  # else it stays unbound if a client was quicker
-                schedule.at(until * 0.3, self._bind, name, settings)
+            if settings.bind or settings.dead_letter:  # else it stays without if a client was quicker
+                schedule.at(until * 0.3, self._insist, name, settings)
         for name in sorted(self.doomed):
             for _ in range(self._deletions):
                 schedule.at(dice.random() * until, self._delete, dice.choice(self._routers), name)
@@ -162,9 +171,9 @@ class QueueWorld:
         _, queue = self._known(name)
         self._give(name, queue, self._draw_settings(name, queue.settings if queue is not None else QueueSettings()))
 
-    def _bind(self, name: str, settings: QueueSettings) -> None:
+    def _insist(self, name: str, settings: QueueSettings) -> None:
         _, queue = self._known(name)
-        if queue is None or queue.settings.bind is None:
+        if queue is None or not (queue.settings.bind or queue.settings.dead_letter):
             self._give(name, queue, settings)
 
     def _give(self, name: str, queue: Queue | None, settings: QueueSettings) -> None:
@@ -176,6 +185,8 @@ class QueueWorld:
     def _draw_settings(self, name: str, former: QueueSettings) -> QueueSettings:
         """One of them is changed."""
         dice = self._operators
+        if self.has_letters and self._letters.random() < 0.3:
+            return attrs.evolve(former, **self._draw_letters(name, None))
         changed: dict[str, Any] = dice.choice(
             (
                 {"limit_messages": dice.choice((None, None, 1, 3, 10))},
@@ -185,3 +196,11 @@ class QueueWorld:
             )
         )
         return attrs.evolve(former, **changed)
+
+    def _draw_letters(self, name: str, *more: None) -> dict[str, Any]:
+        """Where dead letters of a queue go, or to one of `more`, and when."""
+        others = [other for other in self.names if other != name]
+        return {
+            "dead_letter": self._letters.choice((*others, *more)),
+            "redeliveries": self._letters.choice((0, 0, 1, 3, None)),
+        }

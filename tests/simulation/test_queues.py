@@ -8,6 +8,7 @@ import pytest
 from tests.simulation.report import attempt, tell
 from tests.simulation.world import World
 
+DEATHS = ("dead: rejected", "dead: redeliveries", "dead: expired", "sent: Posted")
 SEEDS = (0, 1, 2, 3, 4, 5, 7, 18)
 COMPANIONS = (("voters",), ("drains", "modes"), ("small frames", "any order"))
 HAS_FAILED: dict[str, Any] = {
@@ -35,7 +36,7 @@ def test_what_is_promised_of_a_queue_holds_whatever_fails() -> None:
     for happens in ("is killed", "is in doubt", "prank: crash", "hangs until"):
         assert any(happens in line for line in lines), f"no run has: {happens}"
     seen = sum((world.judge.queues.logs.seen for world in worlds), Counter[str]())
-    for happens in ("Free", "refused", "left by Purge", "left by Expire", "Configure", "bound"):
+    for happens in ("Free", "refused", "left by Purge", "left by Expire", "Configure", "bound", *DEATHS):
         assert seen[happens], f"no log has: {happens}"
 
 
