@@ -92,7 +92,8 @@ SET: Final = Entity[SetView](
             "started", lambda at, one: one.why_aside != ""),
         _measure("oncemesh_set_messages", Type.NUMBER, "at the leader: messages in the queues of the set",
             _of_messages(lambda messages: messages.count)),
-        _measure("oncemesh_set_message_bytes", Type.BYTES, "at the leader: the size of these messages",
+        _measure("oncemesh_set_message_bytes", Type.BYTES, "at the leader: the size of these messages "
+            "and of those in the outbox",
             _of_messages(lambda messages: messages.size)),
         _measure("oncemesh_set_reserved_messages", Type.NUMBER, "at the leader: how many of these messages a consumer "
             "has or is about to get",

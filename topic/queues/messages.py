@@ -127,10 +127,8 @@ class QueuedMessages:
             self.outbox.restore(at, Letter(queue, sendings.pop(at)))
         if sendings:
             raise ValueError("a row of the state of a set has a message in the outbox that is not there")
-        self.count = sum(map(len, self._messages.queues.values()))
-        """How many messages there are in queues."""
-        self.total = sum(map(sum, self._messages.queues.values()))
-        """The sum of the positions of these: replicas with the same messages have the same."""
+        self.positions_sum = sum(map(sum, self._messages.queues.values()))
+        """The sum of the positions of the messages in queues. Replicas with the same messages have the same sum."""
         self.reserved = Reservations(rows, merge(*self._messages.queues.values()))
         filled = self._messages.queues if self.reserved.count else {}
         held = {queue: sum(map(self.reserved.has, rows)) for queue, rows in filled.items()}
@@ -156,6 +154,16 @@ class QueuedMessages:
     def sent(self) -> SentRows:
         """The messages in the outbox by position. A body is None if it is not in memory."""
         return self._messages.sent
+
+    @property
+    def total(self) -> int:
+        """The number of all messages, with those of the outbox."""
+        return len(self._messages)
+
+    @property
+    def count(self) -> int:
+        """The number of the messages in queues."""
+        return self.total - len(self.sent)
 
     @property
     def size(self) -> int:
@@ -279,8 +287,7 @@ class QueuedMessages:
             return False
         fresh.append(position)
         self._messages.put(queue, position, message, expires)
-        self.count += 1
-        self.total += position
+        self.positions_sum += position
         return True
 
     def settled(self, keys: Sequence[bytes]) -> None:
@@ -451,8 +458,7 @@ class QueuedMessages:
 
     def _out_of_queue(self, position: int) -> bool:
         """Returns whether the message was reserved."""
-        self.count -= 1
-        self.total -= position
+        self.positions_sum -= position
         return self.reserved.gone(position)
 
     def _forget_sent(self, position: int) -> None:
@@ -487,6 +493,7 @@ class QueuedMessages:
         assert found[0] == found[1], "the rows are not those of the messages"
         assert all(fresh.size_of(queue) == self.size_of(queue) for queue in self.queues) and fresh.size == self.size
         assert (fresh.count, fresh.total) == (self.count, self.total), "the rows have other numbers of messages"
+        assert fresh.positions_sum == self.positions_sum, "the rows have other positions"
         assert fresh._answers == self._answers, "the rows are not those of the answers"
         assert fresh._returns == self._returns, "the rows are not those of the messages that came back"
         assert fresh._reserved == self._reserved, "the rows have other numbers of reserved messages"

@@ -290,7 +290,7 @@ class SetReplica:
     def _log_content(self, state: SetState, *, begins: bool) -> None:
         """Tell the delivery log which messages this replica has: others have the same at this index."""
         told = {"set": self.plan.name, "life": self.raft.hard.life, "index": self.applied}
-        told |= {"messages": state.messages.count, "positions": state.messages.total}
+        told |= {"messages": state.messages.count, "positions": state.messages.positions_sum}
         told |= {"begins": begins}
         self.out.append(Logged(Event.CONTENT, {"detail": json.dumps(told)}))
 

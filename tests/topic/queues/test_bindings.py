@@ -341,8 +341,9 @@ def test_settled_messages_are_enqueued_and_nothing_is_remembered() -> None:
     assert bench.messages("a") == [b"1"] and bench.kept("a") == 0
 
 
-def test_a_set_that_is_full_takes_more_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topic.queues.leader.ingress.FULL", 3)
+@pytest.mark.parametrize("limit", ["FULL", "FULL_COUNT"])
+def test_a_set_that_is_full_takes_more_when_there_is_room(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(f"topic.queues.leader.ingress.{limit}", 3)
     bench = BoundBench(TOPIC)
     pen = publisher(bench, "d")
     for message in ALL:

@@ -417,6 +417,49 @@ def full_sets(patch: pytest.MonkeyPatch) -> None:
     assert bench.outbox() == [] and bench.in_dead() == []
 
 
+def test_a_set_with_too_many_messages_takes_its_own_dead_letters() -> None:
+    with_patches(too_many_messages)
+
+
+def too_many_messages(patch: pytest.MonkeyPatch) -> None:
+    """The set has as many messages as it may have. All are over: they go to another queue of it, and publishers
+    wait."""
+    patch.setattr(ingress, "FULL_COUNT", 6)
+    patch.setattr(ingress, "FULL_COUNT_OF_LETTERS", 4)
+    bench = DyingBench()
+    texts = [b"%d!2" % number for number in range(10, 18)]
+    bench.fill(*texts)
+    bench.pen.send(b"more")
+    bench.wait(4)
+    assert bench.messages("b") == [] and bench.outbox() == []
+    assert bench.in_dead() == [text + b" died 1" for text in texts]
+    assert b"more" not in bench.pen.outcomes
+    consumer_of(bench, DEAD).accept(*bench.in_dead())
+    bench.wait(1)
+    assert bench.messages("b") == [b"more"]
+
+
+def test_messages_in_the_outbox_count() -> None:
+    with_patches(full_outboxes)
+
+
+def full_outboxes(patch: pytest.MonkeyPatch) -> None:
+    """No queue has a message, and the set is full of dead letters that nobody takes."""
+    patch.setattr(ingress, "FULL_COUNT", 3)
+    bench, _ = rejected(b"1", b"2", b"3", address=NEWS)
+    messages = bench.sets("a").state(SET).messages
+    assert (messages.count, messages.total, len(messages.outbox)) == (0, 3, 3)
+    bench.pen.send(b"4")
+    bench.wait(1)
+    assert b"4" not in bench.pen.outcomes and bench.messages("a") == []
+    assert any(isinstance(one, Note) and "outbox have 3 messages" in one.text for one in bench.actions["a"])
+    news = bench.subscriber("e", "news", address=NEWS)
+    bench.wait(2 * PAUSE_S + 1)
+    news.accept(*(text or b"" for text in news.delivered))
+    bench.wait(1)
+    assert messages.total == 1 and bench.messages("a") == [b"4"]
+
+
 def test_so_many_dead_letters_are_under_way_at_most() -> None:
     bench = DyingBench(NEWS)
     reader = bench.subscriber("e", "news", address=NEWS, credit=0)
@@ -527,6 +570,9 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_a_full_set_takes_its_own_dead_letters),
     (Ingress, "_most", "self._binding == DEAD_LETTERS", "False",
      test_a_full_set_takes_its_own_dead_letters),
+    (Ingress, "_most_messages", "self._binding == DEAD_LETTERS", "False",
+     test_a_set_with_too_many_messages_takes_its_own_dead_letters),
+    (Ingress, "_is_at_its_limit", "self._messages.total", "self._messages.count", test_messages_in_the_outbox_count),
     (Letters, "look", "self._withdraw(", "len(", partial(test_an_operator_ends_what_no_address_takes, True)),
     (Letters, "_ended", "heappush(self._paused, (self.node.now() + pause, position))", "pass",
      test_what_is_not_taken_is_tried_again_with_a_pause),

@@ -107,7 +107,7 @@ def test_a_state_knows_how_many_messages_it_has_and_where() -> None:
     propose(told.state, 3, Dequeue(told.queue, [(position_of(2, 1), position_of(2, 1))]))
     restored = SetState([*told.state.rows])
     for state in (told.state, restored):
-        assert (state.messages.count, state.messages.total) == (2, position_of(2, 0) + position_of(2, 2))
+        assert (state.messages.count, state.messages.positions_sum) == (2, position_of(2, 0) + position_of(2, 2))
 
 
 # rules broken on purpose
@@ -121,7 +121,7 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_what_comes_back_and_leaves_is_told_by_its_delivery),
     (QueuedMessages, "_tags", "self.returns(position).times", "0",
      test_what_comes_back_and_leaves_is_told_by_its_delivery),
-    (QueuedMessages, "_out_of_queue", "self.total -= position", "pass",
+    (QueuedMessages, "_out_of_queue", "self.positions_sum -= position", "pass",
      test_a_state_knows_how_many_messages_it_has_and_where),
     (ReplicaLog, "_tell", "is_run = positions[-1] - positions[0] == len(positions) - 1", "is_run = True",
      test_places_with_a_gap_are_listed),

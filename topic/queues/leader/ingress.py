@@ -39,10 +39,13 @@ FULL: Final = 1 << 40
 """Bytes of the messages of a set, in all its queues: when it has more, or more than its topology allows, homes keep all
 further messages."""
 FULL_COUNT: Final = 1 << 22
-"""The same in messages. Each takes some memory of each replica, although its body is on the disk."""
+"""The same in messages, with those of the outbox. Each takes some memory of each replica, although its body is on the
+disk."""
 FULL_OF_LETTERS: Final = 16 << 20
-"""So many bytes more are taken of dead letters. What else publishers may fill, they may not: so messages go from one
-full set to another and back."""
+"""Bytes of dead letters that a set takes when it is full. Other publishers cannot fill this room: so messages go from
+one full set to another and back."""
+FULL_COUNT_OF_LETTERS: Final = 1 << 16
+"""The same in messages."""
 TERM_BITS: Final = 24
 """One term has clocks for 2^24 attaches of a link."""
 
@@ -162,7 +165,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         self.node.topic.credit(self.subscriber, CREDIT)
         most = UNDECIDED_BOUND if self._binding else UNDECIDED
         left = 0 if self._is_at_its_limit else self._most - self._messages.size
-        self.lacks_room = left < most
+        self.lacks_room = min(left, self._most_messages - self._messages.total) < most
         self.node.topic.room(self.subscriber, max(0, min(most, left) - self._held))
         if not self._binding:
             self._tell_if_full()
@@ -172,18 +175,23 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     @property
     def _is_at_its_limit(self) -> bool:
-        return self._messages.size >= self._most or self._messages.count >= FULL_COUNT
+        return self._messages.size >= self._most or self._messages.total >= self._most_messages
 
     @property
     def _most(self) -> int:
-        """Bytes of the messages of the set."""
+        """Bytes of the messages of the set, with those of the outbox."""
         return self._limit + (FULL_OF_LETTERS if self._binding == DEAD_LETTERS else 0)
+
+    @property
+    def _most_messages(self) -> int:
+        """The same in messages."""
+        return FULL_COUNT + (FULL_COUNT_OF_LETTERS if self._binding == DEAD_LETTERS else 0)
 
     def _tell_if_full(self) -> None:
         is_full = self._is_at_its_limit
         if is_full and not self._is_full:
-            there = f"{self._messages.count} messages of {self._messages.size >> 20} MiB"
-            what = f"its queues have {there}, which is the most"
+            there = f"{self._messages.total} messages of {self._messages.size >> 20} MiB"
+            what = f"its queues and its outbox have {there}, which is the most"
             text = f"set {self.identity.link} is full: {what}; publishers wait until consumers have taken some"
             self.node.topic.outlet.actions.append(Note(text))
         self._is_full = is_full
