@@ -16,6 +16,8 @@ from failover.audit.read.entries import (
     DeliveryEntry,
     QueuePlace,
     find_keys,
+    has_key,
+    has_position,
     keys_at,
     pick_entries,
     queue_places,
@@ -117,7 +119,7 @@ def tell_story(run_dirs: Sequence[str], key: str, master: str | None = None) -> 
     run_dirs = distinct(run_dirs)
     if len(key) > KEY_LENGTH:
         raise StoryError(f"{key} is not a delivery key, expected at most {KEY_LENGTH} characters")
-    with open_logs(run_dirs, master, key=key) as logs:
+    with open_logs(run_dirs, master, wanted=has_key(key)) as logs:
         control = logs.control()
         whole = _only({one for found in logs.ask(partial(find_keys, key)) for one in found}, key)
         events, chaos = [row for row in control if row.event >= 0], find_chaos(run_dirs, logs.text).chaos
@@ -134,7 +136,7 @@ def _through_queues(
     """The other deliveries of a message that a queue has, or had."""
     if not places:
         return
-    with open_logs(run_dirs, master, key="") as logs:  # of all deliveries
+    with open_logs(run_dirs, master, wanted=has_position({position for _, position in places})) as logs:
         found = {one for some in logs.ask(partial(keys_at, places)) for one in some}
     for brought, text in ((True, "it came into the queue as delivery"), (False, "it went to a consumer as delivery")):
         yield from (f"{text} {other}" for other, is_first in sorted(found) if is_first is brought and other != key)

@@ -18,7 +18,7 @@ from failover.audit.read.files import AuditError
 log = logging.getLogger("oncemesh")
 
 NAME = "follow.checkpoint"
-MAGIC = b"OMF2"
+MAGIC = b"OMF3"
 EVERY_S = 30.0
 """It is written so often."""
 

@@ -15,7 +15,7 @@ from failover.audit.read.inventory import ControlRow, Log
 from router.text.printable import printable
 from topic.identity import LinkIdentity, ingresses_of, link_name
 from topic.journal import Event
-from topic.queues.bound.bindings import set_of_binding
+from topic.queues.bound.bindings import queue_of_binding
 
 FOREVER = (1 << 63) - 1
 
@@ -73,6 +73,8 @@ class Client:
     """The logs behind the doubts."""
     is_ingress: bool = False
     """Whether it is the subscriber of a replica set to its queues, or of a binding of one (protocol 14.3, 14.10)."""
+    bound: tuple[str, str] | None = None
+    """The set and the name of the queue, if it is the subscriber of a binding (protocol 14.10)."""
     far: bool = False
     """Its routers' clocks differ, or may differ, by so much that a new epoch may be below the one that it echoes
     (protocol 2)."""
@@ -92,6 +94,7 @@ class Client:
             generation=self.generation,
             closings=closings,
             is_ingress=self.is_ingress,
+            bound=self.bound,
             far=self.far,
         )
 
@@ -230,7 +233,8 @@ def _clients(
         if row.event == Event.ATTACHED and (identity := _identity(row)):
             client.identity, client.address = printable(str(identity)), identity.address
             client.is_ingress |= name in (link_name(one).decode() for one in ingresses_of(identity.link))
-            client.is_ingress |= set_of_binding(identity) is not None
+            client.bound = client.bound or queue_of_binding(identity)
+            client.is_ingress |= client.bound is not None
             client.mode = str(row.details.get("mode", "second"))
             client.settles_first |= client.mode == "first"
             client.echoes &= row.details.get("unordered") is not True

@@ -9,6 +9,8 @@ import numpy as np
 from failover.audit.read.columns import KEY_TYPE, Ints, Rows, hashed, unpack
 from failover.audit.read.facts import epoch_of
 from failover.audit.read.inventory import Row
+from failover.audit.read.segments import Wanted
+from topic.blocks import BlockView
 from topic.identity import NAME_LENGTH
 from topic.journal import Event
 
@@ -31,6 +33,26 @@ class DeliveryEntry(Row):
     peer: str | None
     detail: str | None
     key: str
+
+
+def has_key(start: str) -> Wanted:
+    """Blocks that may have a key that begins so."""
+    return lambda block: start.encode() in block.keys
+
+
+def has_position(positions: Collection[int]) -> Wanted:
+    """Blocks in which a replica tells of a message at one of these positions."""
+
+    def is_told(block: BlockView) -> bool:
+        columns = (block.columns[name] for name in ("event", "count", "n", "ns"))
+        return any(
+            position in (ns or range(n, n + count))
+            for event, count, n, ns in zip(*columns, strict=True)
+            if event in OF_MESSAGES
+            for position in positions
+        )
+
+    return is_told
 
 
 def find_keys(start: str, parts: Iterable[bytes]) -> set[str]:

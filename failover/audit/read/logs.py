@@ -15,7 +15,7 @@ import msgpack
 
 from failover.audit.read.files import SUBMITTED, Progress, contents, files_of, ignore, local_dirs
 from failover.audit.read.inventory import ControlRow
-from failover.audit.read.segments import CONTROL_BUCKET, Left, OnBucket, OnJoined, buckets, pack_files
+from failover.audit.read.segments import CONTROL_BUCKET, Left, OnBucket, OnJoined, Wanted, buckets, pack_files
 
 LOCAL_BYTES = 100 << 20
 """More is read by Spark, on all the cores it is given."""
@@ -43,12 +43,12 @@ class Logs(Protocol):
 
 
 class LocalLogs:
-    """Read and worked on in this process. All is held in memory, in about twice the size of the files."""
+    """Read and worked on in this process. The wanted blocks are held in memory, in about twice their size."""
 
-    def __init__(self, files: Iterable[tuple[str, bytes]], size: int, start: str = "") -> None:
-        """Paths and contents, of so many bytes; `start`: only what is about deliveries whose keys begin so matters."""
+    def __init__(self, files: Iterable[tuple[str, bytes]], size: int, wanted: Wanted | None = None) -> None:
+        """`files`: paths and contents, of `size` bytes. `wanted`: see `pack_files`."""
         self._parts: dict[int, list[bytes]] = defaultdict(list)
-        for bucket, part in pack_files(files, buckets(size), start.encode()):
+        for bucket, part in pack_files(files, buckets(size), wanted):
             self._parts[bucket].append(part)
         self._control = self._parts.pop(CONTROL_BUCKET, [])
 
@@ -82,17 +82,17 @@ def open_logs(
     *,
     spark: bool = False,
     progress: Progress = ignore,
-    key: str | None = None,
+    wanted: Wanted | None = None,
 ) -> Iterator[Logs]:
-    """`spark`: also where this process would do. With a `key`, blocks that tell of other deliveries only are searched
-    for it, and no more: so much of logs this process always does. Errors are told before Spark starts, if they are
-    about local paths."""
+    """`spark`: Spark reads the logs also if they are local and few. `wanted`: local logs are always read by this
+    process, and it keeps only these blocks; Spark keeps all. Errors about local paths are raised before Spark
+    starts."""
     local = local_dirs(run_dirs)
-    by_spark = key is None and (spark or master is not None or SUBMITTED in os.environ)
+    by_spark = wanted is None and (spark or master is not None or SUBMITTED in os.environ)
     if len(local) == len(run_dirs) and not by_spark:
         files, size = files_of(local)
-        if key is not None or size <= LOCAL_BYTES:
-            yield LocalLogs(contents(files, size, progress), size, key or "")
+        if wanted is not None or size <= LOCAL_BYTES:
+            yield LocalLogs(contents(files, size, progress), size, wanted)
             return
     from failover.audit.read.spark import spark_logs  # its import alone takes as long as a short run's audit
 

@@ -36,6 +36,8 @@ OnBucket = Callable[[Iterable[bytes]], tuple[Left, list[tuple[str, bytes]]]]
 """Work on one bucket's packed rows: what is left of it, and what is to be brought together by name."""
 OnJoined = Callable[[str, Iterable[bytes]], Left]
 """Work on what was brought together under a name."""
+Wanted = Callable[[BlockView], bool]
+"""Whether the deliveries of a block are read."""
 
 
 @attrs.frozen(slots=True)
@@ -52,16 +54,16 @@ def buckets(size: int) -> int:
 
 
 def pack_files(
-    files: Iterable[tuple[str, bytes]], buckets: int, start: bytes = b"", *, tagged: bool = False
+    files: Iterable[tuple[str, bytes]], buckets: int, wanted: Wanted | None = None, *, tagged: bool = False
 ) -> Iterator[Packed]:
-    """What all files (path, content) say. Of blocks without a key that begins with `start` no deliveries are told.
-    `tagged`: see `Packer`."""
+    """What all files (path, content) say of links and routers, and what their `wanted` blocks say of deliveries; None:
+    all blocks are wanted. `tagged`: see `Packer`."""
     packer = Packer(tagged=tagged)
     for path, content in files:
         file = read_file(path, content)
         yield CONTROL_BUCKET, msgpack.packb(file.control)
         for block in file.blocks:
-            if start in block.keys:
+            if wanted is None or wanted(block):
                 packer.add(block, file.source)
         if len(packer) >= ROWS_PACKED:
             yield from packer.buckets(buckets)

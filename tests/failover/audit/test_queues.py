@@ -1,6 +1,7 @@
 """What replicas tell of the messages of queues is judged: true logs of a simulated mesh, logs with one lie, and logs of
 meshes that break a rule."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
@@ -14,18 +15,25 @@ import pytest
 
 from failover.audit import Report, Verdict, tell_story
 from failover.audit.judge.kinds import DISPUTED
+from failover.audit.judge.queues.messages import _queue_of
+from failover.audit.mesh.clients import find_clients
 from failover.audit.read.columns import unpack
-from failover.audit.read.logs import open_logs
+from failover.audit.read.entries import OF_MESSAGES, has_position
+from failover.audit.read.logs import LocalLogs, open_logs
 from tests.failover.audit.in_process import judge_files
+from tests.failover.audit.test_inventory import row
 from tests.simulation.evidence import KINDS, LoggedRouter, LoggedWorld, Told
 from tests.simulation.judge import Judge
 from tests.simulation.parties import Violation
 from tests.topic.raft.mutants import Mutant
+from topic.identity import LinkIdentity, dead_letter_ingress_of, egress_address, ingress_address, link_name
 from topic.journal import Event
 from topic.queues.bodies.message_rows import MessageRows
+from topic.queues.bound.bindings import Binding
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
 from topic.queues.messages import QueuedMessages
+from topic.queues.operations import QueueId
 
 SEED = 3
 Entry = tuple[Event, dict[str, Any]]
@@ -177,6 +185,21 @@ def test_a_lie_is_found(lie: Lie, kinds: set[str]) -> None:
     assert kinds <= {*report.violations}, report.sentence
 
 
+@pytest.mark.parametrize("queue", ["queue/1", "queue/a on b"])
+def test_the_queue_that_a_delivery_comes_into_is_known_by_the_link_of_the_ingress(queue: str) -> None:
+    binding = Binding(QueueId(1, 2), QueueId(1, 3), "topic/x").link("q0", queue)
+    for link, address in ((binding, "topic/x"), (dead_letter_ingress_of("q0"), ingress_address("q0", queue))):
+        assert _queue_of_link(link, address) == egress_address("q0", queue)
+
+
+def _queue_of_link(link: LinkIdentity, address: str) -> str:
+    name = link_name(link).decode()
+    told = row(Event.ATTACHED, subscriber=name, detail=json.dumps(link.parts()))
+    client = find_clients([told], []).subscribers[name]
+    assert client.is_ingress and client.anew().bound == client.bound
+    return _queue_of(client, address)
+
+
 class Unjudged(LoggedWorld):
     """It goes on, whatever is violated, and does not wait until all has come to rest."""
 
@@ -223,6 +246,16 @@ def test_the_story_of_a_delivery_names_the_others_of_its_message(tmp_path: Path)
     assert story.notes[-1] == f"it went to a consumer as delivery {taken}"
     assert any(step.text.startswith("its replica has it in the queue, at position ") for step in story.steps)
     assert tell_story([str(tmp_path)], taken).notes[-1] == f"it came into the queue as delivery {brought}"
+
+
+def test_only_blocks_with_a_position_are_kept_for_it() -> None:
+    files = KINDS["queues"].files(SEED)
+    whole = unpack(LocalLogs(files.items(), 0).some())
+    position = int(whole.n[whole.event == Event.LEFT][0])
+    kept = unpack(LocalLogs(files.items(), 0, has_position([position])).some())
+    at = [np.isin(rows.event, OF_MESSAGES) & (rows.n == position) for rows in (whole, kept)]
+    assert sorted(kept.key[at[1]]) == sorted(whole.key[at[0]])
+    assert 0 < len(kept.key) < len(whole.key)
 
 
 def _deliveries_of_a_message(directory: Path) -> tuple[str, str]:

@@ -18,8 +18,8 @@ from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench
 from tests.topic.raft.mutants import Mutant
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.directory.entry import Role
-from topic.identity import egress_address
-from topic.queues.bound.bindings import Bindings, set_of_binding
+from topic.identity import LinkIdentity, egress_address, egress_of, ingress_of
+from topic.queues.bound.bindings import Binding, Bindings, queue_of_binding, set_of_binding
 from topic.queues.leader.ingress import Ingress
 from topic.queues.leader.leaders import LedSet, SetLeaders
 from topic.queues.messages import QueuedMessages
@@ -29,6 +29,20 @@ from topic.queues.state import SetState
 ACCEPTED, REJECTED = DeliveryOutcome.ACCEPTED, DeliveryOutcome.REJECTED
 TOPIC, OTHER, PATTERN = "topic/orders", "topic/eu/x", "topic/eu/*"
 ALL = (b"1", b"2", b"3", b"4")
+
+
+@pytest.mark.parametrize("queue", [QUEUE, "queue", "queue/a on b", "queue/eu/1/2-3"])
+@pytest.mark.parametrize("address", [TOPIC, PATTERN, "topic/a on b"])
+def test_the_link_of_a_binding_names_its_set_and_its_queue(queue: str, address: str) -> None:
+    link = Binding(QueueId(7, 1), QueueId(0x66A2F3C1B0001, 57), address).link(SET, queue)
+    assert queue_of_binding(link) == (SET, queue) and set_of_binding(link) == SET
+
+
+@pytest.mark.parametrize(
+    "link", [ingress_of(SET), egress_of(SET, QUEUE), LinkIdentity("client", "q0/queue/1-2", TOPIC)]
+)
+def test_other_links_are_of_no_binding(link: LinkIdentity) -> None:
+    assert queue_of_binding(link) is None and set_of_binding(link) is None
 
 
 class BoundBench(QueueBench):

@@ -43,14 +43,22 @@ class Binding:
         return BINDING + self.key, bytes(msgpack.packb((*queue, *since, self.address)))
 
     def link(self, set_: str, queue: str) -> LinkIdentity:
-        """The link that the leader of the set attaches for the binding. `queue`: the name of the queue."""
+        """The link that the leader of the set attaches for the binding. `queue`: the name of the queue.
+        `queue_of_binding` reads it."""
         return LinkIdentity(CONTAINER, f"{set_}/{queue}/{self.since}", self.address)
+
+
+def queue_of_binding(identity: LinkIdentity) -> tuple[str, str] | None:
+    """The set and the name of the queue that have the binding with this link; None: it is the link of no binding."""
+    set_, _, rest = identity.link.partition("/")
+    queue = rest.rpartition("/")[0]
+    return (set_, queue) if queue and identity.container == CONTAINER else None
 
 
 def set_of_binding(identity: LinkIdentity) -> str | None:
     """The set that has the binding with this link; None: it is the link of no binding."""
-    set_, slash, _ = identity.link.partition("/")
-    return set_ if slash and identity.container == CONTAINER else None
+    found = queue_of_binding(identity)
+    return found[0] if found is not None else None
 
 
 class Bindings:

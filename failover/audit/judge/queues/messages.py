@@ -109,9 +109,11 @@ class QueueVerdicts:
         numbers = {name: flag.astype(np.int64) for name, flag in flags.items()}
         numbers["returned"] = of.groups.any(of.tells(Event.RETURNED)).astype(np.int64)
         numbers["enqueued"] = of.groups.distinct(of.tells(Event.ENQUEUED), of.rows.n)
+        known = of.address != NONE
         for what, number in numbers.items():
-            for code in np.unique(of.address[number > 0]).tolist():
-                found[of.rows.strings[code], what] += int(number[of.address == code].sum())
+            sums = np.bincount(of.address[known], number[known])
+            for code in np.flatnonzero(sums).tolist():
+                found[of.rows.strings[code], what] += int(sums[code])
         return found
 
 
@@ -189,9 +191,8 @@ def _queues(subscriber: Ints, address: Ints, each: Testimony) -> Ints:
 def _queue_of(client: Client, address: str) -> str:
     """The address of the egress of the queue that the ingress puts a delivery of this address into; empty if it is not
     known."""
-    set_, slash, rest = client.identity.split(" on ")[0].partition("/")[2].partition("/")
-    if slash:  # a binding: SET/QUEUE/ID
-        return egress_address(set_, rest.rpartition("/")[0])
+    if client.bound is not None:
+        return egress_address(*client.bound)
     return egress_address(*queue_of(address)) if address.startswith(INSIDE) else ""
 
 
