@@ -5,8 +5,8 @@ Both have three nodes that keep each message on disk; messages are of 1 kB, dura
 queue, or elsewhere, the consumers are elsewhere. Told are medians, and the ratios of the runs. With `--kill` the leader
 is killed under load, and the longest time without a delivery is told; each such run has nodes of its own.
 
-RabbitMQ is Debian's package; without it, only ours is measured. Its nodes have their files, their cookie and their
-port mapper in a directory of the bench, and end with it.
+RabbitMQ is Debian's package; without it, only ours is measured. Its nodes have their files and their cookie in a
+directory of the bench. The nodes and their port mapper (`epmd`) are children of the bench, and end with it.
 """
 
 import argparse
@@ -85,13 +85,13 @@ def rabbitmq() -> Iterator[Broker]:
         homes: dict[str, Mapping[str, str]] = {}
         for name, amqp, dist in zip(names, ports[:3], ports[3:], strict=True):
             homes[name] = _home(Path(directory) / name, name, amqp, dist, mapper)
+        stack.callback(_end, _start_mapper(homes["a"]))
         for environment in homes.values():
             process = subprocess.Popen(
                 [str(RABBITMQ / "rabbitmq-server")],
                 env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
             stack.callback(_end, process)
-        stack.callback(_end_mapper, homes["a"])
         for name, amqp in zip(names, ports, strict=False):
             pid = _pid(Path(homes[name]["RABBITMQ_PID_FILE"]))
             _control(homes[name], "await_startup", "--timeout", str(STARTED_S))
@@ -161,10 +161,32 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _end_mapper(environment: Mapping[str, str]) -> None:
-    """The port mapper, which the first node has started."""
-    if mapper := shutil.which("epmd"):
-        subprocess.run([mapper, "-kill"], env=environment, check=False, capture_output=True)
+def _start_mapper(environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start the port mapper of the nodes, and wait until it listens: a node that finds none starts a daemon, which
+    outlives the bench."""
+    mapper = shutil.which("epmd")
+    if mapper is None:
+        sys.exit("bench: there is no epmd, which comes with Erlang")
+    process = subprocess.Popen(
+        [mapper], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    at = environment["ERL_EPMD_ADDRESS"], int(environment["ERL_EPMD_PORT"])
+    until = time.monotonic() + STARTED_S
+    while not _listens(at):
+        if time.monotonic() > until:
+            _end(process)
+            sys.exit(f"bench: epmd does not listen at {at} after {STARTED_S} s")
+        time.sleep(0.1)
+    return process
+
+
+def _listens(at: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(at).close()
+    except OSError:
+        return False
+    return True
 
 
 # what is measured
