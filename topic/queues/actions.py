@@ -54,15 +54,15 @@ class SetEvent:
     kind: SetChange
     set: str
     text: str
-    """All of it, as a line of the router's log."""
+    """The event as a line of the router's log."""
     term: int = 0
-    """In which this router leads, or led; else 0."""
+    """The term in which this router leads, or led; else 0."""
     why: str = ""
 
 
 @attrs.frozen(slots=True)
 class Logged:
-    """Append this entry to the delivery log, before anything leaves that is asked for later."""
+    """Append this entry to the delivery log, before any later action leaves the router."""
 
     event: Event
     columns: Mapping[str, Any]
@@ -87,7 +87,7 @@ class SetView:
 
     name: str
     prefix: str
-    """Of the names of its queues; empty for a hashed set."""
+    """The prefix of the names of its queues; empty for a hashed set."""
     ring: tuple[str, ...]
     """The routers that are to be voters: by this router's log; by the plan if the set has not begun. Empty at a proxy
     of a set that has begun."""
@@ -97,7 +97,7 @@ class SetView:
     leader: str
     """The router that leads; empty if none is known."""
     role: str
-    """Of this router: leader, candidate, pre-candidate, follower, learner, or proxy if it has no replica."""
+    """The part of this router: leader, candidate, pre-candidate, follower, learner, or proxy if it has no replica."""
     voters: tuple[str, ...]
     """By this router's log; empty at a proxy."""
     learners: tuple[str, ...]
@@ -116,4 +116,4 @@ class SetView:
     why_aside: str
     """Why the store here was set aside last; empty if it was not since the router started."""
     may_stop: tuple[str, ...]
-    """Voters any one of which may be stopped, and the others are a majority in contact with this router."""
+    """The voters of which any one may be stopped: the others in contact with this router are still a majority."""

@@ -1,8 +1,8 @@
 """The messages in the queues of one set, and how their deliveries were answered (protocol 14.3).
 
 A message is in its queue at a *position*: the log index of the entry that has enqueued it, and its place in the entry.
-So all replicas have the same order. A delivery is enqueued once: its key is kept with its answer until its publisher
-has settled it, also if the message is taken in the meantime, or the queue is deleted.
+So all replicas have the same order. A delivery is enqueued once: the state keeps its key and its answer until its
+publisher has settled it, also if the message leaves the queue, or the queue is deleted, in the meantime.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,8 +26,8 @@ from topic.queues.reservations import CONSUMER, RESERVED, Reservations
 from topic.queues.rows import StateRows
 
 RETURNS, KEY, PURGED = b"f", b"k", b"p"
-"""The first byte of the key of the row that says how often a message came back, of the answer to a delivery, and of a
-purge. A position follows, or a delivery key, or the id of a queue."""
+"""The first bytes of the keys of three kinds of rows: how often a message came back (its position follows), the answer
+to a delivery (its key follows), and a purge (the id of the queue follows)."""
 KEY_LENGTHS: Final = (KEY_LENGTH, BINDING_KEY + KEY_LENGTH)
 """Bytes of a delivery key, without and with the key of a binding before it."""
 ROWS: Final = (RETURNS, KEY, PURGED, RESERVED, CONSUMER, LETTER)
@@ -41,14 +41,15 @@ class DeliveryAnswer:
     taken: bool
     """Else it was refused: the queue was full, or the set had too many queues."""
     attach: Epoch
-    """Of the publisher, when the delivery was forwarded last."""
+    """The publisher's attach on which the delivery was forwarded last."""
     place: int
-    """Of the delivery in the publisher's order, on that attach."""
+    """The place of the delivery in the publisher's order, on that attach."""
 
     def is_for(self, attach: Epoch, place: int) -> bool:
-        """Whether what comes with the same key is the same delivery. On the same attach, a later one is another: the
-        publisher has used the tag again, so it has settled the former delivery, and the leader has not read of that. On
-        another attach it is the same: a home tells of all that was settled before the attach."""
+        """Whether a delivery with the same key, on this attach and at this place, is the same delivery. At a later
+        place on the same attach it is another one: the publisher has settled the former delivery and used its tag
+        again, and the leader has not read that settlement yet. On another attach it is the same: a home tells the
+        leader of all deliveries that were settled before the attach."""
         return attach != self.attach or place <= self.place
 
     @property
@@ -59,11 +60,11 @@ class DeliveryAnswer:
 
 @attrs.frozen(slots=True)
 class Returns:
-    """How often a message came back from consumers to its queue, and from the address that it goes to to the outbox."""
+    """How often a message came back: from consumers to its queue, and from its address to the outbox."""
 
     times: int = 0
     failed: int = 0
-    """How often of these the consumer may have begun to process it (AMQP 1.0 3.2.1, delivery-count)."""
+    """How often of these a consumer may have begun to process the message (AMQP 1.0 3.2.1, delivery-count)."""
 
     @classmethod
     def read(cls, value: bytes) -> "Returns":
@@ -108,11 +109,11 @@ class QueuedMessages:
         self._log = log or Unlogged()
         self._messages = rows.messages
         self._answers: dict[bytes, DeliveryAnswer] = {}
-        """By delivery key. That of a delivery that came by a binding stands behind the key of the binding."""
+        """By delivery key. If the delivery came by a binding, the key of the binding stands before it."""
         self._returns: dict[int, Returns] = {}
         """By position, of the messages that came back."""
         self._purged: dict[QueueId, int] = {}
-        """By queue that has reserved messages up to a position that was purged: that position."""
+        """By queue: the position up to which the queue was purged, as long as it has a reserved message up to there."""
         self.outbox = SetOutbox(rows)
         for key, value in rows.small:
             if key[:1] == KEY:
@@ -187,7 +188,7 @@ class QueuedMessages:
         return self._passed.get(queue) or Passed()
 
     def last_of(self, queue: QueueId) -> int | None:
-        """The position of the last message of a queue, be it in the outbox."""
+        """The position of the last message of a queue, also if it is in the outbox."""
         last = next(reversed(self.of(queue)), None)
         return max((at for at in (last, *self.outbox.of(queue)[-1:]) if at is not None), default=None)
 
@@ -210,8 +211,8 @@ class QueuedMessages:
 
     @property
     def unsettled(self) -> dict[bytes, list[bytes]]:
-        """By the key of the binding that they came by, empty for none: the keys of all deliveries that were answered,
-        and that their publishers have not settled."""
+        """The keys of all deliveries that were answered and that their publishers have not settled, by the key of the
+        binding that they came by. This key is empty for deliveries to a queue, and `DEAD_LETTERS` for dead letters."""
         found: dict[bytes, list[bytes]] = {}
         for key in self._answers:
             found.setdefault(key[:-KEY_LENGTH], []).append(key[-KEY_LENGTH:])
@@ -225,9 +226,9 @@ class QueuedMessages:
         asked: Enqueue,
         others: Sequence[bytes] = (),
     ) -> Enqueued:
-        """Put messages into a queue with these settings; None: there is none. Messages for which there is no
-        room are refused. Without keys, they are dropped. `others`: the keys of the other bindings of the queue. What
-        came by one of these is in the queue."""
+        """Put messages into a queue with these settings; None: there is no queue. A message for which there is no room
+        is refused, or dropped if it has no delivery key. `others`: the keys of the other bindings of the queue. A
+        delivery that one of these has an answer for is not enqueued again."""
         refused: set[int] = set()
         fresh: list[int] = []
         brought: list[bytes] = []
@@ -307,7 +308,7 @@ class QueuedMessages:
         return self._returns.get(position, NEVER)
 
     def _tags(self, positions: Iterable[int]) -> list[bytes]:
-        """Of the last delivery of each of these messages, or of its next one if nobody has it."""
+        """The tag of the last delivery of each of these messages, or of the next delivery if nobody has the message."""
         return [delivery_tag(position, self.returns(position).times) for position in positions]
 
     def reserve(self, queue: QueueId, consumer: LinkEntry, runs: Sequence[Run]) -> None:
@@ -316,8 +317,8 @@ class QueuedMessages:
         self._hold(queue, len(positions) - self.reserved.reserve(positions, consumer))
 
     def free(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings, *, failed: bool) -> None:
-        """The consumers that messages are reserved for have given them back. Each counts as `failed`, or none does. A
-        message of a queue with these settings may have failed too often."""
+        """Consumers have given back messages that were reserved for them. `failed`: each of these returns counts as a
+        failure. A message that has failed too often by the settings of its queue goes to the outbox."""
         back = [position for position in self._there(queue, runs) if self.reserved.has(position)]
         positions = self._not_purged(queue, back)
         self.reserved.free(positions)
@@ -341,7 +342,7 @@ class QueuedMessages:
         self._take_out(queue, self._there(queue, runs), MessageEnd.DEQUEUED)
 
     def reject(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings) -> None:
-        """Consumers have rejected messages of a queue with these settings."""
+        """Consumers have rejected messages: take them out of a queue with these settings, or into the outbox."""
         if settings.dead_letter is None:
             self.dequeue(queue, runs)
         else:
@@ -349,9 +350,8 @@ class QueuedMessages:
             self._send(queue, rejected, settings.dead_letter, Why.REJECTED)
 
     def purge(self, queue: QueueId, position: int) -> int:
-        """Take the messages up to this position out of the queue that are not reserved, and those out of the outbox
-        that are from the queue. Each of the others is taken out when it is reserved no more, or for another consumer.
-        Returns how many were taken out."""
+        """Take the messages of a queue up to this position out of the queue and out of the outbox. A reserved message
+        stays until it comes back, or is to be reserved for another consumer. Returns how many were taken out now."""
         self.purges += 1
         there = [*takewhile(lambda at: at <= position, self.of(queue))]
         free = [at for at in there if not self.reserved.has(at)]
@@ -365,14 +365,15 @@ class QueuedMessages:
         return self._take_out(queue, free, MessageEnd.PURGED) + len(sent)
 
     def expire(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings) -> None:
-        """Take messages out of a queue with these settings, without those that are reserved."""
+        """The time of messages is over: take those that are not reserved out of a queue with these settings, or into
+        the outbox."""
         if settings.dead_letter is None:
             self._take_out(queue, self._free(queue, runs), MessageEnd.EXPIRED)
         else:
             self._send(queue, self._free(queue, runs), settings.dead_letter, Why.EXPIRED)
 
     def retry(self, queue: QueueId, runs: Sequence[Run], address: str) -> int:
-        """Give messages to this address, without those that are reserved. Returns how many these are."""
+        """Move the messages that are not reserved into the outbox, for this address. Returns how many these are."""
         return self._send(queue, self._free(queue, runs), address, Why.RETRIED)
 
     def _send(self, queue: QueueId, positions: Sequence[int], address: str, why: Why) -> int:
@@ -381,7 +382,8 @@ class QueuedMessages:
         return self._take_out(queue, positions, MessageEnd.SENT, Sending(address, why))
 
     def published(self, queue: QueueId, runs: Sequence[Run], *, taken: bool) -> None:
-        """The address of messages of the outbox has `taken` them, or it has not."""
+        """Messages of the outbox were published to their address. `taken`: the address has taken them, else they
+        stay."""
         letters = self.outbox.letters
         there = [at for at in each_of(runs) if at in letters and letters[at].queue == queue]
         for position in there:
@@ -392,11 +394,12 @@ class QueuedMessages:
         self._count(queue, dead=len(there) if taken else 0)
 
     def _free(self, queue: QueueId, runs: Sequence[Run]) -> list[int]:
-        """The positions of these that the queue has a message at, and that no consumer has."""
+        """The positions in these runs at which the queue has a message that is not reserved."""
         return [position for position in self._there(queue, runs) if not self.reserved.has(position)]
 
     def is_purged(self, queue: QueueId, position: int) -> bool:
-        """Whether the message at this position, which is reserved, is to go when it comes back."""
+        """Whether the message at this position, which is reserved, was purged: it leaves the queue when it comes
+        back."""
         return position <= self._purged.get(queue, 0)
 
     def _not_purged(self, queue: QueueId, back: list[int]) -> list[int]:
@@ -453,7 +456,7 @@ class QueuedMessages:
         self._end_purge(queue)
 
     def _there(self, queue: QueueId, runs: Sequence[Run]) -> list[int]:
-        """The positions of these that the queue has a message at."""
+        """The positions in these runs at which the queue has a message."""
         return self.of(queue).within(runs)
 
     def _out_of_queue(self, position: int) -> bool:
@@ -472,14 +475,15 @@ class QueuedMessages:
             self._rows.delete(RETURNS + position_key(position))
 
     def _hold(self, queue: QueueId, more: int) -> None:
-        """So many more messages of the queue are reserved."""
+        """The number of reserved messages of the queue grows by `more`, which may be negative."""
         if more:
             count = self._reserved[queue] = self.reserved_of(queue) + more
             if not count:
                 del self._reserved[queue]
 
     def _count(self, queue: QueueId | None, **more: int) -> None:
-        """So many messages have passed. A queue without any has no numbers: so one that is deleted gets none."""
+        """Add these numbers to those of the set and of the queue. A queue that no message has passed gets no numbers,
+        so a deleted queue gets none."""
         if queue is not None and any(more.values()):
             of = self._passed.get(queue) or self._passed.setdefault(queue, Passed())
             for passed in (self.passed, of):

@@ -1,4 +1,4 @@
-"""What is asked of the list of queues of a replica set, and the answers, as bytes (protocol 13).
+"""The operations on the queues of a replica set, and their answers, as bytes (protocol 13).
 
 | operation | does | answers |
 | --- | --- | --- |
@@ -36,11 +36,11 @@ MOST_NAME: Final = 255
 MOST_WHY: Final = 2048
 """Bytes of the reason of a refusal."""
 MOST: Final = 2**63 - 1
-"""Of a life, an index or a limit."""
+"""The greatest life, index or limit."""
 MOST_BOUND: Final = 16
-"""Addresses that one queue is bound to."""
+"""The most addresses that one queue is bound to."""
 REDELIVERIES: Final = 20
-"""How often a message comes back as failed before it is a dead letter, if the queue has no number of its own."""
+"""How often a message may come back as failed before it is a dead letter, if the queue has no number of its own."""
 
 
 @attrs.frozen(order=True, slots=True)
@@ -85,7 +85,8 @@ class QueueSettings:
     """The address that dead letters go to: messages that consumers reject, that have failed too often, or whose time is
     over."""
     redeliveries: int | None = None
-    """How often a message comes back as failed before it is a dead letter. Without `dead_letter` it says nothing."""
+    """How often a message may come back as failed. Once more, and it is a dead letter. Without `dead_letter` this has
+    no effect."""
 
     @property
     def most_failed(self) -> int:
@@ -107,7 +108,7 @@ class QueueSettings:
         return cls(**{name: _SETTINGS[name](name, value) for name, value in values.items()})
 
     def values(self) -> dict[str, Any]:
-        """Those that are set, by name, in a fixed order."""
+        """The values that are set, by name, in a fixed order."""
         values = {name: value for name in _SETTINGS if (value := getattr(self, name)) is not None}
         return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
 
@@ -145,8 +146,8 @@ class Delete:
 
 @attrs.frozen(slots=True)
 class Purge:
-    """Take out of a queue all messages up to a position that no consumer has. Those that a consumer has follow if it
-    gives them back."""
+    """Take all messages up to a position out of a queue. A message that a consumer has leaves the queue when the
+    consumer gives it back."""
 
     name: str
     id: QueueId

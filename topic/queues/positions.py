@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Final
 
 MOST_PLACES: Final = 1 << 20
-"""Messages of one entry."""
+"""The most messages of one entry."""
 POSITION_LENGTH: Final = 11
 """Bytes of a position in a key."""
 _TIMES_LENGTH: Final = 4
@@ -29,18 +29,18 @@ def index_of(position: int) -> int:
 
 
 def position_text(position: int) -> str:
-    """For people: the log index of the entry, and the place in it."""
+    """The position as people read it: the log index of the entry, and the place in it."""
     return f"{index_of(position)}:{position % MOST_PLACES}"
 
 
 def position_key(position: int) -> bytes:
-    """Keys sort like positions."""
+    """The position in a key. Keys sort like positions."""
     return position.to_bytes(POSITION_LENGTH)
 
 
 def delivery_tag(position: int, times: int) -> bytes:
-    """Names the delivery of a message that has come back so many times: all leaders name it alike, and no other
-    delivery of it. Tags sort like positions."""
+    """The tag of the delivery of a message that has come back so many times. All leaders give this delivery the same
+    tag, and each other delivery of the message another one. Tags sort like positions."""
     return position_key(position) + times.to_bytes(_TIMES_LENGTH)
 
 
@@ -56,8 +56,8 @@ def each_of(runs: Iterable[Run]) -> Iterator[int]:
 
 
 def read_runs(value: Any, where: str) -> list[Run]:
-    """Disjoint and in ascending order: so their positions are as many as the messages that may be there. Raises
-    ValueError, with `where` they are."""
+    """The runs, which are disjoint and in ascending order: so they have no more positions than there may be messages.
+    Raises ValueError, with `where` the runs are."""
     if not isinstance(value, list) or not all(
         isinstance(run, list) and [type(position) for position in run] == [int, int] for run in value
     ):

@@ -42,7 +42,7 @@ class Given:
     """A run of deliveries of one publisher that a home has forwarded one after the other."""
 
     epoch: Epoch
-    """Of the publisher's attach."""
+    """The epoch of the publisher's attach."""
     first: int
     """The place of the first delivery in the publisher's order. It grows with each delivery of the attach."""
     count: int
@@ -65,7 +65,8 @@ class Enqueue:
     expires: Sequence[int] = ()
     """When the time of each message is over, in milliseconds since 1970; 0 for never. Empty: none has an end."""
     binding: bytes = b""
-    """The key of the binding that these came by. It declares no queue. Empty: publishers of the queue sent them."""
+    """The key of the binding that these came by, or `DEAD_LETTERS`. An `Enqueue` by a binding declares no queue. Empty:
+    publishers of the queue sent them."""
 
 
 @attrs.frozen(slots=True)
@@ -79,7 +80,7 @@ class Settled:
 
 @attrs.frozen(slots=True)
 class Reserve:
-    """These messages are for one consumer, and for no other any more. Messages that are gone stay gone."""
+    """Keep these messages for one consumer, and for no other. Messages that are gone stay gone."""
 
     queue: QueueId
     consumer: LinkEntry
@@ -88,12 +89,12 @@ class Reserve:
 
 @attrs.frozen(slots=True)
 class Free:
-    """These messages are for nobody: the consumers that they were reserved for have given them back, or are gone."""
+    """Keep these messages for nobody: the consumers that they were reserved for have given them back, or are gone."""
 
     queue: QueueId
     runs: Sequence[Run]
     failed: bool
-    """The consumers may have begun to process them. It counts (AMQP 1.0 3.2.1, delivery-count)."""
+    """The consumers may have begun to process them. Each message counts this (AMQP 1.0 3.2.1, delivery-count)."""
 
 
 @attrs.frozen(slots=True)
@@ -128,7 +129,8 @@ class Posted:
     """The queue that they are from."""
     runs: Sequence[Run]
     taken: bool
-    """They were accepted: they are gone. Else they stay in the outbox, and this counts."""
+    """The address has accepted them, so they leave the outbox. Else they stay there, and each counts that it came
+    back."""
 
 
 Proposal = Enqueue | Settled | Reserve | Free | Dequeue | Reject | Expire | Posted
@@ -142,16 +144,16 @@ class Enqueued:
     """The answer to an `Enqueue`: the queue has each of these messages, or had it before."""
 
     refused: frozenset[int]
-    """The places of those that the queue had no room for, or of all if the set has too many queues for this one. Each
-    message keeps its first answer."""
+    """The places of the messages that the queue had no room for, or of all if the set has too many queues for this one.
+    A message that comes again keeps its first answer."""
     queue: QueueId | None
-    """The queue of that name; None: there is none."""
+    """The queue that the messages are for; None: there is none."""
     positions: Sequence[int]
-    """Of the messages that were not in the queue before."""
+    """The positions of the messages that were not in the queue before."""
 
 
 def encode_proposal(proposal: Proposal) -> bytes:
-    """As an entry has it, behind the life of the leader."""
+    """The proposal as bytes. In an entry they stand behind the life of the leader."""
     if isinstance(proposal, Enqueue):
         assert len(proposal.keys) in (0, len(proposal.messages)) and 0 < len(proposal.messages) <= MOST_PLACES
         assert sum(run.count for run in proposal.given) == len(proposal.keys)
@@ -172,7 +174,7 @@ def encode_proposal(proposal: Proposal) -> bytes:
 
 
 def _of(proposal: Enqueue | Settled) -> list[bytes]:
-    """The last part: left out if there is no binding."""
+    """The last part of a proposal, which is left out if there is no binding."""
     return [proposal.binding] if proposal.binding else []
 
 

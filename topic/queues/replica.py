@@ -40,7 +40,7 @@ from topic.raft.messages import (
 from topic.raft.raft import Raft
 
 KEPT: Final = 24
-"""Compared states that may become the snapshot: the latest."""
+"""The most compared states that may become the snapshot: the latest ones."""
 CHANGED: Final = 1 << 20
 """Bytes of changed rows after which replicas compare their states: so the write of a snapshot has not many more, and
 the entries behind it need not wait long for the disk. All replicas have to have the same."""
@@ -104,11 +104,11 @@ class SetReplica:
         self._agreed: list[int] = []
         """The indices among these at which a majority has the same state."""
         self._received = SnapshotRows()
-        """What has come of a leader's snapshot."""
+        """The pieces that have come of a leader's snapshot."""
         self._on_disk = self.applied
         """The index of the snapshot that the disk has."""
         self._writes: deque[Write] = deque()
-        """Those that the store has not done, in order."""
+        """The writes that the store has not done, in order."""
         self._reads: list[ReadPiece] = []
         """Those that the store has not done."""
         self._sent: dict[Replica, bytes] = {}
@@ -159,7 +159,7 @@ class SetReplica:
         self.raft.receive(envelope, now)
 
     def ask(self, router: str, requests: Iterable[tuple[int, bytes]]) -> None:
-        """A router asks for operations, if this one leads."""
+        """A router asks for operations. They are proposed if this router leads."""
         self._asked.extend((router, number, data) for number, data in requests)
 
     def forget(self, router: str) -> None:
@@ -168,7 +168,7 @@ class SetReplica:
         self._proposed = {index: asked for index, asked in self._proposed.items() if asked[1] != router}
 
     def stored(self, write: Write, now: float) -> None:
-        """The store has done a write. A write of a store that was set aside since counts nothing."""
+        """The store has done a write. If that store was set aside since, its write does not count."""
         if self._writes and self._writes[0] is write:
             self._writes.popleft()
             if write.persist.snapshot is not None:
@@ -177,8 +177,8 @@ class SetReplica:
             self.raft.persisted(write.persist.number, now)
 
     def _drop_bodies(self) -> None:
-        """The disk has the state at an index: it has the body of each message of the present state up to there. To drop
-        a body takes time, so each write that is done drops some."""
+        """Drop some bodies of messages up to the snapshot on the disk, which has them. This takes time, so each write
+        that is done drops a few."""
         messages = self.state.rows.messages
         if messages.kept_size > KEPT_BODIES:
             messages.drop(position_of(self._on_disk + 1, 0) - 1, DROPPED)
@@ -191,8 +191,8 @@ class SetReplica:
         self.out.append(read)
 
     def bodies_read(self, read: ReadBodies, found: FoundBodies) -> None:
-        """The store has read bodies. One counts if this state has asked for it, and its message is still there. The
-        store has each of these, or is damaged."""
+        """The store has read bodies. A body counts if this state has asked for it and its message is still there. If
+        the store lacks such a body, or has another one, it is damaged."""
         if read.number not in self._reading:
             return
         _, queue = self._reading.pop(read.number)
@@ -208,7 +208,7 @@ class SetReplica:
         self.bodies.append((read.number, bodies))
 
     def _forget_reads(self) -> None:
-        """The state is another one: what is read is of the former state."""
+        """The state was replaced: the bodies that are being read belong to the former one."""
         self.bodies += [(number, {}) for number in self._reading]
         self._reading.clear()
 
@@ -235,7 +235,7 @@ class SetReplica:
             self._proposed.clear()  # the routers that have asked are told, and ask again
 
     def _propose(self) -> None:
-        """A request of a router that leads not, or that is busy, is answered at once."""
+        """Propose the requests of routers. If this router does not lead, or is busy, it answers them at once."""
         asked, self._asked = self._asked, []
         if not asked:
             return

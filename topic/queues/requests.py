@@ -1,8 +1,8 @@
-"""What one router asks of one set, until there is an answer (protocol 13).
+"""The requests of one router to one set that have no answer yet (protocol 13).
 
-Every request is at the present leader, or waits for one. If the leader is lost, resigns or is busy, the same request
-goes to the next one: operations may be carried out twice (`topic.queues.operations`). A request that was never answered
-is answered here.
+Each request is at the present leader, or waits for a leader. If the leader is lost, resigns or is busy, the same
+request goes to the next leader: so an operation may be carried out twice (`topic.queues.operations`). If no leader
+answers in time, this module does.
 """
 
 import math
@@ -45,7 +45,7 @@ class Requests:
         self._open: dict[int, _Request] = {}
         """By number, in the order in which they were made."""
         self._unsent: dict[int, None] = {}
-        """Those that are not at the present leader, in that order."""
+        """The requests that are not at the present leader, in that order."""
         self._leaders: dict[str, _Leader] = {}
         """By router: those that say that they lead, in their present contact."""
         self._again_at = -math.inf
@@ -57,7 +57,8 @@ class Requests:
 
     @property
     def leader(self) -> str:
-        """The router that leads, as far as is known here; empty if none is. One that was deposed may not know it."""
+        """The router that leads, as far as this router knows; empty if it knows none. A former leader may not know that
+        it is deposed."""
         return max(self._leaders.values()).router if self._leaders else ""
 
     @property
@@ -82,7 +83,7 @@ class Requests:
             self._send_anew()
 
     def lost(self, router: str) -> None:
-        """The contact with the router has ended. What it was asked goes to whoever says next that it leads."""
+        """The contact with the router has ended. Its requests go to the next router that says that it leads."""
         self._leaders.pop(router, None)
 
     def _send_anew(self) -> None:

@@ -46,7 +46,7 @@ class _ReservedRun:
 @attrs.define(slots=True)
 class _Consumer:
     entry: LinkEntry
-    """Its link, when a message was reserved for it last."""
+    """Its link, as it was attached when a message was last reserved for it."""
     held: int
     """How many messages are reserved for it."""
 
@@ -104,8 +104,8 @@ class Reservations:
         return self._runs[position].consumer
 
     def reserve(self, positions: list[int], consumer: LinkEntry) -> int:
-        """The messages at these positions, which are there, are for this consumer, and for no other any more. Returns
-        how many were reserved before."""
+        """Reserve the messages at these positions, which are there, for this consumer and for no other. Returns how
+        many were reserved before."""
         freed = self.free(positions)
         if not positions:
             return freed
@@ -133,8 +133,8 @@ class Reservations:
         return run
 
     def free(self, positions: Iterable[int]) -> int:
-        """The messages at these positions are reserved no more. They are still there, so no run may cover them: what is
-        left of their runs becomes runs of its own. Returns how many were reserved."""
+        """Reserve the messages at these positions for nobody. They are still there, so no run may cover them: the rest
+        of each run becomes runs of its own. Returns how many were reserved."""
         freed = {position: self._runs[position] for position in positions if position in self._runs}
         for run in dict.fromkeys(freed.values()):
             self._rows.delete(run.key)

@@ -24,7 +24,7 @@ class SetPlan:
     voters: tuple[str, ...]
     """Routers, the first preferred to the second, and so on."""
     prefix: str = ""
-    """Of the names of its queues; empty for a hashed set."""
+    """The prefix of the names of its queues; empty for a hashed set."""
 
 
 class SetMap:

@@ -91,7 +91,7 @@ class ReplicaSets:
             for name, plan in set_map.plans.items()
         }
         self._leaderless_at: dict[str, float] = {}
-        """By set that no router leads: when the operator is told; infinite if that has been."""
+        """By set that no router leads: when the operator is told; infinite if the operator has been told."""
         self._touched = dict.fromkeys(self._replicas)
         """Sets to which something has happened since the last flush."""
         self._due = now

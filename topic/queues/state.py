@@ -49,14 +49,14 @@ from topic.queues.proposals import (
 from topic.queues.rows import Row, StateRows
 
 MOST_QUEUES: Final = 65_536
-"""Of one set. All replicas have to have the same."""
+"""The most queues of one set. All replicas must have the same number."""
 DECLARED: Final = b"q"
 """The first byte of the key of the row of a queue. The name of the queue follows."""
 TOO_MANY_BINDINGS: Final = Refused(
     RefusedFor.TOO_MANY, f"the queues of this set may have {MOST_BINDINGS} bindings together, and would have more"
 )
 LIFE: Final = 8
-"""Bytes in which an entry begins with the life of its leader."""
+"""Bytes of the life of the leader, with which each entry begins."""
 
 
 @attrs.frozen(slots=True)
@@ -66,7 +66,7 @@ class Queue:
     name: str
     id: QueueId
     version: QueueId
-    """Of the settings."""
+    """The version of the settings."""
     settings: QueueSettings
 
     @property
@@ -172,12 +172,12 @@ class SetState:
         return None
 
     def _settings_of(self, queue: QueueId) -> QueueSettings:
-        """None are set of a queue that is deleted."""
+        """The settings of a queue. If it is deleted, nothing is set."""
         name = self.name_of(queue)
         return self._queues[name].settings if name is not None else QueueSettings()
 
     def _enqueue_bound(self, asked: Enqueue, entry: QueueId) -> Enqueued:
-        """Put messages into the queue that they are bound to; nothing if the binding is gone."""
+        """Put messages into the queue of the binding that they came by; if the binding is gone, nowhere."""
         binding, queue = self.bindings.get(asked.binding), self._queues.get(asked.queue)
         if binding is None or queue is None or binding.queue != queue.id:
             return Enqueued(frozenset(), queue.id if queue is not None else None, ())

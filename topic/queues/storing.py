@@ -87,4 +87,4 @@ class SetStore(Protocol):
         """None if the snapshot is not at that index any more."""
 
     def bodies(self, read: ReadBodies) -> FoundBodies:
-        """Those at these positions, in the same order."""
+        """The bodies at these positions, in the same order."""

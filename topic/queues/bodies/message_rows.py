@@ -35,12 +35,12 @@ BODY: Final = b"b"
 DIGEST: Final = 16
 """Bytes of the digest of a body."""
 SPARE: Final = 1024
-"""Columns keep so many messages that are gone, and as many as are there."""
+"""Columns keep at most so many messages that are gone, and as many more as are there."""
 _ABOUT_LENGTH: Final = len(MESSAGE) + POSITION_LENGTH
 _ROW_BYTES: Final = 100
 """Bytes, about, of the keys of both rows, and of the row about a message."""
 _TYPES: Final = ((int, int, int, bytes), (int, int, int, bytes, int))
-"""Of the parts of a row about a message."""
+"""The types of the parts of a row about a message."""
 _POSITIONS: Final = 1 << 64
 _SIZES: Final = 1 << 32
 
@@ -119,7 +119,7 @@ class DroppedMessages:
         return self._sizes[place], bytes(self._digests[DIGEST * place : DIGEST * (place + 1)])
 
     def remove(self, position: int) -> tuple[int, bytes]:
-        """As `get`. The message is gone."""
+        """Remove a message that is there. Returns its size and digest."""
         found, place = self.get(position), self._place(position)
         assert place is not None
         self._there[place] = 0
@@ -217,7 +217,7 @@ class QueueRows(Mapping[int, bytes | None]):
 
 NOWHERE: Final = QueueId(0, 0)
 NONE: Final = QueueRows()
-"""Of a queue without messages. It stays empty."""
+"""The messages of a queue that has none. It stays empty."""
 
 
 @attrs.define(slots=True)
@@ -228,7 +228,7 @@ class _Sent:
     body: bytes | None
     size: int
     digest: bytes
-    """Of a body that is dropped."""
+    """The digest of the body, if that is dropped."""
     ends: int
 
 
@@ -269,7 +269,7 @@ class SentRows(Mapping[int, bytes | None]):
         return self._sent.get(position)
 
     def drop(self, last: int, most: int) -> int:
-        """As of `QueueRows`, in any order."""
+        """Drop bodies as `QueueRows.drop` does, in any order."""
         size = 0
         for position, one in self._sent.items():
             if size >= most:
@@ -285,7 +285,7 @@ class MessageRows:
 
     def __init__(self) -> None:
         self.queues: dict[QueueId, QueueRows] = {}
-        """Those that have messages."""
+        """The messages of each queue that has any, by its id."""
         self.sent = SentRows()
         """The messages in the outbox."""
         self.expiring: dict[int, tuple[QueueId, int]] = {}
@@ -319,8 +319,8 @@ class MessageRows:
         return ((about_key(position), self._about(queue, position)) for position, queue in of_all)
 
     def read(self, key: bytes, value: bytes) -> None:
-        """Have the message of a row about one, behind all that were read before. Its body is on the disk. Raises
-        ValueError."""
+        """Read a row about a message, which has to stand behind all that were read before. The body is on the disk.
+        Raises ValueError."""
         position, life, index, size, digest, ends = _read(key, value)
         if position <= self._last_read:
             raise ValueError("a row of the state of a set has a message out of order")
@@ -337,7 +337,7 @@ class MessageRows:
             self.expiring[position] = queue, ends
 
     def put(self, queue: QueueId, position: int, body: bytes, ends: int) -> None:
-        """A message comes, behind all others. `ends`: as in `Enqueue.expires`."""
+        """Add a message behind all others. `ends`: as in `Enqueue.expires`."""
         rows = self.queues.get(queue) or self.queues.setdefault(queue, QueueRows())
         rows.kept[position] = body
         size = len(body)
@@ -351,7 +351,7 @@ class MessageRows:
             self.expiring[position] = queue, ends
 
     def delete(self, queue: QueueId, position: int) -> None:
-        """A message goes that is there."""
+        """Delete a message that is in a queue."""
         rows = self.queues[queue]
         body = rows.kept.get(position)
         if position in self._fresh:
@@ -380,7 +380,7 @@ class MessageRows:
                 yield queue, position
 
     def send(self, queue: QueueId, position: int) -> None:
-        """A message goes out of its queue, into the outbox."""
+        """Move a message from its queue into the outbox."""
         rows = self.queues[queue]
         body = rows.kept.pop(position, None)
         size, digest = rows.dropped.remove(position) if body is None else (len(body), b"")
@@ -391,7 +391,7 @@ class MessageRows:
             del self.queues[queue]
 
     def delete_sent(self, position: int) -> None:
-        """A message goes that is in the outbox."""
+        """Delete a message that is in the outbox."""
         if position in self._fresh:
             del self._fresh[position]
         else:
@@ -403,8 +403,7 @@ class MessageRows:
         self.changed += _ROW_BYTES
 
     def drop(self, last: int, most: int) -> None:
-        """The disk has the bodies of all messages up to this position: keep some of them in memory no more, of so many
-        bytes, about."""
+        """Drop the bodies of messages up to this position, which the disk has: about `most` bytes of them."""
         assert not self._fresh or next(iter(self._fresh)) > last, "a message is dropped that no disk has"
         for rows in self.queues.values():
             if most <= 0:

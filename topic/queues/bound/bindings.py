@@ -18,9 +18,9 @@ BINDING: Final = b"b"
 BINDING_KEY: Final = 12
 """Bytes of the key of a binding."""
 DEAD_LETTERS: Final = b"dead letters"
-"""In place of the key of a binding: what the ingress of dead letters takes (protocol 14.11)."""
+"""Stands in place of the key of a binding for all that the ingress of dead letters takes (protocol 14.11)."""
 MOST_BINDINGS: Final = 100
-"""Of one set. All replicas have to have the same."""
+"""The most bindings of one set. All replicas must have the same number."""
 BOUND: Final = Lifetime(timeout=1, policy=CONFIGURED.policy, durable=2)
 """The lifetime of the link of a binding: it never ends or lapses, and routers remember it on disk."""
 
@@ -31,7 +31,7 @@ class Binding:
     since: QueueId
     """The entry that has bound the queue. A queue that is bound again, to the same address, has another binding."""
     address: str
-    """Of a topic, or a pattern."""
+    """The address of a topic, or a pattern."""
 
     @property
     def key(self) -> bytes:

@@ -5,8 +5,9 @@
     queue ── publish ◀── decided ── log of the set ◀── Free ── Egress ◀── released ── home ◀── released ── consumer
 
 The messages of a queue are deliveries of one publisher, whose home is the leader's router. The home chooses a consumer
-for each, and offers it when a majority has that. A consumer is settled when a majority has the `Dequeue`. The next
-leader attaches the same link with the reserved messages as its map: so the home asks the consumers that have them.
+for each message, and offers the message to it when a majority has the `Reserve`. The home settles the delivery to the
+consumer when a majority has the `Dequeue`. The next leader attaches the same link with the reserved messages as its
+map: so the home asks the consumers that have them.
 
 A consumer that gives a message back, or goes with it, ends the delivery. When a majority has the `Free`, the message is
 published anew, in its old place. That is another delivery, with another key: how often a message came back is in its
@@ -67,13 +68,13 @@ class Egress(SetPublisher):
         """When the time of these messages is over, by position, in milliseconds since 1970; without those that have no
         end."""
         self._chosen: dict[bytes, list[Record]] = {}
-        """By the name of a consumer: what is to be reserved for it."""
+        """By the name of a consumer: the deliveries that are to be reserved for it."""
         self._over: list[Record] = []
-        """What is to be dequeued."""
+        """The deliveries that consumers have accepted, whose messages are to be dequeued."""
         self._rejected: list[Record] = []
-        """What consumers have rejected."""
+        """The deliveries that consumers have rejected."""
         self._back: list[Record] = []
-        """What consumers have given back."""
+        """The deliveries that consumers have given back."""
         self._late: set[int] = set()
         """The positions of messages whose time is over, and that nobody has."""
         self._for_nobody: set[int] = set()
@@ -171,7 +172,7 @@ class Egress(SetPublisher):
             self._over, self._rejected, self._is_asked, self._is_due = [], [], False, False
 
     def _consumers(self) -> list[tuple[LinkEntry, list[Record]]]:
-        """The consumers that home has chosen, and for what. If one has gone since, home chooses another."""
+        """The consumers that home has chosen, each with its deliveries. If one has gone since, home chooses another."""
         found: list[tuple[LinkEntry, list[Record]]] = []
         self._sort_out_expired()
         for name, records in list(self._chosen.items()):
@@ -184,7 +185,7 @@ class Egress(SetPublisher):
         return found
 
     def _sort_out_expired(self) -> None:
-        """Home has chosen consumers for messages whose time is over: none is to have them."""
+        """If home has chosen consumers for messages whose time is over, these consumers do not get them."""
         now_ms = self.node.topic.outlet.time_us // 1000
         for name, records in list(self._chosen.items()) if self._messages.expiring or self._ends else ():
             over = {at for record in records if self._end_of(at := self.open[record]) <= now_ms}
@@ -199,7 +200,7 @@ class Egress(SetPublisher):
         return self._messages.expiring.get(position, (None, self._ends.get(position, inf)))[1]
 
     def _publish(self) -> None:
-        """Publish what consumers may have already, and as much of the rest as they take."""
+        """Publish the messages that consumers may have already, and as many others as they have room for."""
         self._give([*self._take(self._doubted, self._doubted.popleft)])
         if self._doubted:
             self._read_bodies(islice(self._doubted, publisher.AT_ONCE), publisher.AHEAD)

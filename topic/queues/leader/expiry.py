@@ -1,7 +1,7 @@
-"""Which messages of a set are over, as its leader counts (protocol 14.9).
+"""The messages of a set whose time is over, by the clock of the leader (protocol 14.9).
 
 The state knows when the time of a message is over, and reads no clock. So the leader proposes an `Expire`. A message
-that is reserved then stays: the leader looks at it again each second, until it is gone or for nobody.
+that is reserved then stays: the leader looks at it again each second, until it is gone, or reserved for nobody.
 """
 
 import math
@@ -15,7 +15,8 @@ from topic.queues.operations import QueueId
 AGAIN_MS: Final = 1000
 """Between two looks at a message whose time is over."""
 SPARE: Final = 1000
-"""Times of messages that are gone already are kept, as many as of those that are there, and so many more."""
+"""The heap has at most so many times of messages that are gone, and as many more as it has of messages that are
+there."""
 
 
 class ExpiryTimes:
@@ -44,7 +45,7 @@ class ExpiryTimes:
         return self._times[0][0] if self._times else math.inf
 
     def take(self, now_ms: int) -> dict[QueueId, list[int]]:
-        """By queue, the positions of the messages that are over."""
+        """By queue, the positions of the messages whose time is over."""
         over: dict[QueueId, list[int]] = {}
         while self.due_ms <= now_ms:
             _, position = heappop(self._times)

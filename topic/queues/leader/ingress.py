@@ -4,9 +4,9 @@ outboxes of sets publish to these queues (14.11).
 
     publishers ─▶ home ─▶ Ingress ── Enqueue ─▶ log of the set ── decided ─▶ Ingress ── accepted ─▶ home ─▶ publishers
 
-A delivery is answered when a majority has its `Enqueue`. The next leader attaches the same link, with the deliveries
-that were answered and are not known to be settled as its map. It states no outcome in that map: it is sent such a
-delivery again, and answers it like any other. So a leader that was given up, and does not know it, answers nothing.
+The leader answers a delivery when a majority has its `Enqueue`. The next leader attaches the same link. Its map names
+the deliveries that were answered and are not known to be settled, without outcomes: homes send such a delivery again,
+and the leader answers it like any other. So a former leader that does not know of the next one answers nothing.
 
 Never here: who leads, and what becomes of a message.
 """
@@ -34,13 +34,13 @@ CREDIT: Final = 1 << 30
 UNDECIDED: Final = 1 << 20
 """Bytes of messages that may wait for a majority. Homes keep all further messages."""
 UNDECIDED_BOUND: Final = 256 << 10
-"""The same of one binding: a set has many."""
+"""The same for one binding: a set may have many."""
 FULL: Final = 1 << 40
-"""Bytes of the messages of a set, in all its queues: when it has more, or more than its topology allows, homes keep all
-further messages."""
+"""Bytes of the messages of a set, in its queues and its outbox. A set that has so many, or as many as its topology
+allows, is full: homes keep all further messages."""
 FULL_COUNT: Final = 1 << 22
-"""The same in messages, with those of the outbox. Each takes some memory of each replica, although its body is on the
-disk."""
+"""Messages with which a set is full, with those of the outbox. Each takes some memory of each replica, although its
+body is on the disk."""
 FULL_OF_LETTERS: Final = 16 << 20
 """Bytes of dead letters that a set takes when it is full. Other publishers cannot fill this room: so messages go from
 one full set to another and back."""
@@ -64,7 +64,7 @@ class _Asked:
     records: list[Record]
     """The deliveries that it enqueues."""
     size: int = 0
-    """Bytes of their messages, which a delivery loses as it is settled."""
+    """Bytes of their messages. A delivery that is settled has no message any more."""
     answers_echo: bool = False
     """An echo that came before the entry was proposed is answered when the entry is decided."""
 
@@ -94,9 +94,9 @@ class Ingress(SubscribingEnd, InsideEnd):
         self._new: dict[Record, int] = {}
         """The deliveries that are to be enqueued, in order, and the bytes of their messages."""
         self._over: dict[bytes, None] = {}
-        """The keys of the deliveries that are settled, and that the log has no `Settled` of."""
+        """The keys of the settled deliveries whose `Settled` is not in the log yet."""
         self._is_due = False
-        """`PATIENCE_S` is over, or another end proposes: what waits is to be proposed."""
+        """The end proposes all that waits: `PATIENCE_S` is over, or another end proposes."""
         self._is_asked = False
         """The core has sent an echo: it asks whether this end has read all settlements so far."""
         self._asked: dict[int, _Asked] = {}
@@ -106,7 +106,7 @@ class Ingress(SubscribingEnd, InsideEnd):
         self._is_full = False
         """The operator was told that the set has as many messages as it may have."""
         self.lacks_room = False
-        """It takes fewer messages than else, as the set is nearly full."""
+        """The set is nearly full: this end looks after each entry how many messages it may take."""
 
     @property
     def is_there(self) -> bool:
@@ -211,7 +211,8 @@ class Ingress(SubscribingEnd, InsideEnd):
         raise AssertionError("the ingress gives nothing back")
 
     def resume(self, action: Resume) -> None:
-        """With a state, this router has answered the delivery itself, in an earlier term, and the answer stands."""
+        """If the action has a state, this router has answered the delivery itself in an earlier term, and the answer
+        stands."""
         if action.settled:
             self.forget([action.record.key])
         elif not action.state:
@@ -236,7 +237,7 @@ class Ingress(SubscribingEnd, InsideEnd):
 
 
 def _runs(records: Iterable[Record]) -> list[Given]:
-    """Where the home of each of these has it, in the same order."""
+    """The attaches and places at which homes have forwarded these deliveries, in the same order."""
     given = enumerate(record.last_given for record in records)
     found = (list(run) for _, run in groupby(given, key=lambda one: (one[1][0], one[1][1] - one[0])))
     return [Given(*run[0][1], len(run)) for run in found]

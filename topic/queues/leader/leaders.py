@@ -133,8 +133,8 @@ class LedSet:
                 end_link(self._node, entry, self._next_clock())
 
     def take_over_letters(self) -> None:
-        """Attach the publishers of the outbox that an earlier leader has attached: nobody else settles what was under
-        way."""
+        """Attach the publishers of the outbox that an earlier leader has attached: nobody else settles the deliveries
+        that were under way."""
         for entry in [*self._node.topic.directory.entries()]:
             if entry.role is Role.PUBLISHER and entry.live and is_of_letters(entry.identity, self._name):
                 self._letters_for(shown_address(entry.identity.address), doubts=True)
@@ -146,8 +146,8 @@ class LedSet:
             letters.look()
 
     def _letters_for(self, address: str, *, doubts: bool) -> None:
-        """Attach a publisher to this address, unless there is one. It `doubts`: an earlier leader may have published
-        what is for the address."""
+        """Attach a publisher to this address, unless there is one. `doubts`: an earlier leader may have published the
+        messages for the address."""
         if address in self.letters:
             return
         state = self._sets.state(self._name)
@@ -157,19 +157,20 @@ class LedSet:
         letters.come(self.since[0], self._next_clock(), self._node.now(), doubts=doubts)
 
     def _inside(self, address: str) -> str:
-        """The address to which the outboxes of sets publish what is for `address`."""
+        """The address in the mesh to which the outboxes of sets publish the messages for `address`."""
         is_in_a_set = self._node.topic.kinds.of(address).in_sets
         plan = self._sets.set_map.plan_of(address) if is_in_a_set else None
         return dead_letter_address(plan.name, address) if plan is not None else address
 
     def _count_taken_out(self) -> tuple[int, ...]:
-        """It is another one if messages were taken out of queues or of the outbox by others than consumers."""
+        """Numbers that change if others than consumers take messages out of queues, or out of the outbox."""
         state = self._sets.state(self._name)
         passed = state.messages.passed
         return state.deletions, state.messages.purges, passed.purged, passed.expired, state.messages.sendings
 
     def _consumed(self) -> list[str]:
-        """The queues that have consumers. These may ask about messages that are gone."""
+        """The queues that have consumers, also if they have no messages: consumers may ask about messages that are
+        gone."""
         live = (entry.identity.address for entry in self._node.topic.directory.entries() if entry.live)
         found = dict.fromkeys(address for address in live if is_egress(address))
         return [queue for set_, queue in map(queue_of, found) if set_ == self._name]
@@ -210,7 +211,7 @@ class LedSet:
         return first
 
     def _timed(self, asked: Enqueue) -> Enqueue:
-        """With the times of the messages, which count from now on."""
+        """The `Enqueue` with the time at which each message is over. Times to live count from now on."""
         queue, now_ms = self._sets.state(self._name).get(asked.queue), self._wall_ms
         most = (queue.settings.ttl_ms if queue is not None else None) or math.inf
         is_dead = asked.binding == DEAD_LETTERS  # its own time was over with its death
@@ -277,7 +278,7 @@ class LedSet:
         self._sets.propose(self._name, [Settled([])])
 
     def hurry(self) -> None:
-        """Have all proposed that waits."""
+        """Have the ends propose all that waits."""
         patient, self._patient, self.deadline = self._patient, {}, math.inf
         for end in patient:
             end.hurry()
@@ -327,7 +328,7 @@ class LedSet:
             self.egresses.pop(id_).leave(self._node.now(), closed=True)
 
     def _take_more(self) -> None:
-        """There may be room."""
+        """The set may have room: let the ingresses take more messages."""
         for end in (self.ingress, *(end for end in (self.dead_letters, *self.bound.values()) if end.lacks_room)):
             end.go_on()
 

@@ -1,4 +1,5 @@
-"""The publisher of what the outbox of a set has for one address, at the router that leads (protocol 14.11).
+"""The publisher of the messages that the outbox of a set has for one address, at the router that leads (protocol
+14.11).
 
     outbox ── publish ─▶ home ─▶ the address      home ── accepted ─▶ Letters ── Posted ─▶ log of the set
 
@@ -32,7 +33,7 @@ from topic.queues.proposals import Posted, Settled
 MOST_OPEN: Final = 100
 """Deliveries to one address that are not settled."""
 MOST_BYTES: Final = 256 << 10
-"""Bytes of their messages; one in any case."""
+"""Bytes of their messages. One message may be larger."""
 PAUSE_S: Final = 5
 """Before a message is published again that its address has not taken; twice as long each time."""
 LONGEST_PAUSE_S: Final = 320
@@ -44,7 +45,7 @@ def letters_to(set_: str, inside: str) -> LinkIdentity:
 
 
 def is_of_letters(identity: LinkIdentity, set_: str) -> bool:
-    """Whether a publisher's link is such a one of this set."""
+    """Whether a publisher's link is that of this set to an address (`letters_to`)."""
     return (identity.container, identity.link) == (CONTAINER, set_) and not is_egress(identity.address)
 
 
@@ -77,8 +78,7 @@ class Letters(SetPublisher):
         self._refused: list[Record] = []
 
     def come(self, life: int, clock: int, now: float, *, doubts: bool) -> None:
-        """This router leads, in this life of the set. It `doubts`: an earlier leader may have published each
-        message."""
+        """This router leads, in this life of the set. `doubts`: an earlier leader may have published each message."""
         self._look()
         self._come(life, self._left if doubts else (), clock, now)
 
@@ -92,7 +92,7 @@ class Letters(SetPublisher):
         self.go_on()
 
     def _look(self) -> None:
-        """What is new stands behind all that is known."""
+        """Find the messages that are new. They stand behind all that are known."""
         there = self._messages.outbox.to(self._address)
         fresh = [*takewhile(lambda position: position not in self._known, reversed(there))]
         self._known.update(fresh)
@@ -181,7 +181,7 @@ class Letters(SetPublisher):
     # what the core asks
 
     def tell(self, action: AnswerDeliveries) -> None:
-        """What nobody was there for was not taken."""
+        """Note which messages the address has taken. It has not taken a message that had no audience."""
         for record in filter(self.open.__contains__, action.records):
             is_for_nobody = bool(action.alone) and not record.routers and not record.locals
             is_taken = action.outcome is DeliveryOutcome.ACCEPTED and not is_for_nobody

@@ -25,19 +25,19 @@ class ReadingEnd(Protocol):
     """An end that needs bodies of messages that are not in memory: `topic.queues.leader.egress`."""
 
     def found(self, bodies: Mapping[int, bytes]) -> None:
-        """By position: what was read (`Proposer.read`), of messages that are there."""
+        """Bodies were read (`Proposer.read`). `bodies`: by position, those of the messages that are still there."""
 
 
 class Marking(Protocol):
     """Marks messages that consumers have had: the shell of a node knows their form."""
 
     def came_back(self, message: bytes, failures: int) -> bytes:
-        """The message after it has come back, so many times because a consumer failed: in the way that the next
-        consumer reads of that. It never changes in any other way."""
+        """The message as the next consumer gets it, after it has come back. It says that consumers have failed so many
+        times, and nothing else in it changes."""
 
     def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
-        """The message as a dead letter of this queue: it says where it is from, why, and how often it was a dead
-        letter. None: it was one too often."""
+        """The message as a dead letter of this queue: it says where it is from, why it is a dead letter, and how often
+        it was one. None: it was one too often."""
 
 
 class Proposer(Protocol):
@@ -60,4 +60,4 @@ class Proposer(Protocol):
         them."""
 
     def reads_ahead(self, size: int) -> None:
-        """An end has so many bytes more, or less, of bodies that it has read and not published."""
+        """The bodies that an end has read and not published have grown by `size` bytes, which may be negative."""

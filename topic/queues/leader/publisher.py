@@ -3,9 +3,9 @@
 
     state ── publish ─▶ home ─▶ …      home ── outcome ─▶ here ── entry ─▶ log of the set ── decided ─▶ settle
 
-It knows a delivery by the position of its message. It settles a delivery only when a majority has what became of the
-message. The next leader attaches the same link, in the same life, with what may be under way as its map: so a delivery
-has one key, whoever leads.
+The publisher knows a delivery by the position of its message. It settles a delivery only when a majority has the entry
+that says what became of the message. The next leader attaches the same link, in the same life, with the deliveries that
+may be under way as its map. So all leaders give a delivery the same key.
 
 Never here: which messages are published when, and which entries are proposed.
 """
@@ -43,7 +43,7 @@ class Proposed:
 
 
 AT_ONCE: Final = 1000
-"""Messages of which an end looks for the bodies at once."""
+"""The most messages whose bodies an end looks for at once."""
 AHEAD: Final = 256 << 10
 """Bytes of bodies, about, that one read gets."""
 Wanted = list[tuple[Proposal, Proposed]]
@@ -60,7 +60,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         self._log = log
         self._marking = marking
         self._is_due = False
-        """An entry is proposed, or `PATIENCE_S` is over: what waits is to be proposed."""
+        """The end proposes all that waits: `PATIENCE_S` is over, or another end proposes."""
         self._is_asked = False
         """The core asks whether this end is still there."""
         self._asked: dict[int, Proposed] = {}
@@ -80,8 +80,8 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         return True
 
     def _come(self, life: object, doubted: Iterable[int], clock: int, now: float) -> None:
-        """This router leads: attach the link, in this life. `doubted`: the positions of what may be under way. `clock`:
-        of the attach (`term_clock`)."""
+        """This router leads: attach the link, in this life. `doubted`: the positions of the messages that may be under
+        way. `clock`: of the attach (`term_clock`)."""
         generation, known = generation_of(life), self.known()
         seen = known.epoch if known is not None else NOWHERE  # also of a former life: this one has another generation
         self.attach(Claim(generation, dict.fromkeys(map(self._tag, doubted), 0), True, seen, clock), now)
@@ -127,7 +127,7 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         raise NotImplementedError
 
     def _read_bodies(self, positions: Iterable[int], most: int) -> None:
-        """Have bodies read of messages at these positions, of so many bytes together: what was read before counts."""
+        """Have the bodies of messages at these positions read, up to `most` bytes with those that were read before."""
         if self._is_reading:
             return
         rows, size, lacking = self._rows, 0, list[int]()
@@ -160,11 +160,11 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
         super().leave(now, closed=closed)
 
     def _wanted(self) -> Wanted:
-        """What is to be decided."""
+        """The proposals of this end, each with the deliveries that it is about."""
         raise NotImplementedError
 
     def _was_proposed(self, *, is_due: bool) -> None:
-        """That was proposed. It `is_due`: with what had to wait for another entry."""
+        """All that `_wanted` has returned was proposed. `is_due`: also what had to wait for another entry."""
         raise NotImplementedError
 
     def _waiting(self) -> Iterable[list[Record]]:

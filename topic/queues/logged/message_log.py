@@ -27,11 +27,11 @@ class MessageEnd(Enum):
     EXPIRED = "expired"
     PURGED = "purged"
     DELETED = "deleted"
-    """With its queue."""
+    """Its queue was deleted."""
 
 
 class MessageLog(Protocol):
-    """Is told what becomes of messages as that is decided."""
+    """Takes down what becomes of messages, as it is decided."""
 
     def enqueued(self, queue: QueueId, keys: Sequence[bytes], positions: Sequence[int]) -> None:
         """The queue has these messages from now on. `keys`: of the deliveries that brought them; empty if their
@@ -45,7 +45,7 @@ class MessageLog(Protocol):
 
 
 class Unlogged:
-    """For who wants to know nothing of that."""
+    """A log that keeps nothing."""
 
     def enqueued(self, queue: QueueId, keys: Sequence[bytes], positions: Sequence[int]) -> None: ...
 
@@ -93,12 +93,12 @@ class ReplicaLog:
 
 @lru_cache(maxsize=1024)
 def _egress(set_: str, name: str, queue: QueueId) -> tuple[str, Callable[[bytes], bytes]]:
-    """The address of the egress of a queue, and what makes the keys of its deliveries from their tags."""
+    """The address of the egress of a queue, and the function that makes the keys of its deliveries from their tags."""
     egress = egress_of(set_, name)
     return egress.address, KeyMaker(link_name(egress), generation_of(queue)).key
 
 
 def generation_of(life: object) -> bytes:
-    """The life of a publisher of a set, the same for all leaders. Of an egress the id of its queue: a queue that is
-    declared again has another. Of the outbox the life of the set."""
+    """The generation of a publisher of a set, the same for all leaders. `life`: for an egress the id of its queue, so a
+    queue that is declared again has another generation; for the outbox the life of the set."""
     return blake2b(str(life).encode(), digest_size=GENERATION_LENGTH).digest()

@@ -49,7 +49,7 @@ class Letter:
     """A message in the outbox."""
 
     queue: QueueId
-    """That it is from."""
+    """The queue that it is from."""
     sending: Sending
 
 
@@ -60,7 +60,7 @@ class SetOutbox:
         self._rows = rows
         self._letters: dict[int, Letter] = {}
         self._by_address: dict[str, dict[int, None]] = {}
-        """The positions of what goes to each address, in the order in which it came here."""
+        """The positions of the messages for each address, in the order in which they came here."""
         self._counts: dict[QueueId, int] = {}
         """How many messages each queue has here, if it has any."""
 
@@ -78,7 +78,7 @@ class SetOutbox:
 
     @property
     def addresses(self) -> list[str]:
-        """That messages go to."""
+        """The addresses that messages go to."""
         return [*self._by_address]
 
     def to(self, address: str) -> dict[int, None]:

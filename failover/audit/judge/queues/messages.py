@@ -1,8 +1,8 @@
-"""The messages of queues: what replicas tell of them, beside what homes and clients tell of the deliveries that bring
-them and take them (protocol 14).
+"""Judge the messages of queues: what replicas say of them is compared with what homes and clients say of the deliveries
+that bring messages to queues and take them to consumers (protocol 14).
 
-Each replica tells what it does to messages as it applies the log of its set. So one replica's word is enough, and a
-replica that tells nothing may be behind.
+Each replica logs what it does to messages as it applies the log of its set, and all replicas apply the same. So one
+replica's word is enough, and a replica that says nothing may only be behind.
 """
 
 from collections import Counter
@@ -27,37 +27,37 @@ from topic.journal import Event, LoggedOutcome
 from topic.queues.logged.message_log import MessageEnd
 
 ANSWERED: Final = (LoggedOutcome.ACCEPTED, LoggedOutcome.REJECTED)
-"""With these outcomes a consumer has done with a message."""
+"""With these outcomes a consumer ends a message."""
 
 
 def apart(rows: Rows) -> tuple[Rows, Rows]:
-    """What tells of deliveries, and what replicas tell of messages."""
+    """The rows about deliveries, and the rows of replicas about messages."""
     of_messages = np.isin(rows.event, OF_MESSAGES)
     return chosen(rows, ~of_messages), chosen(rows, of_messages)
 
 
 @attrs.frozen
 class Messages:
-    """One element for each queue that has, or had, a message by this delivery key."""
+    """Columns with one element for each delivery key and queue: a message that the queue has, or had, by this key."""
 
     groups: Groups
     rows: Rows
     key: Texts
     address: Ints
-    """Code: of the egress of the queue."""
+    """The code of the address of the egress of the queue."""
     delivery: Ints
-    """The first delivery with that key; `NONE` if nothing else tells of any."""
+    """The first delivery with that key; `NONE` if only replicas tell of one."""
     uses: Ints
     """How many deliveries have that key."""
     judged: Flags
-    """It is certain how many, and the set was never recovered."""
+    """Whether that number is certain, and the set was never recovered."""
 
     def tells(self, *events: Event) -> Flags:
         found: Flags = np.isin(self.rows.event, [int(event) for event in events])
         return found
 
     def left(self, *why: MessageEnd) -> Flags:
-        """Rows: messages have left for one of these reasons."""
+        """The rows by which messages have left for one of these reasons."""
         codes = codes_of([each.value for each in why], self.rows.strings)
         found: Flags = self.tells(Event.LEFT) & np.isin(self.rows.detail, codes[codes != NONE])
         return found
@@ -87,23 +87,24 @@ def _messages(told: Rows, each: Testimony) -> Messages:
 
 @attrs.frozen
 class QueueVerdicts:
-    """On one bucket."""
+    """What is found in one bucket."""
 
     messages: Messages
     accepted: Violating
     """Per delivery."""
     unknown: Flags
-    """Deliveries of which it is not known whether a queue has got them."""
+    """The deliveries of which nobody knows whether a queue got them."""
     violations: Violating
     """Per message."""
     repeated: Mapping[str, Flags]
-    """Per pair of delivery and ingress: enqueued more than once, where that is not promised, by the reasons of
-    `kinds.REPEATED`."""
+    """Per pair of delivery and ingress: whether the delivery was enqueued more than once by a publisher that is
+    promised no more, by the reasons of `kinds.REPEATED`."""
     passed: Mapping[tuple[str, str], Passage]
     """By log and set."""
 
     def counts(self) -> Counter[tuple[str, str]]:
-        """By the address of the egress of a queue, and what is counted."""
+        """Numbers of messages, by the address of the egress of their queue, and by what is counted: `enqueued`,
+        `returned`, or a `MessageEnd`."""
         of, found = self.messages, Counter[tuple[str, str]]()
         flags = {why.value: of.groups.any(of.left(why)) for why in MessageEnd}
         numbers = {name: flag.astype(np.int64) for name, flag in flags.items()}
@@ -144,14 +145,14 @@ def _lacking(case: Case, each: Testimony, logs: str) -> Flags:
 
 
 def _by_ingress(each: Testimony) -> Flags:
-    """Pairs of which the subscriber is the ingress of a set, or of a binding."""
+    """The pairs whose subscriber is the ingress of a set, or of a binding."""
     codes = [code for code, client in each.clients if client is not None and client.is_ingress]
     found: Flags = np.isin(each.pairs.subscriber, codes)
     return found
 
 
 def never_enqueued(of: Messages, each: Testimony) -> Flags:
-    """Deliveries that an ingress accepted although no replica says that their queue has them; or that the leader
+    """The deliveries that an ingress accepted although no replica says that their queue has them, or that a leader
     accepted before its own replica says so."""
     facts, rows = each.facts, each.facts.rows
     codes = np.unique(each.pairs.subscriber[_by_ingress(each)])
@@ -173,8 +174,8 @@ def never_enqueued(of: Messages, each: Testimony) -> Flags:
 
 
 def _queues(subscriber: Ints, address: Ints, each: Testimony) -> Ints:
-    """The codes of the egress' addresses of the queues that deliveries at these addresses are for, by this ingress;
-    `NONE` where that is not known or nobody tells of the queue."""
+    """The queues that ingresses put deliveries with these addresses into, each as the code of the address of its
+    egress: `NONE` if the queue is not known, a code that no text has if nobody tells of the queue."""
     strings, clients = each.facts.rows.strings, dict(each.clients)
     known = {text: code for code, text in enumerate(strings)}
     number = len(strings) + 1
@@ -197,7 +198,7 @@ def _queue_of(client: Client, address: str) -> str:
 
 
 def _find(of: Messages, key: Texts, address: Ints) -> Ints:
-    """The messages of these keys in these queues; `NONE` for what no replica tells of."""
+    """The messages of these keys in these queues; `NONE` if no replica tells of one."""
     if not len(of.key):
         return np.full(len(key), NONE, np.int64)
     _, group = np.unique(np.concatenate([of.key, key]), return_inverse=True)
@@ -211,14 +212,14 @@ def _find(of: Messages, key: Texts, address: Ints) -> Ints:
 
 
 def enqueued_twice(of: Messages) -> Flags:
-    """At more positions than deliveries have that key."""
+    """The messages that are at more positions of their queue than there are deliveries with their key."""
     found: Flags = of.judged & (of.groups.distinct(of.tells(Event.ENQUEUED), of.rows.n) > of.uses)
     return found
 
 
 def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
-    """Taken out of the queue as accepted or rejected, although no home of the delivery says that a consumer had
-    answered so."""
+    """The messages that left their queue as accepted or rejected, although no home of the delivery says that a consumer
+    had answered so."""
     facts = each.facts
     answered = facts.at_home & facts.tells(Event.ACCEPTED) & np.isin(facts.rows.outcome, ANSWERED)
     has_answer = np.isin(of.key, each.deliveries.uses.key[each.deliveries.groups.any(answered)])  # any of its uses
@@ -229,8 +230,8 @@ def gone_without_a_consumer(of: Messages, each: Testimony) -> Flags:
 
 
 def given_back_though_processed(of: Messages, each: Testimony) -> Flags:
-    """Back in the queue, or taken out of it as if no consumer had it, although a consumer with a timeout had processed
-    it, and had not ended by then."""
+    """The messages that came back to their queue, or left it as if no consumer had them, although a consumer with a
+    timeout had processed them and had not ended by then."""
     taken_back = of.tells(Event.RETURNED) | of.left(MessageEnd.EXPIRED, MessageEnd.PURGED)
     when = of.groups.highest(taken_back, of.rows.hlc)
     at = np.full(len(each.deliveries.uses.key), NONE, np.int64)

@@ -1,5 +1,5 @@
-"""How many messages came into the queues of a set and left them, by the log of each replica, and how many the replica
-says that it has."""
+"""How many messages came into the queues of a set and left them, by the log of each replica, compared with how many the
+replica says that it has."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -18,13 +18,13 @@ WRAP: Final = 1 << 64
 
 @attrs.define(slots=True)
 class Passage:
-    """What has come into the queues of a set and left them, in one log: before the first CONTENT entry of the set in
-    the log, and behind each."""
+    """The messages that came into the queues of a set and left them, by one log. The first element of each list counts
+    those before the first CONTENT entry of the set, each other element those behind the next CONTENT entry."""
 
     messages: list[int]
-    """How many more."""
+    """How many more messages the queues have after it."""
     positions: list[int]
-    """How much more the sum of their positions is, modulo `WRAP`."""
+    """By how much the sum of their positions has grown, modulo `WRAP`."""
 
     def add(self, other: "Passage") -> None:
         self.messages = [one + more for one, more in zip(self.messages, other.messages, strict=True)]
@@ -32,7 +32,7 @@ class Passage:
 
 
 def passages(told: Rows, contents: Contents) -> dict[tuple[str, str], Passage]:
-    """By log and set."""
+    """The passages of each set in each log, by log and set."""
     signs = np.where(told.event == Event.ENQUEUED, 1, np.where(told.event == Event.LEFT, -1, 0))
     sets = np.array([*(queue_of(text)[0] if is_egress(text) else "" for text in told.strings), ""])[told.address]
     logs = {log.name: code for code, log in enumerate(told.logs)}
@@ -48,8 +48,8 @@ def passages(told: Rows, contents: Contents) -> dict[tuple[str, str], Passage]:
 
 
 def disputed(contents: Contents, passed: Mapping[tuple[str, str], Passage]) -> Iterator[tuple[str, str]]:
-    """The set and index at which a replica has other messages than it has told of since the CONTENT entry before, and
-    its log."""
+    """The places where a replica has other messages than it has told of since the CONTENT entry before: the set and the
+    index, and the log of the replica."""
     for (log, set_), through in passed.items():
         listed = contents[log, set_]
         for before, content, more, sum_ in zip(
