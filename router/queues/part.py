@@ -3,14 +3,19 @@
 | table | key | columns |
 | --- | --- | --- |
 | `part` | place of the set | all but entries, rows and pieces: `Part.row` |
-| `entry` | place and index | term, data, members |
+| `entry` | place and index | term, data, members: an entry of the log, or one before it that has bodies of the state |
 | `row` | place and key | value: a row of the state at the snapshot, other than the body of a message |
-| `body` | place and key | value: the body of a message at the snapshot |
+| `body` | place and key | value: the body of a message at the snapshot that no row of `entry` has |
 | `piece` | place and number | a piece of a leader's snapshot, until all of them are there |
 
 The row of a part is written with each change of it, and has the sums of its entries, rows and pieces. So a page of the
 file that is older than the others, or is another page, does not agree with the row of the part, although each of its
-own rows is whole. Of the bodies it has only their number: the rows about messages have the digests of these.
+own rows is whole. It has only the number of bodies, and of entries before the log: the rows about messages have the
+digests of these bodies.
+
+A message is written once, with the entry that has enqueued it. When the snapshot passes the entry, the entry stays as
+long as the state has one of its messages. When the messages that are left are less than a quarter of it, each gets a
+row of `body`: so one message that nobody takes holds no others on the disk.
 """
 
 from array import array
@@ -70,7 +75,9 @@ class Part:
     rows: RowSums = attrs.Factory(RowSums)
     """Those of the state at the snapshot, without bodies."""
     bodies: int = 0
-    """How many bodies the snapshot has."""
+    """How many bodies the snapshot has in rows of their own."""
+    kept: int = 0
+    """How many entries before the log have bodies of the snapshot."""
     pieces: RowSums = attrs.Factory(RowSums)
     """Those of the snapshot that a leader sends."""
     sums: "array[int]" = attrs.Factory(lambda: array("I"))
@@ -103,9 +110,9 @@ class Part:
         return row
 
     def has_entry(self, row: Row) -> bool:
-        """Whether the row, which is whole, is one of the entries."""
+        """Whether the row, which is whole, is one of the entries. Of one before the log only the bodies count."""
         place = row[0] - self.key(self.snapshot.index + 1)
-        return bool(0 <= place < len(self.sums) and self.sums[place] == row[-1])
+        return place < 0 or bool(place < len(self.sums) and self.sums[place] == row[-1])
 
     def truncate(self, first: int) -> None:
         """Remove the entries from this index on."""
@@ -128,7 +135,7 @@ class Part:
             *(self.file, self.name, self.store, self.number),
             [hard.life, hard.mapping, hard.begun, hard.term, vote],
             [snapshot.index, snapshot.term, _packed(snapshot.configuration)],
-            *(attrs.astuple(self.rows), self.bodies, attrs.astuple(self.pieces)),
+            *(attrs.astuple(self.rows), self.bodies, self.kept, attrs.astuple(self.pieces)),
             *(len(self.sums), self.total),
         ]
         return summed(self.place, msgpack.packb(packed))
@@ -156,7 +163,7 @@ def _prefix(place: int) -> bytes:
 
 def read_part(place: int, packed: bytes) -> tuple[Part, int, int]:
     """The part that a whole row has, without its entries; how many these are, and the sum of their checksums."""
-    file, name, store, number, hard, snapshot, rows, bodies, pieces, entries, total = msgpack.unpackb(packed)
+    file, name, store, number, hard, snapshot, rows, bodies, kept, pieces, entries, total = msgpack.unpackb(packed)
     life, mapping, begun, term, vote = hard
     index, index_term, members = snapshot
     part = Part(
@@ -165,6 +172,7 @@ def read_part(place: int, packed: bytes) -> tuple[Part, int, int]:
         Snapshot(index, index_term, _configuration(members)),
         RowSums(*rows),
         bodies,
+        kept,
         RowSums(*pieces),
     )
     return part, entries, total

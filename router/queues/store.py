@@ -29,8 +29,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
-from heapq import merge
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -45,10 +44,12 @@ from router.disk.sqlite import DamagedError, FileForm, SqliteFile, Statement, Un
 from router.mesh.errors import RunError
 from router.queues.mark import Mark, MarkFile, read_mark
 from router.queues.part import KEYED, PLACES, Part, Row, RowSums, keys_of, place_of, read_entry, read_part
-from topic.queues.bodies.message_rows import body_key, is_body
+from topic.queues.bodies.message_rows import about_key, body_key, is_body, position_in
+from topic.queues.positions import POSITION_LENGTH, index_of, position_of, runs_of
 from topic.queues.rows import Changes, PackedRows, piece_of, read_piece
+from topic.queues.state import messages_of
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, SetContent, StoreChange, Write
-from topic.raft.log import Entry
+from topic.raft.log import Entry, Snapshot
 from topic.raft.messages import StagedPiece, StoreContent
 
 MERGE: Final = 4 << 20
@@ -68,9 +69,9 @@ SUFFIXES: Final = ("", "-wal", "-mark")
 _PART: Final = "REPLACE INTO part VALUES (?, ?, ?)"
 _ENTRY: Final = "INSERT INTO entry VALUES (?, ?, ?, ?, ?)"
 _ROW: Final = "INSERT INTO row VALUES (?, ?, ?)"
-_NO_ROW: Final = "DELETE FROM row WHERE key = ? RETURNING sum"
+_NO_ROWS: Final = "DELETE FROM row WHERE key BETWEEN ? AND ? RETURNING sum"
 _BODY: Final = "INSERT INTO body VALUES (?, ?, ?)"
-_NO_BODY: Final = "DELETE FROM body WHERE key = ?"
+_NO_BODIES: Final = "DELETE FROM body WHERE key BETWEEN ? AND ?"
 _PIECE: Final = "INSERT INTO piece VALUES (?, ?, ?)"
 _OWN: Final = "INSERT INTO store VALUES (?, ?)"
 _OWN_ANEW: Final = "UPDATE store SET (packed, sum) = (?, ?)"
@@ -79,7 +80,7 @@ _INSERTS: Final = {"part": _PART, "entry": _ENTRY, "row": _ROW, "body": _BODY, "
 FORM: Final = FileForm(
     name="a store of replica sets",
     application=0x6F6E6371,  # "oncq"
-    version=4,
+    version=5,
     tables=(
         "CREATE TABLE store (packed BLOB, sum INTEGER)",
         "CREATE TABLE part (key INTEGER PRIMARY KEY, packed BLOB, sum INTEGER)",
@@ -273,7 +274,8 @@ class QueueStore:
     def _read(self, part: Part, entries: int, total: int) -> None:
         """Raises DamagedError if the rows of this part are not what was written."""
         read: list[Entry] = []
-        for index, row in enumerate(self._select("entry", part.place), part.snapshot.index + 1):
+        first, last = part.key(part.snapshot.index + 1), keys_of("entry", part.place)[1]
+        for index, row in enumerate(self._select("entry", first, last), part.snapshot.index + 1):
             if not is_whole(row) or row[0] != part.key(index):
                 raise DamagedError(f"the row of entry {index} is missing, or does not match its checksum")
             read.append(read_entry(row))
@@ -282,11 +284,14 @@ class QueueStore:
         if (len(read), part.total) != (entries, total):
             raise DamagedError(f"there are {len(read)} entries, expected {entries}, or some are of another time")
         rows = PackedRows(self._read_rows(part))
-        [bodies] = self._connection.execute(
-            "SELECT count(*) FROM body WHERE key BETWEEN ? AND ?", keys_of("body", part.place)
-        ).fetchone()
-        if bodies != part.bodies:
-            raise DamagedError(f"its state has the bodies of {bodies} messages, expected {part.bodies}")
+        for what, table, keys, expected in (
+            ("bodies", "body", keys_of("body", part.place), part.bodies),
+            ("entries with bodies", "entry", (part.key(1), first - 1), part.kept),
+        ):
+            count = f"SELECT count(*) FROM {table} WHERE key BETWEEN ? AND ?"
+            [there] = self._connection.execute(count, keys).fetchone()
+            if there != expected:
+                raise DamagedError(f"its state has {there} {what}, expected {expected}")
         if part.pieces.count:  # the leader sends its snapshot from the beginning
             self._drop_pieces(part)
             self._put(part)
@@ -294,7 +299,7 @@ class QueueStore:
 
     def _read_rows(self, part: Part) -> Iterator[tuple[bytes, bytes]]:
         found, prefix = RowSums(), len(part.row_key(b""))
-        for row in self._select("row", part.place):
+        for row in self._select("row", *keys_of("row", part.place)):
             if not is_whole(row):
                 raise DamagedError("a row of its state does not match its checksum")
             found.add(row[-1])
@@ -302,11 +307,9 @@ class QueueStore:
         if found != part.rows:
             raise DamagedError(f"its state has {found.count} rows, expected {part.rows.count}, or some of another time")
 
-    def _select(self, table: str, place: int) -> Iterator[Row]:
-        """The rows of one set, in the order of their keys."""
-        found = self._connection.execute(
-            f"SELECT * FROM {table} WHERE key BETWEEN ? AND ? ORDER BY key", keys_of(table, place)
-        )
+    def _select(self, table: str, first: Any, last: Any) -> Iterator[Row]:
+        """The rows with these keys, in the order of the keys."""
+        found = self._connection.execute(f"SELECT * FROM {table} WHERE key BETWEEN ? AND ? ORDER BY key", (first, last))
         return iter(found)
 
     # parts
@@ -333,7 +336,7 @@ class QueueStore:
     def _copied(self, place: int) -> Iterator[Statement]:
         yield _OWN, self._owner.row()
         for table, insert in _INSERTS.items():
-            yield from ((insert, row) for row in self._select(table, place))
+            yield from ((insert, row) for row in self._select(table, *keys_of(table, place)))
 
     def _delete_all(self, place: int) -> None:
         for table in _INSERTS:
@@ -385,27 +388,86 @@ class QueueStore:
         for piece in persist.pieces:
             self._put_aside(part, piece)
         if persist.snapshot is not None:
-            self._delete("entry", part.key(part.snapshot.index + 1), part.key(persist.snapshot.index))
-            part.compact(persist.snapshot)
-            if write.changes is None:
-                self._restore(part)
-            else:
-                self._change_rows(part, write.changes)
+            self._move_snapshot(part, persist.snapshot, write.changes)
         if persist.first <= part.last:
             self._delete("entry", part.key(persist.first), part.key(part.last))
         part.truncate(persist.first)
         self._connection.executemany(_ENTRY, map(part.append, persist.entries))
 
-    def _change_rows(self, part: Part, changes: Changes) -> None:
+    def _move_snapshot(self, part: Part, snapshot: Snapshot, changes: Changes | None) -> None:
+        """Let rows of the state stand for the entries up to a later index. `changes`: as in `Write`."""
+        passed = range(part.snapshot.index + 1, min(part.last, snapshot.index) + 1)
+        part.compact(snapshot)
+        if changes is None:
+            self._delete("entry", part.key(1), part.key(snapshot.index))
+            self._restore(part)
+            return
+        kept = self._change_rows(part, changes, passed)
+        part.kept += len(kept)
+        for before, following in pairwise((passed.start - 1, *sorted(kept), passed.stop)):
+            if following - before > 1:
+                self._delete("entry", part.key(before + 1), part.key(following - 1))
+
+    def _change_rows(self, part: Part, changes: Changes, passed: range) -> set[int]:
+        """Change the rows of the state. `passed`: the indices of the entries that the snapshot passes, and that are in
+        the file. Returns which of these have bodies of the state."""
+        fresh: list[Row] = []
+        kept: set[int] = set()
+        gone: dict[str, list[int]] = {table: [] for table in KEYED}
         for key, value in changes.items():
-            stored = part.row_key(key)
-            if is_body(key):
-                part.bodies -= self._connection.execute(_NO_BODY, (stored,)).rowcount
+            position = position_in(key)
+            if position is None or (value is not None and index_of(position) not in passed):
+                self._change_row(part, key, value)
+            elif value is None:
+                gone["body" if is_body(key) else "row"].append(position)
+            elif is_body(key):
+                kept.add(index_of(position))
             else:
-                for (checksum,) in self._connection.execute(_NO_ROW, (stored,)).fetchall():
-                    part.rows.remove(checksum)
-            if value is not None:
-                self._add_row(part, key, value)
+                fresh.append(summed(part.row_key(key), value))
+        self._connection.executemany(_ROW, fresh)
+        for row in fresh:
+            part.rows.add(row[-1])
+        for first, last in runs_of(sorted(gone["row"])):
+            self._delete_rows(part, about_key(first), about_key(last))
+        for first, last in runs_of(sorted(gone["body"])):
+            self._delete_bodies(part, body_key(first), body_key(last))
+        for index in sorted({index_of(position) for position in gone["body"]}):
+            if index not in passed:
+                self._thin_out(part, index)
+        return kept
+
+    def _change_row(self, part: Part, key: bytes, value: bytes | None) -> None:
+        (self._delete_bodies if is_body(key) else self._delete_rows)(part, key, key)
+        if value is not None:
+            self._add_row(part, key, value)
+
+    def _delete_rows(self, part: Part, first: bytes, last: bytes) -> None:
+        found = self._connection.execute(_NO_ROWS, (part.row_key(first), part.row_key(last)))
+        for (checksum,) in found.fetchall():
+            part.rows.remove(checksum)
+
+    def _delete_bodies(self, part: Part, first: bytes, last: bytes) -> None:
+        part.bodies -= self._connection.execute(_NO_BODIES, (part.row_key(first), part.row_key(last))).rowcount
+
+    def _thin_out(self, part: Part, index: int) -> None:
+        """Messages of an entry before the log are gone. If the state has no others of the entry, or few, the entry goes
+        as well. One that is damaged stays: who reads a body of it is told."""
+        keys = [part.row_key(about_key(position_of(one, 0))) for one in (index, index + 1)]
+        left = self._connection.execute("SELECT key FROM row WHERE key >= ? AND key < ?", keys).fetchall()
+        messages = self._messages_of(part, index) if left else ()
+        positions = [int.from_bytes(key[-POSITION_LENGTH:]) for (key,) in left]
+        bodies = {
+            at: messages[place_of_message]
+            for at in positions
+            if (place_of_message := at - position_of(index, 0)) < len(messages)
+        }
+        if left and 4 * sum(map(len, bodies.values())) >= sum(map(len, messages)):
+            return
+        deleted = self._connection.execute("DELETE FROM entry WHERE key = ?", (part.key(index),)).rowcount
+        if deleted:
+            part.kept -= 1
+            for position, body in bodies.items():
+                self._add_row(part, body_key(position), body)
 
     def _add_row(self, part: Part, key: bytes, value: bytes) -> None:
         row = summed(part.row_key(key), value)
@@ -430,8 +492,8 @@ class QueueStore:
         skipped: the replica cannot read it either, and begins anew."""
         for table in KEYED:
             self._delete(table, *keys_of(table, part.place))
-        part.rows, part.bodies = RowSums(), 0
-        for piece in [*self._select("piece", part.place)]:
+        part.rows, part.bodies, part.kept = RowSums(), 0, 0
+        for piece in [*self._select("piece", *keys_of("piece", part.place))]:
             if not is_whole(piece):
                 raise DamagedError("a piece of a leader's snapshot does not match its checksum")
             with contextlib.suppress(ValueError):
@@ -461,20 +523,52 @@ class QueueStore:
             return piece_of(self._rows_behind(part, piece.after))
 
     def _rows_behind(self, part: Part, after: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The rows of the state behind this key, with the body of each message behind the row about it."""
+        messages: dict[int, Sequence[bytes]] = {}
+        if (position := position_in(after)) is not None and not is_body(after):
+            yield self._row_of_body(part, position, messages)
         keys = part.row_key(after), keys_of("row", part.place)[1]
-        select = "SELECT * FROM {} WHERE key > ? AND key < ? ORDER BY key"
-        for row in merge(*(self._connection.execute(select.format(table), keys) for table in KEYED)):
+        for row in self._connection.execute("SELECT * FROM row WHERE key > ? AND key < ? ORDER BY key", keys):
             if not is_whole(row):
                 raise DamagedError(f"a row of the state of set {part.name} does not match its checksum")
-            yield row[0].removeprefix(part.row_key(b"")), row[1]
+            key = row[0].removeprefix(part.row_key(b""))
+            yield key, row[1]
+            if (position := position_in(key)) is not None:
+                yield self._row_of_body(part, position, messages)
+
+    def _row_of_body(self, part: Part, position: int, messages: dict[int, Sequence[bytes]]) -> tuple[bytes, bytes]:
+        body = self._body(part, position, messages)
+        if body is None:
+            raise DamagedError(f"the body of a message of set {part.name} is missing, or does not match its checksum")
+        return body_key(position), body
 
     def bodies(self, read: ReadBodies) -> FoundBodies:
         """Those at these positions, in the same order. Raises QueueStoreError if the file is damaged."""
-        part = self._parts[read.set]
+        part, messages = self._parts[read.set], dict[int, Sequence[bytes]]()
         with self._explained(), self._file.explained():
-            keys = [part.row_key(body_key(position)) for position in read.positions]
-            found = (self._connection.execute("SELECT * FROM body WHERE key = ?", (key,)).fetchone() for key in keys)
-            return [row[1] if row is not None and is_whole(row) else None for row in found]
+            return [self._body(part, position, messages) for position in read.positions]
+
+    def _body(self, part: Part, position: int, messages: dict[int, Sequence[bytes]]) -> bytes | None:
+        """The body of a message of the state; None: there is none, or it is damaged. `messages`: what was read of
+        entries so far, by index; the last one is enough for who reads on."""
+        index = index_of(position)
+        if index not in messages:
+            messages.clear()
+            messages[index] = self._messages_of(part, index)
+        if messages[index]:
+            place = position - position_of(index, 0)
+            return messages[index][place] if place < len(messages[index]) else None
+        row = self._connection.execute(
+            "SELECT * FROM body WHERE key = ?", (part.row_key(body_key(position)),)
+        ).fetchone()
+        return row[1] if row is not None and is_whole(row) else None
+
+    def _messages_of(self, part: Part, index: int) -> Sequence[bytes]:
+        """The messages of an entry before the log, by their places; empty: the entry is not there, or is damaged."""
+        if not 0 < index <= part.snapshot.index:
+            return ()
+        row = self._connection.execute("SELECT * FROM entry WHERE key = ?", (part.key(index),)).fetchone()
+        return messages_of(read_entry(row).data) if row is not None and is_whole(row) else ()
 
     # the log
 

@@ -39,11 +39,12 @@ from topic.raft.messages import (
 )
 from topic.raft.raft import Raft
 
-KEPT: Final = 24
+KEPT: Final = 8
 """The most compared states that may become the snapshot: the latest ones."""
-CHANGED: Final = 1 << 20
-"""Bytes of changed rows after which replicas compare their states: so the write of a snapshot has not many more, and
-the entries behind it need not wait long for the disk. All replicas have to have the same."""
+CHANGED: Final = 4 << 20
+"""Replicas compare their states when rows of so many bytes have changed. Most of these are bodies, which the store has
+in its entries: so the write of a snapshot is short, and the entries behind it need not wait long for the disk. A
+message that comes and goes in between costs the snapshot nothing. All replicas have to have the same."""
 MOST_STATE: Final = 1 << 30
 """Bytes of all pieces of a state together, without the bodies of messages."""
 KEPT_BODIES: Final = 8 << 20

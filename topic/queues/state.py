@@ -4,7 +4,7 @@
 reads no clock and no hash of a text.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -33,6 +33,7 @@ from topic.queues.operations import (
 )
 from topic.queues.positions import position_of
 from topic.queues.proposals import (
+    ENQUEUE,
     FIRST,
     Dequeue,
     Enqueue,
@@ -89,6 +90,16 @@ def _queue(key: bytes, value: bytes) -> Queue:
 def entry(life: int, operation: bytes) -> bytes:
     """What the leader of this life proposes for an operation."""
     return life.to_bytes(LIFE) + operation
+
+
+def messages_of(data: bytes) -> Sequence[bytes]:
+    """The messages that an entry puts into a queue, by their places in the entry; empty if it puts none there."""
+    try:
+        parts = unpack(data[LIFE:], "an operation on queues")
+        proposal = read_proposal(parts) if parts and parts[0] == ENQUEUE else None
+    except ValueError:
+        return ()
+    return proposal.messages if isinstance(proposal, Enqueue) else ()
 
 
 class SetState:

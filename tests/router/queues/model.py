@@ -8,8 +8,11 @@ from typing import Self
 import attrs
 
 from tests.set_store import apply
-from topic.queues.bodies.message_rows import about_key, body_key, is_body
+from topic.queues.bodies.message_rows import about_key, body_key, is_body, position_in
+from topic.queues.positions import position_of
+from topic.queues.proposals import Enqueue, encode_proposal
 from topic.queues.rows import Changes, PackedRows, piece_of, read_piece
+from topic.queues.state import entry, messages_of
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, SetContent, StoreChange, Write
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.log import NOTHING, Entry, Snapshot
@@ -118,10 +121,14 @@ class Drawing:
         return ReadPiece(name, MEMBERS[1], index, 0, self.random.choice([b"", *part.rows]))
 
     def read(self, model: ModelStore) -> ReadBodies:
-        """Some bodies, of which the store has some."""
+        """Some bodies, most of which the store has."""
         self._number += 1
-        positions = self.random.sample(range(60), self.random.randint(1, 5))
-        return ReadBodies(self.random.choice([*model.parts]), self._number, positions)
+        name, part = self.random.choice([*model.parts.items()])
+        there = [at for key in part.rows if is_body(key) and (at := position_in(key)) is not None]
+        positions = (
+            self.random.sample([*there, 1, position_of(1, 99), position_of(part.last + 1, 0)], 3) if there else [5]
+        )
+        return ReadBodies(name, self._number, positions)
 
     def _some(self, name: str, model: ModelStore) -> list[StoreChange]:
         part, random = model.parts[name], self.random
@@ -147,9 +154,16 @@ class Drawing:
         return [self._entry(term) for _ in range(self.random.randint(0, most))]
 
     def _entry(self, term: int) -> Entry:
-        if self.random.random() < 0.1:
+        kind = self.random.random()
+        if kind < 0.1:
             return Entry(term, b"", self._members())
-        return Entry(term, self.random.randbytes(self.random.choice((0, 10, 100, 1000, 5000))))
+        if kind < 0.5:
+            messages = [self._bytes() for _ in range(self.random.choice((1, 2, 5, 20)))]
+            return Entry(term, entry(term, encode_proposal(Enqueue("queue", (), (), messages))))
+        return Entry(term, self._bytes())
+
+    def _bytes(self) -> bytes:
+        return self.random.randbytes(self.random.choice((0, 10, 100, 1000, 5000)))
 
     def _members(self) -> Configuration:
         some = self.random.sample(MEMBERS, self.random.randint(1, 4))
@@ -175,19 +189,35 @@ class Drawing:
             return []
         index = self.random.randint(part.snapshot.index + 1, part.last)
         snapshot = Snapshot(index, part.hard.term, self._members())
-        entries = self._entries(part.hard.term, 2)
-        return [self._write(name, part.hard, part.last + 1, entries, (), snapshot, self._changes(part))]
+        entries, changes = self._entries(part.hard.term, 2), self._changes(part, index)
+        return [self._write(name, part.hard, part.last + 1, entries, (), snapshot, changes)]
 
-    def _changes(self, part: ModelPart) -> Changes:
-        """Some rows go, some are new, some have another value; a row that is not there may go, too."""
-        keys = [*part.rows, b"none"]
-        gone: Changes = dict.fromkeys(self.random.sample(keys, self.random.randint(0, len(keys))))
-        return {**gone, **dict(self._row() for _ in range(self.random.randint(0, 5)))}
+    def _changes(self, part: ModelPart, index: int) -> Changes:
+        """Some rows go, some are new, some have another value; a row that is not there may go, too. Messages of the
+        entries up to this index are new, or have come and gone."""
+        found: dict[bytes, bytes | None] = dict(self._row() for _ in range(self.random.randint(0, 5)))
+        others = [key for key in part.rows if position_in(key) is None]
+        found |= dict.fromkeys(self.random.sample([*others, b"none"], self.random.randint(0, len(others) + 1)))
+        there = [at for key in part.rows if not is_body(key) and (at := position_in(key)) is not None]
+        gone = self._some_messages(there)
+        for place, one in enumerate(part.entries[: index - part.snapshot.index], part.snapshot.index + 1):
+            messages = {position_of(place, number): body for number, body in enumerate(messages_of(one.data))}
+            stay = {*self._some_messages([*messages])}
+            gone += [at for at in messages if at not in stay]
+            for at in stay:
+                found |= {about_key(at): self._bytes(), body_key(at): messages[at]}
+        for at in gone:
+            found |= {about_key(at): None, body_key(at): None}
+        return found
+
+    def _some_messages(self, positions: list[int]) -> list[int]:
+        """All of these, none, the first ones, or some."""
+        random = self.random
+        count = random.choice((0, len(positions), random.randint(0, len(positions))))
+        return positions[:count] if random.random() < 0.5 else random.sample(positions, count)
 
     def _row(self) -> tuple[bytes, bytes]:
-        number = self.random.randrange(50)
-        key = self.random.choice((b"%d" % number, about_key(number), body_key(number)))
-        return key, self.random.randbytes(self.random.choice((1, 100, 9000)))
+        return b"%d" % self.random.randrange(50), self.random.randbytes(self.random.choice((1, 100, 9000)))
 
     def _stage(self, name: str, part: ModelPart) -> list[StoreChange]:
         """A leader's snapshot begins, goes on or is complete. It is later than what is decided here."""
@@ -204,6 +234,7 @@ class Drawing:
     def _piece(self) -> bytes:
         """Keys of one snapshot are different."""
         self._number += 1
-        return piece_of([(b"%d-%d" % (self._number, one), self._row()[1]) for one in range(self.random.randint(0, 3))])[
-            0
-        ]
+        rows = [(b"%d-%d" % (self._number, one), self._row()[1]) for one in range(self.random.randint(0, 3))]
+        for at in range(first := position_of(1, 8 * self._number), first + self.random.randint(0, 3)):
+            rows += [(about_key(at), self._bytes()), (body_key(at), self._bytes())]
+        return piece_of(rows)[0]

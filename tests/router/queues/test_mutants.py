@@ -72,9 +72,12 @@ MODEL = of_store(store.test_a_store_has_what_a_model_has, Sync.DISK, 1)
 TWO_STATES = of_store(store.test_a_state_of_this_replica_stays_while_a_leader_sends_its_own)
 DAMAGED_PIECE = of_store(store.test_a_damaged_piece_does_not_become_the_state)
 DAMAGED_ROW = of_store(store.test_a_damaged_row_is_not_sent)
-DAMAGED_BODY = of_store(store.test_a_damaged_body_is_not_read)
-LOST_BODY = of_store(store.test_a_lost_body_is_noticed_at_the_start)
-ROWS_WITH_BODIES = of_store(store.test_a_piece_has_each_body_behind_the_row_about_it)
+DAMAGED_BODY = of_store(store.test_a_damaged_body_is_not_read, store.bodies_in_rows)
+DAMAGED_ENTRY = of_store(store.test_a_damaged_body_is_not_read, store.bodies_in_entry)
+LOST_BODY = of_store(store.test_a_lost_body_is_noticed_at_the_start, store.bodies_in_rows)
+LOST_ENTRY = of_store(store.test_a_lost_body_is_noticed_at_the_start, store.bodies_in_entry)
+ROWS_WITH_BODIES = of_store(store.test_a_piece_has_each_body_behind_the_row_about_it, store.bodies_in_rows)
+LAST_MESSAGE = of_store(store.test_an_entry_goes_with_the_last_of_its_messages)
 VOID = of_store(store.test_a_part_that_is_void_is_kept_in_a_file_of_its_own)
 ENDS = 'before the ends of {ends} transactions" if ends > 1'
 MUTANTS: list[tuple[Any, str, str, str, Scenario]] = [
@@ -89,21 +92,25 @@ MUTANTS: list[tuple[Any, str, str, str, Scenario]] = [
     (QueueStore, "_read", "not is_whole(row) or ", "", file("entry, row flipped")),
     (QueueStore, "_read_rows", "not is_whole(row)", "False", file("row, row flipped")),
     (QueueStore, "_read_rows", "found != part.rows", "False", state_of_another_time),
-    (
-        QueueStore,
-        "_persist",
-        'self._delete("entry", part.key(part.snapshot.index + 1), part.key(persist.snapshot.index))',
-        "pass",
-        MODEL,
-    ),
+    (QueueStore, "_move_snapshot", "if following - before > 1:", "if False:", MODEL),
+    (QueueStore, "_move_snapshot", "*sorted(kept), ", "", MODEL),
+    (QueueStore, "_move_snapshot", 'self._delete("entry", part.key(1), part.key(snapshot.index))', "pass", MODEL),
+    (QueueStore, "_move_snapshot", "part.kept += len(kept)", "pass", MODEL),
     (QueueStore, "_persist", 'self._delete("entry", part.key(persist.first), part.key(part.last))', "pass", MODEL),
-    (QueueStore, "_change_rows", "part.rows.remove(checksum)", "pass", MODEL),
-    (QueueStore, "_change_rows", "if value is not None", "if True", MODEL),
+    (QueueStore, "_delete_rows", "part.rows.remove(checksum)", "pass", MODEL),
+    (QueueStore, "_change_row", "if value is not None", "if True", MODEL),
+    (QueueStore, "_change_rows", "part.rows.add(row[-1])", "pass", MODEL),
+    (QueueStore, "_change_rows", "if index not in passed:", "if False:", LAST_MESSAGE),
+    (QueueStore, "_thin_out", "4 * sum", "9 * sum", LAST_MESSAGE),
+    (QueueStore, "_thin_out", "self._add_row(part, body_key(position), body)", "pass", LAST_MESSAGE),
+    (QueueStore, "_thin_out", "part.kept -= 1", "pass", MODEL),
     (QueueStore, "_restore", "self._delete(table, *keys_of(table, part.place))", "pass", MODEL),
-    (QueueStore, "_change_rows", "part.bodies -= ", "", MODEL),
-    (QueueStore, "_read", "bodies != part.bodies", "False", LOST_BODY),
-    (QueueStore, "bodies", "row is not None and is_whole(row)", "row is not None", DAMAGED_BODY),
-    (QueueStore, "_rows_behind", "for table in KEYED", "for table in KEYED[:1]", ROWS_WITH_BODIES),
+    (QueueStore, "_delete_bodies", "part.bodies -= ", "", MODEL),
+    (QueueStore, "_read", "there != expected", "False", LOST_BODY),
+    (QueueStore, "_read", "there != expected", "False", LOST_ENTRY),
+    (QueueStore, "_body", "row is not None and is_whole(row)", "row is not None", DAMAGED_BODY),
+    (QueueStore, "_messages_of", "row is not None and is_whole(row)", "row is not None", DAMAGED_ENTRY),
+    (QueueStore, "_rows_behind", "not is_body(after)", "False", ROWS_WITH_BODIES),
     (QueueStore, "_restore", "not is_whole(piece)", "False", DAMAGED_PIECE),
     (QueueStore, "read", "part.snapshot.index != piece.index", "False", TWO_STATES),
     (QueueStore, "_rows_behind", "not is_whole(row)", "False", DAMAGED_ROW),

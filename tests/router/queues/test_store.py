@@ -1,9 +1,10 @@
 """The store of replica sets has what was written: as a model has it, and after a kill at any time."""
 
 import os
+import re
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -17,7 +18,10 @@ from router.queues.store import MERGE, SCRUBBED, FullError, QueueStore, QueueSto
 from tests.disk import full_disk
 from tests.router.queues.model import Drawing, ModelStore
 from topic.queues.bodies.message_rows import about_key, body_key
+from topic.queues.positions import position_of
+from topic.queues.proposals import Enqueue, encode_proposal
 from topic.queues.rows import PIECE, piece_of
+from topic.queues.state import entry
 from topic.queues.storing import ReadBodies, ReadPiece, Renew, Write
 from topic.raft.configuration import Configuration, Replica
 from topic.raft.log import Entry, Snapshot
@@ -339,27 +343,48 @@ def test_a_damaged_row_is_not_sent(path: Path) -> None:
             store.read(ReadPiece("q0", ME, 1, 0, b""))
 
 
-BODIES = {about_key(1): b"about 1", body_key(1): b"body 1", about_key(2): b"about 2", body_key(2): bytes(9000)}
+ONE, TWO = position_of(1, 1), position_of(1, 2)
+BODIES = {about_key(ONE): b"about 1", body_key(ONE): b"1", about_key(TWO): b"about 2", body_key(TWO): bytes(9000)}
+LARGE = "length(value) > 100", "length(data) > 100"
+"""Which rows of a table have the large body, if it is in a row of its own, and if it is in its entry."""
 
 
-def with_bodies(store: QueueStore) -> None:
-    """The snapshot has two messages."""
-    store.write([appended(1, 1, b"x")])
+def enqueued(*messages: bytes) -> bytes:
+    """An entry that puts these into a queue."""
+    return entry(HARD.life, encode_proposal(Enqueue("queue", (), (), messages)))
+
+
+def bodies_in_entry(store: QueueStore) -> None:
+    """The snapshot has two of the three messages of an entry."""
+    store.write([appended(1, 1, enqueued(b"none", b"1", bytes(9000)))])
     snapshot = Snapshot(1, 3, Configuration((ME,)))
     store.write([Write("q0", Persist(2, HARD, (), snapshot, 2, ()), {**BODIES, b"q": b"1", b"a": b"2"})])
 
 
-def test_bodies_are_read_one_by_one(path: Path) -> None:
+def bodies_in_rows(store: QueueStore) -> None:
+    """A leader has sent a snapshot with these messages."""
+    piece, _ = piece_of([(b"a", b"2"), *BODIES.items(), (b"q", b"1")])
+    snapshot = Snapshot(1, 3, Configuration((ME,)))
+    store.write([Write("q0", Persist(1, HARD, (StagedPiece(1, 0, piece),), snapshot, 2, ()))])
+
+
+WAYS = pytest.mark.parametrize("with_bodies", [bodies_in_rows, bodies_in_entry])
+
+
+@WAYS
+def test_bodies_are_read_one_by_one(path: Path, with_bodies: Callable[[QueueStore], None]) -> None:
     """What the store finds as it is opened has none of them."""
     with opened(path) as store:
         with_bodies(store)
     with opened(path) as store:
         keys = [key for key, _ in store.contents["q0"].rows]
-        assert keys == [b"a", about_key(1), about_key(2), b"q"] and not store.notes
-        assert store.bodies(ReadBodies("q0", 1, [2, 3, 1])) == [bytes(9000), None, b"body 1"]
+        assert keys == [b"a", about_key(ONE), about_key(TWO), b"q"] and not store.notes
+        read = ReadBodies("q0", 1, [TWO, position_of(1, 3), ONE, position_of(9, 0)])
+        assert store.bodies(read) == [bytes(9000), None, b"1", None]
 
 
-def test_a_piece_has_each_body_behind_the_row_about_it(path: Path) -> None:
+@WAYS
+def test_a_piece_has_each_body_behind_the_row_about_it(path: Path, with_bodies: Callable[[QueueStore], None]) -> None:
     with opened(path) as store:
         with_bodies(store)
         rows = [(b"a", b"2"), *BODIES.items(), (b"q", b"1")]
@@ -368,23 +393,63 @@ def test_a_piece_has_each_body_behind_the_row_about_it(path: Path) -> None:
             assert store.read(ReadPiece("q0", ME, 1, 1, key)) == piece_of(rows[place + 1 :])
 
 
-def test_a_damaged_body_is_not_read(path: Path) -> None:
-    """A scrub finds it, too."""
+@WAYS
+def test_a_damaged_body_is_not_read(path: Path, with_bodies: Callable[[QueueStore], None]) -> None:
+    """Nor sent. A scrub finds it, too."""
     with opened(path) as store:
         with_bodies(store)
-        store._connection.execute("UPDATE body SET value = 'other' WHERE length(value) > 100")
-        assert store.bodies(ReadBodies("q0", 1, [1, 2])) == [b"body 1", None]
-        found = [store.scrub() for _ in SCRUBBED]
-        assert {"q0": "a scrub found a damaged row of table body"} in found
+        store._connection.execute(f"UPDATE body SET value = 'other' WHERE {LARGE[0]}")
+        changed = "CAST(substr(data, 1, length(data) - 1) || x'01' AS BLOB)"
+        store._connection.execute(f"UPDATE entry SET data = {changed} WHERE {LARGE[1]}")
+        found = store.bodies(ReadBodies("q0", 1, [ONE, TWO]))
+        assert found in ([b"1", None], [None, None])
+        with pytest.raises(QueueStoreError, match="the body of a message of set q0 is missing, or does not match"):
+            store.read(ReadPiece("q0", ME, 1, 0, b""))
+        scrubbed = [store.scrub() for _ in SCRUBBED]
+        tables = ("body", "entry")
+        assert any({"q0": f"a scrub found a damaged row of table {table}"} in scrubbed for table in tables)
 
 
-def test_a_lost_body_is_noticed_at_the_start(path: Path) -> None:
+@WAYS
+def test_a_lost_body_is_noticed_at_the_start(path: Path, with_bodies: Callable[[QueueStore], None]) -> None:
     with opened(path) as store:
         with_bodies(store)
-        store._connection.execute("DELETE FROM body WHERE length(value) > 100")
+        for table, large in zip(("body", "entry"), LARGE, strict=True):
+            store._connection.execute(f"DELETE FROM {table} WHERE {large}")
         identity = store.contents["q0"].store
     with opened(path, seed="anew") as store:
-        assert "the bodies of 1 messages, expected 2" in store.notes[0] and store.contents["q0"].store != identity
+        assert re.search("its state has 1 bodies, expected 2|0 entries with bodies, expected 1", store.notes[0])
+        assert store.contents["q0"].store != identity
+
+
+def test_an_entry_goes_with_the_last_of_its_messages(path: Path) -> None:
+    """It goes earlier when most of its bytes are those of messages that are gone: the others get rows of their own."""
+    counts = "SELECT (SELECT count(*) FROM entry), (SELECT count(*) FROM body)"
+
+    def take(number: int, *places: int) -> tuple[int, int]:
+        changes: dict[bytes, bytes | None] = {}
+        for place in places:
+            changes |= {about_key(position_of(1, place)): None, body_key(position_of(1, place)): None}
+        snapshot = Snapshot(number, 3, Configuration((ME,)))
+        store.write([appended(2 * number, number, b"another")])
+        store.write([Write("q0", Persist(2 * number + 1, HARD, (), snapshot, number + 1, ()), changes)])
+        found: tuple[int, int] = store._connection.execute(counts).fetchone()
+        return found
+
+    with opened(path) as store:
+        store.write([appended(1, 1, enqueued(bytes(3000), bytes(501), bytes(500), bytes(500)))])
+        there = {about_key(position_of(1, place)): b"about" for place in (0, 1, 3)}
+        bodies = {position_of(1, 0): bytes(3000), position_of(1, 1): bytes(501), position_of(1, 3): bytes(500)}
+        changes = there | {body_key(at): body for at, body in bodies.items()}
+        store.write([Write("q0", Persist(2, HARD, (), Snapshot(1, 3, Configuration((ME,))), 2, ()), changes)])
+        assert store._connection.execute(counts).fetchone() == (1, 0)
+        assert take(2, 3) == (1, 0)
+        assert store.bodies(ReadBodies("q0", 1, [*bodies]))[:2] == [bytes(3000), bytes(501)]
+        assert take(3, 0) == (0, 1)
+        assert store.bodies(ReadBodies("q0", 2, [position_of(1, 1)])) == [bytes(501)]
+        assert take(4, 1) == (0, 0)
+    with opened(path) as store:
+        assert not store.notes
 
 
 def test_a_damaged_piece_does_not_become_the_state(path: Path) -> None:

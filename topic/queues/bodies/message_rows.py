@@ -60,6 +60,12 @@ def is_body(key: bytes) -> bool:
     return len(key) == _ABOUT_LENGTH + len(BODY) and key.startswith(MESSAGE) and key.endswith(BODY)
 
 
+def position_in(key: bytes) -> int | None:
+    """The position in the key of a row about a message, or of a body; None: it is the key of another row."""
+    is_of_message = key[:1] == MESSAGE and (len(key) == _ABOUT_LENGTH or is_body(key))
+    return int.from_bytes(key[1:_ABOUT_LENGTH]) if is_of_message else None
+
+
 def body_of(key: bytes, value: bytes) -> tuple[bytes, bytes]:
     """The key of the body that belongs to a row about a message, and the digest of the body. Raises ValueError."""
     return key + BODY, _read(key, value)[4]

@@ -136,15 +136,27 @@ class Ingress(SubscribingEnd, InsideEnd):
 
     def go_on(self) -> None:
         """With the end of the pump, propose all that waits, and take more messages if there is room."""
-        self.node.later(self._propose)
+        self.node.later(self._go_on)
 
     def hurry(self) -> None:
         self._is_due = True
         self.go_on()
 
-    def _propose(self) -> None:
+    def _go_on(self) -> None:
         if not self.is_there:
             return
+        if self._log.may_propose(self) and not self._propose():
+            return
+        self.node.topic.credit(self.subscriber, CREDIT)
+        most = UNDECIDED_BOUND if self._binding else UNDECIDED
+        left = 0 if self._is_at_its_limit else self._most - self._messages.size
+        self.lacks_room = min(left, self._most_messages - self._messages.total) < most
+        self.node.topic.room(self.subscriber, max(0, min(most, left) - self._held))
+        if not self._binding:
+            self._tell_if_full()
+
+    def _propose(self) -> bool:
+        """Returns whether the leader was not too busy."""
         proposals: list[Proposal] = []
         asked: list[_Asked] = []
         if (self._over or self._is_asked) and (self._new or self._is_due):  # an echo is answered by an entry
@@ -159,16 +171,10 @@ class Ingress(SubscribingEnd, InsideEnd):
         if proposals:
             first = self._log.propose(self, proposals)
             if first is None:
-                return
+                return False
             self._asked.update(enumerate(asked, first))
             self._new, self._over, self._is_due, self._is_asked = {}, {}, False, False
-        self.node.topic.credit(self.subscriber, CREDIT)
-        most = UNDECIDED_BOUND if self._binding else UNDECIDED
-        left = 0 if self._is_at_its_limit else self._most - self._messages.size
-        self.lacks_room = min(left, self._most_messages - self._messages.total) < most
-        self.node.topic.room(self.subscriber, max(0, min(most, left) - self._held))
-        if not self._binding:
-            self._tell_if_full()
+        return True
 
     def _queue_for(self, record: Record) -> str:
         return self._queue or queue_of(record.stream.address)[1]

@@ -65,6 +65,8 @@ class LedSet:
         """The entries among these that put messages into a queue, by log index."""
         self._busy: dict[ProposingEnd, None] = {}
         """Ends that the leader was too busy for."""
+        self._is_under_way = False
+        """Something that was proposed in an earlier round is not decided."""
         self._patient: dict[ProposingEnd, None] = {}
         """Ends with something to propose that nobody waits for."""
         self.deadline = math.inf
@@ -195,6 +197,12 @@ class LedSet:
         if known.id not in self.egresses:
             self._begin(queue, known.id)
 
+    def may_propose(self, end: ProposingEnd) -> bool:
+        """As `Proposer.may_propose`."""
+        if self._is_under_way:
+            self._busy[end] = None
+        return not self._is_under_way
+
     def propose(self, end: ProposingEnd, proposals: Sequence[Proposal]) -> int | None:
         """As `Proposer.propose`."""
         proposals = [self._timed(one) if isinstance(one, Enqueue) else one for one in proposals]
@@ -291,9 +299,6 @@ class LedSet:
 
     def follow(self, decided: Sequence[tuple[int, Enqueued | None]], now: float) -> None:
         """Give the links the answers that were decided."""
-        busy, self._busy = self._busy, {}
-        for end in busy:
-            end.go_on()
         if self._changes != self._sets.state(self._name).bindings.changes:
             self._bind({})
         for index, answer in decided:
@@ -302,6 +307,11 @@ class LedSet:
                 self._proposed.pop(index).decided(index, answer)
             if answer is not None:
                 self._enqueued(index, answer)
+        self._is_under_way = bool(self._proposed)
+        if not self._is_under_way:
+            busy, self._busy = self._busy, {}
+            for end in busy:
+                end.go_on()
         for name in [*self._undeclared]:
             self.consumes(name)
         if decided:

@@ -106,6 +106,8 @@ class SetPublisher(PublishingEnd[int], InsideEnd):
             return
         if self.is_answered:
             self._publish()
+        if not self._log.may_propose(self):
+            return
         is_due = self._is_due  # a proposal hurries all ends, this one too
         wanted = self._wanted()
         if not wanted:
