@@ -318,11 +318,13 @@ KINDS: Final[Mapping[str, Kind]] = {
     "stores": Kind(CALMER | {"durable": 0.5, "store_loss": 0.5, "old_store": 0.3}),
     "clocks": Kind(CALMER | {"clocks": 0.0005, "skew": 0.5}),
     "queues": Kind(CALMER | QUEUES),
+    "letters": Kind(CALMER | QUEUES | {"dead_letters": 1.0, "refusing": 0.3, "settings": 2}),
     "consumers": Kind(STRANGERS | QUEUES | {"answering": 0.8, "disk_loss": 0.3}, 0.5, 0.5),
 }
 """By what happens: routers wait for the clients of others, routers read attaches late, tags are used again, clients
 close and come back, publishers settle at once or early, receivers settle first, processes end, stores of routers are
-lost or old, clocks of routers are set, clients use queues, and so do clients of others."""
+lost or old, clocks of routers are set, clients use queues, queues give their dead letters to each other, and clients of
+others use queues."""
 
 
 def witnessed(seed: int, kind: Kind = OURS) -> Report:
