@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "failover/cli": OURS,
     "failover/audit": ("failover.audit", "router.text", "topic"),
     "failover/audit/read": ("failover.audit.read", "topic"),
+    "failover/audit/read/stores.py": ("failover.audit.read", "router.queues", "topic"),
     "failover/audit/mesh": (*(f"failover.audit.{room}" for room in ("mesh", "read")), "router.text", "topic"),
     "failover/audit/judge": (*(f"failover.audit.{room}" for room in ("judge", "mesh", "read")), "topic"),
     "failover/audit/tables": (

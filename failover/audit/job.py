@@ -9,6 +9,7 @@ from failover.audit.bucket import Bucket, judge_bucket, judge_joined
 from failover.audit.measure.crossings import crossings, router_rows
 from failover.audit.measure.figures import measures
 from failover.audit.measure.frame import make_frame
+from failover.audit.mesh.at_rest import AtRest, at_rest
 from failover.audit.mesh.case import make_case
 from failover.audit.mesh.clients import find_clients
 from failover.audit.read.entries import (
@@ -26,6 +27,7 @@ from failover.audit.read.faults import ChaosFile, find_chaos
 from failover.audit.read.files import AuditError, Progress, distinct, ignore, local_dirs
 from failover.audit.read.inventory import take_inventory
 from failover.audit.read.logs import Logs, open_logs
+from failover.audit.read.stores import find_stores
 from failover.audit.report.report import Finding, Report
 from failover.audit.report.rows import report_of
 from failover.audit.report.story import DeliveryStory, Setting, tell
@@ -46,36 +48,43 @@ def run(
     """Audit the logs below these directories, which together belong to one mesh; see `open_logs`. `tables`: the folder
     for the tables, which Spark writes."""
     run_dirs = distinct(run_dirs)
-    if tables is not None:
-        return _run_with_tables(run_dirs, master, tables, progress)
-    with open_logs(run_dirs, master, spark=spark, progress=progress) as logs:
-        return judge_logs(logs, run_dirs, find_chaos(run_dirs, logs.text))
-
-
-def _run_with_tables(run_dirs: Sequence[str], master: str | None, folder: str, progress: Progress) -> Report:
-    """Nothing is read where the folder is somebody else's; if it is one of this machine, Spark does not even start."""
     local_dirs(run_dirs)
+    stored = at_rest(*find_stores(run_dirs))  # before the logs: these have all that led to it
+    if tables is not None:
+        return _run_with_tables(run_dirs, master, tables, progress, stored)
+    with open_logs(run_dirs, master, spark=spark, progress=progress) as logs:
+        return judge_logs(logs, run_dirs, find_chaos(run_dirs, logs.text), stored)
+
+
+def _run_with_tables(
+    run_dirs: Sequence[str], master: str | None, folder: str, progress: Progress, stored: AtRest
+) -> Report:
+    """Nothing is read where the folder is somebody else's; if it is one of this machine, Spark does not even start."""
     from failover.audit.read.spark import spark_logs  # its import alone takes as long as a short run's audit
     from failover.audit.tables import TablesFolder, write_tables
 
     ours = TablesFolder(folder)
     with spark_logs(run_dirs, master, progress, tagged=True) as logs:
         ours.open(logs.spark)
-        report = judge_logs(logs, run_dirs, find_chaos(run_dirs, logs.text))
+        report = judge_logs(logs, run_dirs, find_chaos(run_dirs, logs.text), stored)
         write_tables(logs, ours)
         return report
 
 
-def judge_logs(logs: Logs, run_dirs: Sequence[str], chaos: ChaosFile) -> Report:
+def judge_logs(logs: Logs, run_dirs: Sequence[str], chaos: ChaosFile, stored: AtRest | None = None) -> Report:
+    """`stored`: what stores had before these logs were read."""
     control = logs.control()
     inventory = take_inventory(control)
     case = make_case(control, inventory, logs.some())
+    case = attrs.evolve(case, at_rest=(stored or AtRest()).of(case.contents))
     known = list(case.logs.values())
     frame = make_frame(known, case.clients, chaos)
     left = Bucket()
     for found in logs.work(partial(judge_bucket, case, frame), judge_joined):
         left.add(found)
     tally = left.tally
+    if not case.at_rest.is_there_still:
+        tally.unstored.clear()
     report = report_of(run_dirs, tally, case, inventory)
     faults = chaos.chaos.faults if chaos.chaos else ()
     setting = Setting([row for row in control if row.event >= 0], inventory.logs, case.clients, faults)

@@ -22,7 +22,7 @@ from router.mesh.errors import RunError
 from router.mesh.planned import sets_of
 from router.queues.boot import boot_id
 from router.queues.dead_letter import dead_letter
-from router.queues.store import QueueStore, Sync
+from router.queues.store import STORE, QueueStore, Sync
 from router.queues.writer import QueueWriter
 from topic.core import Topic
 from topic.node import Node, SetPort
@@ -34,8 +34,6 @@ from topic.raft.limits import RaftLimits
 
 log = logging.getLogger("oncemesh")
 
-STORE: Final = "queues.db"
-"""The store's file, in the folder of its router."""
 STORE_BYTES: Final = 16
 """The length of the identity of a store."""
 

@@ -63,6 +63,8 @@ VACUUM: Final = 1024
 SCRUBBED: Final = {"entry": 4000, "row": 4000, "body": 4000, "piece": 64}
 """Rows of a table that one scrub reads at most: some 4 MiB of small entries or bodies, 16 MiB of pieces. It reads the
 tables in this order."""
+STORE: Final = "queues.db"
+"""The name of the file, in the folder of its router."""
 SUFFIXES: Final = ("", "-wal", "-mark")
 """What the names of the files of a store end with."""
 

@@ -8,6 +8,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copyfile, copytree
 from signal import SIGKILL
 from typing import Any
 
@@ -28,6 +29,7 @@ from router.amqp.format.values import ACCEPTED, REJECTED, RELEASED
 from router.entities.dispatch import ADDRESS
 from router.entities.queues import DECLARED_QUEUE
 from router.mqtt.format.values import PacketKind, Reason
+from router.queues.store import STORE
 from tests.forks import COMMAND_LINE
 from tests.processes.clients import Clients, Delivery, Publisher, client_of, hold
 from tests.processes.mesh import RunningMesh, eventually, running
@@ -83,6 +85,31 @@ async def check_exactly_once(mesh: RunningMesh) -> None:
     assert "exactly-once holds" in audited.stdout.decode(), audited.stdout.decode()
     for name in mesh.routers:
         await mesh.start(name)
+
+
+async def test_messages_that_two_stores_have_lost_are_lost_at_rest(own_mesh: RunningMesh, clients: Clients) -> None:
+    """Two routers come to have their stores of a former time, with their marks."""
+    publisher = await clients.publisher(own_mesh.address("a"), KILLED)
+    await fill(clients, publisher, 3)
+    for name in "bc":
+        await own_mesh.stop(name)
+        copytree(own_mesh.directory.path / name, own_mesh.directory.path.parent / name)
+        await own_mesh.start(name)
+    for number in range(4):
+        publisher.send(b"%d" % number)
+    await clients.until(lambda: len(publisher.accepted) == 7)
+    for name in "abc":
+        await own_mesh.stop(name)
+    command = [*COMMAND_LINE, "audit", str(own_mesh.directory.path)]
+    before = await trio.run_process(command, capture_stdout=True, check=False)
+    assert b"lost at rest" not in before.stdout and b"7 still in queues" in before.stdout, before.stdout.decode()
+    for name in "bc":
+        for file in (own_mesh.directory.path.parent / name).glob(f"{STORE}*"):
+            copyfile(file, own_mesh.directory.path / name / file.name)
+    after = await trio.run_process(command, capture_stdout=True, check=False)
+    assert after.returncode == 1 and b"4 messages" in after.stdout, after.stdout.decode()
+    for name in "abc":
+        await own_mesh.start(name)
 
 
 async def test_messages_wait_for_consumers_at_any_router(mesh: RunningMesh, clients: Clients) -> None:

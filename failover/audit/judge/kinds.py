@@ -18,6 +18,7 @@ FINDINGS_KEPT = 20
 """Violations of one kind that are listed; all are counted."""
 
 DISPUTED = "content disputed"
+LOST_AT_REST = "lost at rest"
 KINDS = {
     "lost": "accepted, but not processed by a subscriber it was owed to",
     "duplicated": "processed more than once",
@@ -41,6 +42,7 @@ KINDS = {
     "gone without a consumer": "taken out of its queue as accepted or rejected, although no consumer had answered so",
     "given back though processed": "given back to its queue, although a consumer that resumes had processed it",
     DISPUTED: "a replica has other messages in its queues than its own log, or another replica, says",
+    LOST_AT_REST: "put into a queue, and neither taken out nor in the stores of its set",
     "settled by nobody": "settled at its home after an outcome that its publisher's log does not show",
 }
 

@@ -70,6 +70,8 @@ class Tally:
     """Messages, by the address of the egress of their queue and what is counted."""
     passed: dict[tuple[str, str], Passage] = attrs.field(factory=dict)
     """By log and set."""
+    unstored: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    """As of `judge.queues.passages.unstored`."""
 
     def add(self, other: "Tally") -> None:
         for whose, passage in other.passed.items():
@@ -77,7 +79,7 @@ class Tally:
                 self.passed[whose].add(passage)
             else:
                 self.passed[whose] = passage
-        for name in ("publishers", "pairs", "violations", "in_vain", "away", "queues"):
+        for name in ("publishers", "pairs", "violations", "in_vain", "away", "queues", "unstored"):
             getattr(self, name).update(getattr(other, name))
         self.without |= {whose: missed.and_(self.without.get(whose)) for whose, missed in other.without.items()}
         self.addresses |= other.addresses
@@ -120,7 +122,7 @@ class Counting:
 
     def _count_messages(self, queues: QueueVerdicts) -> None:
         tally = self.tally
-        tally.queues, tally.passed = queues.counts(), dict(queues.passed)
+        tally.queues, tally.passed, tally.unstored = queues.counts(), dict(queues.passed), queues.unstored
         for kind, flags in queues.violations.items():
             keys = sorted(queues.messages.key[flags].tolist())
             if keys:

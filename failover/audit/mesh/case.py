@@ -5,6 +5,7 @@ from functools import cached_property
 
 import attrs
 
+from failover.audit.mesh.at_rest import AtRest
 from failover.audit.mesh.attaches import SubscriberAttaches, find_attaches
 from failover.audit.mesh.audiences import Membership, Term, memberships, terms
 from failover.audit.mesh.clients import (
@@ -74,6 +75,8 @@ class Case:
     """The routers at which somebody may have been unseen, and when not."""
     since: int
     """In µs of wall clock: what began before is not judged, as logs from before are deleted; 0 if none are."""
+    at_rest: AtRest = attrs.Factory(AtRest)
+    """What the stores of routers have."""
 
     @cached_property
     def open_homes(self) -> list[str]:

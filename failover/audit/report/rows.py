@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from failover.audit.judge.kinds import DISPUTED, FINDINGS_KEPT, KINDS, REPEATED, UNOWED, UNPROCESSED
+from failover.audit.judge.kinds import DISPUTED, FINDINGS_KEPT, KINDS, LOST_AT_REST, REPEATED, UNOWED, UNPROCESSED
 from failover.audit.judge.queues.passages import disputed
 from failover.audit.judge.tally import Tally, Violation
 from failover.audit.judge.unattributed import Missed
@@ -20,11 +20,13 @@ from failover.audit.read.inventory import Inventory, Log
 from failover.audit.report.report import Finding, PairRow, PublisherRow, QueueRow, Report
 from topic.identity import queue_of
 from topic.queues.logged.message_log import MessageEnd
+from topic.queues.positions import position_text
 
 
 def report_of(run_dirs: Sequence[str], tally: Tally, case: Case, inventory: Inventory) -> Report:
     """What the counts say, without figures of how the run went."""
     dispute(tally, case)
+    find_lost_at_rest(tally, case)
     return Report(
         run_dirs=tuple(run_dirs),
         publishers=publisher_rows(tally, case),
@@ -50,6 +52,22 @@ def dispute(tally: Tally, case: Case) -> None:
     wrong = [(where, logs) for where, logs in found if where.partition(",")[0] not in case.recovered]
     tally.violations[DISPUTED] = len(wrong)
     tally.findings[DISPUTED] = [Violation(f"set {where}", 0, logs, "", ()) for where, logs in wrong[:FINDINGS_KEPT]]
+
+
+def find_lost_at_rest(tally: Tally, case: Case) -> None:
+    """Find the messages that stores ought to have. All buckets are added up. Where a log may lack that a message has
+    left, nothing is concluded."""
+    if case.open_homes or case.cut:
+        return
+    stored = (set_ for set_ in case.at_rest.replicas if set_ not in case.recovered)
+    found = {set_: tally.unstored[set_, "messages"] for set_ in stored if not tally.unstored[set_, "former"]}
+    lost = {set_: count for set_, count in sorted(found.items()) if count > 0}
+    named = [
+        f"set {set_}, " + (f"message {position_text(tally.unstored[set_, 'positions'])}" if n == 1 else f"{n} messages")
+        for set_, n in lost.items()
+    ]
+    tally.violations[LOST_AT_REST] = sum(lost.values())
+    tally.findings[LOST_AT_REST] = [Violation(what, 0, "", "", ()) for what in named[:FINDINGS_KEPT]]
 
 
 def queue_rows(tally: Tally, case: Case) -> Iterator[QueueRow]:

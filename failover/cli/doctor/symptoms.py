@@ -200,8 +200,8 @@ def stores(topology: Topology, directory: RunDirectory, routers: Iterable[str]) 
     """Faults of the stores of replica sets, by router. The function opens copies, because opening changes a store."""
     if topology.queues is None:
         return {}
-    from router.queues.replicas import STORE, open_store
-    from router.queues.store import SUFFIXES, QueueStoreError
+    from router.queues.replicas import open_store
+    from router.queues.store import STORE, SUFFIXES, QueueStoreError
 
     found = {}
     for router in routers:

@@ -16,7 +16,8 @@ from router.mesh.config import Topology
 from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
 from router.mesh.status import RouterView
 from router.mesh.topology import load
-from router.queues.replicas import STORE, open_store
+from router.queues.replicas import open_store
+from router.queues.store import STORE
 from router.security.certs import issue_all
 from router.security.validity import Validity, validity_of
 

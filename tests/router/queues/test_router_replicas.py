@@ -14,7 +14,8 @@ from router.management.queues import SetRequests
 from router.mesh.config import Topology
 from router.mesh.errors import RunError
 from router.mesh.topology import load
-from router.queues.replicas import STORE, RouterReplicas, open_store
+from router.queues.replicas import RouterReplicas, open_store
+from router.queues.store import STORE
 from tests.hangs import HANGS_S
 from topic.core import Topic
 from topic.journal import Block

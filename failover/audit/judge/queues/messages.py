@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from failover.audit.judge.kinds import REPLICAS, Violating, concluded
-from failover.audit.judge.queues.passages import Passage, passages
+from failover.audit.judge.queues.passages import Passage, passages, unstored
 from failover.audit.judge.repeats import weaker
 from failover.audit.judge.testimony import Testimony
 from failover.audit.mesh.case import Case
@@ -101,6 +101,8 @@ class QueueVerdicts:
     promised no more, by the reasons of `kinds.REPEATED`."""
     passed: Mapping[tuple[str, str], Passage]
     """By log and set."""
+    unstored: Counter[tuple[str, str]]
+    """As of `passages.unstored`."""
 
     def counts(self) -> Counter[tuple[str, str]]:
         """Numbers of messages, by the address of the egress of their queue, and by what is counted: `enqueued`,
@@ -136,6 +138,7 @@ def judge_queues(told: Rows, each: Testimony) -> QueueVerdicts:
         },
         excused,
         passages(told, each.case.contents),
+        unstored(told, each.case.at_rest),
     )
 
 

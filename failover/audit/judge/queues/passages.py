@@ -1,12 +1,14 @@
 """How many messages came into the queues of a set and left them, by the log of each replica, compared with how many the
 replica says that it has."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 import attrs
 import numpy as np
 
+from failover.audit.mesh.at_rest import AtRest
 from failover.audit.mesh.contents import Contents
 from failover.audit.read.columns import NONE, Rows
 from topic.identity import is_egress, queue_of
@@ -44,6 +46,22 @@ def passages(told: Rows, contents: Contents) -> dict[tuple[str, str], Passage]:
         np.add.at(messages, interval, signs[of])
         np.add.at(positions, interval, signs[of] * told.n[of])
         found[log, set_] = Passage(messages.tolist(), [one % WRAP for one in positions.tolist()])
+    return found
+
+
+def unstored(told: Rows, at_rest: AtRest) -> Counter[tuple[str, str]]:
+    """By set, and *messages* or *positions*: how many messages were enqueued and have not left at positions at which
+    the stores of the set have none, and the sum of these positions; *former*: how many entries are of an earlier life.
+    It is right when all buckets are added up."""
+    sets = np.array([*(queue_of(text)[0] if is_egress(text) else "" for text in told.strings), ""])[told.address]
+    found = Counter[tuple[str, str]]()
+    for set_ in at_rest.replicas:
+        found[set_, "former"] = int(((sets == set_) & (told.hlc < at_rest.life_of(set_))).sum())
+        for event, sign in ((Event.ENQUEUED, 1), (Event.LEFT, -1)):
+            positions = np.unique(told.n[(told.event == event) & (sets == set_)])
+            lacking = positions[at_rest.lacking(set_, positions)].tolist()
+            found[set_, "messages"] += sign * len(lacking)
+            found[set_, "positions"] += sign * sum(lacking)
     return found
 
 
