@@ -18,7 +18,9 @@ import yaml
 from failover.chaos.carrier import Ground
 from failover.chaos.links import Links
 from failover.chaos.loopback import Loopback
+from failover.chaos.power import cut_power
 from failover.client.status import fetch_status
+from router.cli.router import FULL_DISK
 from router.entities.replicas import LEADER
 from router.mesh.config import FILES, Topology
 from router.mesh.launcher import ROUTER_COMMAND, Launcher, LaunchError
@@ -27,6 +29,7 @@ from router.mesh.rundir import RunDirectory
 from router.mesh.shown.sets import shown_sets
 from router.mesh.status import RouterView, look, unfinished
 from router.mesh.topology import load
+from router.queues.store import STORE, Sync
 from router.security.operator import operator_of
 
 LOOK_S: Final = 0.1
@@ -55,7 +58,8 @@ class ChaosMesh:
         self.topology = topology
         self.directory = directory
         self._ground: Ground = ground or Loopback()
-        self.launcher = Launcher(directory, self._fetch, (*self._ground.guard, *command), self._ground.at)
+        options = () if topology.queues is None else ("--fillable-disk",)
+        self.launcher = Launcher(directory, self._fetch, (*self._ground.guard, *command), self._ground.at, options)
         self.lives = dict.fromkeys(topology.routers, Life.DOWN)
         self.crashes = 0
         """Ends that nobody wanted."""
@@ -96,8 +100,29 @@ class ChaosMesh:
     def forget(self, names: Collection[str]) -> None:
         """Delete the state stores of routers that are down, as if their disks were lost."""
         for name in names:
-            for path in self.directory.log_path(name).parent.glob("state.db*"):
+            for path in self._folder(name).glob("state.db*"):
                 path.unlink()
+
+    def fill_disks(self, names: Collection[str]) -> None:
+        """The replica sets of these routers find no room on their disks, until `empty_disks`."""
+        for name in names:
+            (self._folder(name) / FULL_DISK).touch()
+
+    def empty_disks(self, names: Collection[str]) -> None:
+        for name in names:
+            (self._folder(name) / FULL_DISK).unlink(missing_ok=True)
+
+    async def cut_power(self, names: Collection[str]) -> None:
+        """Kill routers, and set their stores of replica sets back to the last sync."""
+        await self.kill(names)
+        assert self.topology.queues is not None
+        sync = Sync(self.topology.queues.sync)
+        for name in names:
+            if await trio.to_thread.run_sync(cut_power, self._folder(name) / STORE, sync):
+                self._tell(f"power-cut {name}: its store of replica sets has lost what was not on the disk")
+
+    def _folder(self, name: str) -> Path:
+        return self.directory.log_path(name).parent
 
     async def stop(self, names: Collection[str]) -> None:
         self._are(names, Life.BUSY)
@@ -170,6 +195,7 @@ class ChaosMesh:
     async def mend(self) -> None:
         """Everything runs again, and is linked."""
         self.links.heal()
+        self.empty_disks(self.routers)
         self.resume(self.that_are(Life.PAUSED))
         await self.stop(self.that_are(Life.BUSY))
         self.start(self.that_are(Life.DOWN))

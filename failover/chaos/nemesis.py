@@ -103,7 +103,7 @@ class Nemesis:
             await self._end(struck, targets)
 
     async def _end_others(self, strike: Strike) -> None:
-        """`start`, `resume`, `heal`, `restore`."""
+        """`start`, `resume`, `free`, `heal`, `restore`."""
         verb = strike.fault.verb
         found = [struck for struck in self.in_force if struck.word in verb.ends]
         targets = {name for struck in found for name in struck.open}
@@ -180,6 +180,10 @@ class Nemesis:
             case "lose-state":
                 await mesh.kill(targets)
                 mesh.forget(targets)
+            case "power-cut":
+                await mesh.cut_power(targets)
+            case "disk-full":
+                mesh.fill_disks(targets)
             case "restart":
                 await mesh.stop(targets)
             case "drain":
@@ -201,8 +205,10 @@ class Nemesis:
     async def _undo(self, struck: Struck, names: Sequence[str]) -> None:
         mesh = self.mesh
         match struck.word:
-            case "kill" | "kill-all" | "lose-state" | "restart" | "drain":
+            case "kill" | "kill-all" | "lose-state" | "power-cut" | "restart" | "drain":
                 mesh.start([name for name in names if mesh.lives[name] is Life.DOWN])
+            case "disk-full":
+                mesh.empty_disks(names)
             case "rolling-restart":
                 pass  # it has come to an end by itself
             case "skew":
@@ -236,6 +242,8 @@ _OPEN: Mapping[str, tuple[Life, ...]] = {
     "kill": (Life.UP, Life.PAUSED),
     "kill-all": (Life.UP, Life.PAUSED),
     "lose-state": (Life.UP, Life.PAUSED),
+    "power-cut": (Life.UP, Life.PAUSED),
+    "free": tuple(Life),
     "start": (Life.DOWN,),
     "resume": (Life.PAUSED,),
 }

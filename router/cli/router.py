@@ -5,6 +5,7 @@ mesh.json, or in the topology), then hands over to router/process.py. Loads noth
 need: its memory counts.
 """
 
+import errno
 import functools
 import logging
 import os
@@ -12,6 +13,7 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Final
 
 import click
 
@@ -24,6 +26,9 @@ from router.mesh.reading import expected
 from router.mesh.rundir import RunDirectory
 from router.mesh.topology import TopologyError, load
 from router.text.printable import printable
+
+FULL_DISK: Final = "disk-full"
+"""The file of a chaos run that says that a disk is full."""
 
 
 @click.command()
@@ -50,6 +55,12 @@ from router.text.printable import printable
     hidden=True,
     help="For tests: behave as if the clock of this host were so many seconds ahead.",
 )
+@click.option(
+    "--fillable-disk",
+    is_flag=True,
+    hidden=True,
+    help=f"For tests: the disk of the replica sets has no room while the folder of the router has a file {FULL_DISK}.",
+)
 def router(
     name: str,
     topology: Path,
@@ -61,6 +72,7 @@ def router(
     join: bool,
     whole: bool,
     clock_offset: float | None,
+    fillable_disk: bool,
 ) -> None:
     """Run one router in the foreground, for a mesh on several hosts.
 
@@ -75,6 +87,8 @@ def router(
     starts = "join" if join else "mesh" if whole else "again"
     plan = load_with(name, topology)
     directory = RunDirectory(run_dir or Path("run") / plan.mesh)
+    if fillable_disk:
+        let_disk_fill(directory.log_path(name).parent / FULL_DISK)
     if amqp_fd is not None and inter_fd is not None:
         numbers = {AMQP: amqp_fd, INTER: inter_fd, HTTP: http_fd, MQTT: mqtt_fd}
         sockets = {which: socket.socket(fileno=number) for which, number in numbers.items() if number is not None}
@@ -103,6 +117,19 @@ def offset_wall_clock(seconds: float) -> None:
 
 def _ahead(clock: Callable[[], float], by: float) -> float:
     return clock() + by
+
+
+def let_disk_fill(file: Path) -> None:
+    """The store of replica sets of this process finds no room while there is this file."""
+    from router.queues import store
+
+    def check_room(*of: Any, **more: Any) -> None:
+        if file.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(of[0]))
+        check(*of, **more)
+
+    names = vars(store)
+    check, names["check_room"] = names["check_room"], check_room
 
 
 def check_addresses(plan: Topology, name: str) -> None:

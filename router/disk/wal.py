@@ -53,6 +53,27 @@ def gap(log: str) -> str:
     return f"damaged: frame {bad} of the write-ahead log, before the ends of {ends} transactions" if ends > 1 else ""
 
 
+def ends(log: str) -> list[int]:
+    """The bytes behind each whole transaction of a log without a gap; none if there is no log. Raises OSError."""
+    try:
+        data = Path(log).read_bytes()
+    except FileNotFoundError:
+        return []
+    found: list[int] = []
+    if len(data) <= HEADER.size:
+        return found
+    magic, _, page, _, *salts, first, second = HEADER.unpack_from(data)
+    words, sums, at = "<" if magic == MAGIC else ">", (first, second), HEADER.size
+    for _, end, one, other, *expected in _headers(data, page):
+        sums = _add(sums, data[at : at + 8], words)
+        sums = _add(sums, data[at + FRAME.size : at + FRAME.size + page], words)
+        if [one, other] != salts or sums != tuple(expected):
+            break  # a transaction that is not whole, or what an earlier log has left here
+        at += FRAME.size + page
+        found += [at] if end else []
+    return found
+
+
 def _headers(data: bytes, page: int) -> Iterator[tuple[int, ...]]:
     """The headers of all frames that have a page."""
     step = FRAME.size + page

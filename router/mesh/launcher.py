@@ -69,12 +69,15 @@ class Launcher:
         fetch: FetchStatus,
         command: Sequence[str] = ROUTER_COMMAND,
         at: Callable[[str], AbstractContextManager[None]] = _here,
+        options: Sequence[str] = (),
     ):
-        """`at` takes this thread to where a router listens and runs, if that is not here."""
+        """`at` takes this thread to where a router listens and runs, if that is not here. `options`: more of each
+        router."""
         self.directory = directory
         self.fetch = fetch
         self.command = command
         self._at = at
+        self._options = options
         self._children: dict[str, _Child] = {}
 
     async def up(self, topology: Topology) -> None:
@@ -282,6 +285,7 @@ class Launcher:
         arguments += [part for kind, number in descriptors.items() for part in (f"--{kind}-fd", str(number))]
         arguments += ["--clock-offset", str(clock_offset)] if clock_offset else []
         arguments += [how] if how else []
+        arguments += self._options
         with output, self._at(name):
             start = output.tell()
             process = subprocess.Popen(

@@ -82,6 +82,9 @@ class FaultReader(Reader):
             return None
         verb = VERBS[words[0]]
         problems = len(self.problems)
+        if verb.queues and known.topology.queues is None:
+            such = "expected a topology with the part queues"
+            self.fail(value.line, f"{where}: {verb.name} strikes stores of replica sets, {such}")
         when, window = self.when(value, verb, duration, where)
         lasting = window or self.one(value, "for", Span.parse, where)
         options = self.options(value, verb, where)

@@ -36,6 +36,8 @@ class Verb:
     options: Mapping[str, Callable[[str], object]] = attrs.field(factory=dict)
     needs: tuple[str, ...] = ()
     """Options that have no default."""
+    queues: bool = False
+    """Whether it is done to stores of replica sets."""
     packets: bool = False
     """Whether it is done to packets, of which proxies know nothing."""
 
@@ -54,6 +56,8 @@ _ALL = (
     Verb("rolling-restart", Aim.ROUTERS, lasts=False),
     Verb("kill-all", Aim.MESH),
     Verb("lose-state", Aim.ROUTERS),
+    Verb("power-cut", Aim.ROUTERS, queues=True),
+    Verb("disk-full", Aim.ROUTERS, queues=True),
     Verb("skew", Aim.ROUTERS, options={"by": parse_offset}, needs=("by",)),
     Verb("partition", Aim.SIDES),
     Verb("cut", Aim.LINKS, options={"how": _how}),
@@ -62,7 +66,8 @@ _ALL = (
     Verb("lossy", Aim.LINKS, options={"loss": parse_share}, needs=("loss",), packets=True),
     Verb("flaky", Aim.LINKS, options={"resets": parse_rate}, needs=("resets",)),
     Verb("crash-client", Aim.CLIENTS),
-    Verb("start", Aim.ROUTERS, lasts=False, ends=("kill", "restart", "drain", "kill-all", "lose-state")),
+    Verb("start", Aim.ROUTERS, lasts=False, ends=("kill", "restart", "drain", "kill-all", "lose-state", "power-cut")),
+    Verb("free", Aim.ROUTERS, lasts=False, ends=("disk-full",)),
     Verb("resume", Aim.ROUTERS, lasts=False, ends=("pause",)),
     Verb("heal", Aim.MESH, lasts=False, ends=("partition",)),
     Verb("restore", Aim.LINKS, lasts=False, ends=("cut", "slow", "narrow", "lossy", "flaky")),

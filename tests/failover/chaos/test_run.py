@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import attrs
 import psutil
 import pytest
 import trio
@@ -72,10 +73,11 @@ async def disturbed(script: Script, directory: RunDirectory, view: Listening, di
 
 
 async def played(
-    folder: Path, *faults: str, topology: str = "pair", duration: str = "3s"
+    folder: Path, *faults: str, topology: str = "pair", duration: str = "3s", address: str = "topic/chaos"
 ) -> tuple[Ending, Any, list[str]]:
-    """How it ended, what chaos.json says, what was told."""
+    """How it ended, what chaos.json says, what was told. `address`: of all clients."""
     made = script(folder, *faults, topology=topology, duration=duration)
+    made = attrs.evolve(made, clients=tuple(attrs.evolve(client, address=address) for client in made.clients))
     directory = prepare(folder / "run", made)
     view = Listening()
     with trio.fail_after(PATIENCE_S):
@@ -220,6 +222,28 @@ async def test_replicas_of_a_set_are_found_when_a_fault_strikes(tmp_path: Path) 
     assert record["faults"][0]["text"].endswith(" (the leader of queue/orders)")
     [first], [second], links = (fault["targets"] for fault in record["faults"])
     assert first != second and len(links) == 2
+
+
+async def test_disks_of_replica_sets_are_full_and_lose_power(tmp_path: Path) -> None:
+    """Publishers wait while two disks are full. What a majority has synced is there when all come back."""
+    ending, record, told = await played(
+        tmp_path,
+        "disk-full: [a, b], at: 500ms",
+        "free: a, at: 2s",
+        "free: [a, b], at: 2.3s",
+        "power-cut: {leader-of: queue/orders}, at: 2.5s, for: 500ms",
+        "power-cut: all, at: 4.5s, for: 200ms",
+        topology="queues",
+        duration="6s",
+        address="queue/orders",
+    )
+    assert ending.clean and ending.counts["sent"] == ending.counts["accepted"], ending
+    assert [told.index(f"disk-full {name}: ended") for name in "ab"]
+    assert [fault["fault"] for fault in record["faults"]] == ["disk-full", "power-cut", "power-cut"]
+    logs = [(tmp_path / "run" / name / "router.log").read_text() for name in "abc"]
+    assert ["wait until there is room" in log for log in logs] == [True, True, False]
+    assert all("replica set q7 begins anew" not in log for log in logs), "no store has lost what it has acknowledged"
+    assert audit([str(tmp_path / "run")]).verdict is Verdict.HOLDS
 
 
 async def test_a_set_without_a_leader_ends_the_run_with_an_error(

@@ -139,6 +139,12 @@ def test_a_fault_is_read_as_written(tmp_path: Path, text: str, fault: FaultLine)
             "kill: {leader-of: q0}, at: 2s",
             '.kill.leader-of: "q0" is no replica set and no queue, expected a topology with the part queues',
         ),
+        (
+            "power-cut: a, at: 2s",
+            ": power-cut strikes stores of replica sets, expected a topology with the part queues",
+        ),
+        ("disk-full: a, at: 2s, size: 3MB", ": disk-full strikes stores of replica sets"),
+        ("free: a, at: 3s, for: 4s", ': unknown key "for", expected free, at, every, random or during'),
         ("kill: [], at: 2s", ".kill: an empty list, expected at least one target"),
         ("cut: a-d, at: 2s", '.cut: no target is called "a-d", expected one'),
         ("crash-client: {home-of: news}, at: 2s", ".crash-client: a mapping, expected names"),
