@@ -143,7 +143,7 @@ def test_a_fault_is_read_as_written(tmp_path: Path, text: str, fault: FaultLine)
             "power-cut: a, at: 2s",
             ": power-cut strikes stores of replica sets, expected a topology with the part queues",
         ),
-        ("disk-full: a, at: 2s, size: 3MB", ": disk-full strikes stores of replica sets"),
+        ("disk-full: a, at: 2s", ": disk-full strikes stores of replica sets"),
         ("free: a, at: 3s, for: 4s", ': unknown key "for", expected free, at, every, random or during'),
         ("kill: [], at: 2s", ".kill: an empty list, expected at least one target"),
         ("cut: a-d, at: 2s", '.cut: no target is called "a-d", expected one'),
