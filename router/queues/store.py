@@ -61,8 +61,9 @@ LOOSE: Final = 1024
 VACUUM: Final = 1024
 """Free pages that one merge gives back to the file system at most."""
 SCRUBBED: Final = {"entry": 4000, "row": 4000, "body": 4000, "piece": 64}
-"""Rows of a table that one scrub reads at most: some 4 MiB of small entries or bodies, 16 MiB of pieces. It reads the
-tables in this order."""
+"""Rows of a table that one scrub reads at most. It reads the tables in this order."""
+SCRUBBED_BYTES: Final = 16 << 20
+"""Bytes of these rows, about: more by one row at most."""
 STORE: Final = "queues.db"
 """The name of the file, in the folder of its router."""
 SUFFIXES: Final = ("", "-wal", "-mark")
@@ -609,15 +610,19 @@ class QueueStore:
         table, last = self._scrubbed
         of_place = {part.place: part for part in self._parts.values()}
         found: dict[str, str] = {}
+        count = size = 0
         with self._explained(), self._file.explained():
             select = f"SELECT * FROM {table} WHERE key > ? ORDER BY key LIMIT ?"
-            rows = self._connection.execute(select, (last, SCRUBBED[table])).fetchall()
-        for row in rows:
-            part = of_place.get(place_of(table, row[0]))
-            if part is not None and not (is_whole(row) and (table != "entry" or part.has_entry(row))):
-                found[part.name] = f"a scrub found a damaged row of table {table}"
-        if len(rows) == SCRUBBED[table]:
-            self._scrubbed = table, rows[-1][0]
+            for row in self._connection.execute(select, (last, SCRUBBED[table])):
+                part = of_place.get(place_of(table, row[0]))
+                if part is not None and not (is_whole(row) and (table != "entry" or part.has_entry(row))):
+                    found[part.name] = f"a scrub found a damaged row of table {table}"
+                last, count = row[0], count + 1
+                size += sum(len(column) for column in row if isinstance(column, bytes))
+                if size >= SCRUBBED_BYTES:
+                    break
+        if count == SCRUBBED[table] or size >= SCRUBBED_BYTES:
+            self._scrubbed = table, last
         else:
             tables = [*SCRUBBED]
             following = tables[(tables.index(table) + 1) % len(tables)]

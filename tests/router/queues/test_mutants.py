@@ -77,6 +77,7 @@ DAMAGED_ENTRY = of_store(store.test_a_damaged_body_is_not_read, store.bodies_in_
 LOST_BODY = of_store(store.test_a_lost_body_is_noticed_at_the_start, store.bodies_in_rows)
 LOST_ENTRY = of_store(store.test_a_lost_body_is_noticed_at_the_start, store.bodies_in_entry)
 ROWS_WITH_BODIES = of_store(store.test_a_piece_has_each_body_behind_the_row_about_it, store.bodies_in_rows)
+SCRUBBED = of_store(store.test_a_scrub_reads_few_bytes_at_once)
 LAST_MESSAGE = of_store(store.test_an_entry_goes_with_the_last_of_its_messages)
 VOID = of_store(store.test_a_part_that_is_void_is_kept_in_a_file_of_its_own)
 ENDS = 'before the ends of {ends} transactions" if ends > 1'
@@ -118,6 +119,7 @@ MUTANTS: list[tuple[Any, str, str, str, Scenario]] = [
     (QueueStore, "write", "self._write_mark()", "pass", written_anew),
     (QueueStore, "_renew", "self._delete_all(part.place)", "pass", VOID),
     (QueueStore, "_renew", 'self._keep(part.place, quote(part.name, safe=""))', '""', VOID),
+    (QueueStore, "scrub", "if size >= SCRUBBED_BYTES:", "if False:", SCRUBBED),
     (QueueStore, "close", "is_closed=True", "is_closed=False", started_again),
 ]
 """Where, a text of it, another one in its place, and the test that fails by that."""

@@ -14,7 +14,7 @@ import pytest
 
 from router.disk.room import SPARE
 from router.queues.boot import boot_id
-from router.queues.store import MERGE, SCRUBBED, FullError, QueueStore, QueueStoreError, Sync
+from router.queues.store import MERGE, SCRUBBED, SCRUBBED_BYTES, FullError, QueueStore, QueueStoreError, Sync
 from tests.disk import full_disk
 from tests.router.queues.model import Drawing, ModelStore
 from topic.queues.bodies.message_rows import about_key, body_key
@@ -462,6 +462,20 @@ def test_a_damaged_piece_does_not_become_the_state(path: Path) -> None:
             store.write([Write("q0", installed)])
     with opened(path) as store:
         assert store.contents["q0"].content.entries == (Entry(3, b"x"),) and not store.notes
+
+
+def test_a_scrub_reads_few_bytes_at_once(path: Path) -> None:
+    """Entries may be large. It reads all of them in the end."""
+    with opened(path) as store:
+        store.write([appended(1, 1, *[bytes(SCRUBBED_BYTES // 2)] * 6)])
+        last = store._connection.execute("SELECT max(key) FROM entry").fetchone()
+        places = []
+        for _ in range(3):
+            assert not store.scrub()
+            places.append(store._scrubbed)
+        assert [key for table, key in places if table == "entry"] == [last[0] - 4, last[0] - 2, last[0]]
+        store._connection.execute("UPDATE entry SET term = 9 WHERE key = ?", last)
+        assert {"q0": "a scrub found a damaged row of table entry"} in [store.scrub() for _ in range(8)]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from topic.queues.replica import KEPT, SetReplica
 from topic.raft.leadership import Leadership
 from topic.raft.progress import FollowerProgress
 
-LARGE = bytes(400_000)
+LARGE = bytes(1_600_000)
 
 
 def snapshots(bench: QueueBench) -> list[int]:
