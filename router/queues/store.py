@@ -44,8 +44,8 @@ from router.disk.sqlite import DamagedError, FileForm, SqliteFile, Statement, Un
 from router.mesh.errors import RunError
 from router.queues.mark import Mark, MarkFile, read_mark
 from router.queues.part import KEYED, PLACES, Part, Row, RowSums, keys_of, place_of, read_entry, read_part
-from topic.queues.bodies.message_rows import about_key, body_key, is_body, position_in
-from topic.queues.positions import POSITION_LENGTH, index_of, position_of, runs_of
+from topic.queues.bodies.message_rows import about_key, body_key, is_body, message_about, position_in
+from topic.queues.positions import index_of, position_of, runs_of
 from topic.queues.rows import Changes, PackedRows, piece_of, read_piece
 from topic.queues.state import messages_of
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, Renew, SetContent, StoreChange, Write
@@ -453,24 +453,20 @@ class QueueStore:
         part.bodies -= self._connection.execute(_NO_BODIES, (part.row_key(first), part.row_key(last))).rowcount
 
     def _thin_out(self, part: Part, index: int) -> None:
-        """Messages of an entry before the log are gone. If the state has no others of the entry, or few, the entry goes
-        as well. One that is damaged stays: who reads a body of it is told."""
-        keys = [part.row_key(about_key(position_of(one, 0))) for one in (index, index + 1)]
-        left = self._connection.execute("SELECT key FROM row WHERE key >= ? AND key < ?", keys).fetchall()
-        messages = self._messages_of(part, index) if left else ()
-        positions = [int.from_bytes(key[-POSITION_LENGTH:]) for (key,) in left]
-        bodies = {
-            at: messages[place_of_message]
-            for at in positions
-            if (place_of_message := at - position_of(index, 0)) < len(messages)
-        }
-        if left and 4 * sum(map(len, bodies.values())) >= sum(map(len, messages)):
+        """Messages of an entry before the log are gone. If the state has no others of it, or few, the entry goes as
+        well. If it is damaged, or a row about its messages is, it stays: a read of its bodies tells that."""
+        first, following = position_of(index, 0), position_of(index + 1, 0)
+        rows = [*self._select("row", *(part.row_key(about_key(at)) for at in (first, following - 1)))]
+        size = self._connection.execute("SELECT length(data) FROM entry WHERE key = ?", (part.key(index),)).fetchone()
+        if size is None or not all(map(is_whole, rows)):
             return
-        deleted = self._connection.execute("DELETE FROM entry WHERE key = ?", (part.key(index),)).rowcount
-        if deleted:
+        left = dict(message_about(key.removeprefix(part.row_key(b"")), about) for key, about, _ in rows)
+        messages = self._messages_of(part, index) if left and 4 * sum(left.values()) < size[0] else ()
+        if not left or messages:
+            self._delete("entry", part.key(index), part.key(index))
             part.kept -= 1
-            for position, body in bodies.items():
-                self._add_row(part, body_key(position), body)
+            for position in left:
+                self._add_row(part, body_key(position), messages[position - first])
 
     def _add_row(self, part: Part, key: bytes, value: bytes) -> None:
         row = summed(part.row_key(key), value)

@@ -6,9 +6,10 @@ from random import Random
 from typing import Self
 
 import attrs
+import msgpack
 
 from tests.set_store import apply
-from topic.queues.bodies.message_rows import about_key, body_key, is_body, position_in
+from topic.queues.bodies.message_rows import about_key, body_digest, body_key, is_body, position_in
 from topic.queues.positions import position_of
 from topic.queues.proposals import Enqueue, encode_proposal
 from topic.queues.rows import Changes, PackedRows, piece_of, read_piece
@@ -19,6 +20,12 @@ from topic.raft.log import NOTHING, Entry, Snapshot
 from topic.raft.messages import Hard, Persist, StagedPiece, StoreContent
 
 MEMBERS = [Replica(router, router.encode() * 8) for router in "abcd"]
+
+
+def rows_of(position: int, body: bytes) -> list[tuple[bytes, bytes]]:
+    """The row about a message, and its body."""
+    about = msgpack.packb((7, 1, len(body), body_digest(body)))
+    return [(about_key(position), about), (body_key(position), body)]
 
 
 @attrs.define
@@ -205,7 +212,7 @@ class Drawing:
             stay = {*self._some_messages([*messages])}
             gone += [at for at in messages if at not in stay]
             for at in stay:
-                found |= {about_key(at): self._bytes(), body_key(at): messages[at]}
+                found.update(rows_of(at, messages[at]))
         for at in gone:
             found |= {about_key(at): None, body_key(at): None}
         return found
@@ -236,5 +243,5 @@ class Drawing:
         self._number += 1
         rows = [(b"%d-%d" % (self._number, one), self._row()[1]) for one in range(self.random.randint(0, 3))]
         for at in range(first := position_of(1, 8 * self._number), first + self.random.randint(0, 3)):
-            rows += [(about_key(at), self._bytes()), (body_key(at), self._bytes())]
+            rows += rows_of(at, self._bytes())
         return piece_of(rows)[0]

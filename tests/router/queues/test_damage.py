@@ -55,7 +55,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Example:
 
 def written(folder: Path) -> Example:
     path = folder / "queues.db"
-    drawing = Drawing("example", renews=False)
+    drawing = Drawing("a fourth", renews=False)
     other = folder / "other.db"
     with QueueStore(other, "mesh", "b", SETS, Sync.DISK, "first", identities("other").__next__) as store:
         model = model_of(store)
@@ -389,13 +389,14 @@ def test_a_damage_anywhere_gives_no_vote_by_less(example: Example, seed: int, tm
 def test_a_bad_row_of_one_set_leaves_the_others_as_they_are(example: Example, tmp_path: Path) -> None:
     path = copied(example.closed, tmp_path / "damaged")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        [place] = connection.execute("SELECT min(key >> 48) FROM entry").fetchone()
-        connection.execute("UPDATE entry SET term = term + 1 WHERE key = (SELECT min(key) FROM entry)")
+        [place] = connection.execute("SELECT max(key >> 48) FROM entry").fetchone()
+        connection.execute("UPDATE entry SET term = term + 1 WHERE key = (SELECT max(key) FROM entry)")
     name = SETS[place]
     assert outcome(path, example.contents) == " ".join(other for other in SETS if other != name)
     kept = Path(f"{path}.{name}.former-1")
     with closing(sqlite3.connect(kept)) as connection:
-        [count] = connection.execute("SELECT count(*) FROM entry").fetchone()
+        first = (place << 48) + example.contents[name].content.snapshot.index + 1
+        [count] = connection.execute("SELECT count(*) FROM entry WHERE key >= ?", (first,)).fetchone()
         assert count == len(example.contents[name].content.entries)
 
 

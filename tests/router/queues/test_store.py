@@ -16,7 +16,7 @@ from router.disk.room import SPARE
 from router.queues.boot import boot_id
 from router.queues.store import MERGE, SCRUBBED, SCRUBBED_BYTES, FullError, QueueStore, QueueStoreError, Sync
 from tests.disk import full_disk
-from tests.router.queues.model import Drawing, ModelStore
+from tests.router.queues.model import Drawing, ModelStore, rows_of
 from topic.queues.bodies.message_rows import about_key, body_key
 from topic.queues.positions import position_of
 from topic.queues.proposals import Enqueue, encode_proposal
@@ -438,9 +438,8 @@ def test_an_entry_goes_with_the_last_of_its_messages(path: Path) -> None:
 
     with opened(path) as store:
         store.write([appended(1, 1, enqueued(bytes(3000), bytes(501), bytes(500), bytes(500)))])
-        there = {about_key(position_of(1, place)): b"about" for place in (0, 1, 3)}
         bodies = {position_of(1, 0): bytes(3000), position_of(1, 1): bytes(501), position_of(1, 3): bytes(500)}
-        changes = there | {body_key(at): body for at, body in bodies.items()}
+        changes = dict(row for at, body in bodies.items() for row in rows_of(at, body))
         store.write([Write("q0", Persist(2, HARD, (), Snapshot(1, 3, Configuration((ME,))), 2, ()), changes)])
         assert store._connection.execute(counts).fetchone() == (1, 0)
         assert take(2, 3) == (1, 0)

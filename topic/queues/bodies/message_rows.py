@@ -71,6 +71,12 @@ def body_of(key: bytes, value: bytes) -> tuple[bytes, bytes]:
     return key + BODY, _read(key, value)[4]
 
 
+def message_about(key: bytes, value: bytes) -> tuple[int, int]:
+    """The position and the size in bytes of the message that a row is about. Raises ValueError."""
+    position, _, _, size, _, _ = _read(key, value)
+    return position, size
+
+
 def body_digest(body: bytes) -> bytes:
     return blake2b(body, digest_size=DIGEST).digest()
 
