@@ -78,12 +78,13 @@ def answered_before_it_is_decided(propose: Method, decided: Method) -> tuple[Met
 def answering_early(propose: Method, decided: Method, is_broken: Callable[[Ingress], bool]) -> tuple[Method, ...]:
     """Some ingresses answer as they propose."""
 
-    def broken(ingress: Ingress) -> None:
+    def broken(ingress: Ingress) -> bool:
         before = {*ingress._asked}
-        propose(ingress)
+        is_free: bool = propose(ingress)
         for index, asked in ingress._asked.items() if is_broken(ingress) else ():
             if index not in before and asked.records and not asked.records[0].presettled:
                 ingress.node.topic.outcomes(ingress.subscriber, asked.records, DeliveryOutcome.ACCEPTED)
+        return is_free
 
     def also_broken(ingress: Ingress, index: int, answer: Enqueued | None) -> None:
         decided(ingress, index, None if is_broken(ingress) else answer)
