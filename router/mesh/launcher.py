@@ -144,13 +144,14 @@ class Launcher:
 
     async def _wait_until_applied(self, topology: Topology) -> None:
         lacking: dict[str, str] = {}
+        started = trio.current_time()
         with trio.move_on_after(APPLY_S):
             while True:
                 began, running = trio.current_time(), self.directory.running()
                 lacking = unapplied(topology, await look(self.directory, self.fetch), running)
                 if not lacking:
                     return
-                await rest(began)
+                await rest(began, started)
         lacks = "; ".join(f"router {name} {lack}" for name, lack in lacking.items())
         raise HalfUpError(
             f"the change was sent, but some routers have not applied it after {format_duration(APPLY_S)}: "
@@ -313,7 +314,7 @@ class Launcher:
                 return
             if trio.current_time() - started > START_S:
                 break
-            await rest(began)
+            await rest(began, started)
         lacks = "; ".join(f"router {name} {lack}" for name, lack in lacking.items())
         after = format_duration(START_S)
         raise HalfUpError(f"started and left running, but not connected after {after}: {lacks}")

@@ -63,10 +63,13 @@ async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterV
     return {name: views[name] for name in entries}
 
 
-async def rest(began: float) -> None:
-    """After a look that began then, before the next: who takes long to answer is busy, and is asked less often."""
+async def rest(began: float, since: float) -> None:
+    """After a look that began then, before the next: who takes long to answer is busy, and is asked less often. But a
+    router that has just been started takes long to answer the first look: so a rest is short against the whole wait,
+    which goes on `since` then."""
     shortest, longest = RESTS_S
-    await trio.sleep(min(max(shortest, 4 * (trio.current_time() - began)), longest))
+    now = trio.current_time()
+    await trio.sleep(max(shortest, min(4 * (now - began), (now - since) / 4, longest)))
 
 
 def _url(entry: RouterEntry, scheme: str) -> str:
