@@ -33,6 +33,8 @@ LESS = {"--count 20000": "--count 2500", "--rate 1000": "--rate 250"}
 """What has to be under way while a reader types the next lines needs less for those who type fast."""
 AT_A = """$(python3 -c 'import json; print(json.load(open("run/triangle/mesh.json"))["routers"]["a"]["amqp"])')"""
 """Where router a listens: on a free port here."""
+SECONDS = re.compile(r"(?<=duration: )[\d.]+(?=s)|(?<=at: )[\d.]+(?=s)|(?<=for: )[\d.]+(?=s)|(?<=s\.\.)[\d.]+(?=s)")
+"""In a script of faults: when each begins, and how long it lasts."""
 DONE = "--- exit status"
 
 
@@ -78,11 +80,14 @@ README = [block for name in PLAYED for block in blocks((ROOT / name).read_text()
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Iterator[Path]:
-    """With topologies on free ports, and a tenth of the load. Nothing that was started in it is left."""
+    """With topologies on free ports, and a tenth of the load, in half of its time. Nothing that was started in it is
+    left."""
     shutil.copytree(ROOT / "topologies", tmp_path / "topologies")
     for path in (tmp_path / "topologies").rglob("*.yaml"):
         free = re.sub(r"(127\.0\.0\.1):\d+", r"\1:0", path.read_text())
         path.write_text(re.sub(r"(rate: \d+)0\b", r"\1", free))
+    for path in (tmp_path / "topologies/chaos").glob("*.yaml"):
+        path.write_text(SECONDS.sub(lambda found: f"{float(found[0]) / 2:g}", path.read_text()))
     yield tmp_path
     assert_none_left(tmp_path)
 
