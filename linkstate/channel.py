@@ -283,7 +283,7 @@ class Channel:
         self._restart_timeout(now)
 
     def deadline(self) -> float:
-        return min(self.ack_at, self.probe_at)
+        return self.ack_at if self.ack_at < self.probe_at else self.probe_at
 
     def _owe(self, size: int, now: float) -> None:
         self._owed += 1

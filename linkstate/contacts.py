@@ -139,7 +139,8 @@ class Contacts:
             if contact.greet_at < due:
                 due = contact.greet_at
         for channel in self._channels.values():
-            due = min(due, channel.deadline())
+            if (at := channel.deadline()) < due:
+                due = at
         return due
 
     def _receive_in_contact(self, contact: Contact, frame: ChannelFrame, x: int, y: int, now: float) -> None:

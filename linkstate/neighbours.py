@@ -98,7 +98,7 @@ class Neighbour:
             self._lost_at = inf
 
     def deadline(self) -> float:
-        return min(self.hello_at, self._lost_at)
+        return self.hello_at if self.hello_at < self._lost_at else self._lost_at
 
     def _fall(self, state: NeighbourState, now: float, cause: Loss, reason: str) -> None:
         """Enter a state below UP. The cause is kept if the link was UP: later ones follow from it."""

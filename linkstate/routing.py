@@ -132,7 +132,11 @@ class LinkState:
         self._update(now)
 
     def deadline(self) -> float:
-        return min([n.deadline() for n in self.neighbours.values()] + [self.database.deadline()])
+        due = self.database.deadline()
+        for neighbour in self.neighbours.values():
+            if (at := neighbour.deadline()) < due:
+                due = at
+        return due
 
     def neighbour(self, name: str) -> Neighbour:
         try:

@@ -189,7 +189,7 @@ class Queues:
 
     def watch(self, router: "Router") -> None:
         """After each step of a router."""
-        if not self._all:
+        if not (self.consumers or self.publishers):
             return
         self.bound.watch(router)
         judge, name = self._judge, router.name

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.knobs import FORGET
 from tests.simulation.parties import APART, AWAY, BEGUN, Message, Reader, View
-from topic.directory.entry import LinkEntry, Status
+from topic.directory.entry import Index, LinkEntry, Role, Status
 from topic.identity import Epoch, link_name
 
 RECENT = 10.0
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Termini:
     def __init__(self, judge: "Judge") -> None:
         self._judge = judge
-        self._clients: list[tuple[Client, bytes, bool]] = []
+        self._clients: list[tuple[Client, Index]] = []
         self._over: dict[str, Epoch] = {}
         """The latest epoch of a client that some router has rightly let expire: the others take its word."""
         self._lives_over: dict[bytes, float] = {}
@@ -44,7 +44,8 @@ class Termini:
 
     def add(self, client: "Client", *, publisher: bool) -> None:
         if not client.plain:
-            self._clients.append((client, link_name(client.identity), publisher))
+            role = Role.PUBLISHER if publisher else Role.SUBSCRIBER
+            self._clients.append((client, (role, link_name(client.identity))))
 
     # what routers know
 
@@ -118,8 +119,8 @@ class Termini:
         views = self._views.get((router.name, former), {})
         directory = router.topic.directory
         found: list[tuple[str, Epoch, Epoch | None]] = []
-        for client, name, publisher in self._clients:
-            entry = directory.publisher(name) if publisher else directory.subscriber(name)
+        for client, index in self._clients:
+            entry = directory.entry(index)
             epoch = views[client.name].epoch if client.name in views else None
             if client.durable and epoch is not None:
                 found.append((client.name, epoch, entry.epoch if entry is not None and entry.live else None))
@@ -145,9 +146,9 @@ class Termini:
     def may_give_up(self, router: "Router", message: Message) -> bool:
         """Whether the router may settle what is left of a publisher that it does not know: for as long as any terminus
         lives nobody has had that one attached, as far as the router can have seen (protocol 6.10)."""
-        for client, name, _ in self._clients:
+        for client, index in self._clients:
             if client.name == message.publisher:
-                entry = router.topic.directory.publisher(name)
+                entry = router.topic.directory.entry(index)
                 away = min(self._unseen(router, client, there) for there in self._judge.routers.values())
                 return away >= router.topic.settings.terminus and (entry is None or not entry.live)
         return False
@@ -180,10 +181,10 @@ class Termini:
         views = self._views_of(router)
         directory = router.topic.directory
         router.sections.update(directory.applied)
-        for client, name, publisher in self._clients:
-            entry = directory.publisher(name) if publisher else directory.subscriber(name)
-            view = views[client.name]
-            if entry is view.entry and not (view.is_new or view.untold or name in directory.lapsed):
+        lapsed, entry_of = directory.lapsed, directory.entry
+        for client, index in self._clients:
+            entry, view = entry_of(index), views[client.name]
+            if entry is view.entry and not (view.is_new or view.untold or index[1] in lapsed):
                 continue
             former = view.look(entry)
             self._watch_consent(router, client, entry)
@@ -193,7 +194,7 @@ class Termini:
                     view.untold = True
                 if view.epoch != entry.epoch:
                     view.latest = 0 if former is None else former.epoch.hlc
-                    if publisher:
+                    if index[0] is Role.PUBLISHER:
                         known = self._known_around(router, client, entry.epoch)
                         self._judge.lives.begins(router, client, entry, former, known)
                     self._judge.memory.epoch_seen(router, entry.epoch)
@@ -245,7 +246,7 @@ class Termini:
         incarnation = router.name, router.incarnation
         views = self._views.get(incarnation)
         if views is None:
-            names = [client.name for client, _, _ in self._clients]
+            names = [client.name for client, _ in self._clients]
             views = self._views[incarnation] = {name: View() for name in names}
         return views
 

@@ -339,9 +339,11 @@ class Record:
     def check(self) -> None:
         """Assert what holds whenever no event is being handled."""
         stream, n = self.stream, self.n
-        assert self.open == sum(map(OPEN.__contains__, self.locals.values())), f"{self.key!r}: {self.open} are open"
-        assert n < 0 or stream.records.get(n) is self, f"{self.key!r}: not at its place {n}"
-        assert n < 0 or stream.unconfirmed.get(self.key) is not self, f"{self.key!r}: at place {n}, and unconfirmed"
+        is_open = sum(map(OPEN.__contains__, self.locals.values())) if self.locals else 0
+        assert self.open == is_open, f"{self.key!r}: {self.open} are open"
+        if n >= 0:
+            assert stream.records.get(n) is self, f"{self.key!r}: not at its place {n}"
+            assert stream.unconfirmed.get(self.key) is not self, f"{self.key!r}: at place {n}, and unconfirmed"
         assert not self.unread or self.state is State.SETTLED, f"{self.key!r}: nobody can know of its settlement"
 
 

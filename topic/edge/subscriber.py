@@ -373,8 +373,9 @@ class LocalSubscriber:
 
     def check(self) -> None:
         """Assert what must hold between events: no record waits twice."""
-        waiting = [*self.ready, *(record for gate in self.gated.values() for record in gate.records)]
-        assert len(waiting) == len(set(waiting)), "a record waits twice"
+        if self.ready or self.gated:
+            waiting = [*self.ready, *(record for gate in self.gated.values() for record in gate.records)]
+            assert len(waiting) == len(set(waiting)), "a record waits twice"
 
     def queued(self) -> int:
         """How many records wait, for credit or behind a gate."""
