@@ -58,6 +58,11 @@ def _at_most(**kinds: int) -> tuple[tuple[str, int], ...]:
 MOVE_AND_KILL = _at_most(move=1, kill=1)
 
 
+def _prompt(scope: Scope) -> Scope:
+    """The same of clients that are prompt: a part of it, for every run of the tests."""
+    return attrs.evolve(scope, name=f"{scope.name}-prompt", prompt=True)
+
+
 def _grown(mover: str, victim: str) -> Scope:
     """A third router joins while this one dies, and the publisher or the subscriber moves."""
     name = f"three-grow-{mover}-{victim}"
@@ -117,8 +122,10 @@ SCOPES = {
 }
 """What `make exhaustive` explores."""
 
+SCOPES |= {scope.name: scope for scope in [_prompt(SCOPES[name]) for name in ("out-of-reach", "partial", "one-of-two")]}
+
 QUICK = (
-    "together-attached", "apart-prompt", "away", "away-moved", "out-of-reach", "refused", "partial", "grows",
-    "one-of-two",
+    "together-attached", "apart-prompt", "away", "away-moved", "out-of-reach-prompt", "refused", "partial-prompt",
+    "grows", "one-of-two-prompt",
 )  # fmt: skip
-"""What every run of the tests does: each kind of fault, and no scope takes half a minute."""
+"""What every run of the tests does: each kind of fault, and no scope takes ten seconds."""

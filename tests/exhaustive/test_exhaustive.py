@@ -69,7 +69,7 @@ def test_who_is_missed_in_something_and_not_told_is_found(monkeypatch: pytest.Mo
         """Tell nobody."""
 
     monkeypatch.setattr(Changes, "end_apart", end_apart)
-    assert _first(monkeypatch, "out-of-reach") == "2 apart and not told"
+    assert _first(monkeypatch, "out-of-reach-prompt") == "2 apart and not told"
 
 
 def test_who_is_only_out_of_reach_and_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_who_is_only_out_of_reach_and_ends_is_found(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Expiry, "_due", hasty)
     monkeypatch.setattr(Expiry, "_end", lambda expiry, entry: expiry._links.end(entry, ""))
-    assert _first(monkeypatch, "out-of-reach") == "2 thrown out"
+    assert _first(monkeypatch, "out-of-reach-prompt") == "2 thrown out"
 
 
 def test_a_life_that_goes_on_after_its_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_an_incomplete_map_that_is_taken_for_a_whole_one_is_found(monkeypatch: p
         begin(subscriber, *arguments, complete=True, wants=wants)
 
     monkeypatch.setattr(LocalSubscriber, "begin", whole)
-    assert _first(monkeypatch, "partial") == "resumed transfer"
+    assert _first(monkeypatch, "partial-prompt") == "resumed transfer"
 
 
 def test_a_router_that_joins_before_it_has_all_sections_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,8 @@ def test_a_router_that_is_brought_back_is_the_same() -> None:
 
 
 def test_a_search_that_learns_nothing_visits_the_same() -> None:
-    model = Model(SCOPES["grows"])
+    scope = attrs.evolve(SCOPES["grows"], prompt=True)
+    model = Model(scope)
     (first, *_) = left = [prepare(model)]
     seen, transitions = {first}, 0
     while left:
@@ -135,7 +136,7 @@ def test_a_search_that_learns_nothing_visits_the_same() -> None:
         after = {model.step(world, event) for event in events} - seen
         left += after
         seen |= after
-    result = Search(SCOPES["grows"]).run()
+    result = Search(scope).run()
     assert (result.states, result.transitions) == (len(seen), transitions)
 
 
