@@ -19,8 +19,9 @@ ROOT = Path(__file__).parent.parent.parent
 CHUNK = 50
 WATCHED = 100
 """The first seeds, of which is asked what happens in them."""
-FIRST, COUNT = map(int, os.environ.get("SIMULATION_SEEDS", f"{WATCHED}:{250 - WATCHED}").split(":"))
-"""With those, as many as it takes until the last mutant is caught (`mutants/pins.json`); a soak plays others."""
+FIRST, COUNT = map(int, os.environ.get("SIMULATION_SEEDS", f"{WATCHED}:{150 - WATCHED}").split(":"))
+"""With those, three or four for each kind of run; a soak plays others. The seeds that mutants need are played with each
+mutant (`mutants/pins.json`)."""
 GROWING = 12
 """The first seeds of a mesh that grows, of which the same is asked."""
 IN_PIECES = SETTLING_AGAIN = GIVING_UP = 25
