@@ -80,6 +80,9 @@ class TopicKind(AddressKind):
         """All subscribers have accepted or refused, or there are none: the publisher is told (protocol 5, Accept)."""
         home.accept(stream, records)
 
+    def decide_early(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
+        """A subscriber that home does not know may be there."""
+
     def go_on(self, choosing: Choosing, stream: HomeStream) -> None:
         """Nobody is chosen."""
 
@@ -186,6 +189,9 @@ class BalancedKind(AddressKind):
         if told:
             home.accept(stream, told)
         home.balancing.choose_again(stream, untold)
+
+    def decide_early(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
+        """A subscriber that home does not know may have these."""
 
     def refused(self, home: AtHome, record: Record, router: str, refusals: Refusals, moved: Collection[bytes]) -> None:
         if refusals == NOT_HAD and record.chosen not in moved:
@@ -301,6 +307,18 @@ class EgressKind(BalancedKind):
         if over:
             home.accept(stream, over)
         home.balancing.choose_again(stream, left)
+
+    def decide_early(self, home: AtHome, stream: HomeStream, records: list[Record]) -> None:
+        """Nobody has had what home offers for the first time. If the consumer has no room for it, home chooses anew,
+        before it offers what comes behind it."""
+        choosing = home.balancing
+        left = [
+            record
+            for record in records
+            if record not in choosing.asked and not record.taken and not any(record.refusals or NOT_HAD)
+            if record.chosen and choosing.is_there(record.chosen)
+        ]
+        choosing.choose_again(stream, left)
 
     def given_back(self, edge: AtEdge, subscriber: Any, records: list[Record], *, failed: bool) -> list[Record]:
         edge.end(subscriber, records, failed=failed)

@@ -469,6 +469,9 @@ Giving = Callable[["HomeStream", list[Record], LinkEntry], None]
 class Choosing(Protocol):
     """Gives each delivery to one subscriber, which it chooses: `topic.home.balancing`."""
 
+    asked: "set[Record]"
+    """Until home has booted: the deliveries that somebody may have had before. Home asks for these."""
+
     def take(self, stream: "HomeStream", records: list[Record]) -> None:
         """Give new transfers their places in the publisher's order, and each to one subscriber."""
 
@@ -619,6 +622,11 @@ class AddressKind(ABC):
     @abstractmethod
     def decide(self, home: AtHome, stream: "HomeStream", records: list[Record]) -> None:
         """Nobody is awaited for these records any more."""
+
+    @abstractmethod
+    def decide_early(self, home: AtHome, stream: "HomeStream", records: list[Record]) -> None:
+        """Fewer are awaited for these records, and home has not booted (protocol 8): it may not know all subscribers
+        yet."""
 
     @abstractmethod
     def go_on(self, choosing: Choosing, stream: "HomeStream") -> None:

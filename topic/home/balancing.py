@@ -57,6 +57,8 @@ class Balancing:
         self._streams = streams
         self._redeliveries = redeliveries
         self._home = home
+        self.asked: set[Record] = set()
+        """Until home has booted: the deliveries of queues that a consumer may have had before. Home asks for these."""
         self._claims: dict[str, dict[Record, None]] = {}
         """By router that has not told its section: what somebody there has by its map."""
         self._offers: dict[bytes, _Offers] = {}
@@ -88,6 +90,8 @@ class Balancing:
         """Give transfers their places. Their queue says who may have each: nobody else is asked."""
         self._place(stream, records, NO_AUDIENCE)
         stream.had(records)
+        if not self._home.booted:
+            self.asked.update(records)
         for name, run in groupby(records, key=stream.take_holder):
             theirs = list(run)
             for record in theirs:

@@ -51,6 +51,7 @@ class Boot:
             )
             self._home.outlet.actions.append(Note(note))
         self._home.booted = True
+        self._home.balancing.asked.clear()
         self._home.evaluate_all()
 
     def deadline(self) -> float:

@@ -8,6 +8,9 @@ from topic.delivery.record import AtHome, HomeStream, Question, Record
 class Decisions(AtHome, Protocol):
     """The home of deliveries, as its parts see it: `topic.home.home`."""
 
+    booted: bool
+    """Else it answers no publisher yet (protocol 8)."""
+
     def evaluate(self, stream: HomeStream, records: list[Record]) -> None:
         """Fewer are awaited for these records: answer the publisher of those that nobody is awaited for."""
 

@@ -101,6 +101,7 @@ class Home:
     def evaluate(self, stream: HomeStream, records: list[Record]) -> None:
         """Answer the publisher of those records that nobody is awaited for (protocol 5, Accept)."""
         if not self.booted:
+            stream.kind.decide_early(self, stream, records)
             return
         if self._undecided is not None:
             self._undecided[stream] = None

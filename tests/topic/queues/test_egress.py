@@ -652,6 +652,42 @@ def test_all_routers_may_die_at_once() -> None:
     assert bench.messages(bench.leader) == [b"3"] and again.delivered == [b"3"]
 
 
+def unheard_of() -> QueueBench:
+    """The voters begin again, and have no contact with e: so they have not booted."""
+    bench = QueueBench(*"abcde")
+    for name in "abc":
+        bench.stop(name)
+    for name in "abc":
+        bench.names = (*bench.names, name)
+        bench.boot(name, 2)
+        for other in bench.names[:-1]:
+            if other != "e":
+                bench.meet(name, other)
+    bench.flow()
+    bench.wait(ELECTED_S)
+    assert not bench.at(bench.leader).node.topic.booted
+    return bench
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_a_consumer_that_has_no_room_for_a_message_gets_no_later_one_before(has_room: bool) -> None:
+    """It takes credit back while two messages are on their way to it. The leader has not booted."""
+    bench = unheard_of()
+    first, second = plain(bench, "d", credit=2), plain(bench, "d", "t", credit=0)
+    bench.hold(bench.leader, "d")
+    pen = publisher(bench, "d")
+    bench.let_go()
+    bench.hold(bench.leader, "d")
+    pen.send(b"1", b"2")
+    first.grant(1)
+    bench.let_go()
+    assert first.delivered == [b"1"]
+    (first if has_room else second).grant(3)
+    pen.send(b"3")
+    assert not bench.at(bench.leader).node.topic.booted
+    assert first.delivered + second.delivered == [b"1", b"2", b"3"]
+
+
 def test_a_set_that_is_full_takes_messages_when_others_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("topic.queues.leader.ingress.FULL", 100)
     bench = QueueBench(*"abcde")
@@ -969,6 +1005,8 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_what_waits_for_a_reservation_is_purged_too, False)),
     (EgressKind, "decide", "_is_over(home.balancing, record)", "record.taken",
      partial(test_the_log_has_what_a_consumer_gives_back, "d", RELEASED, False, 0)),
+    (EgressKind, "decide_early", "choosing.choose_again(stream, left)", "pass",
+     partial(test_a_consumer_that_has_no_room_for_a_message_gets_no_later_one_before, True)),
     (EgressKind, "left", "record.count(GONE)", "pass", partial(test_who_goes_with_a_message_has_failed, "d")),
     (EgressKind, "counts_again", "True", "False",
      partial(test_the_leader_dies_before_it_has_heard_that_a_consumer_failed, "d", lasting)),
