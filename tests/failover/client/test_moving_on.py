@@ -144,7 +144,7 @@ async def test_a_router_that_asks_is_left_for_the_one_that_it_names() -> None:
 
 async def test_a_client_that_was_asked_to_go_where_nobody_is_goes_on_to_the_others() -> None:
     async with running_peers("a", "b", "c") as [a, b, c], publishing(a, c):
-        b.dead = True
+        a.dead = b.dead = True  # an attach at a would wait for its answer
         await a.tell([_server(b), _server(c)], move=True)
         await a.next(Gone)
         await c.answer({})
