@@ -227,7 +227,9 @@ async def test_the_program_of_the_document_runs(line: RunningMesh, capsys: pytes
     with connected(line.address("c")) as tool:
         tool.connection.create_receiver("topic/documented", name="reader")
         program = program.replace("127.0.0.1:5672", str(line.address("a")))
-        await trio.to_thread.run_sync(exec, program, {})
+        names: dict[str, Any] = {}
+        await trio.to_thread.run_sync(exec, program, names)
+        names["connection"].close()  # as the end of its process would
     assert "reader on topic/documented 0" in capsys.readouterr().out
 
 
