@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from failover.client import Handle, Outcome, Publisher, Subscriber
 from failover.client.management import Management
 from router.cli.main import main
+from router.mesh import launcher
 from router.mesh.launcher import LaunchError
 from tests.hangs import HANGS_S
 from tests.processes.mesh import RunningMesh
@@ -83,9 +84,10 @@ async def test_a_router_that_is_dead_goes_by_force_and_comes_back_as_another(own
 
 
 async def test_a_router_that_was_removed_while_it_stood_still_ends_when_it_hears_of_that(
-    own_triangle: RunningMesh,
+    own_triangle: RunningMesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hears of that from those that it dials; nobody dials it any more."""
+    monkeypatch.setattr(launcher, "APPLY_S", 8.0)  # a few looks, of two seconds each
     mesh = own_triangle
     process = psutil.Process(mesh.pid("a"))
     process.suspend()
