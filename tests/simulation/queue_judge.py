@@ -325,6 +325,9 @@ class Queues:
         self._comes(queue, self._judge.messages[text])
         self.rules[queue].messages[text].is_refused = True
 
+    def has_older_answer(self, text: bytes) -> bool:
+        return text in self._reused
+
     def processed(self, set_: str, queue: str, text: bytes) -> None:
         if not self.is_lost(set_):
             self.rules[queue].taken(text)

@@ -116,6 +116,9 @@ class Listener(Protocol):
     def refused(self, set_: str, queue: str, text: bytes, asked: Enqueue) -> None:
         """A queue has no room for a message."""
 
+    def has_older_answer(self, text: bytes) -> bool:
+        """Whether the answer to an older delivery may count for the message (protocol 14.3, Limit)."""
+
     def processed(self, set_: str, queue: str, text: bytes) -> None:
         """A `Dequeue` has taken a message out of its queue."""
 
@@ -294,7 +297,7 @@ class QueueLogs:
                 self.seen["dead letters" if asked.binding == DEAD_LETTERS else "bound"] += bool(asked.binding)
                 self._listener.enqueued(name, asked.queue, text, asked)
             elif place in answer.refused:
-                is_full = not has_room or (asked.queue, text) in self._refused
+                is_full = not has_room or (asked.queue, text) in self._refused or self._listener.has_older_answer(text)
                 self._check(name, is_full, f"14.3 limit: {asked.queue} has room for {text.decode()}")
                 self._refused.add((asked.queue, text))
                 self.seen["refused"] += 1
