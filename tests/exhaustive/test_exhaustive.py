@@ -125,7 +125,7 @@ def test_a_router_that_is_brought_back_is_the_same() -> None:
 
 
 def test_a_search_that_learns_nothing_visits_the_same() -> None:
-    scope = attrs.evolve(SCOPES["grows"], prompt=True)
+    scope = attrs.evolve(SCOPES["partial"], messages=1)
     model = Model(scope)
     (first, *_) = left = [prepare(model)]
     seen, transitions = {first}, 0
