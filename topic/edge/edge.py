@@ -185,7 +185,8 @@ class Edge:
 
     def admit(self, subscriber: LocalSubscriber, publisher: bytes, home: str) -> None:
         """Home lets the subscriber have what waits behind the publisher's gate."""
-        if publisher in subscriber.gates_of(home):
+        gate = subscriber.gated.get(publisher)
+        if gate is not None and gate.home == home:
             self._gate(subscriber, publisher, home, UNBOUNDED)
             self.delivery.pump(subscriber)
 
