@@ -180,6 +180,11 @@ class QueuedMessages:
         """Bytes of the messages of a queue."""
         return self.of(queue).size
 
+    @property
+    def reserved_queues(self) -> set[QueueId]:
+        """The queues that have a reserved message."""
+        return {*self._reserved}
+
     def reserved_of(self, queue: QueueId) -> int:
         """How many messages of a queue are reserved."""
         return self._reserved.get(queue, 0)

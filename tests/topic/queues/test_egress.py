@@ -26,7 +26,7 @@ from topic.delivery.room import SubscriberRoom
 from topic.directory.entry import Lifetime
 from topic.home.balancing import Balancing
 from topic.home.home import Home
-from topic.identity import egress_address
+from topic.identity import egress_address, is_egress
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
 from topic.queues.leader.leaders import PATIENCE_S, LedSet
@@ -104,16 +104,19 @@ def test_an_egress_that_begins_expects_what_was_proposed_before() -> None:
 
 
 def test_an_egress_that_begins_has_found_what_was_decided_together() -> None:
-    """Two entries are decided together. The egress begins with the first one, and the state has both."""
+    """Two entries are decided together. The egress begins with the first one, which declares a deleted queue again, and
+    the state has both."""
     bench, pen = filled()
+    reader = plain(bench, "d")
+    delete(bench)
     with pytest.MonkeyPatch.context() as busy:
         busy.setattr(SetReplica, "propose", lambda self, proposals: None)
         pen.send(b"1")
         pen.send(b"2", presettled=True)
     bench.declare("queue/other")
-    assert bench.messages("a") == [b"1", b"2"]
+    again = bench.sets("a").state(SET).get(QUEUE)
+    assert again is not None and len(bench.sets("a").state(SET).messages.of(again.id)) == 2
     pen.settle(b"1")
-    reader = plain(bench, "d")
     [egress] = bench.at("a").node.led[SET].egresses.values()
     assert reader.delivered == [b"1", b"2"] and len(egress.open) == 2
     reader.accept(b"1", b"2")
@@ -363,6 +366,42 @@ def test_a_consumer_that_no_router_knows_is_waited_for() -> None:
     again = lasting(bench, "e", unsettled={record.key: ACCEPTED}, seen=reader.end.epoch)
     bench.wait(1)
     assert bench.messages(bench.leader) == [] and taker.delivered == again.delivered == []
+
+
+def test_a_message_comes_back_whose_consumer_no_router_knows() -> None:
+    """All routers were restarted. The queue was purged, and has no consumer any more."""
+    bench, _ = filled(b"1")
+    assert plain(bench, "d").delivered == [b"1"]
+    purge(bench)
+    for name in "abcde":
+        bench.stop(name)
+    for name in "abcde":
+        bench.start(name, 2)
+    bench.wait(ELECTED_S)
+    assert bench.messages(bench.leader) == []
+
+
+def test_a_queue_has_an_egress_with_its_first_consumer() -> None:
+    """So a leader takes over many queues that nobody uses at once."""
+    bench, _ = filled(b"1", b"2")
+    assert not bench.at("a").node.led[SET].egresses
+    bench.stop("a")
+    bench.wait(ELECTED_S)
+    assert not bench.at(bench.leader).node.led[SET].egresses
+    assert plain(bench, "e").delivered == [b"1", b"2"]
+
+
+def test_the_leader_dies_as_a_queue_is_deleted() -> None:
+    """It has not closed the egress. The next leader does, and does not declare the queue again."""
+    bench, _ = filled(b"1")
+    plain(bench, "d").close()
+    with pytest.MonkeyPatch.context() as dying:
+        dying.setattr(LedSet, "_close_deleted", lambda self: None)
+        delete(bench)
+        bench.stop("a")
+    bench.wait(ELECTED_S)
+    live = [entry.identity.address for entry in bench.cores["c"].directory.entries() if entry.live]
+    assert not [*bench.sets("b").state(SET)] and not [address for address in live if is_egress(address)]
 
 
 def test_only_what_a_consumer_has_waits_for_it() -> None:
@@ -933,6 +972,7 @@ def test_a_leader_that_is_busy_declares_later(monkeypatch: pytest.MonkeyPatch) -
 def test_the_attaches_of_leaders_are_in_order() -> None:
     """The audit orders the links of a set by their epochs, although the next leader echoes none."""
     bench, _ = filled(b"1", at="d")
+    plain(bench, "d")
     for _ in range(2):
         leaders = bench.at(bench.leader).node._leaders
         assert leaders is not None
@@ -967,8 +1007,14 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_a_queue_without_consumers_keeps_its_messages),
     (EgressKind, "go_on", "choosing.propose", "choosing.assign",
      test_nothing_is_offered_before_a_majority_knows_to_whom),
-    (LedSet, "_consumed", "if set_ == self._name", "if False",
+    (LedSet, "_take_over_egresses", "if set_ != self._name:", "if True:",
      partial(test_the_leader_dies_before_it_has_taken_what_was_accepted, plain)),
+    (LedSet, "_take_over_egresses", "state.messages.reserved_queues", "()",
+     test_a_message_comes_back_whose_consumer_no_router_knows),
+    (LedSet, "_take_over_egresses", "entry.role is Role.PUBLISHER and state.get(name) is None", "False",
+     test_the_leader_dies_as_a_queue_is_deleted),
+    (LedSet, "_enqueued", "self._has_consumers(name)", "False",
+     test_a_message_of_a_queue_that_is_deleted_meanwhile_goes_to_its_successor),
     (EgressKind, "seek", "choosing.ask_holders", "choosing.ask_all",
      test_only_what_a_consumer_has_waits_for_it),
     (LedSet, "__init__", "peers.remember(lasting)", "peers.remember([])",

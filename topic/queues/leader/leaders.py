@@ -13,6 +13,7 @@ from topic.ends.nobody import end_link
 from topic.identity import (
     dead_letter_address,
     dead_letter_ingress_of,
+    egress_address,
     ingress_of,
     is_egress,
     queue_of,
@@ -96,11 +97,7 @@ class LedSet:
         self.bound: dict[bytes, Ingress] = {}
         """The subscribers of the bindings, by the keys of these."""
         self._bind(unsettled)
-        for queue in sets.state(name):
-            if sets.state(name).messages.of(queue.id):
-                self._begin(queue.name, queue.id)
-        for consumed in self._consumed():
-            self.consumes(consumed)
+        self._take_over_egresses()
         self.letters: dict[str, Letters] = {}
         """The publishers of the outbox, by the address that messages go to."""
         self.take_over_letters()
@@ -170,12 +167,28 @@ class LedSet:
         passed = state.messages.passed
         return state.deletions, state.messages.purges, passed.purged, passed.expired, state.messages.sendings
 
-    def _consumed(self) -> list[str]:
-        """The queues that have consumers, also if they have no messages: consumers may ask about messages that are
-        gone."""
-        live = (entry.identity.address for entry in self._node.topic.directory.entries() if entry.live)
-        found = dict.fromkeys(address for address in live if is_egress(address))
-        return [queue for set_, queue in map(queue_of, found) if set_ == self._name]
+    def _take_over_egresses(self) -> None:
+        """Attach the egresses of queues that have consumers, also if they have no messages: consumers may ask about
+        messages that are gone. Attach those of earlier leaders, too, and those of queues with reserved messages: no
+        router may know the consumers of these any more. Any other queue has an egress with its first consumer."""
+        state = self._sets.state(self._name)
+        for queue in sorted(state.messages.reserved_queues):
+            name = state.name_of(queue)
+            assert name is not None, "a message of a deleted queue is reserved"
+            self._begin(name, queue)
+        for entry in [*self._node.topic.directory.entries()]:
+            if not (entry.live and is_egress(entry.identity.address)):
+                continue
+            set_, name = queue_of(entry.identity.address)
+            if set_ != self._name:
+                continue
+            if entry.role is Role.PUBLISHER and state.get(name) is None:  # deleted, and its leader died
+                end_link(self._node, entry, self._next_clock())
+            else:
+                self.consumes(name)
+
+    def _has_consumers(self, queue: str) -> bool:
+        return bool(self._node.topic.directory.subscribers(egress_address(self._name, queue)))
 
     def _begin(self, queue: str, id_: QueueId) -> None:
         messages = self._sets.state(self._name).messages
@@ -239,8 +252,11 @@ class LedSet:
     def expire(self, now: float) -> None:
         """Have the messages taken out whose time is over."""
         for queue, positions in self._expiry.take(self._wall_ms).items():
-            if queue in self.egresses:
-                self.egresses[queue].expire(positions)
+            name = self._sets.state(self._name).name_of(queue)
+            assert name is not None, "a message of a deleted queue expires"
+            if queue not in self.egresses:
+                self._begin(name, queue)
+            self.egresses[queue].expire(positions)
         self.look_at = self._next_look(now)
 
     @property
@@ -349,7 +365,7 @@ class LedSet:
             self.egresses[answer.queue].enqueued(index, answer.positions)
         elif answer.queue is not None and answer.positions:
             name = self._sets.state(self._name).name_of(answer.queue)
-            if name is not None:  # else it was deleted since
+            if name is not None and self._has_consumers(name):  # of the queue of this name that was deleted
                 self._begin(name, answer.queue)
 
     def leave(self) -> None:
