@@ -31,8 +31,8 @@ Records are the hot path: slotted, compared by identity, and handled in batches.
 import enum
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise, takewhile
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain, islice, pairwise, takewhile
 from typing import Any, ClassVar, Protocol, Union
 
 from topic.delivery.gates import Gate
@@ -1060,10 +1060,13 @@ class HomeStream(Stream):
         if any(later < earlier for earlier, later in pairwise(places)):
             self.unassigned = dict.fromkeys(sorted(self.unassigned, key=place))
 
-    def waiting_before(self, record: Record) -> Iterator[Record]:
-        """The records that wait for a subscriber, and stand before this one."""
-        place, at = self.kind.place, self.kind.place(record)
-        return takewhile(lambda waiting: place(waiting) < at, self.unassigned)
+    def before_waiting(self, records: list[Record], subscriber: bytes) -> list[Record]:
+        """The first of these records, up to where another record stands that may be for the subscriber: that one waits
+        for a subscriber, or for the queue to agree to this one."""
+        place = self.kind.place
+        unassigned = (record for record in self.unassigned if subscriber not in record.refused_by)
+        waiting = min(map(place, chain(islice(unassigned, 1), self.reserving.get(subscriber, ()))), default=None)
+        return records if waiting is None else [*takewhile(lambda record: place(record) < waiting, records)]
 
     def wait_no_more(self, records: Iterable[Record]) -> None:
         """A subscriber was chosen for these records, or they are over."""

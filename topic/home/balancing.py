@@ -163,9 +163,9 @@ class Balancing:
                 record.sum_up(NOT_HAD)
             self._home.evaluate(stream, records)
             return
-        is_overtaken = any(name not in waiting.refused_by for waiting in stream.waiting_before(records[0]))
-        able = [one for one in self._able(stream) if one[0].name == name and not is_overtaken]
-        now = [record for entry, room in able for record in room.first(records)]
+        first = stream.before_waiting(records, name)
+        able = [one for one in self._able(stream) if one[0].name == name]
+        now = [record for entry, room in able for record in room.first(first)]
         if now:
             self.assign(stream, now, able[0][0])
         if left := records[len(now) :]:

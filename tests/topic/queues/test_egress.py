@@ -598,6 +598,24 @@ def test_what_came_back_goes_before_what_waits_for_a_consumer() -> None:
     assert taker.delivered == [b"1"]
 
 
+@pytest.mark.parametrize("credit", [1, 2])
+def test_what_a_router_has_no_room_for_comes_before_what_is_reserved_meanwhile(credit: int) -> None:
+    """The consumer has taken its credit back, so its router refuses the first message. The second one is reserved for
+    the consumer then. With a credit of 1 the first one waits for room, else it is reserved again, after the second."""
+    bench, pen = filled()
+    reader = plain(bench, "d", credit=2)
+    bench.hold("d", "a")
+    reader.grant(0)
+    pen.send(b"1")
+    bench.hanging |= {"b", "c"}
+    pen.send(b"2")
+    bench.let_go()
+    reader.grant(credit)
+    bench.hanging.clear()
+    bench.flow()
+    assert reader.delivered == [b"1", b"2"][:credit]
+
+
 @pytest.mark.parametrize("router", ["a", "d"])
 def test_what_one_refuses_for_itself_another_gets(router: str) -> None:
     bench, _ = filled(b"1", b"2")
@@ -1064,6 +1082,10 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_the_leader_dies_before_it_has_heard_that_a_consumer_failed, "d", lasting)),
     (Balancing, "reserved", "if not self.is_there(name):", "if False:",
      test_a_consumer_that_has_gone_as_the_queue_agrees_to_it_has_nothing_reserved),
+    (HomeStream, "before_waiting", "islice(unassigned, 1)", "()",
+     partial(test_what_a_router_has_no_room_for_comes_before_what_is_reserved_meanwhile, 1)),
+    (HomeStream, "before_waiting", "self.reserving.get(subscriber, ())", "()",
+     partial(test_what_a_router_has_no_room_for_comes_before_what_is_reserved_meanwhile, 2)),
     (Balancing, "wanted", "if not names.issubset(record.refused_by)", "",
      partial(test_what_one_refuses_for_itself_another_gets, "d")),
     (Balancing, "gone", "record.may_be_offered(name)", "pass", test_a_refusal_ends_with_its_link_while_it_waits),
