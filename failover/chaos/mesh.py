@@ -223,7 +223,8 @@ def _write(topology: Topology, path: Path) -> None:
         "security": _security(topology),
     }
     if topology.queues is not None:
-        plan["queues"] = attrs.asdict(topology.queues, filter=lambda field, value: value is not None)
+        queues = attrs.evolve(topology.queues, replicas=min(topology.queues.replicas, len(topology.routers)))
+        plan["queues"] = attrs.asdict(queues, filter=lambda field, value: value is not None)
     path.write_text(yaml.safe_dump(plan, sort_keys=False))
 
 

@@ -90,7 +90,7 @@ class Queues:
     sets: int = 8
     """Hashed sets: a queue that is in no named set belongs to the hashed set of its name."""
     replicas: int = 3
-    """Of each hashed set; in a mesh of fewer routers each router has one."""
+    """Of each hashed set; by default each router has one in a mesh of fewer routers."""
     sync: str = DISK
     """When a change counts as stored: when it is on the `disk`, or when the kernel has it in `memory`, which a
     power cut empties."""

@@ -12,6 +12,7 @@ import attrs
 from router.mesh.config import AddressRule, NamedSet, Queues
 from router.mesh.marked import MarkedMap, MarkedText, Value
 from router.mesh.reading import Reader, either, expected, given
+from router.mesh.topology_parts import REPLICAS
 from topic.delivery.kinds import NAMED
 
 _NAMED = MarkedText("named")
@@ -34,11 +35,12 @@ def read_queues(
     queues = reader.structure(_without_named(found), Queues, "queues")
     if queues is None or not isinstance(found, MarkedMap):
         return None
-    if queues.replicas > max(len(routers), Queues().replicas):
+    if (said := given(found, "replicas")) is not None and 0 < len(routers) < queues.replicas:
+        most = max(number for number in REPLICAS if number <= len(routers))
         reader.fail(
-            found[MarkedText("replicas")].line,
-            f"queues.replicas: the mesh has {len(routers)} routers, expected at most as many replicas, not "
-            f"{queues.replicas}",
+            said.line,
+            f"queues.replicas: the mesh has {len(routers)} router{'s'[: len(routers) > 1]}, expected at most as many "
+            f"replicas, such as replicas: {most}, not {queues.replicas}",
         )
     prefixes = [rule.prefix for rule in rules]
     return attrs.evolve(queues, named=tuple(_named_sets(reader, found, routers, prefixes)))

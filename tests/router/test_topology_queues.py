@@ -80,6 +80,14 @@ def test_a_mesh_of_fewer_routers_than_replicas_has_one_at_each(tmp_path: Path) -
     assert {plan.voters for plan in sets_of(read(tmp_path, text + "queues: {}\n")).plans.values()} == {("a",)}
 
 
+def test_replicas_for_which_routers_are_missing_are_refused_with_what_to_write(tmp_path: Path) -> None:
+    text = "mesh: one\nrouters: {a: {amqp: 127.0.0.1:0}}\naddresses: [{prefix: queue/, kind: queue}]\n"
+    assert complaints(tmp_path, text + "queues: {replicas: 3}\n") == [
+        "mesh.yaml:4: queues.replicas: the mesh has 1 router, expected at most as many replicas, such as replicas: 1, "
+        "not 3"
+    ]
+
+
 def named(*sets: str) -> str:
     return "queues:\n  named:\n" + "".join(f"    - {{{one}}}\n" for one in sets)
 
@@ -106,7 +114,7 @@ EU = "name: eu, prefix: queue/eu/, voters: [a, b, c]"
         pytest.param(
             "queues:\n  replicas: 5\n",
             1,
-            "queues.replicas: the mesh has 3 routers, expected at most as many replicas, not 5",
+            "queues.replicas: the mesh has 3 routers, expected at most as many replicas, such as replicas: 3, not 5",
             id="more replicas than routers",
         ),
         pytest.param(
