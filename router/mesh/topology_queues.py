@@ -29,7 +29,9 @@ def read_queues(
             what = f'the address rule "{rule.prefix}" is of kind {rule.kind}, and the mesh has no replica sets'
             reader.fail(root.line, f"queues: {what}, expected also a part such as queues: {{sets: 8, replicas: 3}}")
         return None
-    if not rules:
+    said = given(root, "addresses")
+    is_read = not isinstance(said, list) or len(said) == len(addresses)
+    if not rules and is_read:  # else a rule that cannot be read, and is told, may be the one
         what = "expected also an address rule such as {prefix: queue/, kind: queue}"
         reader.fail(found.line, f"queues: no address is of kind queue, {what}")
     queues = reader.structure(_without_named(found), Queues, "queues")

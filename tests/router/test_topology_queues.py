@@ -233,3 +233,9 @@ def test_queues_need_an_address_of_theirs_and_such_an_address_needs_queues(tmp_p
         f"mesh.yaml:{LINE}: queues: no address is of kind queue, expected also an address rule such as "
         "{prefix: queue/, kind: queue}"
     ]
+
+
+def test_a_rule_that_cannot_be_read_is_told_once(tmp_path: Path) -> None:
+    assert complaints(tmp_path, ROUTERS.replace("kind: queue", "kind: qeue") + "queues: {}\n") == [
+        f'mesh.yaml:{LINE - 1}: addresses[1].kind: unknown kind "qeue", expected topic, balanced or queue'
+    ]

@@ -331,9 +331,9 @@ def _addresses(name: str, value: Any) -> tuple[str, ...]:
             what = f"expected the address of a topic, 1 to {MOST_NAME} bytes"
             raise ValueError(f"{name} of a queue has {reprlib.repr(address)}, {what}")
         if address.startswith(INSIDE):
-            raise ValueError(f'{name} of a queue has "{address}", which only replica sets have links to')
+            raise ValueError(f'{name} of a queue has "{address}", an address inside a replica set, expected a topic')
         if is_misplaced(address):
-            raise ValueError(f'{name} of a queue has "{address}", where "#" is not the last word')
+            raise ValueError(f'{name} of a queue has "{address}", expected "#" as the last word only')
     return tuple(sorted(set(value)))
 
 
@@ -341,7 +341,9 @@ def _dead_letter(name: str, value: Any) -> str:
     if not isinstance(value, str) or not 0 < len(value.encode()) <= MOST_NAME:
         raise ValueError(f"{name} of a queue is {reprlib.repr(value)}, expected an address of 1 to {MOST_NAME} bytes")
     if value.startswith(INSIDE):
-        raise ValueError(f'{name} of a queue is "{value}", which only replica sets have links to')
+        raise ValueError(
+            f'{name} of a queue is "{value}", an address inside a replica set, expected that of a topic or a queue'
+        )
     if is_pattern(value):
         raise ValueError(f'{name} of a queue is "{value}", which is a pattern, expected one address')
     if is_dynamic(value):

@@ -95,7 +95,7 @@ def test_a_queue_gives_its_dead_letters_away(mesh: AgreeingMesh) -> None:
     assert "dead_letter" in done("list") and "queue/eu/dead" in done("show", "queue/eu/orders")
     told = done("configure", "queue/eu/orders", "--dead-letter", "none")
     assert told == "queue queue/eu/orders is configured in set eu: no settings\n"
-    for address, why in (("topic/*", "is a pattern"), ("_sets/eu/in/queue/eu/x", "only replica sets")):
+    for address, why in (("topic/*", "is a pattern"), ("_sets/eu/in/queue/eu/x", "inside a replica set")):
         result = queue("declare", "queue/eu/x", "--dead-letter", address)
         assert result.exit_code == 2 and why in " ".join(result.output.split())
 
@@ -344,7 +344,10 @@ def test_a_mesh_without_queues_says_so(mesh: AgreeingMesh) -> None:
         ),
         (("--limit-bytes", "0"), "limit_bytes of a queue is 0, expected a number from 1"),
         (("--limit-message", "5"), "--limit-messages"),
-        (("--bind", "topic/#/x"), 'bind of a queue has "topic/#/x", where "#" is not the last word, or none for no'),
+        (
+            ("--bind", "topic/#/x"),
+            'bind of a queue has "topic/#/x", expected "#" as the last word only, or none for no',
+        ),
         ((), "there is nothing to change, expected --limit-messages, --limit-bytes, --ttl, --bind, --dead-letter or"),
     ],
 )

@@ -379,8 +379,8 @@ def test_a_set_that_is_full_takes_more_when_there_is_room(monkeypatch: pytest.Mo
         ([7], "expected the address of a topic"),
         ([""], "expected the address of a topic"),
         (["x" * 256], "expected the address of a topic"),
-        (["_sets/q0/in/queue/1"], "only replica sets have links to"),
-        (["topic/#/x"], "is not the last word"),
+        (["_sets/q0/in/queue/1"], "an address inside a replica set, expected a topic"),
+        (["topic/#/x"], 'expected "#" as the last word only'),
     ],
 )
 def test_an_address_that_no_queue_can_be_bound_to_is_named(bind: object, why: str) -> None:

@@ -527,7 +527,7 @@ def test_settings_that_no_queue_can_have() -> None:
     for address, why in (
         (QUEUE, "which is the queue itself"),
         ("topic/*", "a pattern"),
-        ("_sets/q0/in/queue/1", "only replica sets"),
+        ("_sets/q0/in/queue/1", "inside a replica set"),
         ("_dynamic/7", "goes with its client"),
         ("", "1 to 255 bytes"),
         (7, "1 to 255 bytes"),
