@@ -8,8 +8,9 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
@@ -20,6 +21,7 @@ from failover.chaos.script.script import Script, ScriptClient
 from router.mesh.quantities import Address
 
 COMMAND: Final = (sys.executable, "-P", "-m", "failover.chaos.client")
+NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 AGAIN_S: Final = 0.5
 """Before a client that gave up is started again."""
 
@@ -27,7 +29,9 @@ AGAIN_S: Final = 0.5
 class Member:
     """One client. `tell` is told what people should know."""
 
-    def __init__(self, client: ScriptClient, spec: Spec, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, client: ScriptClient, spec: Spec, tell: Callable[[str], None], command: Sequence[str] = COMMAND
+    ) -> None:
         self.client = client
         self.counts = {"sent": 0, "accepted": 0, "received": 0}
         """As far as it has told, over all its lives; its ledger knows better."""
@@ -40,6 +44,7 @@ class Member:
         """Ends that nobody wanted."""
         self._spec = spec
         self._tell = tell
+        self._command = command
         self._before = dict(self.counts)
         self._process: trio.Process | None = None
         self._wanted = trio.Event()
@@ -79,7 +84,7 @@ class Member:
             self._tell(f"client {self.name} ended by itself with exit status {status}, see {self._spec.folder}")
 
     async def _live(self) -> int:
-        command = [*COMMAND, json.dumps(attrs.asdict(self._spec))]
+        command = [*self._command, json.dumps(attrs.asdict(self._spec))]
         with (Path(self._spec.folder) / "client.log").open("ab") as errors:
             process = self._process = await trio.lowlevel.open_process(
                 command,
@@ -175,11 +180,20 @@ class RunningClients:
 
 
 def make_clients(
-    script: Script, addresses: Mapping[str, Address], folder: Path, tell: Callable[[str], None], namespace: str = ""
+    script: Script,
+    addresses: Mapping[str, Address],
+    folder: Path,
+    tell: Callable[[str], None],
+    namespace: str = "",
+    programs: Mapping[str, Sequence[str]] = NONE,
 ) -> RunningClients:
-    """Every client tries its own router first, then the others round the mesh."""
+    """Every client tries its own router first, then the others round the mesh. `programs` are the commands of clients
+    that are not ours, by name: they are told and tell what `failover.chaos.client` is told and tells."""
     specs = (attrs.evolve(_spec(one, script, addresses, folder), namespace=namespace) for one in script.clients)
-    return RunningClients(Member(client, spec, tell) for client, spec in zip(script.clients, specs, strict=True))
+    return RunningClients(
+        Member(client, spec, tell, programs.get(client.name, COMMAND))
+        for client, spec in zip(script.clients, specs, strict=True)
+    )
 
 
 def _spec(client: ScriptClient, script: Script, addresses: Mapping[str, Address], folder: Path) -> Spec:

@@ -52,7 +52,11 @@ class Ledger:
         self._accepted_at = now
 
     def received(self, delivery: Delivery) -> None:
-        publisher, number = parsed(delivery.body)
+        self.processed(delivery.body)
+
+    def processed(self, message: bytes) -> None:
+        """`message` is a body."""
+        publisher, number = parsed(message)
         self.counts["received"] += 1
         self._execute("INSERT INTO received (publisher, number) VALUES (?, ?)", (publisher, number))
 

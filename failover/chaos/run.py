@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from failover.chaos.carrier import Ground
-from failover.chaos.clients import RunningClients, make_clients
+from failover.chaos.clients import NONE, RunningClients, make_clients
 from failover.chaos.loopback import Loopback
 from failover.chaos.mesh import ChaosMesh
 from failover.chaos.nemesis import Nemesis
@@ -76,15 +76,23 @@ async def perform(
     view: View,
     command: Sequence[str] = ROUTER_COMMAND,
     ground: Ground | None = None,
+    programs: Mapping[str, Sequence[str]] = NONE,
 ) -> Ending:
-    """`command` starts a router; by default the mesh stands on the loopback."""
+    """`command` starts a router, and `programs` those clients that are not ours (`make_clients`); by default the mesh
+    stands on the loopback."""
     chosen: Ground = ground or Loopback()
     with chosen.entered():
-        return await _perform(script, seed, directory, view, command, chosen)
+        return await _perform(script, seed, directory, view, command, chosen, programs)
 
 
 async def _perform(
-    script: Script, seed: int, directory: RunDirectory, view: View, command: Sequence[str], ground: Ground
+    script: Script,
+    seed: int,
+    directory: RunDirectory,
+    view: View,
+    command: Sequence[str],
+    ground: Ground,
+    programs: Mapping[str, Sequence[str]],
 ) -> Ending:
     mesh = ChaosMesh(script.topology, directory, view.tell, command, ground)
     try:
@@ -92,7 +100,7 @@ async def _perform(
             view.phase("starting the mesh")
             await mesh.up(links, Random(f"{seed} links"))
             folder = directory.path / "clients"
-            clients = make_clients(script, mesh.addresses, folder, view.tell, ground.namespace)
+            clients = make_clients(script, mesh.addresses, folder, view.tell, ground.namespace, programs)
             ending = await _Run(script, seed, mesh, clients, view).play()
             links.cancel_scope.cancel()
     finally:

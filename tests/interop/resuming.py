@@ -55,6 +55,8 @@ class Life:
         self.timeout = 0  # granted
         self.closed = False
         self.changed = trio.Event()
+        self.over = trio.Event()
+        """All that it told is heard, and its process has ended."""
 
     async def tell(self, command: str, **what: object) -> None:
         assert self.process.stdin is not None
@@ -65,6 +67,8 @@ class ResumingLink:
     """`unsettled` is the map, by tag: the outcome, or None."""
 
     role: ClassVar[str]
+    answers = False
+    """A subscriber answers echoes: what it has read of, it can name no more."""
 
     def __init__(self, nursery: trio.Nursery, container: str, address: str) -> None:
         self._nursery = nursery
@@ -78,16 +82,17 @@ class ResumingLink:
     async def attach(
         self, router: Address, *, credit: int = CREDIT, naming: Collection[str] | None = None
     ) -> dict[str, str | None] | None:
-        """At this router, with a null map the first time; returns the router's map. `naming` some tags only, ours is
-        incomplete."""
+        """At this router, with a null map the first time; returns the router's map, null also if the router is lost.
+        `naming` some tags only, ours is incomplete."""
         life = self.life = self._begin()
         life.said = {tag: state for tag, state in self.unsettled.items() if naming is None or tag in naming}
         told: dict[str, object] = {"generation": self.generation, "epoch": self.epoch, "credit": credit}
+        told["answers"] = self.answers
         told |= {"unsettled": life.said if self._resumes else None, "incomplete": naming is not None}
         command = [str(NODE), str(HERE / "rhea_resuming.js"), self.role, str(router), json.dumps(self._own | told)]
         life.process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._nursery.start_soon(self._listen, life)
-        await self.until(lambda: life.attached)
+        await self.until(lambda: life.attached or life.closed)
         return life.theirs
 
     def _begin(self) -> Life:
@@ -96,7 +101,7 @@ class ResumingLink:
     async def vanish(self) -> None:
         """The client's process is killed; what it kept in its store stays."""
         self.life.process.kill()
-        await self.life.process.wait()
+        await self.life.over.wait()
 
     async def end(self) -> None:
         """With a closing detach: its terminus ends."""
@@ -122,6 +127,7 @@ class ResumingLink:
             life.process.kill()
             with trio.CancelScope(shield=True):
                 await life.process.wait()
+            life.over.set()
 
     def _hear(self, life: Life, event: str, **what: Any) -> None:
         if event in ("closed", "disconnected"):

@@ -1,9 +1,9 @@
 // rhea on one link that resumes: it is told its unsettled map and what to do, and tells what it sees. See resuming.py.
 //
-//   node rhea_resuming.js publish|subscribe HOST:PORT '{"container", "link", "address", "unsettled", "generation", "epoch"}'
+//   node rhea_resuming.js publish|subscribe HOST:PORT '{"container", "link", "address", "unsettled", "generation", "epoch", …}'
 //
-// rhea can neither send an unsettled map nor a resumed transfer, nor tell one: that is done here by hand, on the
-// performatives that it is about to write or has just read.
+// rhea can neither send an unsettled map nor a resumed transfer, nor tell one, nor answer an echo: that is done here by
+// hand, on the performatives that it is about to write or has just read.
 'use strict';
 
 const readline = require('node:readline');
@@ -54,6 +54,7 @@ function tellAttached(link, end) {
         generation: properties['oncemesh:generation']?.toString('hex') ?? null,
         epoch: properties['oncemesh:epoch'],
         timeout: end.timeout,
+        router: connection.remote.open.properties?.router ?? null,
     });
 }
 
@@ -89,6 +90,13 @@ function receiver() {
     session.on_transfer = function (frame) {
         if (frame.performative.delivery_tag) first = frame.performative;
         onTransfer.call(this, frame);
+    };
+    const onFlow = link.on_flow;
+    link.on_flow = function (frame) {
+        onFlow.call(this, frame);
+        if (!own.answers || !frame.performative.echo) return;
+        this.issue_flow = true; // with the next frames
+        connection._register();
     };
     link.once('receiver_open', () => tellAttached(link, link.source));
     link.on('settled', ({ delivery }) => tell('settled', { tag: String(delivery.tag) }));
