@@ -3,6 +3,9 @@
 One publisher fills a queue of `topologies/queues.yaml`, while nobody consumes. Then all routers are stopped and
 started, and one consumer takes messages. Told are the memory of each router (RSS) and the size of its store on the
 disk, the rate of messages, and the seconds from the start of the routers to the first message.
+
+With `--pass N` a consumer holds one message of the queue, and does not settle it, while N messages pass through the
+queue to another consumer (`amqpload.c`): memory and disk are to stay level.
 """
 
 import argparse
@@ -10,6 +13,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Final
@@ -17,12 +21,18 @@ from typing import Final
 import psutil
 import trio
 
-from tests.processes.clients import Clients, Subscriber
+from tests.bench.load import build
+from tests.bench.queues import Broker, Case, Node, load
+from tests.processes.clients import Clients, Subscriber, hold
 from tests.processes.mesh import RunningMesh
 
 MIB: Final = 1 << 20
 QUEUE: Final = "queue/long"
 LOOK_S: Final = 0.2
+REST_S: Final = 3.0
+"""What was asked for before has come to rest."""
+ROUND: Final = 30_000
+"""Messages that pass by between two looks."""
 
 
 class Told:
@@ -63,7 +73,7 @@ async def measured(mesh: RunningMesh, count: int, size: int, taken: int) -> None
             await trio.sleep(LOOK_S)
             told.at(len(publisher.accepted))
         told.at(count, last=True)
-        await trio.sleep(3)
+        await trio.sleep(REST_S)
         print(f"at rest: {memory(mesh)}", flush=True)
         nursery.cancel_scope.cancel()
     for name in mesh.routers:
@@ -86,18 +96,50 @@ async def measured(mesh: RunningMesh, count: int, size: int, taken: int) -> None
         nursery.cancel_scope.cancel()
 
 
+async def passed(mesh: RunningMesh, count: int, size: int) -> None:
+    """Have messages pass by one that is held."""
+    await mesh.up()
+    print(f"before: {memory(mesh)}", flush=True)
+    nodes = {name: Node(str(mesh.address(name)), mesh.pid(name)) for name in mesh.routers}
+    async with trio.open_nursery() as nursery:
+        clients = Clients(nursery)
+        holder = await clients.subscriber(mesh.address("b"), QUEUE, "holder", credit=1, respond=hold)
+        holder.credit = 0  # no more than one message
+        publisher = await clients.publisher(mesh.address("a"), QUEUE, "p")
+        publisher.send(bytes(size))
+        await clients.until(lambda: bool(holder.received) and bool(publisher.accepted))
+        told = Told(mesh, "passed")
+        for number in range(0, count, ROUND):
+            case = Case("", min(ROUND, count - number))
+            await trio.to_thread.run_sync(partial(load, Broker(nodes, "a", QUEUE), case, "c", "-s", str(size)))
+            told.at(number + case.count)
+        told.at(count, last=True)
+        [delivery] = holder.received
+        delivery.accept()
+        await clients.until(lambda: bool(holder.settled))
+        await trio.sleep(REST_S)
+        print(f"at rest: {memory(mesh)}", flush=True)
+        nursery.cancel_scope.cancel()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.backlog", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--count", type=int, default=1_000_000, help="messages (default: %(default)s)")
     parser.add_argument("--size", type=int, default=1000, help="bytes of each (default: %(default)s)")
     parser.add_argument("--take", type=int, default=20_000, help="how many are consumed (default: %(default)s)")
+    parser.add_argument("--pass", type=int, dest="passing", metavar="N", help="messages that pass by one that is held")
     asked = parser.parse_args()
+    if asked.passing:
+        build()
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
     with tempfile.TemporaryDirectory() as folder:
         mesh = RunningMesh("queues", Path(folder), {}, queues={"sets": 1, "replicas": 3})
         try:
-            trio.run(measured, mesh, asked.count, asked.size, asked.take)
+            if asked.passing:
+                trio.run(passed, mesh, asked.passing, asked.size)
+            else:
+                trio.run(measured, mesh, asked.count, asked.size, asked.take)
         finally:
             mesh.end()
 
