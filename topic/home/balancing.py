@@ -152,9 +152,11 @@ class Balancing:
         return sum((room for _, room in able), NO_ROOM) - SubscriberRoom.of(waiting)
 
     def reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:
-        """The queue has agreed to the subscriber for these. If it has gone meanwhile, the queue is told. It may have
-        less room, or an earlier delivery may wait for it: then they wait again."""
-        records = [record for record in stream.agreed(records, name) if self._is_for_nobody(record)]
+        """The queue has agreed to the subscriber for these, which may have been chosen one after the other. If it has
+        gone meanwhile, the queue is told. It may have less room, or an earlier delivery may wait for it: then they wait
+        again."""
+        agreed = sorted(stream.agreed(records, name), key=stream.kind.place)
+        records = [record for record in agreed if self._is_for_nobody(record)]
         if not records:
             return
         if not self.is_there(name):

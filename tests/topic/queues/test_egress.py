@@ -598,22 +598,23 @@ def test_what_came_back_goes_before_what_waits_for_a_consumer() -> None:
     assert taker.delivered == [b"1"]
 
 
-@pytest.mark.parametrize("credit", [1, 2])
+@pytest.mark.parametrize("credit", [1, 2, 3])
 def test_what_a_router_has_no_room_for_comes_before_what_is_reserved_meanwhile(credit: int) -> None:
     """The consumer has taken its credit back, so its router refuses the first message. The second one is reserved for
-    the consumer then. With a credit of 1 the first one waits for room, else it is reserved again, after the second."""
+    the consumer then. With a credit of 1 the first one waits for room, else it is reserved again, after the second.
+    With a credit of 3 the third one is reserved together with the first one, and then with the second one, too."""
     bench, pen = filled()
     reader = plain(bench, "d", credit=2)
     bench.hold("d", "a")
     reader.grant(0)
     pen.send(b"1")
     bench.hanging |= {"b", "c"}
-    pen.send(b"2")
+    pen.send(b"2", b"3")
     bench.let_go()
     reader.grant(credit)
     bench.hanging.clear()
     bench.flow()
-    assert reader.delivered == [b"1", b"2"][:credit]
+    assert reader.delivered == [b"1", b"2", b"3"][:credit]
 
 
 @pytest.mark.parametrize("router", ["a", "d"])
@@ -1082,6 +1083,9 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_the_leader_dies_before_it_has_heard_that_a_consumer_failed, "d", lasting)),
     (Balancing, "reserved", "if not self.is_there(name):", "if False:",
      test_a_consumer_that_has_gone_as_the_queue_agrees_to_it_has_nothing_reserved),
+    (Balancing, "reserved", "sorted(stream.agreed(records, name), key=stream.kind.place)",
+     "stream.agreed(records, name)",
+     partial(test_what_a_router_has_no_room_for_comes_before_what_is_reserved_meanwhile, 3)),
     (HomeStream, "before_waiting", "islice(unassigned, 1)", "()",
      partial(test_what_a_router_has_no_room_for_comes_before_what_is_reserved_meanwhile, 1)),
     (HomeStream, "before_waiting", "self.reserving.get(subscriber, ())", "()",
