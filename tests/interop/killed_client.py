@@ -23,7 +23,7 @@ from proton import Message
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
-from failover.chaos.client import BEGIN, COUNT_S, FINISH, LINK, Spec, tell
+from failover.chaos.client import BEGIN, COUNT_S, FINISH, GAVE_UP, LINK, Spec, tell
 from failover.chaos.ledger import Ledger, body, open_database
 from failover.client import Outcome, SqliteStore
 from failover.client.state.store import Added, Removed, tag_of
@@ -45,6 +45,11 @@ class Account:
         self._connection = connection
         self._store = SqliteStore(connection)
         self._ledger = Ledger(connection)
+        before = self._store.load("publisher", self._identity)
+        self.number = before.next_number
+        """Of the next message, after a former life of the process."""
+        self.doubtful = [int.from_bytes(tag) for tag in before.unsettled]
+        """The numbers of messages without an outcome."""
 
     def sent(self, number: int) -> None:
         """For the first time."""
@@ -243,10 +248,10 @@ class PlainPublisher(Plain):
         self._sender = container.create_sender(self.connection, self.spec.address)
         self._pace: Pace | None = None
         self._doubtful: dict[str, int] = {}
-        self._again: deque[int] = deque()
+        self._again = deque(self.account.doubtful)
 
     def on_begin(self, event: Any) -> None:
-        self._pace = Pace(self.spec.rate, 0, self.spec.count)
+        self._pace = Pace(self.spec.rate, self.account.number, self.spec.count)
         self._container.schedule(TICK_S, Every(TICK_S, self.pump))
 
     def pump(self) -> None:
@@ -306,7 +311,11 @@ def main(make: str, spec: Spec) -> None:
             plain = (PlainPublisher if spec.role == "publisher" else PlainSubscriber)(spec, account)
             container = Container(plain)
             container.container_id = spec.name
-            container.run()
+            try:
+                container.run()
+            except AttributeError as error:  # proton 0.40 may fail so as it reconnects: its transport is None
+                tell(gave_up=str(error))
+                sys.exit(GAVE_UP)
         account.tell()
 
 
