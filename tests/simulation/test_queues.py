@@ -52,6 +52,11 @@ def test_it_holds_whatever_else_is_odd(companions: tuple[str, ...]) -> None:
         run(seed, *companions)
 
 
+def test_it_holds_when_a_queue_is_deleted_as_it_gets_a_message_again() -> None:
+    """One round of the log has decided both, and a consumer of the deleted queue was offered the message again."""
+    run(506)
+
+
 @pytest.mark.parametrize(("seed", "knobs"), [(147, HAS_FAILED), (9103035, OLDER_ANSWER)])
 def test_it_holds_in_a_run_that_has_failed(seed: int, knobs: dict[str, Any]) -> None:
     """An outcome of one queue was told as that of another one, whose link had the same epoch. An older refusal counted

@@ -315,6 +315,8 @@ class LedSet:
 
     def follow(self, decided: Sequence[tuple[int, Enqueued | None]], now: float) -> None:
         """Give the links the answers that were decided."""
+        if self._deletions != self._sets.state(self._name).deletions:
+            self._close_deleted()  # before it could offer what it expects
         if self._changes != self._sets.state(self._name).bindings.changes:
             self._bind({})
         for index, answer in decided:
@@ -333,8 +335,6 @@ class LedSet:
         if decided:
             self._times.mark(decided[-1][0], now)
             self._take_more()
-        if self._deletions != self._sets.state(self._name).deletions:
-            self._close_deleted()
         if self._taken_out != (taken_out := self._count_taken_out()):
             self._taken_out = taken_out
             self._withdraw_gone()
