@@ -42,6 +42,7 @@ class TopicKind(AddressKind):
     asks_once = False
     in_sets = False
     ends_with_subscribers = False
+    is_of_set = False
     unfit = DeliveryOutcome.REJECTED
 
     def nobody_has(self, records: Iterable[Record]) -> None:
@@ -132,6 +133,7 @@ class BalancedKind(AddressKind):
     asks_once = True
     in_sets = False
     ends_with_subscribers = False
+    is_of_set = False
     unfit = DeliveryOutcome.MODIFIED  # another subscriber may take it
 
     def nobody_has(self, records: Iterable[Record]) -> None:
@@ -270,6 +272,7 @@ class EgressKind(BalancedKind):
     __slots__ = ()
 
     name = QUEUE
+    is_of_set = True
 
     def counts_again(self, state: int) -> bool:
         return True

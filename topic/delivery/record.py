@@ -565,6 +565,8 @@ class AddressKind(ABC):
     """Replica sets decide which of these addresses exist (protocol 13). Clients cannot attach to them yet."""
     ends_with_subscribers: ClassVar[bool]
     """When the last subscriber has gone there will be no other: the rest is rejected (protocol 12.8)."""
+    is_of_set: ClassVar[bool]
+    """The publisher is a replica set: it comes back however long it has no leader (protocol 14.7)."""
     unfit: ClassVar[DeliveryOutcome]
     """The outcome by which a router refuses what its subscriber cannot be given (protocol 5, Unfit)."""
 

@@ -252,12 +252,13 @@ class Generations:
 
     def give_up_nowhere(self, now: float, all_since: float) -> None:
         """Settle placeholders whose publishers will not come back: no terminus lives this long. A publisher may be
-        attached at a router that is not in contact, so `all_since` counts: since when all routers are."""
+        attached at a router that is not in contact, so `all_since` counts: since when all routers are. A replica set
+        comes back with its leader."""
         longest = self._settings.terminus + self._settings.boot_wait
         for found in [found for at in self._nowhere.values() for found in at.values()]:
             found.since = min(found.since, now)
             is_over = now >= max(found.since, all_since) + longest or now >= found.since + self._settings.forget
-            if is_over or not found.stream.unconfirmed:
+            if (is_over and not found.stream.kind.is_of_set) or not found.stream.unconfirmed:
                 self._end(found.stream)
 
     def _end(self, stream: Stream) -> None:

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import attrs
 import msgpack
 import pytest
 
 from tests.failures import marked
 from tests.topic.bench import reader_at
 from tests.topic.clients import Pen, Reader
-from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, QueueBench, with_patches
+from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, WITH_QUEUES, QueueBench, with_patches
 from tests.topic.queues.test_ingress import publisher, unsettled
 from tests.topic.raft.mutants import Mutant
 from topic.actions import Note
@@ -36,6 +37,7 @@ from topic.queues.operations import Delete, Done, Purge
 from topic.queues.proposals import DEQUEUE, ENQUEUE, RESERVE, SETTLED
 from topic.queues.replica import SetReplica
 from topic.queues.state import LIFE
+from topic.termini.generations import Generations
 
 ACCEPTED, REJECTED, RELEASED, MODIFIED = DeliveryOutcome
 ADDRESS = egress_address(SET, QUEUE)
@@ -710,6 +712,26 @@ def test_all_routers_may_die_at_once() -> None:
     assert bench.messages(bench.leader) == [b"3"] and again.delivered == [b"3"]
 
 
+def test_what_a_consumer_has_accepted_waits_for_a_leader_however_long_that_takes() -> None:
+    """Its router knows the message by its map alone, and no router knows the egress."""
+    bench = QueueBench(*"abcd", settings=attrs.evolve(WITH_QUEUES, terminus=5.0, boot_wait=1.0))
+    pen = publisher(bench, "a")
+    pen.send(b"1")
+    pen.settle(b"1")
+    reader = lasting(bench, "d", credit=1)
+    [(record, _)] = reader.handed
+    for name in "abcd":
+        bench.stop(name)
+    bench.hanging |= {*"abc"}
+    for name in "abcd":
+        bench.start(name, 2)
+    again = lasting(bench, "d", unsettled={record.key: ACCEPTED}, seen=reader.end.epoch)
+    bench.wait(10)
+    bench.hanging.clear()
+    bench.wait(ELECTED_S)
+    assert again.delivered == [] and bench.messages(bench.leader) == []
+
+
 def unheard_of() -> QueueBench:
     """The voters begin again, and have no contact with e: so they have not booted."""
     bench = QueueBench(*"abcde")
@@ -1075,6 +1097,8 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (EgressKind, "left", "record.count(GONE)", "pass", partial(test_who_goes_with_a_message_has_failed, "d")),
     (EgressKind, "counts_again", "True", "False",
      partial(test_the_leader_dies_before_it_has_heard_that_a_consumer_failed, "d", lasting)),
+    (Generations, "give_up_nowhere", "(is_over and not found.stream.kind.is_of_set)", "is_over",
+     test_what_a_consumer_has_accepted_waits_for_a_leader_however_long_that_takes),
     (EgressKind, "place", "record.tag", "record.n", test_what_came_back_goes_before_what_waits_for_a_consumer),
     (EgressKind, "given_back", "failed=failed", "failed=False",
      partial(test_the_log_has_what_a_consumer_gives_back, "d", MODIFIED, True, 1)),
