@@ -177,9 +177,10 @@ class Client(Handler):
         first: bool = False,
         respond: Callable[[Delivery], None] = accept,
         snd_settle_mode: int = SND_MIXED,
+        makes_up: bool = True,
         **options: Any,
     ) -> Subscriber:
-        """`options` are more of its attach."""
+        """It `makes_up` for the credit that messages use. `options` are more of its attach."""
         subscriber = Subscriber(credit, respond, first=first)
         mode = RCV_FIRST if first else RCV_SECOND
         subscriber.link = self.connection.receiver(
@@ -187,6 +188,8 @@ class Client(Handler):
         )
         subscriber.link.context = subscriber
         subscriber.link.flow(credit)
+        if not makes_up:
+            subscriber.credit = 0
         self.connection.wake()
         return subscriber
 

@@ -113,8 +113,9 @@ async def test_messages_that_two_stores_have_lost_are_lost_at_rest(own_mesh: Run
 
 
 async def test_messages_wait_for_consumers_at_any_router(mesh: RunningMesh, clients: Clients) -> None:
-    first = await clients.subscriber(mesh.address("b"), "queue/waits", "first", credit=100, respond=hold)
-    first.credit = 0  # it makes up for none
+    first = await clients.subscriber(
+        mesh.address("b"), "queue/waits", "first", credit=100, respond=hold, makes_up=False
+    )
     await fill(clients, await clients.publisher(mesh.address("a"), "queue/waits"))
     await clients.until(lambda: len(first.received) == 100)
     second = await clients.subscriber(mesh.address("c"), "queue/waits", "second")
@@ -129,8 +130,7 @@ async def test_messages_wait_for_consumers_at_any_router(mesh: RunningMesh, clie
 async def test_the_figures_of_a_queue_are_shown(mesh: RunningMesh, clients: Clients) -> None:
     """By `$management`, `$status` and `/metrics` of the leader."""
     await fill(clients, await clients.publisher(mesh.address("a"), "queue/figures"), 4)
-    consumer = await clients.subscriber(mesh.address("b"), "queue/figures", credit=2, respond=hold)
-    consumer.credit = 0  # it makes up for none
+    consumer = await clients.subscriber(mesh.address("b"), "queue/figures", credit=2, respond=hold, makes_up=False)
     await clients.until(lambda: len(consumer.received) == 2)
     consumer.received[0].give(RELEASED)
     consumer.received[1].accept()
@@ -174,8 +174,7 @@ async def test_messages_are_looked_at_purged_and_expire(own_mesh: RunningMesh, c
 
     publisher = await clients.publisher(own_mesh.address("a"), "queue/purged")
     await fill(clients, publisher, 5)
-    consumer = await clients.subscriber(own_mesh.address("b"), "queue/purged", credit=1, respond=hold)
-    consumer.credit = 0  # it makes up for none
+    consumer = await clients.subscriber(own_mesh.address("b"), "queue/purged", credit=1, respond=hold, makes_up=False)
     await clients.until(lambda: consumer.numbers == [0])
     rows = json.loads(await queue("peek", "queue/purged", "--count", "2", "--json"))
     assert [(row["message"]["body"], row["consumer"] is None) for row in rows] == [("0", False), ("1", True)]
