@@ -1,9 +1,10 @@
-"""What a power cut does to the store of a router's replica sets, once its process is killed (protocol 13.5).
+"""A power cut at a router whose process was just killed, as its store of replica sets sees it (protocol 13.5).
 
-The kernel has each write that the process has made. The disk has it if the store has synced it: with `sync: disk` each
-transaction is, before the mark beside the file names it. So a transaction that the mark does not name is taken out of
-the write-ahead log. The mark is synced never, so it goes. Pages that were being merged into the file are in that log
-yet. With `sync: memory` nothing need be on the disk, and the store goes.
+The kernel has each write that the process has made. The disk has a write only if the store has synced it. With `sync:
+disk` the store syncs each transaction before the mark beside the file names it. So this module takes a transaction that
+the mark does not name out of the write-ahead log. It deletes the mark, which the store never syncs. Pages that the
+store was merging into the file are still in the log. With `sync: memory` the disk may have nothing: the module deletes
+the store.
 """
 
 import os
@@ -17,8 +18,8 @@ from router.queues.store import SUFFIXES, Sync
 
 
 def cut_power(store: Path, sync: Sync) -> bool:
-    """Set the store of a process that is killed back to its last sync. Returns whether it has lost something of what
-    was written. A store that the process was about to make, or that is damaged, stays. Raises OSError."""
+    """Set the store of a killed process back to its last sync. Returns whether the store has lost a write. A damaged
+    store, or one that the process had not finished making, stays as it is. Raises OSError."""
     if not store.exists():
         return False
     if sync is Sync.MEMORY:

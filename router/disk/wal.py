@@ -10,6 +10,7 @@ Format: https://www.sqlite.org/fileformat2.html, section 4.
 
 import struct
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -33,23 +34,17 @@ def gap(log: str) -> str:
         return ""
     if len(data) <= HEADER.size:
         return ""
-    magic, _, page, _, *salts, first, second = HEADER.unpack_from(data)
+    magic, *_, first, second = HEADER.unpack_from(data)
     words = "<" if magic == MAGIC else ">"
     is_whole = magic | 1 == MAGIC | 1 and _add((0, 0), data[:24], words) == (first, second)
     if not is_whole:
         ends = sum(end > 0 for _, end, *_ in _headers(data, PAGE))
         return f"damaged: the header of the write-ahead log, before {ends} transactions" if ends > 1 else ""
-    sums: Sums | None = (first, second)
     bad = ends = 0
-    for number, (_, end, one, other, *found) in enumerate(_headers(data, page), 1):
-        if sums is not None:
-            start = HEADER.size + (number - 1) * (FRAME.size + page)
-            sums = _add(sums, data[start : start + 8], words)
-            sums = _add(sums, data[start + FRAME.size : start + FRAME.size + page], words)
-            if [one, other] == salts and sums == tuple(found):
-                continue
-            bad, sums = number, None
-        ends += end > 0 and [one, other] == salts
+    for number, (is_sound, is_end) in enumerate(_frames(data), 1):
+        if not is_sound:
+            bad = bad or number
+            ends += is_end
     return f"damaged: frame {bad} of the write-ahead log, before the ends of {ends} transactions" if ends > 1 else ""
 
 
@@ -59,19 +54,25 @@ def ends(log: str) -> list[int]:
         data = Path(log).read_bytes()
     except FileNotFoundError:
         return []
-    found: list[int] = []
     if len(data) <= HEADER.size:
-        return found
+        return []
+    step, sound = FRAME.size + HEADER.unpack_from(data)[2], takewhile(lambda frame: frame[0], _frames(data))
+    return [HEADER.size + number * step for number, (_, is_end) in enumerate(sound, 1) if is_end]
+
+
+def _frames(data: bytes) -> Iterator[tuple[bool, bool]]:
+    """For each frame: whether it and all frames before it are as this log has written them, and whether a transaction
+    of this log ends with it."""
     magic, _, page, _, *salts, first, second = HEADER.unpack_from(data)
-    words, sums, at = "<" if magic == MAGIC else ">", (first, second), HEADER.size
-    for _, end, one, other, *expected in _headers(data, page):
-        sums = _add(sums, data[at : at + 8], words)
-        sums = _add(sums, data[at + FRAME.size : at + FRAME.size + page], words)
-        if [one, other] != salts or sums != tuple(expected):
-            break  # a transaction that is not whole, or what an earlier log has left here
+    words, sums, at, is_sound = "<" if magic == MAGIC else ">", (first, second), HEADER.size, True
+    for _, end, one, other, *found in _headers(data, page):
+        is_own = [one, other] == salts
+        if is_sound:
+            sums = _add(sums, data[at : at + 8], words)
+            sums = _add(sums, data[at + FRAME.size : at + FRAME.size + page], words)
+            is_sound = is_own and sums == tuple(found)
         at += FRAME.size + page
-        found += [at] if end else []
-    return found
+        yield is_sound, end > 0 and is_own
 
 
 def _headers(data: bytes, page: int) -> Iterator[tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""A store of replica sets that no process uses, as evidence of what a router had (protocol 13.5).
+"""A store of replica sets that no process uses, as evidence of the messages that a router had (protocol 13.5).
 
 The files are copied, and only the copy is opened: `QueueStore` tells there what a router would find if it started now.
 """

@@ -15,7 +15,7 @@ digests of these bodies.
 
 A message is written once, with the entry that has enqueued it. When the snapshot passes the entry, the entry stays as
 long as the state has one of its messages. When the messages that are left are less than a quarter of it, each gets a
-row of `body`: so one message that nobody takes holds no others on the disk.
+row of `body`: so one message that nobody takes holds few others on the disk.
 """
 
 from array import array

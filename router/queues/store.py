@@ -358,7 +358,7 @@ class QueueStore:
         nothing any more."""
         if not self._is_sound:
             raise QueueStoreError(f"{self._path}: the store of replica sets has failed before, so it writes nothing")
-        size = sum(map(size_of, changes))
+        size = sum(map(self._written, changes))
         try:
             check_room(self._path, size=2 * size)  # in the log, and in the file
         except OSError as error:
@@ -376,6 +376,16 @@ class QueueStore:
             raise QueueStoreError(f"{self._path}: replica sets cannot be stored: {error}") from error
         self._is_sound = True
         self._unmerged += size + CHANGED * len(changed)
+
+    def _written(self, change: StoreChange) -> int:
+        """Bytes, about, that the change writes: entries that stay have most bodies of its rows."""
+        size = size_of(change)
+        if isinstance(change, Write) and change.changes:
+            part = self._parts[change.set]
+            there = range(part.snapshot.index + 1, part.last + 1)
+            bodies = ((key, value) for key, value in change.changes.items() if value is not None and is_body(key))
+            size -= sum(len(value) for key, value in bodies if index_of(position_in(key) or 0) in there)
+        return size
 
     def _do(self, part: Part, change: StoreChange) -> None:
         match change:
@@ -412,8 +422,8 @@ class QueueStore:
                 self._delete("entry", part.key(before + 1), part.key(following - 1))
 
     def _change_rows(self, part: Part, changes: Changes, passed: range) -> set[int]:
-        """Change the rows of the state. `passed`: the indices of the entries that the snapshot passes, and that are in
-        the file. Returns which of these have bodies of the state."""
+        """Change the rows of the state. `passed`: the indices of the entries in the file that the snapshot passes.
+        Returns the indices of the entries among them that have bodies of the state."""
         fresh: list[Row] = []
         kept: set[int] = set()
         gone: dict[str, list[int]] = {table: [] for table in KEYED}
@@ -548,8 +558,8 @@ class QueueStore:
             return [self._body(part, position, messages) for position in read.positions]
 
     def _body(self, part: Part, position: int, messages: dict[int, Sequence[bytes]]) -> bytes | None:
-        """The body of a message of the state; None: there is none, or it is damaged. `messages`: what was read of
-        entries so far, by index; the last one is enough for who reads on."""
+        """The body of a message of the state; None: there is none, or it is damaged. `messages`: those of the entry
+        that was read last, by its index. A reader that goes on in order needs no other entry."""
         index = index_of(position)
         if index not in messages:
             messages.clear()

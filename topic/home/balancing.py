@@ -152,9 +152,9 @@ class Balancing:
         return sum((room for _, room in able), NO_ROOM) - SubscriberRoom.of(waiting)
 
     def reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:
-        """The queue has agreed to the subscriber for these, which may have been chosen one after the other. If it has
-        gone meanwhile, the queue is told. It may have less room, or an earlier delivery may wait for it: then they wait
-        again."""
+        """The queue has agreed to the subscriber for these deliveries, which home may have chosen one after the other.
+        If the subscriber has gone meanwhile, home tells the queue. If the subscriber has less room, or an earlier
+        delivery waits for it, the deliveries wait again."""
         agreed = sorted(stream.agreed(records, name), key=stream.kind.place)
         records = [record for record in agreed if self._is_for_nobody(record)]
         if not records:

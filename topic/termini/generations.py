@@ -253,7 +253,7 @@ class Generations:
     def give_up_nowhere(self, now: float, all_since: float) -> None:
         """Settle placeholders whose publishers will not come back: no terminus lives this long. A publisher may be
         attached at a router that is not in contact, so `all_since` counts: since when all routers are. A replica set
-        comes back with its leader."""
+        comes back with its next leader, however late, so its placeholders stay."""
         longest = self._settings.terminus + self._settings.boot_wait
         for found in [found for at in self._nowhere.values() for found in at.values()]:
             found.since = min(found.since, now)

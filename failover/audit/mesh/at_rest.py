@@ -1,10 +1,10 @@
-"""What the stores of replica sets have of the messages in queues, when no process uses them (protocol 13.5, 14).
+"""The messages of queues in the stores of replica sets that no process uses (protocol 13.5, 14).
 
-An entry that a replica has applied is decided: a majority of the stores has it, and each later snapshot has what it has
-led to. So the logs may name no message that was enqueued, and never left its queue, which
+An entry that a replica has applied is decided: a majority of the stores has it, and each later snapshot has its effect.
+So a message that was enqueued and never left its queue, by the logs, is lost if
 
-1. a snapshot behind its entry lacks; or
-2. so many stores lack that the others are no majority.
+1. a snapshot behind its entry lacks it; or
+2. so many stores lack it that the others are no majority.
 
 A store that was set aside, is in use or has begun anew counts for 2 as one that has the message. So does one of another
 configuration than all others: while the voters change, a majority of the former ones may have it. Entries behind the
@@ -19,26 +19,23 @@ import numpy as np
 from failover.audit.mesh.contents import Contents
 from failover.audit.read.columns import Flags, Ints
 from failover.audit.read.stores import Stamps, StoreOf, stamps_of
-from topic.queues.bodies.message_rows import MESSAGE
-from topic.queues.operations import unpack
-from topic.queues.positions import MOST_PLACES, POSITION_LENGTH, position_of
-from topic.queues.proposals import ENQUEUE
-from topic.queues.state import LIFE
+from topic.queues.bodies.message_rows import position_in
+from topic.queues.positions import MOST_PLACES, position_of
+from topic.queues.state import messages_of
 from topic.queues.storing import SetContent
 from topic.raft.configuration import Configuration, Replica
-from topic.raft.log import Entry
 
 
 @attrs.frozen
 class StoredReplica:
-    """What one store has of a set."""
+    """One store's part of a set."""
 
     replica: Replica
     life: int
     snapshot: int
     """The index of its snapshot."""
     has: Ints
-    """The positions of the messages of its snapshot, and of what its later entries enqueue, in order."""
+    """The positions of the messages in its snapshot, and of the messages that its later entries enqueue, in order."""
     configurations: frozenset[Configuration]
     """Of the snapshot and of the later entries."""
 
@@ -47,32 +44,22 @@ class StoredReplica:
         return found
 
     def has_lost(self, positions: Ints) -> Flags:
-        """Those that its snapshot ought to have."""
+        """Which of the messages at these positions its snapshot should have, and has not."""
         found: Flags = (positions // MOST_PLACES <= self.snapshot) & ~self.holds(positions)
         return found
 
 
 def stored_replica(router: str, content: SetContent) -> StoredReplica:
     snapshot, entries = content.content.snapshot, content.content.entries
-    length = len(MESSAGE) + POSITION_LENGTH
-    rows = [int.from_bytes(key[1:]) for key, _ in content.rows if key[:1] == MESSAGE and len(key) == length]
+    rows = [at for key, _ in content.rows if (at := position_in(key)) is not None]
     for index, entry in enumerate(entries, snapshot.index + 1):
-        rows += (position_of(index, place) for place in range(_enqueues(entry)))
+        rows += (position_of(index, place) for place in range(len(messages_of(entry.data))))
     found = [snapshot.configuration] if snapshot.index else []
     found += [entry.configuration for entry in entries if entry.configuration is not None]
     life = content.content.hard.life
     return StoredReplica(
         Replica(router, content.store), life, snapshot.index, np.array(sorted(rows), np.int64), frozenset(found)
     )
-
-
-def _enqueues(entry: Entry) -> int:
-    """How many messages an entry enqueues, if it is decided."""
-    try:
-        parts = unpack(entry.data[LIFE:], "an entry") if entry.data else [None]
-    except ValueError:
-        return 0
-    return len(parts[4]) if parts[:1] == [ENQUEUE] and len(parts) > 4 and isinstance(parts[4], list) else 0
 
 
 @attrs.frozen
@@ -123,7 +110,7 @@ class AtRest:
 
 
 def at_rest(contents: Iterable[StoreOf], stamps: Stamps | None = None) -> AtRest:
-    """Of routers and what their stores have."""
+    """`contents`: routers, each with the sets in its store."""
     found: dict[str, list[StoredReplica]] = {}
     for router, sets in contents:
         for set_, content in sets.items():

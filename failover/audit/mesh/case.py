@@ -76,7 +76,7 @@ class Case:
     since: int
     """In µs of wall clock: what began before is not judged, as logs from before are deleted; 0 if none are."""
     at_rest: AtRest = attrs.Factory(AtRest)
-    """What the stores of routers have."""
+    """The stores of the routers, if no process uses them."""
 
     @cached_property
     def open_homes(self) -> list[str]:

@@ -422,6 +422,15 @@ def test_a_lost_body_is_noticed_at_the_start(path: Path, with_bodies: Callable[[
         assert store.contents["q0"].store != identity
 
 
+def test_a_body_that_stays_in_its_entry_is_not_written_again(path: Path) -> None:
+    """It counts once, so the log is merged no sooner for it."""
+    with opened(path) as store:
+        store.write([appended(1, 1, enqueued(bytes(MERGE // 2)))])
+        changes = dict(rows_of(position_of(1, 0), bytes(MERGE // 2)))
+        store.write([Write("q0", Persist(2, HARD, (), Snapshot(1, 3, Configuration((ME,))), 2, ()), changes)])
+        assert not store.is_to_be_merged
+
+
 def test_an_entry_goes_with_the_last_of_its_messages(path: Path) -> None:
     """It goes earlier when most of its bytes are those of messages that are gone: the others get rows of their own."""
     counts = "SELECT (SELECT count(*) FROM entry), (SELECT count(*) FROM body)"

@@ -44,8 +44,8 @@ class Proposer(Protocol):
     """The log of one set that this router leads: `topic.queues.leader.leaders`."""
 
     def may_propose(self, end: ProposingEnd) -> bool:
-        """Whether nothing is undecided that was proposed in an earlier round of the log. Else the end is told to go on
-        when that is decided: so a round takes all that has come during the one before it."""
+        """Whether all entries of earlier rounds of the log are decided. Else the end is told to go on when they are. So
+        a round takes all that has come during the round before it."""
 
     def propose(self, end: ProposingEnd, proposals: Sequence[Proposal]) -> int | None:
         """Append entries to the log. Returns the index of the first. None: the leader is busy, or leads no more; the

@@ -27,7 +27,7 @@ from topic.journal import Event, LoggedOutcome
 from topic.queues.logged.message_log import MessageEnd
 
 ANSWERED: Final = (LoggedOutcome.ACCEPTED, LoggedOutcome.REJECTED)
-"""With these outcomes a consumer ends a message."""
+"""The outcomes by which a consumer ends a message."""
 
 
 def apart(rows: Rows) -> tuple[Rows, Rows]:
@@ -87,7 +87,7 @@ def _messages(told: Rows, each: Testimony) -> Messages:
 
 @attrs.frozen
 class QueueVerdicts:
-    """What is found in one bucket."""
+    """The verdicts on one bucket."""
 
     messages: Messages
     accepted: Violating
