@@ -137,6 +137,15 @@ class Chosen:
 
 
 @attrs.frozen(slots=True)
+class Forget:
+    """A subscriber of a queue has ended, or has begun afresh. So it may be offered what it has refused for itself."""
+
+    link: Any
+    subscriber: bytes
+    """Its name."""
+
+
+@attrs.frozen(slots=True)
 class Wanted:
     """Subscribers of a queue take more deliveries: `Topic.wanted` says how many."""
 
@@ -177,6 +186,7 @@ LinkAction = (
     | AnswerDeliveries
     | Credit
     | Chosen
+    | Forget
     | Wanted
 )
 """What is done on a client's link."""

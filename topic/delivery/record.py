@@ -264,8 +264,7 @@ class Record:
 
     def may_be_offered(self, subscriber: bytes) -> None:
         """The subscriber's link has ended: its refusal counts no longer."""
-        if subscriber in self.refused_by:
-            self.refused_by = tuple(name for name in self.refused_by if name != subscriber)
+        self.refused_by = tuple(name for name in self.refused_by if name != subscriber)
 
     def offer_again(self, nobody: bytes, *, given_back: bool) -> None:
         """The record is for `nobody` yet, and will be offered to another. Whether it was `given_back` counts."""
@@ -1092,6 +1091,12 @@ class HomeStream(Stream):
         """These are new."""
         for record in records if self.refusers else ():
             record.refused_by = self.refusers.pop(record.tag, ())
+
+    def may_be_offered(self, subscriber: bytes) -> None:
+        """The subscriber's link has ended: what it has refused for itself it may be offered."""
+        for record in () if self.kind.is_for_all else self.records.values():
+            if record.refused_by:
+                record.may_be_offered(subscriber)
 
     def take_holder(self, record: Record) -> bytes:
         """Returns, and forgets, the subscriber that the queue had agreed to."""

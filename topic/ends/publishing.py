@@ -10,7 +10,7 @@ Never here: what is published, when, and in which words it is told its outcome.
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from topic.actions import AnswerDeliveries, AnswerPublisher, Chosen, Credit, Detach, Echo, LinkAction, Wanted
+from topic.actions import AnswerDeliveries, AnswerPublisher, Chosen, Credit, Detach, Echo, Forget, LinkAction, Wanted
 from topic.delivery.allowance import Allowance
 from topic.delivery.record import HomeStream, Record
 from topic.directory.entry import Lifetime, Role
@@ -93,6 +93,8 @@ class PublishingEnd(LinkEnd, Generic[Known]):
                 self.grant(action.count)
             case Chosen():
                 self.choose(action)
+            case Forget():
+                self.forget(action.subscriber)
             case Wanted():
                 self.want()
             case Echo():
@@ -122,6 +124,10 @@ class PublishingEnd(LinkEnd, Generic[Known]):
     def choose(self, action: Chosen) -> None:
         """Home has chosen a subscriber for these. Only a queue is asked to agree."""
         raise AssertionError(f"the end of a publisher that is no queue cannot perform {action}")
+
+    def forget(self, subscriber: bytes) -> None:
+        """What the subscriber of this name has refused for itself it may be offered. Only a queue is told."""
+        raise AssertionError("the end of a publisher that is no queue is not told of its subscribers")
 
     def want(self) -> None:
         """Subscribers take more. Only a queue is told."""

@@ -11,7 +11,7 @@ from itertools import groupby, islice
 
 import attrs
 
-from topic.actions import Chosen, Wanted
+from topic.actions import Chosen, Forget, Wanted
 from topic.delivery.kinds import UNASSIGNED, verdict
 from topic.delivery.outcomes import NOT_HAD
 from topic.delivery.record import Giving, HomeStream, Record, State, spread
@@ -308,12 +308,14 @@ class Balancing:
         self._offers = {name: known for name, known in self._offers.items() if known.epoch.router != router}
 
     def gone(self, subscriber: LinkEntry) -> None:
-        """The subscriber has ended. What it has refused for itself it may be offered on its next link."""
+        """The subscriber has ended, or has begun afresh. What it has refused for itself it may be offered on its next
+        link."""
         name = subscriber.name
         self._offers.pop(name, None)
         for stream in self._streams.at(subscriber.identity.address):
-            for record in stream.unassigned:
-                record.may_be_offered(name)
+            stream.may_be_offered(name)
+            if stream.kind.is_of_set and stream.link is not None:
+                self.outlet.actions.append(Forget(stream.link, name))
 
     # what becomes of it
 

@@ -37,6 +37,7 @@ from topic.queues.operations import Delete, Done, Purge
 from topic.queues.proposals import DEQUEUE, ENQUEUE, RESERVE, SETTLED
 from topic.queues.replica import SetReplica
 from topic.queues.state import LIFE
+from topic.termini.changes import Changes
 from topic.termini.generations import Generations
 
 ACCEPTED, REJECTED, RELEASED, MODIFIED = DeliveryOutcome
@@ -658,6 +659,29 @@ def test_a_refusal_ends_with_its_link() -> None:
     assert again.delivered == [b"1"]
 
 
+@pytest.mark.parametrize("closes", [True, False])
+@pytest.mark.parametrize("credit", [1, 2])
+def test_a_refusal_ends_as_its_consumer_begins_afresh(credit: int, closes: bool) -> None:
+    """Then the consumer resumes what it has begun. With a credit of 2 the message is at the home."""
+    bench, _ = filled(b"1")
+    reader = lasting(bench, "d", credit=credit)
+    reader.answer(MODIFIED, b"1", final=True)
+    (reader.close if closes else reader.vanish)()
+    afresh = lasting(bench, "d", credit=0)
+    afresh.vanish()
+    again = lasting(bench, "d", unsettled={}, seen=afresh.end.epoch)
+    assert again.delivered == [b"1"]
+
+
+def test_a_refusal_stays_as_its_consumer_resumes() -> None:
+    bench, _ = filled(b"1")
+    reader = lasting(bench, "d", credit=1)
+    reader.answer(MODIFIED, b"1", final=True)
+    reader.vanish()
+    again = lasting(bench, "d", unsettled={}, seen=reader.end.epoch)
+    assert again.delivered == []
+
+
 @pytest.mark.parametrize("kind", [plain, lasting])
 @pytest.mark.parametrize("router", ["b", "d"])
 def test_the_leader_dies_before_it_has_heard_that_a_consumer_failed(router: str, kind: Any) -> None:
@@ -1116,15 +1140,18 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      partial(test_what_a_router_has_no_room_for_comes_before_what_is_reserved_meanwhile, 2)),
     (Balancing, "wanted", "if not names.issubset(record.refused_by)", "",
      partial(test_what_one_refuses_for_itself_another_gets, "d")),
-    (Balancing, "gone", "record.may_be_offered(name)", "pass", test_a_refusal_ends_with_its_link_while_it_waits),
+    (Balancing, "gone", "stream.may_be_offered(name)", "pass", test_a_refusal_ends_with_its_link_while_it_waits),
+    (Changes, "_subscriber_changed", "entry.aware != old.aware", "True",
+     test_a_refusal_stays_as_its_consumer_resumes),
+    (Changes, "_subscriber_changed", "entry.aware != old.aware", "False",
+     partial(test_a_refusal_ends_as_its_consumer_begins_afresh, 1, False)),
     (HomeStream, "leave_out_refusers", "self.refusers.pop(record.tag, ())", "()",
      partial(test_what_one_refuses_for_itself_another_gets, "d")),
     (Egress, "tell", "self._back += action.records", "self.node.topic.settle(self.stream, action.records)",
      test_nothing_is_published_anew_before_a_majority_knows_that_it_came_back),
-    (Egress, "_note_refusers", "self._refusers.setdefault", "{0: {}}.setdefault",
+    (Egress, "_note_refusers", "self._refusers.setdefault", "{0: set()}.setdefault",
      partial(test_what_one_refuses_for_itself_another_gets, "d")),
-    (Egress, "_refused_by", " if one.resumed or one.epoch == refusers[one.name]", "",
-     test_a_refusal_ends_with_its_link),
+    (Egress, "forget", "refusers.discard(subscriber)", "pass", test_a_refusal_ends_with_its_link),
     (SetPublisher, "_tag", "self._messages.returns(position).times", "0",
      partial(test_who_has_given_a_message_back_keeps_it_from_nobody, "d", True)),
     (Egress, "_message", "returns.failed", "returns.times",

@@ -30,7 +30,7 @@ from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.entry import LinkEntry
 from topic.ends.end import EndNode
-from topic.identity import Epoch, egress_of
+from topic.identity import egress_of
 from topic.queues.bodies.message_rows import QueueRows, SentRows
 from topic.queues.leader import publisher
 from topic.queues.leader.log import Marking, Proposer
@@ -81,9 +81,9 @@ class Egress(SetPublisher):
         """The positions of messages that may be reserved although nobody has them, and that no consumer is to have."""
         self._lacks_body = False
         """The first message that waits has no body in memory."""
-        self._refusers: dict[int, dict[bytes, Epoch]] = {}
-        """By position: the consumers that have refused the message for themselves, as far as this leader knows, and
-        their attaches."""
+        self._refusers: dict[int, set[bytes]] = {}
+        """By position: the names of the consumers that have refused the message for themselves, as far as this leader
+        knows."""
 
     def come(self, clock: int, now: float) -> None:
         """This router leads: attach the link. `clock`: of the attach (`term_clock`)."""
@@ -225,6 +225,7 @@ class Egress(SetPublisher):
             position = waiting[0]
             if not self._has(position):
                 self._forget_body(pop())
+                self._refusers.pop(position, None)
             elif (message := self._message(position)) is None:
                 self._lacks_body = True
                 return
@@ -251,20 +252,19 @@ class Egress(SetPublisher):
         if given:
             positions, messages = map(list, zip(*given, strict=True))
             if self._refusers:
-                self.stream.refused_before({self._tag(at): self._refused_by(at) for at in positions})
+                refusers = {self._tag(at): (*self._refusers.get(at, ()),) for at in positions}
+                self.stream.refused_before(refusers)
             self.publish(positions, [*map(self._tag, positions)], messages)
-
-    def _refused_by(self, position: int) -> tuple[bytes, ...]:
-        """The consumers that are not offered the message any more, unless they have ended, and attached anew."""
-        refusers, known = self._refusers.get(position, {}), self.node.topic.directory.subscriber
-        there = [one for name in refusers if (one := known(name)) is not None and one.live]
-        return tuple(one.name for one in there if one.resumed or one.epoch == refusers[one.name])
 
     # what the core asks
 
     def choose(self, action: Chosen) -> None:
         self._chosen.setdefault(action.subscriber, []).extend(action.records)
         self.go_on()
+
+    def forget(self, subscriber: bytes) -> None:
+        for refusers in self._refusers.values():
+            refusers.discard(subscriber)
 
     def want(self) -> None:
         self.go_on()
@@ -283,9 +283,7 @@ class Egress(SetPublisher):
     def _note_refusers(self, records: Iterable[Record]) -> None:
         for record in records:
             if record.refusals is not None and record.refusals[2] and record.chosen:
-                consumer = self.node.topic.directory.subscriber(record.chosen)
-                if consumer is not None:
-                    self._refusers.setdefault(self.open[record], {})[consumer.name] = consumer.epoch
+                self._refusers.setdefault(self.open[record], set()).add(record.chosen)
 
 
 def _has_failed(record: Record) -> bool:
