@@ -45,7 +45,7 @@ JOINED_BYTES = CHUNK
 not wait for the chunk behind it, nor the measure of a line (`linkstate.channel.Budget`) count two chunks as one."""
 MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
-VERSION = 19
+VERSION = 20
 """Of all that routers say to each other (`linkstate.frames`, `topic.wire`, `topic.raft.wire`, `topic.queues.wire`):
 raised with every change of that. The first said nothing of itself."""
 REMOVED = "oncemesh:removed"

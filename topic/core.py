@@ -231,6 +231,12 @@ class Topic:
         return self.home.balancing.wanted(stream)
 
     @event
+    def serve_one(self, stream: HomeStream, *, only: bool) -> None:
+        """Give the deliveries of a queue to one subscriber until that one has ended, or to all of them."""
+        if self.home.streams.get(stream.publisher) is stream:
+            self.home.balancing.serve_one(stream, only=only)
+
+    @event
     def reserved(self, stream: HomeStream, subscriber: bytes, records: list[Record]) -> None:
         """The queue keeps these for that subscriber, which was chosen for them (`Chosen`)."""
         if self.home.streams.get(stream.publisher) is stream:

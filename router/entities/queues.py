@@ -40,6 +40,7 @@ SETTINGS: Final = (
         "how often a message comes back as failed before it is a dead letter, if there "
         "is an address for these; null: 20 times",
     ),
+    _setting("single_active", Type.FLAG, "one consumer gets all messages until it has ended; null: no"),
 )
 """The settings of a queue, by their names in `QueueSettings`."""
 

@@ -792,6 +792,8 @@ class HomeStream(Stream):
         "refusers",
         "reply",
         "reserving",
+        "served",
+        "serves_one",
         "settled_again",
         "settled_before",
         "settles_first",
@@ -861,6 +863,10 @@ class HomeStream(Stream):
         """Of a queue, by tag: the subscriber that may have a delivery of the map of this attach."""
         self.refusers: dict[bytes, tuple[bytes, ...]] = {}
         """Of a queue, by tag: subscribers that have refused the message for themselves, before its next transfer."""
+        self.serves_one = False
+        """Of a queue: its deliveries are for one subscriber, until that one has ended."""
+        self.served: bytes | None = None
+        """The name of that subscriber; None: it is still to be chosen."""
         self.until: dict[Record, float] = {}  # when the time of what nobody can have yet is over (`topic.home.ttl`)
         self.ahead: dict[str, int] = {}  # bytes of the first withheld message that each router was sent already
         self.gates: dict[bytes, Gate] = {}  # by subscriber name
@@ -1097,6 +1103,15 @@ class HomeStream(Stream):
         for record in () if self.kind.is_for_all else self.records.values():
             if record.refused_by:
                 record.may_be_offered(subscriber)
+
+    def serve(self, subscriber: bytes | None, *, only: bool = True) -> None:
+        """Only this subscriber is given deliveries from now on; None: it is still to be chosen. Not `only`: all are."""
+        self.serves_one, self.served = only, subscriber
+
+    def having(self) -> set[bytes]:
+        """The names of the subscribers that may have a delivery, or that one was chosen for."""
+        chosen = {one.chosen for one in self.records.values() if one.chosen and one.state is not State.SETTLED}
+        return chosen | self.reserving.keys() | {*self.holders.values()}
 
     def take_holder(self, record: Record) -> bytes:
         """Returns, and forgets, the subscriber that the queue had agreed to."""

@@ -94,7 +94,7 @@ class PublishingEnd(LinkEnd, Generic[Known]):
             case Chosen():
                 self.choose(action)
             case Forget():
-                self.forget(action.subscriber)
+                self.forget_refusals(action.subscriber)
             case Wanted():
                 self.want()
             case Echo():
@@ -125,7 +125,7 @@ class PublishingEnd(LinkEnd, Generic[Known]):
         """Home has chosen a subscriber for these. Only a queue is asked to agree."""
         raise AssertionError(f"the end of a publisher that is no queue cannot perform {action}")
 
-    def forget(self, subscriber: bytes) -> None:
+    def forget_refusals(self, subscriber: bytes) -> None:
         """What the subscriber of this name has refused for itself it may be offered. Only a queue is told."""
         raise AssertionError("the end of a publisher that is no queue is not told of its subscribers")
 

@@ -230,7 +230,7 @@ class Balancing:
         directory = self.directory
         rooms = [
             (entry, self._room_of(entry) - SubscriberRoom.of(stream.reserving.get(entry.name, ())))
-            for entry in directory.subscribers(stream.address)
+            for entry in self._served(stream)
             if directory.in_contact(entry) and entry.name not in directory.lapsed
             if entry.name not in stream.questions
         ]
@@ -314,8 +314,43 @@ class Balancing:
         self._offers.pop(name, None)
         for stream in self._streams.at(subscriber.identity.address):
             stream.may_be_offered(name)
+            self._serve_next(stream, name)
             if stream.kind.is_of_set and stream.link is not None:
                 self.outlet.actions.append(Forget(stream.link, name))
+
+    def lapsed(self, subscriber: LinkEntry) -> None:
+        """Nobody waits for the subscriber any more."""
+        for stream in list(self._streams.at(subscriber.identity.address)):
+            self._serve_next(stream, subscriber.name)
+
+    # one subscriber for all deliveries of a queue
+
+    def serve_one(self, stream: HomeStream, *, only: bool) -> None:
+        """Give the deliveries to one subscriber until that one has ended, or to all."""
+        if only != stream.serves_one:
+            stream.serve(None, only=only)
+        self.go_on(stream)
+
+    def _serve_next(self, stream: HomeStream, gone: bytes) -> None:
+        """Choose another subscriber, if this one was served alone."""
+        if stream.served == gone:
+            stream.serve(None)
+            self.go_on(stream)
+
+    def _served(self, stream: HomeStream) -> Collection[LinkEntry]:
+        """The subscribers that are given deliveries. If that is only one, it is the one that has deliveries already,
+        else the first that has attached. Nobody is served while two have deliveries, or one that has ended."""
+        subscribers = self.directory.subscribers(stream.address)
+        if not stream.serves_one:
+            return subscribers
+        there = {entry.name: entry for entry in subscribers if entry.name not in self.directory.lapsed}
+        if stream.served not in there and there:
+            first = min(there.values(), key=lambda entry: (entry.epoch, entry.name))
+            having = stream.having() or {first.name}
+            if len(having) > 1 or not having <= there.keys():
+                return ()
+            stream.serve(*having)
+        return [there[stream.served]] if stream.served in there else ()
 
     # what becomes of it
 

@@ -87,6 +87,8 @@ class QueueSettings:
     redeliveries: int | None = None
     """How often a message may come back as failed. Once more, and it is a dead letter. Without `dead_letter` this has
     no effect."""
+    single_active: bool | None = None
+    """Only one of its consumers gets messages, until that consumer has ended."""
 
     @property
     def most_failed(self) -> int:
@@ -113,8 +115,7 @@ class QueueSettings:
         return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
 
     def __str__(self) -> str:
-        shown = {name: " ".join(value) if name == "bind" else value for name, value in self.values().items()}
-        return ", ".join(f"{name} {value}" for name, value in shown.items()) or "no settings"
+        return ", ".join(_shown(name, value) for name, value in self.values().items()) or "no settings"
 
 
 @attrs.frozen(slots=True)
@@ -358,6 +359,19 @@ def _redeliveries(name: str, value: Any) -> int:
     return value
 
 
+def _shown(name: str, value: Any) -> str:
+    if value is True:
+        return name
+    return f"{name} {' '.join(value) if isinstance(value, list) else value}"
+
+
+def _flag(name: str, value: Any) -> bool | None:
+    """A flag that is not raised is not set."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} of a queue is {reprlib.repr(value)}, expected true or false")
+    return value or None
+
+
 def _runs(value: Any) -> tuple[Run, ...]:
     return tuple(read_runs(value, "an operation on queues"))
 
@@ -369,6 +383,7 @@ _SETTINGS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "bind": _addresses,
     "dead_letter": _dead_letter,
     "redeliveries": _redeliveries,
+    "single_active": _flag,
 }
 """By name: reads the value of a setting, or raises ValueError."""
 _READ: Final[dict[Any, Callable[[Any], Any]]] = {

@@ -118,6 +118,8 @@ class SetState:
         self._names = {queue.id: queue.name for queue in queues}
         self.deletions = 0
         """How many queues were deleted since this object was made."""
+        self.changes = 0
+        """How often the settings of a queue were changed since then."""
         self.messages = QueuedMessages(self.rows, log)
         self.bindings = Bindings(self.rows)
 
@@ -134,6 +136,11 @@ class SetState:
     def name_of(self, queue: QueueId) -> str | None:
         """The name of the queue of this id; None: it is deleted."""
         return self._names.get(queue)
+
+    def settings_of(self, queue: QueueId) -> QueueSettings:
+        """The settings of a queue. If it is deleted, nothing is set."""
+        name = self.name_of(queue)
+        return self._queues[name].settings if name is not None else QueueSettings()
 
     # operations
 
@@ -170,22 +177,17 @@ class SetState:
             case Reserve():
                 self.messages.reserve(proposal.queue, proposal.consumer, proposal.runs)
             case Free():
-                settings = self._settings_of(proposal.queue)
+                settings = self.settings_of(proposal.queue)
                 self.messages.free(proposal.queue, proposal.runs, settings, failed=proposal.failed)
             case Dequeue():
                 self.messages.dequeue(proposal.queue, proposal.runs)
             case Reject():
-                self.messages.reject(proposal.queue, proposal.runs, self._settings_of(proposal.queue))
+                self.messages.reject(proposal.queue, proposal.runs, self.settings_of(proposal.queue))
             case Expire():
-                self.messages.expire(proposal.queue, proposal.runs, self._settings_of(proposal.queue))
+                self.messages.expire(proposal.queue, proposal.runs, self.settings_of(proposal.queue))
             case Posted():
                 self.messages.published(proposal.queue, proposal.runs, taken=proposal.taken)
         return None
-
-    def _settings_of(self, queue: QueueId) -> QueueSettings:
-        """The settings of a queue. If it is deleted, nothing is set."""
-        name = self.name_of(queue)
-        return self._queues[name].settings if name is not None else QueueSettings()
 
     def _enqueue_bound(self, asked: Enqueue, entry: QueueId) -> Enqueued:
         """Put messages into the queue of the binding that they came by; if the binding is gone, nowhere."""
@@ -248,6 +250,7 @@ class SetState:
         if not self._may_bind(known.id, operation.settings):
             return TOO_MANY_BINDINGS
         self._put(attrs.evolve(known, settings=operation.settings, version=fresh))
+        self.changes += 1
         return Done(known.id, fresh)
 
     def _put(self, queue: Queue) -> None:

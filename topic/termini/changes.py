@@ -190,3 +190,4 @@ class Changes:
         assert entry.role is Role.SUBSCRIBER
         with self._home.deciding_later():
             self._home.lapses.lapse(entry, away_s)
+            self._home.balancing.lapsed(entry)

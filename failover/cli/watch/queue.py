@@ -47,6 +47,10 @@ READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "dead_letter": str,
     "redeliveries": whole(0, MOST),
 }
+FLAGS: Final[Mapping[str, str]] = {
+    "single_active": "One consumer gets all messages until it has ended, then the next one.",
+}
+"""The settings that are on or off, and what each does."""
 NOTHING: Final[Mapping[str, str]] = {
     "bind": "bindings",
     "dead_letter": "dead letters",
@@ -75,8 +79,12 @@ def setting_options(command: Command) -> Command:
 
     @wraps(command)
     def told(**given: Any) -> Any:
-        settings = {name: value for name in READERS if (value := given.pop(name)) is not None}
+        settings = {name: value for name in (*READERS, *FLAGS) if (value := given.pop(name)) is not None}
         return command(settings=settings, **given)
+
+    for name, what in FLAGS.items():
+        flag = name.replace("_", "-")
+        told = click.option(f"--{flag}/--no-{flag}", name, default=None, help=what)(told)
 
     for name, metavar, what in (
         (
@@ -138,6 +146,7 @@ def declare(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> Non
       oncemesh queue declare queue/orders --limit-messages 10000 --limit-bytes 64MiB --url amqp://10.0.0.7:5672
       oncemesh queue declare queue/orders --bind topic/orders --bind 'topic/eu/*'
       oncemesh queue declare queue/orders --dead-letter queue/orders/dead --redeliveries 5
+      oncemesh queue declare queue/orders --single-active
     """
 
     async def main(management: Management) -> None:
@@ -163,7 +172,7 @@ def configure(name: str, settings: dict[str, Any], machine: bool, ask: Ask) -> N
       oncemesh queue configure queue/orders --limit-bytes none
     """
     if not settings:
-        options = "--limit-messages, --limit-bytes, --ttl, --bind, --dead-letter or --redeliveries"
+        options = "--limit-messages, --limit-bytes, --ttl, --bind, --dead-letter, --redeliveries or --single-active"
         raise click.UsageError(f"there is nothing to change, expected {options}")
 
     async def main(management: Management) -> None:

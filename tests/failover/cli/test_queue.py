@@ -100,6 +100,14 @@ def test_a_queue_gives_its_dead_letters_away(mesh: AgreeingMesh) -> None:
         assert result.exit_code == 2 and why in " ".join(result.output.split())
 
 
+def test_a_queue_has_one_consumer_at_a_time(mesh: AgreeingMesh) -> None:
+    told = done("declare", "queue/eu/orders", "--single-active")
+    assert told == "queue queue/eu/orders is declared in set eu: single_active\n"
+    assert done("declare", "queue/eu/orders", "--single-active") == told
+    told = done("configure", "queue/eu/orders", "--no-single-active")
+    assert told == "queue queue/eu/orders is configured in set eu: no settings\n"
+
+
 def test_dead_letters_go_back(mesh: AgreeingMesh) -> None:
     done("declare", "queue/eu/dead")
     text = dead_letter(data_message(b"1"), "queue/eu/orders", Why.REJECTED)
@@ -348,7 +356,10 @@ def test_a_mesh_without_queues_says_so(mesh: AgreeingMesh) -> None:
             ("--bind", "topic/#/x"),
             'bind of a queue has "topic/#/x", expected "#" as the last word only, or none for no',
         ),
-        ((), "there is nothing to change, expected --limit-messages, --limit-bytes, --ttl, --bind, --dead-letter or"),
+        (
+            (),
+            "there is nothing to change, expected --limit-messages, --limit-bytes, --ttl, --bind, --dead-letter, --redeliveries or --single-active",
+        ),
     ],
 )
 def test_a_wrong_setting_is_told_with_what_was_expected(words: tuple[str, ...], what: str, mesh: AgreeingMesh) -> None:
@@ -359,7 +370,7 @@ def test_a_wrong_setting_is_told_with_what_was_expected(words: tuple[str, ...], 
 
 def test_each_setting_of_a_queue_has_an_option() -> None:
     options = {param.name for param in commands.declare.params}
-    assert {one.name for one in SETTINGS} == {*commands.READERS} <= options
+    assert {one.name for one in SETTINGS} == {*commands.READERS, *commands.FLAGS} <= options
 
 
 @pytest.mark.parametrize("name", commands.queue.commands)

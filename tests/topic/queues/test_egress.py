@@ -1151,7 +1151,7 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_nothing_is_published_anew_before_a_majority_knows_that_it_came_back),
     (Egress, "_note_refusers", "self._refusers.setdefault", "{0: set()}.setdefault",
      partial(test_what_one_refuses_for_itself_another_gets, "d")),
-    (Egress, "forget", "refusers.discard(subscriber)", "pass", test_a_refusal_ends_with_its_link),
+    (Egress, "forget_refusals", "refusers.discard(subscriber)", "pass", test_a_refusal_ends_with_its_link),
     (SetPublisher, "_tag", "self._messages.returns(position).times", "0",
      partial(test_who_has_given_a_message_back_keeps_it_from_nobody, "d", True)),
     (Egress, "_message", "returns.failed", "returns.times",

@@ -35,10 +35,10 @@ from topic.queues.bodies.message_rows import QueueRows, SentRows
 from topic.queues.leader import publisher
 from topic.queues.leader.log import Marking, Proposer
 from topic.queues.leader.publisher import Proposed, SetPublisher, Wanted
-from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId
 from topic.queues.positions import index_of, position_of, runs_of
 from topic.queues.proposals import Dequeue, Enqueue, Expire, Free, Reject, Reserve
+from topic.queues.state import SetState
 
 
 class Egress(SetPublisher):
@@ -50,11 +50,12 @@ class Egress(SetPublisher):
         set_: str,
         name: str,
         queue: QueueId,
-        messages: QueuedMessages,
+        state: SetState,
         log: Proposer,
         marking: Marking,
     ) -> None:
-        super().__init__(node, egress_of(set_, name), messages, log, marking)
+        super().__init__(node, egress_of(set_, name), state.messages, log, marking)
+        self._state = state
         self.queue = self._reads_of = queue
         self._doubted: deque[int] = deque()
         """The positions of messages that were reserved before this router led, and that the home does not have yet."""
@@ -201,6 +202,13 @@ class Egress(SetPublisher):
 
     def _publish(self) -> None:
         """Publish the messages that consumers may have already, and as many others as they have room for."""
+        serves_one = bool(self._state.settings_of(self.queue).single_active)
+        is_to_choose = serves_one != self.stream.serves_one or (serves_one and self.stream.served is None)
+        self._publish_some()
+        if is_to_choose:  # behind what was given back
+            self.node.topic.serve_one(self.stream, only=serves_one)
+
+    def _publish_some(self) -> None:
         self._give([*self._take(self._doubted, self._doubted.popleft)])
         if self._doubted:
             self._read_bodies(islice(self._doubted, publisher.AT_ONCE), publisher.AHEAD)
@@ -262,7 +270,7 @@ class Egress(SetPublisher):
         self._chosen.setdefault(action.subscriber, []).extend(action.records)
         self.go_on()
 
-    def forget(self, subscriber: bytes) -> None:
+    def forget_refusals(self, subscriber: bytes) -> None:
         for refusers in self._refusers.values():
             refusers.discard(subscriber)
 

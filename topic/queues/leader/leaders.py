@@ -56,6 +56,7 @@ class LedSet:
         sets.state(name).messages.count_anew()
         self._deletions = sets.state(name).deletions
         self._changes = sets.state(name).bindings.changes
+        self._configured = sets.state(name).changes
         self._taken_out = self._count_taken_out()
         """As far as the egresses know."""
         self._attaches = 0
@@ -191,8 +192,8 @@ class LedSet:
         return bool(self._node.topic.directory.subscribers(egress_address(self._name, queue)))
 
     def _begin(self, queue: str, id_: QueueId) -> None:
-        messages = self._sets.state(self._name).messages
-        egress = Egress(self._node, self._name, queue, id_, messages, self, self._marking)
+        state = self._sets.state(self._name)
+        egress = Egress(self._node, self._name, queue, id_, state, self, self._marking)
         self.egresses[id_] = egress
         egress.come(self._next_clock(), self._node.now())
         for index, asked in self._enqueues.items():
@@ -319,6 +320,10 @@ class LedSet:
             self._close_deleted()  # before it could offer what it expects
         if self._changes != self._sets.state(self._name).bindings.changes:
             self._bind({})
+        if self._configured != (configured := self._sets.state(self._name).changes):
+            self._configured = configured
+            for egress in self.egresses.values():
+                egress.go_on()
         for index, answer in decided:
             self._enqueues.pop(index, None)
             if index in self._proposed:  # else it is an entry of an earlier leader
