@@ -356,9 +356,13 @@ class Topic:
         *,
         final: bool = False,
         failed: bool = False,
+        annotations: bytes = b"",
     ) -> None:
         """Take a client's outcome of what was sent to it; `final` if it does not want it again (undeliverable-here),
-        `failed` if it could not process it (delivery-failed)."""
+        `failed` if it could not process it (delivery-failed). `annotations`: what it adds to a message of a queue, as
+        the shell encodes it; at most `MOST_ANNOTATIONS` bytes."""
+        for record in records if annotations else ():
+            record.annotate(annotations)
         self.edge.delivery.outcomes(subscriber, records, outcome, final=final, failed=failed)
 
     # routers

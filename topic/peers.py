@@ -344,12 +344,19 @@ class Peers:
             self.home.outcome(router, stream, ranges)
 
     def _on_outcome_in_full(
-        self, router: str, publisher: bytes, epoch: list[Any], n: int, refusals: list[int] | None, moved: list[bytes]
+        self,
+        router: str,
+        publisher: bytes,
+        epoch: list[Any],
+        n: int,
+        refusals: list[int] | None,
+        moved: list[bytes],
+        annotations: bytes,
     ) -> None:
         stream = self.home.current(publisher, Epoch(*epoch))
         if stream is not None:
             counts = None if refusals is None else (refusals[0], refusals[1], refusals[2], refusals[3])
-            self.home.outcome_in_full(router, stream, n, counts, moved)
+            self.home.outcome_in_full(router, stream, n, counts, moved, annotations)
 
     def _on_settle(self, router: str, publisher: bytes, epoch: list[Any], ranges: list[int]) -> None:
         self.home.settled_elsewhere(router, publisher, _given_by(router, epoch), ranges)

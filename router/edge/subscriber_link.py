@@ -31,7 +31,7 @@ from router.edge.attach import AttachRequest
 from router.edge.ends import ClientSubscribingEnd, TopicEnd
 from router.edge.unfit import refuse_for
 from topic.actions import EXPIRED, AnswerSubscriber, Detach, Resume
-from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.outcomes import MOST_ANNOTATIONS, DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.addresses import is_pattern
 from topic.edge.filters import Wants
@@ -168,6 +168,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
                 outcome,
                 final=modification.undeliverable,
                 failed=modification.failed,
+                annotations=self._added(modification),
             )
 
     def _modified(
@@ -192,6 +193,11 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             annotations = merged(annotations, outcome.annotations)
         if outcome.failed or annotations:
             self.modified[record] = failures + outcome.failed, annotations
+
+    def _added(self, outcome: OutcomeDetails) -> bytes:
+        """What the next consumer of a queue gets of the annotations of this outcome."""
+        is_known = self.subscriber.kind.is_of_set and len(outcome.annotations) <= MOST_ANNOTATIONS
+        return outcome.annotations if is_known else b""
 
     def message_again(self, record: Record) -> bytes:
         """As it is offered once more: unchanged, if it was released (AMQP 1.0 3.4.4)."""

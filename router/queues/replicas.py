@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 import trio
 
-from router.amqp.format.message import acquired_before
+from router.amqp.format.errors import AmqpError
+from router.amqp.format.message import acquired_before, merged, modified
 from router.management.queues import SetRequests
 from router.mesh.config import Topology
 from router.mesh.errors import RunError
@@ -101,8 +102,17 @@ class RouterReplicas:
     def found(self, found: BodiesFound) -> None:
         self._requests.found(found)
 
-    def came_back(self, message: bytes, failures: int) -> bytes:
-        return acquired_before(message, failures)
+    def came_back(self, message: bytes, failures: int, annotations: bytes) -> bytes:
+        return self.annotated(acquired_before(message, failures), annotations)
+
+    def annotated(self, message: bytes, annotations: bytes) -> bytes:
+        return modified(message, 0, annotations)
+
+    def merged(self, annotations: bytes, more: bytes) -> bytes:
+        try:
+            return merged(annotations, more)
+        except AmqpError as error:
+            raise ValueError(str(error)) from None
 
     def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
         return dead_letter(message, queue, why)

@@ -114,9 +114,10 @@ def _forward(
     return f"Forward {' '.join(names)} as n {_ranges([n, n + count - 1])}{alone}"
 
 
-def _in_full(t: TracedBench, p: bytes, _: Any, n: int, refusals: Any, moved: list[bytes]) -> str:
+def _in_full(t: TracedBench, p: bytes, _: Any, n: int, refusals: Any, moved: list[bytes], added: bytes) -> str:
     refused = f", rejected, released, modified by {refusals}" if refusals else ""
-    return f"Outcome of {t.link(p)} n {n}{refused}{f', {t.links(moved)} moved' if moved else ''}"
+    annotated = f", with {added!r}" if added else ""
+    return f"Outcome of {t.link(p)} n {n}{refused}{f', {t.links(moved)} moved' if moved else ''}{annotated}"
 
 
 def _question(verb: str) -> Callable[..., str]:

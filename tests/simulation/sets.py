@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from tests.failures import died, marked
+from tests.failures import TextMarking
 from tests.set_store import MemorySets, StoreNames
 from tests.simulation.parties import Violation
 from tests.simulation.queue_logs import Proposed, asked_in
@@ -40,7 +40,6 @@ from topic.queues.operations import (
     Refused,
     RefusedFor,
 )
-from topic.queues.outgoing.outbox import Why
 from topic.queues.proposals import Enqueue, Proposal
 from topic.queues.replica import SetReplica
 from topic.queues.set_map import SetMap, SetPlan, hashed_plans
@@ -65,7 +64,7 @@ PATIENT = 8
 """One run of so many asks no earlier."""
 
 
-class SetDisk:
+class SetDisk(TextMarking):
     """The disk of one router, with the parts of all sets."""
 
     def __init__(self, world: "SetWorld", router: "Router") -> None:
@@ -98,12 +97,6 @@ class SetDisk:
 
     def found(self, found: BodiesFound) -> None:
         """Nobody else reads."""
-
-    def came_back(self, message: bytes, failures: int) -> bytes:
-        return marked(message, failures)
-
-    def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
-        return died(message)
 
     # the disk
 

@@ -160,12 +160,20 @@ class Reader(Party):
         self.bench.tick(self.router).credit(self.end, credit)
         self.bench.flow()
 
-    def answer(self, outcome: DeliveryOutcome, *messages: bytes, final: bool = False, failed: bool = False) -> None:
+    def answer(
+        self,
+        outcome: DeliveryOutcome,
+        *messages: bytes,
+        final: bool = False,
+        failed: bool = False,
+        annotations: bytes = b"",
+    ) -> None:
         """What it was delivered last of each of these."""
         delivered = {message: record for record, message in self.handed if message in messages}
         assert len(delivered) == len(messages), "answers what was delivered"
         records = [*delivered.values()]
-        self.bench.tick(self.router).outcomes(self.end, records, outcome, final=final, failed=failed)
+        topic = self.bench.tick(self.router)
+        topic.outcomes(self.end, records, outcome, final=final, failed=failed, annotations=annotations)
         self.bench.flow()
 
     def accept(self, *messages: bytes) -> None:

@@ -43,8 +43,8 @@ def test_a_number_that_nobody_can_have_counted_breaks_the_protocol(number: int) 
         [Segment.DELTA, number, 0, [], []],
         [Segment.APPLIED, {"b": [1, number]}],
         [Segment.OUTCOME, NAME, EPOCH, [0, number]],
-        [Segment.OUTCOME_IN_FULL, NAME, EPOCH, number, None, []],
-        [Segment.OUTCOME_IN_FULL, NAME, EPOCH, 0, [number, 0, 0, 0], []],
+        [Segment.OUTCOME_IN_FULL, NAME, EPOCH, number, None, [], b""],
+        [Segment.OUTCOME_IN_FULL, NAME, EPOCH, 0, [number, 0, 0, 0], [], b""],
         [Segment.JOINED, NAME, EPOCH, {NAME: number}],
         [Segment.BODY, NAME, b"k" * 32, number, b"m"],
     ):

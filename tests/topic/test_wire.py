@@ -147,7 +147,7 @@ GOOD: dict[Segment, list[Any]] = {
     Segment.GONE: ["c", 1],
     Segment.BODY: [NAME, b"k" * 32, 0, b"m"],
     Segment.OUTCOME: [NAME, EPOCH, [1, 1]],
-    Segment.OUTCOME_IN_FULL: [NAME, EPOCH, 1, [1, 2, 3, 1], [NAME]],
+    Segment.OUTCOME_IN_FULL: [NAME, EPOCH, 1, [1, 2, 3, 1], [NAME], b"added"],
     Segment.SETTLE: [NAME, EPOCH, [1, 1]],
     Segment.SETTLED: [NAME, EPOCH, [1, 1]],
     Segment.FENCED: [NAME, EPOCH],
@@ -183,14 +183,15 @@ MALFORMED: list[Any] = [
     [Segment.FORWARD, NAME, EPOCH, {"a": 1}, 0, False, b"k" * 32, ["m"], None],
     [Segment.OUTCOME, NAME, EPOCH, [1]],
     [Segment.OUTCOME, NAME, EPOCH, [1, None]],
-    [Segment.OUTCOME_IN_FULL, NAME, EPOCH, 1, [1, 2, 3], []],
+    [Segment.OUTCOME_IN_FULL, NAME, EPOCH, 1, [1, 2, 3], [], b""],
     [Segment.FENCED, NAME, 5],
     [Segment.FORWARD, NAME, EPOCH, {"a": "1"}, 0, False, b"k" * 32, [b"m"], None],
     *([Segment.FORWARD, NAME, EPOCH, {"a": 1}, 0, False, b"k" * 32, [b"m"], only] for only in ONLY),
     [Segment.JOINED, NAME, EPOCH, {b"short": 1}],
     [Segment.JOINED, NAME, EPOCH, {NAME: "1"}],
     [Segment.JOINED, NAME, EPOCH, {NAME: -2}],
-    [Segment.OUTCOME_IN_FULL, NAME, EPOCH, 1, None, [b"short"]],
+    [Segment.OUTCOME_IN_FULL, NAME, EPOCH, 1, None, [b"short"], b""],
+    [Segment.OUTCOME_IN_FULL, NAME, EPOCH, 1, None, [], bytes(4097)],
     [Segment.RESOLVE, NAME, EPOCH, b"k" * 31],
     [Segment.GOSSIP, [1.5]],
     [Segment.EXPIRE, 2, NAME, EPOCH, 2],
@@ -250,7 +251,7 @@ def test_outcomes_of_what_home_never_sent_are_harmless() -> None:
     ranges = [0, 1 << 62, 5, 2, 0, 0]
     for kind in (Segment.OUTCOME, Segment.SETTLED):
         say(bench, kind, pen, ranges)
-    say(bench, Segment.OUTCOME_IN_FULL, pen, 7, None, [])
+    say(bench, Segment.OUTCOME_IN_FULL, pen, 7, None, [], b"")
     assert bench.records() == {}
 
 

@@ -27,6 +27,9 @@ NOT_HAD: Final[Refusals] = (0, 0, 0, 0)
 GONE: Final[Refusals] = (0, 0, 0, 1)
 """One of many: the subscriber that the delivery was for has gone without an outcome."""
 
+MOST_ANNOTATIONS: Final = 4096
+"""Bytes of what a consumer adds to a message that it gives back."""
+
 
 def add_refusals(one: Refusals | None, other: Refusals | None) -> Refusals | None:
     """The sum of two counts."""

@@ -65,7 +65,10 @@ and home has not got; or accepted deliveries that gate until the publisher knows
 class Record:
     """One delivery at this router."""
 
+    _annotations: bytes  # unset in nearly all records: a message does not pay for it
+
     __slots__ = (
+        "_annotations",
         "awaited",
         "chosen",
         "given",
@@ -242,6 +245,15 @@ class Record:
     def left_without(self, subscriber: bytes) -> None:
         """The subscriber went from here before it had the record."""
         self.moved = (*self.moved, subscriber)
+
+    @property
+    def annotations(self) -> bytes:
+        """What the consumer of a queue has added to the message as it gave the message back; empty for nothing."""
+        return getattr(self, "_annotations", b"")
+
+    def annotate(self, annotations: bytes) -> None:
+        """The consumer has added this, in place of what it added before."""
+        self._annotations = annotations
 
     # one of many
 

@@ -142,10 +142,9 @@ class Reports:
         accept(confirmed)
         stream.kind.sum_up(confirmed)
         for (left, refusals), run in groupby(confirmed, key=attrgetter("moved", "refusals")):
-            ns = [record.n for record in run]
             moved = [name for name in left if not self._is_back(name, home)]
             if moved or refusals is not None:
-                for n in ns:
-                    self.outlet.batches.outcome_in_full(home, stream, n, refusals, moved)
+                for record in run:
+                    self.outlet.batches.outcome_in_full(home, record, moved)
             else:
-                self.outlet.batches.outcome(home, stream, ns)
+                self.outlet.batches.outcome(home, stream, [record.n for record in run])

@@ -82,13 +82,22 @@ class Home:
         self.evaluate(stream, records)
 
     def outcome_in_full(
-        self, router: str, stream: HomeStream, n: int, refusals: Refusals | None, moved: list[bytes]
+        self,
+        router: str,
+        stream: HomeStream,
+        n: int,
+        refusals: Refusals | None,
+        moved: list[bytes],
+        annotations: bytes = b"",
     ) -> None:
-        """Take the outcome of one delivery at `router`: who refused it, and who left before having it."""
+        """Take the outcome of one delivery at `router`: how many have refused it, the names of subscribers that left
+        before they had it, and what a consumer of a queue has added to the message."""
         record = stream.records.get(n)
         if record is None or record.state is not State.IN_DOUBT:
             return
         record.count(refusals)
+        if annotations:
+            record.annotate(annotations)
         record.await_router_no_more(router)
         if refusals is None:
             stream.kind.accepted([record])

@@ -5,7 +5,7 @@ So all replicas have the same order. A delivery is enqueued once: the state keep
 publisher has settled it, also if the message leaves the queue, or the queue is deleted, in the meantime.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import chain, takewhile
 from typing import Final
@@ -30,6 +30,8 @@ RETURNS, KEY, PURGED = b"f", b"k", b"p"
 to a delivery (its key follows), and a purge (the id of the queue follows)."""
 KEY_LENGTHS: Final = (KEY_LENGTH, BINDING_KEY + KEY_LENGTH)
 """Bytes of a delivery key, without and with the key of a binding before it."""
+MOST_ANNOTATED: Final = 16 << 20
+"""Bytes of what consumers have added to the messages of a set. All replicas must have the same number."""
 ROWS: Final = (RETURNS, KEY, PURGED, RESERVED, CONSUMER, LETTER)
 """The first bytes of the keys of all rows of this module, beside those of messages."""
 
@@ -65,19 +67,21 @@ class Returns:
     times: int = 0
     failed: int = 0
     """How often of these a consumer may have begun to process the message (AMQP 1.0 3.2.1, delivery-count)."""
+    annotations: bytes = b""
+    """What consumers have added to the message, as the shell encodes it (AMQP 1.0 3.4.5)."""
 
     @classmethod
     def read(cls, value: bytes) -> "Returns":
         """Raises ValueError if this is not the value of a row."""
         parts = unpack(value, "a row of the state of a set")
-        if [type(part) for part in parts] != [int, int] or not 0 <= parts[1] <= parts[0] or not parts[0]:
+        if [type(part) for part in parts] != [int, int, bytes] or not 0 <= parts[1] <= parts[0] or not parts[0]:
             raise ValueError("a row of the state of a set has a number of returns that is none")
         return cls(*parts)
 
     @property
     def row(self) -> bytes:
         """The value of the row of the message."""
-        return bytes(msgpack.packb((self.times, self.failed)))
+        return bytes(msgpack.packb((self.times, self.failed, self.annotations)))
 
 
 NEVER: Final = Returns()
@@ -112,6 +116,8 @@ class QueuedMessages:
         """By delivery key. If the delivery came by a binding, the key of the binding stands before it."""
         self._returns: dict[int, Returns] = {}
         """By position, of the messages that came back."""
+        self._annotated = 0
+        """Bytes of annotations in these."""
         self._purged: dict[QueueId, int] = {}
         """By queue: the position up to which the queue was purged, as long as it has a reserved message up to there."""
         self.outbox = SetOutbox(rows)
@@ -119,7 +125,8 @@ class QueuedMessages:
             if key[:1] == KEY:
                 self._answers[key[1:]] = _answered(key, value)
             elif key[:1] == RETURNS:
-                self._returns[_position(key)] = Returns.read(value)
+                self._returns[_position(key)] = returns = Returns.read(value)
+                self._annotated += len(returns.annotations)
             elif key[:1] == PURGED:
                 self._purged[_queue(key)] = _count(value)
         sendings = read_sendings(rows.small)
@@ -321,9 +328,18 @@ class QueuedMessages:
         positions = self._not_purged(queue, self._there(queue, runs))
         self._hold(queue, len(positions) - self.reserved.reserve(positions, consumer))
 
-    def free(self, queue: QueueId, runs: Sequence[Run], settings: QueueSettings, *, failed: bool) -> None:
+    def free(
+        self,
+        queue: QueueId,
+        runs: Sequence[Run],
+        settings: QueueSettings,
+        *,
+        failed: bool,
+        annotations: Mapping[int, bytes],
+    ) -> None:
         """Consumers have given back messages that were reserved for them. `failed`: each of these returns counts as a
-        failure. A message that has failed too often by the settings of its queue goes to the outbox."""
+        failure. A message that has failed too often by the settings of its queue goes to the outbox. `annotations`: as
+        in `Free`. They are dropped if the set has `MOST_ANNOTATED` bytes of them."""
         back = [position for position in self._there(queue, runs) if self.reserved.has(position)]
         positions = self._not_purged(queue, back)
         self.reserved.free(positions)
@@ -332,14 +348,18 @@ class QueuedMessages:
         if positions:
             self._log.returned(queue, self._tags(positions), positions)
         for position in positions:
-            self._came_back(position, failed=failed)
+            self._came_back(position, failed=failed, annotations=annotations.get(position, b""))
         if failed and settings.dead_letter is not None:
             given_up = [at for at in positions if self.returns(at).failed > settings.most_failed]
             self._send(queue, given_up, settings.dead_letter, Why.REDELIVERIES)
 
-    def _came_back(self, position: int, *, failed: bool) -> None:
+    def _came_back(self, position: int, *, failed: bool, annotations: bytes = b"") -> None:
         before = self.returns(position)
-        self._returns[position] = returns = Returns(before.times + 1, before.failed + failed)
+        more = len(annotations) - len(before.annotations)
+        if not annotations or self._annotated + more > MOST_ANNOTATED:
+            annotations, more = before.annotations, 0
+        self._annotated += more
+        self._returns[position] = returns = Returns(before.times + 1, before.failed + failed, annotations)
         self._rows.put(RETURNS + position_key(position), returns.row)
 
     def dequeue(self, queue: QueueId, runs: Sequence[Run]) -> None:
@@ -476,7 +496,8 @@ class QueuedMessages:
         self._forget_returns(position)
 
     def _forget_returns(self, position: int) -> None:
-        if self._returns.pop(position, None) is not None:
+        if (returns := self._returns.pop(position, None)) is not None:
+            self._annotated -= len(returns.annotations)
             self._rows.delete(RETURNS + position_key(position))
 
     def _hold(self, queue: QueueId, more: int) -> None:

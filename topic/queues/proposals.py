@@ -6,7 +6,7 @@ proposal, as it requests an operation (`topic.queues.operations`).
 | `Enqueue(queue, keys, given, messages, expires, binding)` | puts messages into a queue, each once | `Enqueued` |
 | `Settled(keys, binding)` | forgets how these deliveries were answered | none |
 | `Reserve(queue, consumer, runs)` | keeps messages for one consumer | none |
-| `Free(queue, runs, failed)` | consumers have given messages back | none |
+| `Free(queue, runs, failed, annotations)` | consumers have given messages back | none |
 | `Dequeue(queue, runs)` | takes messages out of a queue | none |
 | `Reject(queue, runs)` | consumers have rejected messages | none |
 | `Expire(queue, runs)` | takes messages out of a queue whose time is over, if they are for nobody | none |
@@ -19,12 +19,13 @@ A proposal is one msgpack array, [kind, …]. Its kind is a number that no opera
 """
 
 import reprlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 import msgpack
 
+from topic.delivery.outcomes import MOST_ANNOTATIONS
 from topic.directory.entry import LinkEntry, Role, unpack_entry
 from topic.identity import KEY_LENGTH, Epoch
 from topic.queues.bound.bindings import BINDING_KEY
@@ -95,6 +96,8 @@ class Free:
     runs: Sequence[Run]
     failed: bool
     """The consumers may have begun to process them. Each message counts this (AMQP 1.0 3.2.1, delivery-count)."""
+    annotations: Mapping[int, bytes] = attrs.Factory(dict)
+    """By position: all that consumers have added to the message so far, if the last one has added something."""
 
 
 @attrs.frozen(slots=True)
@@ -167,7 +170,7 @@ def encode_proposal(proposal: Proposal) -> bytes:
     if isinstance(proposal, Reserve):
         return bytes(msgpack.packb((RESERVE, *queue, proposal.runs, proposal.consumer.pack())))
     if isinstance(proposal, Free):
-        return bytes(msgpack.packb((FREE, *queue, proposal.runs, proposal.failed)))
+        return bytes(msgpack.packb((FREE, *queue, proposal.runs, proposal.failed, [*proposal.annotations.items()])))
     if isinstance(proposal, Posted):
         return bytes(msgpack.packb((POSTED, *queue, proposal.runs, proposal.taken)))
     return bytes(msgpack.packb((_KIND_OF[type(proposal)], *queue, proposal.runs)))
@@ -195,14 +198,26 @@ def read_proposal(parts: list[Any]) -> Proposal:
         return Settled(_keys(parts[1]), *map(_binding, parts[2:]))
     if parts[0] == RESERVE and len(parts) == 5:
         return Reserve(_queue(parts), consumer_of(parts[4]), _runs(parts[3]))
-    if parts[0] == FREE and len(parts) == 5 and type(parts[4]) is bool:
-        return Free(_queue(parts), _runs(parts[3]), parts[4])
+    if parts[0] == FREE and len(parts) == 6 and type(parts[4]) is bool:
+        return Free(_queue(parts), _runs(parts[3]), parts[4], _annotations(parts[5]))
     if parts[0] == POSTED and len(parts) == 5 and type(parts[4]) is bool:
         return Posted(_queue(parts), _runs(parts[3]), parts[4])
     if parts[0] in _OF_RUNS and len(parts) == 4:
         proposal: Proposal = _OF_RUNS[parts[0]](_queue(parts), _runs(parts[3]))
         return proposal
     raise ValueError(f"a proposal begins with {reprlib.repr(parts[0])} and has {len(parts)} parts")
+
+
+def _annotations(value: Any) -> dict[int, bytes]:
+    if not isinstance(value, list) or not all(map(_is_annotated, value)):
+        expected = f"expected positions, each with up to {MOST_ANNOTATIONS} bytes"
+        raise ValueError(f"Free has the annotations {reprlib.repr(value)}, {expected}")
+    return dict(value)
+
+
+def _is_annotated(value: Any) -> bool:
+    is_pair = isinstance(value, list) and [type(part) for part in value] == [int, bytes]
+    return is_pair and len(value[1]) <= MOST_ANNOTATIONS
 
 
 def _binding(value: Any) -> bytes:

@@ -178,7 +178,9 @@ class SetState:
                 self.messages.reserve(proposal.queue, proposal.consumer, proposal.runs)
             case Free():
                 settings = self.settings_of(proposal.queue)
-                self.messages.free(proposal.queue, proposal.runs, settings, failed=proposal.failed)
+                self.messages.free(
+                    proposal.queue, proposal.runs, settings, failed=proposal.failed, annotations=proposal.annotations
+                )
             case Dequeue():
                 self.messages.dequeue(proposal.queue, proposal.runs)
             case Reject():

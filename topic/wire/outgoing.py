@@ -11,7 +11,6 @@ from typing import Any
 
 import msgpack
 
-from topic.delivery.outcomes import Refusals
 from topic.delivery.record import Record, Stream
 from topic.delivery.room import SubscriberRoom
 from topic.directory.entry import Decision, LinkEntry, Owner, Role
@@ -233,9 +232,10 @@ class Outgoing:
         self._waits = False
         self._ranges((home,), Segment.OUTCOME, stream, ns)
 
-    def outcome_in_full(self, home: str, stream: Stream, n: int, refusals: Refusals | None, moved: list[bytes]) -> None:
-        assert n >= 0
-        self._say((home,), Segment.OUTCOME_IN_FULL, stream.publisher, stream.epoch, n, refusals, moved)
+    def outcome_in_full(self, home: str, record: Record, moved: list[bytes]) -> None:
+        assert record.n >= 0
+        stream, said = record.stream, (record.n, record.refusals, moved, record.annotations)
+        self._say((home,), Segment.OUTCOME_IN_FULL, stream.publisher, stream.epoch, *said)
 
     def settle(self, routers: tuple[str, ...], stream: Stream, ns: Iterable[int]) -> None:
         self._ranges(routers, Segment.SETTLE, stream, ns)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgpack
 
 from topic.delivery.gates import UNPROVEN
+from topic.delivery.outcomes import MOST_ANNOTATIONS
 from topic.directory.entry import Decision, Role, Status
 from topic.errors import BreachError
 from topic.identity import COUNTS, GENERATION_LENGTH, KEY_LENGTH, NAME_LENGTH
@@ -110,6 +111,10 @@ def _is_refusals(value: Any) -> bool:
     return value is None or (isinstance(value, list) and len(value) == 4 and all(map(_is_count, value)))
 
 
+def _is_annotations(value: Any) -> bool:
+    return type(value) is bytes and len(value) <= MOST_ANNOTATIONS
+
+
 def _is_name(value: Any) -> bool:
     return type(value) is bytes and len(value) == NAME_LENGTH and value.isascii()
 
@@ -173,7 +178,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Segment.GONE: (_is(str), _is_count),
     Segment.BODY: (_is_name, _is_keys, _is_count, _is(bytes)),
     Segment.OUTCOME: (_is_name, _is_epoch, _is_ranges),
-    Segment.OUTCOME_IN_FULL: (_is_name, _is_epoch, _is_count, _is_refusals, _is_names),
+    Segment.OUTCOME_IN_FULL: (_is_name, _is_epoch, _is_count, _is_refusals, _is_names, _is_annotations),
     Segment.SETTLE: (_is_name, _is_epoch, _is_ranges),
     Segment.SETTLED: (_is_name, _is_epoch, _is_ranges),
     Segment.FENCED: (_is_name, _is_epoch),

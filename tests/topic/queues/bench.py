@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.failures import alive, died, marked
+from tests.failures import TextMarking, alive
 from tests.set_store import MemorySets, StoreNames
 from tests.topic.bench import SETTINGS, Bench, Station
 from topic.core import Topic
@@ -17,7 +17,6 @@ from topic.identity import ingresses_of
 from topic.node import SetPort
 from topic.queues.actions import Answered, BodiesFound
 from topic.queues.operations import Answer, Configure, Declare, Done, QueueId, QueueSettings
-from topic.queues.outgoing.outbox import Why
 from topic.queues.replica import SetReplica
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import COMPARE_EVERY, ReplicaSets
@@ -48,7 +47,7 @@ def left_ms(messages: Sequence[bytes], wall_ms: int) -> list[float] | None:
     return [1000 * int(text) if text else math.inf for text in texts] if any(texts) else None
 
 
-class QueueStation(Station):
+class QueueStation(TextMarking, Station):
     """It gives the disk its changes back as done with the next turn."""
 
     bench: "QueueBench"
@@ -95,12 +94,6 @@ class QueueStation(Station):
 
     def answered(self, answered: Answered) -> None:
         self.answers[answered.number] = answered.answer
-
-    def came_back(self, message: bytes, failures: int) -> bytes:
-        return marked(message, failures)
-
-    def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
-        return died(message)
 
     def write(self) -> bool:
         """Let the disk do what it was given. Returns whether that was something."""

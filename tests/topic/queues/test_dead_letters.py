@@ -257,6 +257,15 @@ def test_what_fails_too_often_is_a_dead_letter() -> None:
     assert bench.in_dead() == [b"1 died 1"] and len(reader.delivered) == 3
 
 
+def test_a_dead_letter_has_what_consumers_have_added() -> None:
+    bench = DyingBench(redeliveries=0)
+    reader = plain(bench, "d")
+    bench.fill(b"1")
+    reader.answer(MODIFIED, b"1", annotations=b"x")
+    reader.answer(MODIFIED, b"1 with x", failed=True, annotations=b"y")
+    assert bench.in_dead() == [b"1 with xy died 1"]
+
+
 def test_what_is_released_is_no_dead_letter() -> None:
     bench = DyingBench(redeliveries=0)
     reader = plain(bench, "d")

@@ -13,7 +13,7 @@ import attrs
 import msgpack
 import pytest
 
-from tests.failures import marked
+from tests.failures import NO_ANNOTATIONS, marked
 from tests.topic.bench import reader_at
 from tests.topic.clients import Pen, Reader
 from tests.topic.queues.bench import ELECTED_S, QUEUE, SET, WITH_QUEUES, QueueBench, with_patches
@@ -21,7 +21,7 @@ from tests.topic.queues.test_ingress import publisher, unsettled
 from tests.topic.raft.mutants import Mutant
 from topic.actions import Note
 from topic.delivery.kinds import BalancedKind, EgressKind
-from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.outcomes import MOST_ANNOTATIONS, DeliveryOutcome
 from topic.delivery.record import HomeStream, Record
 from topic.delivery.room import SubscriberRoom
 from topic.directory.entry import Lifetime
@@ -500,6 +500,36 @@ def test_nothing_is_published_anew_before_a_majority_knows_that_it_came_back() -
     bench.hanging.clear()
     bench.flow()
     assert reader.settled_messages == [b"1"] and other.delivered == [b"1"]
+
+
+@pytest.mark.parametrize("router", ["a", "d"])
+def test_the_next_consumer_reads_what_consumers_have_added(router: str) -> None:
+    bench, _ = filled(b"1", b"2")
+    reader = plain(bench, router)
+    reader.answer(MODIFIED, b"1", annotations=b"x")
+    assert reader.delivered[2:] == [b"1 with x"]
+    reader.answer(RELEASED, b"1 with x")
+    reader.answer(MODIFIED, b"1 with x", failed=True, annotations=b"y")
+    assert reader.delivered[3:] == [b"1 with x", b"1 with xy failed 1"]
+    reader.answer(MODIFIED, b"1 with xy failed 1", annotations=NO_ANNOTATIONS)
+    reader.answer(MODIFIED, b"1 with xy failed 1", annotations=bytes(MOST_ANNOTATIONS - 1))
+    assert reader.delivered[5:] == 2 * [b"1 with xy failed 1"], "these are none, or too long with those before"
+
+
+@pytest.mark.parametrize("leads", ["before", "after"])
+def test_what_a_consumer_has_added_outlives_the_leader(leads: str) -> None:
+    """It dies before or after a majority knows of it."""
+    bench, _ = filled(b"1")
+    reader, other = lasting(bench, "d", credit=1), plain(bench, "e", "t", credit=0)
+    if leads == "before":
+        for voter in "bc":
+            bench.hold("a", voter)
+    reader.answer(MODIFIED, b"1", annotations=b"x")
+    bench.stop("a")
+    bench.let_go()
+    bench.wait(ELECTED_S)
+    other.grant(1)
+    assert other.delivered == [b"1 with x"]
 
 
 @pytest.mark.parametrize("router", ["a", "d"])
@@ -1152,6 +1182,12 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (Egress, "_note_refusers", "self._refusers.setdefault", "{0: set()}.setdefault",
      partial(test_what_one_refuses_for_itself_another_gets, "d")),
     (Egress, "forget_refusals", "refusers.discard(subscriber)", "pass", test_a_refusal_ends_with_its_link),
+    (Home, "outcome_in_full", "record.annotate(annotations)", "pass",
+     partial(test_the_next_consumer_reads_what_consumers_have_added, "d")),
+    (Egress, "_annotations", "if len(merged) <= MOST_ANNOTATIONS:", "if True:",
+     partial(test_the_next_consumer_reads_what_consumers_have_added, "a")),
+    (QueuedMessages, "_came_back", "before.annotations, 0", "b'', 0",
+     partial(test_the_next_consumer_reads_what_consumers_have_added, "a")),
     (SetPublisher, "_tag", "self._messages.returns(position).times", "0",
      partial(test_who_has_given_a_message_back_keeps_it_from_nobody, "d", True)),
     (Egress, "_message", "returns.failed", "returns.times",

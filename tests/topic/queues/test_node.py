@@ -9,6 +9,7 @@ from linkstate.clock import HybridClock
 from linkstate.events import ContactLost, Loss, Transmit
 from tests.contacts import Contacts
 from tests.deaf import Deaf
+from tests.failures import TextMarking
 from tests.set_store import MemorySets, StoreNames
 from tests.store import MemoryStore
 from topic.actions import LinkAction, Note
@@ -17,7 +18,6 @@ from topic.journal import Block
 from topic.node import Happening, Node, SetPort
 from topic.queues.actions import Answered, BodiesFound
 from topic.queues.operations import Answer, Declare, Done, Refused, RefusedFor
-from topic.queues.outgoing.outbox import Why
 from topic.queues.set_map import SetMap, SetPlan
 from topic.queues.sets import ReplicaSets
 from topic.queues.storing import StoreChange, StoreRead, Write
@@ -29,7 +29,7 @@ MAP = SetMap([SetPlan("q0", ("a",))])
 STORES = StoreNames()
 
 
-class Station(Deaf):
+class Station(TextMarking, Deaf):
     """A router with its shell, which has the disk write when a test says so."""
 
     def __init__(self, name: str, *, sets: bool = True) -> None:
@@ -66,12 +66,6 @@ class Station(Deaf):
 
     def note(self, happening: Happening) -> None:
         self.notes.append(happening)
-
-    def came_back(self, message: bytes, failures: int) -> bytes:
-        return message
-
-    def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
-        return message
 
     def keep(self, changes: Sequence[StoreChange | StoreRead]) -> None:
         self.given.append(list(changes))

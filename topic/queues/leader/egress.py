@@ -26,7 +26,7 @@ from itertools import islice
 from math import inf
 
 from topic.actions import AnswerDeliveries, Chosen
-from topic.delivery.outcomes import GIVEN_BACK, DeliveryOutcome
+from topic.delivery.outcomes import GIVEN_BACK, MOST_ANNOTATIONS, DeliveryOutcome
 from topic.delivery.record import Record
 from topic.directory.entry import LinkEntry
 from topic.ends.end import EndNode
@@ -155,7 +155,8 @@ class Egress(SetPublisher):
             wanted.append((Reserve(self.queue, consumer, self._runs(records)), Proposed(records, consumer.name)))
         for failed in (False, True):
             if back := [record for record in self._back if _has_failed(record) is failed]:
-                wanted.append((Free(self.queue, self._runs(back), failed), Proposed(back)))
+                annotations = self._annotations(back)
+                wanted.append((Free(self.queue, self._runs(back), failed, annotations), Proposed(back)))
         if self._for_nobody:
             wanted.append((Free(self.queue, runs_of(sorted(self._for_nobody)), failed=False), Proposed([])))
         if self._late:
@@ -166,6 +167,20 @@ class Egress(SetPublisher):
             dequeue = Dequeue(self.queue, self._runs(self._over))
             wanted.append((dequeue, Proposed(self._over, answers_echo=self._is_asked)))
         return wanted
+
+    def _annotations(self, records: Iterable[Record]) -> dict[int, bytes]:
+        """By position: what consumers have added so far to the messages of these, with what the last one has added."""
+        found: dict[int, bytes] = {}
+        for record in records:
+            if record.annotations:
+                position = self.open[record]
+                try:
+                    merged = self._marking.merged(self._messages.returns(position).annotations, record.annotations)
+                except ValueError:  # the consumer has added what are no annotations
+                    continue
+                if len(merged) <= MOST_ANNOTATIONS:
+                    found[position] = merged
+        return found
 
     def _was_proposed(self, *, is_due: bool) -> None:
         self._chosen, self._back, self._late, self._for_nobody = {}, [], set(), set()
@@ -254,7 +269,9 @@ class Egress(SetPublisher):
         if message is None and (message := self._read.get(position)) is None:
             return None
         returns = self._messages.returns(position)
-        return self._marking.came_back(message, returns.failed) if returns.times else message
+        if not returns.times:
+            return message
+        return self._marking.came_back(message, returns.failed, returns.annotations)
 
     def _give(self, given: list[tuple[int, bytes]]) -> None:
         if given:

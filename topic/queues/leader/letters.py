@@ -120,6 +120,8 @@ class Letters(SetPublisher):
                 if message is None:
                     self._read_bodies(islice(self._left, AT_ONCE), AHEAD)
                     break
+                annotations = self._messages.returns(position).annotations
+                message = self._marking.annotated(message, annotations) if annotations else message
                 text = self._text(letter, message)
             self._forget_body(self._left.popleft())
             if text is not None:

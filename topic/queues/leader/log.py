@@ -31,9 +31,16 @@ class ReadingEnd(Protocol):
 class Marking(Protocol):
     """Marks messages that consumers have had: the shell of a node knows their form."""
 
-    def came_back(self, message: bytes, failures: int) -> bytes:
+    def came_back(self, message: bytes, failures: int, annotations: bytes) -> bytes:
         """The message as the next consumer gets it, after it has come back. It says that consumers have failed so many
-        times, and nothing else in it changes."""
+        times, and has these annotations besides its own; nothing else in it changes."""
+
+    def annotated(self, message: bytes, annotations: bytes) -> bytes:
+        """The message with these annotations besides its own."""
+
+    def merged(self, annotations: bytes, more: bytes) -> bytes:
+        """Both annotations as one. If two have one name, the value of `more` counts. Raises ValueError if they are no
+        annotations."""
 
     def dead_letter(self, message: bytes, queue: str, why: Why) -> bytes | None:
         """The message as a dead letter of this queue: it says where it is from, why it is a dead letter, and how often
