@@ -209,15 +209,18 @@ async def test_a_released_message_goes_to_a_consumer_again(mesh: RunningMesh, cl
     assert consumer.numbers == [0, 0, 0]
 
 
-async def test_the_next_consumer_reads_how_often_consumers_have_failed(mesh: RunningMesh, clients: Clients) -> None:
-    """One says so, one does not, and one goes with the message."""
+async def test_the_next_consumer_reads_what_became_of_a_message_before(mesh: RunningMesh, clients: Clients) -> None:
+    """How often consumers have failed, and what they have added. One says that it has failed, one does not, and one goes
+    with the message."""
     publisher = await clients.publisher(mesh.address("a"), "queue/failed")
     publisher.send_message(bytes(Message(body=b"0", inferred=True, first_acquirer=True).encode()))
     await clients.until(lambda: publisher.accepted == [0])
 
     def fail(delivery: Delivery) -> None:
         failed = len(delivery.subscriber.received) == 1
-        delivery.subscriber.link.modify(delivery.handle, failed=failed, undeliverable=not failed, settle=True)
+        added = {"x-opt-failed" if failed else "x-opt-refused": 1}
+        link = delivery.subscriber.link
+        link.modify(delivery.handle, failed=failed, undeliverable=not failed, settle=True, annotations=added)
         delivery.subscriber.link.connection.wake()
 
     first = await clients.subscriber(mesh.address("b"), "queue/failed", "first", respond=fail)
@@ -230,6 +233,8 @@ async def test_the_next_consumer_reads_how_often_consumers_have_failed(mesh: Run
     found = [seen(delivery) for consumer in (first, second, third) for delivery in consumer.received]
     assert [message.delivery_count for message in found] == [0, 1, 1, 2]
     assert [message.first_acquirer for message in found] == [True, False, False, False]
+    both = {"x-opt-failed": 1, "x-opt-refused": 1}
+    assert [message.annotations or {} for message in found] == [{}, {"x-opt-failed": 1}, both, both]
     assert len(first.received) == 2 and third.numbers == [0]
 
 
