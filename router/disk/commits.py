@@ -8,9 +8,12 @@ kept.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import trio
+
+from router.disk.thread import StoreThread
 
 Change = TypeVar("Change")
 Given = TypeVar("Given", contravariant=True)
@@ -93,19 +96,20 @@ class GroupCommit(Generic[Change, Failure]):
 
     async def run(self) -> None:
         """Commit what has gathered, again and again, until cancelled: what comes meanwhile is the next batch."""
-        while self._error is None:
-            await self._woken.wait()
-            self._woken = trio.Event()
-            changes, waiting = self._take(), self._waiting
-            self._waiting = []
-            try:
-                await trio.to_thread.run_sync(self._store.write, changes)
-            except self._failure as error:
-                self._fail(error)
-            else:
-                for then in waiting:
-                    then()
-            self._written.unpark_all()
+        with StoreThread() as thread:
+            while self._error is None:
+                await self._woken.wait()
+                self._woken = trio.Event()
+                changes, waiting = self._take(), self._waiting
+                self._waiting = []
+                try:
+                    await thread.run(partial(self._store.write, changes))
+                except self._failure as error:
+                    self._fail(error)
+                else:
+                    for then in waiting:
+                        then()
+                self._written.unpark_all()
 
     def _take(self) -> list[Change]:
         changes, self._changes = self._changes, []

@@ -7,10 +7,12 @@ the processor time, and each change took several milliseconds longer.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import trio
 
+from router.disk.thread import StoreThread
 from router.queues.store import FullError, size_of
 from topic.queues.storing import FoundBodies, FoundPiece, ReadBodies, ReadPiece, SetStore, StoreChange, StoreRead, Write
 
@@ -76,29 +78,32 @@ class QueueWriter:
         """Raises QueueStoreError if the store fails: then the process has to end, and nobody hears of what may not be
         on the disk."""
         scrub_at = trio.current_time() + SCRUB_S
-        while True:
-            with trio.move_on_at(scrub_at):
-                await self._woken.wait()
-            if trio.current_time() >= scrub_at:
-                await self._scrub()
-                scrub_at = trio.current_time() + SCRUB_S
-            if not self._asks:
-                continue
-            asks = self._take()
-            pieces, bodies = await self._do_when_there_is_room(asks)
-            for ask in asks:
-                if isinstance(ask, Write):
-                    self._asker.stored(ask)
-                elif isinstance(ask, ReadPiece):
-                    self._asker.piece_read(ask, pieces.popleft())
-                elif isinstance(ask, ReadBodies):
-                    self._asker.bodies_read(ask, bodies.popleft())
-            self._asker.heard()
-            if self._store.is_to_be_merged:
-                await trio.to_thread.run_sync(self._store.merge)
+        with StoreThread() as thread:
+            while True:
+                with trio.move_on_at(scrub_at):
+                    await self._woken.wait()
+                if trio.current_time() >= scrub_at:
+                    await self._scrub(thread)
+                    scrub_at = trio.current_time() + SCRUB_S
+                if self._asks:
+                    asks = self._take()
+                    self._tell(asks, await self._do_when_there_is_room(thread, asks))
+                    if self._store.is_to_be_merged:
+                        await thread.run(self._store.merge)
 
-    async def _scrub(self) -> None:
-        if damaged := await trio.to_thread.run_sync(self._store.scrub):
+    def _tell(self, asks: Sequence[Ask], found: Found) -> None:
+        pieces, bodies = found
+        for ask in asks:
+            if isinstance(ask, Write):
+                self._asker.stored(ask)
+            elif isinstance(ask, ReadPiece):
+                self._asker.piece_read(ask, pieces.popleft())
+            elif isinstance(ask, ReadBodies):
+                self._asker.bodies_read(ask, bodies.popleft())
+        self._asker.heard()
+
+    async def _scrub(self, thread: StoreThread) -> None:
+        if damaged := await thread.run(self._store.scrub):
             for name, why in damaged.items():
                 self._asker.damaged(name, why)
             self._asker.heard()
@@ -115,12 +120,12 @@ class QueueWriter:
             self._woken = trio.Event()
         return asks
 
-    async def _do_when_there_is_room(self, asks: Sequence[Ask]) -> Found:
+    async def _do_when_there_is_room(self, thread: StoreThread, asks: Sequence[Ask]) -> Found:
         """Do it, and again until the disk has room. Other routers take a full disk for one that hangs."""
         is_full = False
         while True:
             try:
-                found = await trio.to_thread.run_sync(self._do, asks)
+                found = await thread.run(partial(self._do, asks))
             except FullError as error:
                 if not is_full:
                     self._asker.noted(f"{error}: the replicas of this router wait until there is room")

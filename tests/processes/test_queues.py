@@ -210,8 +210,8 @@ async def test_a_released_message_goes_to_a_consumer_again(mesh: RunningMesh, cl
 
 
 async def test_the_next_consumer_reads_what_became_of_a_message_before(mesh: RunningMesh, clients: Clients) -> None:
-    """How often consumers have failed, and what they have added. One says that it has failed, one does not, and one goes
-    with the message."""
+    """How often consumers have failed, and what they have added. One says that it has failed, one wants the message no
+    more, and one goes with it."""
     publisher = await clients.publisher(mesh.address("a"), "queue/failed")
     publisher.send_message(bytes(Message(body=b"0", inferred=True, first_acquirer=True).encode()))
     await clients.until(lambda: publisher.accepted == [0])

@@ -195,6 +195,7 @@ class SetWorld:
         dice = self.dice
         self._limits = RaftLimits(
             dead=self.knobs.dead,
+            told=(0.0, 0.05)[world.seed % 2],
             window=dice.choice((200, 1000, 1 << 20)),
             unstored=max(dice.choice((300, 2000, 8 << 20)), 2000 if self.knobs.queues else 0),
         )

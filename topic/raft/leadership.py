@@ -47,6 +47,8 @@ class Leadership:
         self._stores = stores
         self._limits = limits
         self._handing_over: _HandOver | None = None
+        self._tell_by = math.inf
+        """When members are told what is decided, also without entries; infinite if all know it."""
         for member in log.configuration.members:
             self._take_in(member, now)
         log.append([Entry(term)])  # with it, entries of earlier terms are decided (Raft, 3.6.2)
@@ -142,13 +144,22 @@ class Leadership:
         if index > self._log.commit and self._log.term(index) == self.term:
             self._log.commit = index
 
-    def replicate(self) -> None:
-        """Send each member what it lacks, as far as its window allows."""
+    def replicate(self, now: float) -> None:
+        """Send each member what it lacks, as far as its window allows. The next entries tell it what is decided."""
+        if self._owes_commit():
+            self._tell_by = min(self._tell_by, now + self._limits.told)
+        is_due = now >= self._tell_by
         for member, progress in self.progress.items():
-            self._replicate_to(member, progress)
+            self._replicate_to(member, progress, is_due=is_due)
+        if not self._owes_commit():
+            self._tell_by = math.inf
 
-    def _replicate_to(self, member: Replica, progress: FollowerProgress) -> None:
-        while (append := progress.next_append(self._log, self.term, self._limits.window)) is not None:
+    def _owes_commit(self) -> bool:
+        return any(progress.lacks_commit(self._log) for progress in self.progress.values())
+
+    def _replicate_to(self, member: Replica, progress: FollowerProgress, *, is_due: bool) -> None:
+        log, window = self._log, self._limits.window
+        while (append := progress.next_append(log, self.term, window, is_due=is_due)) is not None:
             self._send(member, append)
         if (place := progress.next_piece()) is not None:
             self.reads.append(Read(member, self._log.snapshot.index, place))
@@ -193,7 +204,7 @@ class Leadership:
         for member in configuration.members:
             self._take_in(member, now)
         for member in [member for member in self.progress if member not in configuration.members]:
-            self._replicate_to(member, self.progress.pop(member))  # it learns that it has no vote, if it is there
+            self._replicate_to(member, self.progress.pop(member), is_due=True)  # it may learn that it has no vote
         return self._log.last
 
     def mend(self, now: float) -> None:
@@ -265,13 +276,13 @@ class Leadership:
             self._handing_over = attrs.evolve(change, is_told=True)
 
     def give_up_handing_over(self, now: float) -> None:
-        if now >= self.deadline:
+        if self._handing_over is not None and now >= self._handing_over.until:
             self._handing_over = None
 
     @property
     def deadline(self) -> float:
-        """When a transfer has failed; infinite if there is none."""
-        return self._handing_over.until if self._handing_over is not None else math.inf
+        """When a transfer has failed, or members are to be told what is decided; infinite if neither is to come."""
+        return min(self._tell_by, self._handing_over.until if self._handing_over is not None else math.inf)
 
     def _send(self, member: Replica, body: Body) -> None:
         self.messages.append((member, body))

@@ -15,6 +15,8 @@ class RaftLimits:
     """How long a replica that starts waits for contact with all voters before it stands."""
     dead: float = 1.0
     """A disk whose oldest write lasts longer hangs; a transfer that lasts longer has failed."""
+    told: float = 0.0
+    """How long a follower may wait for entries that tell it what is decided, before it is told without; 0: at once."""
     tried: float = 10.0
     """How long a request is tried at leaders before it is answered with an error."""
     window: int = 1 << 20

@@ -60,10 +60,15 @@ class FollowerProgress:
         lasted, self._round_began, self._round_to = now - self._round_began, now, last
         return self.stored == last or lasted <= quick
 
+    def lacks_commit(self, log: RaftLog) -> bool:
+        """Whether the member may be told that more is decided than it was told."""
+        return bool(self.next) and self._told < min(log.commit, self.next - 1)
+
     # what the member is sent
 
-    def next_append(self, log: RaftLog, term: int, window: int) -> Append | None:
-        """The next message, if there is something to say and at most `window` bytes are on their way to its disk."""
+    def next_append(self, log: RaftLog, term: int, window: int, *, is_due: bool) -> Append | None:
+        """The next message, if there are entries to send and at most `window` bytes are on their way to its disk.
+        `is_due`: the member is told what is decided also without entries."""
         if not self.next:
             return None
         if self.next <= log.snapshot.index:
@@ -73,7 +78,7 @@ class FollowerProgress:
         is_window_open = self.stored >= log.snapshot.index and log.size(self.stored, self.next - 1) < window
         if self.next <= log.last and is_window_open:
             entries = log.batch(self.next, BATCH)
-        if not entries and self._told >= min(log.commit, self.next - 1):
+        if not entries and not (is_due and self.lacks_commit(log)):
             return None
         previous, self.next = self.next - 1, self.next + len(entries)
         self._told = min(log.commit, self.next - 1)

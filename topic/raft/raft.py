@@ -350,7 +350,7 @@ class Raft:
     def _set_deadline(self, now: float) -> None:
         if self.leadership is not None:
             due = min(self.leadership.deadline, self._storage.oldest() + self._limits.dead)
-            self.deadline = max(due, now + self._limits.place)
+            self.deadline = due if due > now else now + self._limits.place
         elif self.leader is not None:
             self.deadline = math.inf
         elif self.deadline <= now:
@@ -723,9 +723,10 @@ class Raft:
             self.resign(now)
             return
         leadership.mend(now)
-        leadership.replicate()
+        leadership.replicate(now)
         leadership.go_on_handing_over()
         self._send_for_leadership(leadership)
+        self._set_deadline(now)
 
     def check(self) -> None:
         """Assert what holds whenever no event is being handled."""

@@ -191,7 +191,7 @@ def test_a_follower_is_sent_a_snapshot_if_its_entries_go_in_the_meantime() -> No
     progress.ask(log, 2, 1)
     progress.learn(agreed=2, stored=2)
     log.compact(5)
-    assert progress.next_append(log, 1, 1 << 20) is None and progress.next_piece() == 0
+    assert progress.next_append(log, 1, 1 << 20, is_due=True) is None and progress.next_piece() == 0
 
 
 def test_a_window_stays_closed_while_its_entries_are_in_the_snapshot() -> None:
@@ -200,12 +200,12 @@ def test_a_window_stays_closed_while_its_entries_are_in_the_snapshot() -> None:
     log.commit = 9
     progress.ask(log, 2, 1)
     progress.learn(agreed=2, stored=2)
-    assert progress.next_append(log, 1, 1 << 20) is not None
+    assert progress.next_append(log, 1, 1 << 20, is_due=True) is not None
     log.compact(9)
     log.append([Entry(1)])
-    assert progress.next_append(log, 1, 1 << 20) is None
+    assert progress.next_append(log, 1, 1 << 20, is_due=True) is None
     progress.learn(agreed=9, stored=9)
-    append = progress.next_append(log, 1, 1 << 20)
+    append = progress.next_append(log, 1, 1 << 20, is_due=True)
     assert append is not None and append.previous == 9
 
 

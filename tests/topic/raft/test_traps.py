@@ -425,9 +425,9 @@ def test_only_the_entry_that_was_asked_about_is_an_answer() -> None:
     log, progress = RaftLog([Entry(1)] * 9), FollowerProgress(9, 0.0)
     progress.ask(log, 5, 1)
     progress.learn(agreed=3, stored=3)
-    assert progress.next_append(log, 1, 1 << 20) is None
+    assert progress.next_append(log, 1, 1 << 20, is_due=True) is None
     progress.learn(agreed=5, stored=3)
-    append = progress.next_append(log, 1, 1 << 20)
+    append = progress.next_append(log, 1, 1 << 20, is_due=True)
     assert append is not None and append.previous == 5
 
 
@@ -531,6 +531,20 @@ def test_what_is_on_its_way_to_a_follower_is_bounded() -> None:
     assert sent < 1500
     cluster.settle()
     assert len(cluster.replicas["b"].applied) == len(cluster.replicas["a"].applied)
+
+
+def test_followers_are_told_what_is_decided_with_the_next_entries_or_soon() -> None:
+    cluster = led("a", "b", "c", limits=RaftLimits(told=0.05))
+    leader, follower = raft(cluster, "a"), raft(cluster, "b")
+    before = follower.log.last
+    for count in (1, 2):
+        cluster.propose("a", b"x")
+        while cluster.step_without_time():
+            pass
+        assert (leader.log.commit, follower.log.commit) == (before + count, before + count - 1)
+    began = cluster.now
+    cluster.settle()
+    assert follower.log.commit == leader.log.commit and 0 < cluster.now - began < 0.1
 
 
 def test_only_a_leader_decides() -> None:
