@@ -81,7 +81,7 @@ class Changes:
             self._home.audiences.gone(entry)
             self._home.balancing.gone(entry)
             return
-        if old is None or entry.aware != old.aware:
+        if old is not None and entry.aware != old.aware:
             self._home.balancing.gone(entry)  # its client has begun afresh
         if local is not None and not self.directory.is_mine(entry):
             self._subscriber_moved(local, entry)

@@ -306,9 +306,12 @@ class Egress(SetPublisher):
             self._log.wait(self)
 
     def _note_refusers(self, records: Iterable[Record]) -> None:
+        known = self.node.topic.directory.subscriber
         for record in records:
             if record.refusals is not None and record.refusals[2] and record.chosen:
-                self._refusers.setdefault(self.open[record], set()).add(record.chosen)
+                consumer = known(record.chosen)
+                if consumer is not None and consumer.live:
+                    self._refusers.setdefault(self.open[record], set()).add(record.chosen)
 
 
 def _has_failed(record: Record) -> bool:
