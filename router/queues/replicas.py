@@ -37,6 +37,8 @@ log = logging.getLogger("oncemesh")
 
 TOLD_S: Final = 0.05
 """As `RaftLimits.told`: under load the next entries come sooner, and save a message for each round of the log."""
+PREFER_S: Final = 60.0
+"""How long the preferred voter of a set is in contact before it leads again: it may not have come to stay."""
 STORE_BYTES: Final = 16
 """The length of the identity of a store."""
 
@@ -76,6 +78,7 @@ class RouterReplicas:
                 _new_store,
                 trio.current_time(),
                 limit=topology.queues.limit,
+                prefer_s=PREFER_S,
                 left_ms=left_ms,
             )
         except ValueError as error:

@@ -144,8 +144,7 @@ class AgreeingRouter:
         if strange := {*ring} - {*self._mesh.routers}:
             raise ValueError(f"there is no router {strange}")
         self._mesh.voters[name] = tuple(ring)
-        if self._name not in ring:
-            self._mesh.leaders[name] = ring[0]
+        self._mesh.leaders[name] = ring[0]
 
     def begin_anew(self, name: str) -> None:
         if name not in self._mesh.unbegun:

@@ -64,11 +64,13 @@ class ReplicaSets:
         *,
         compare_every: int = COMPARE_EVERY,
         limit: int = 8 << 30,
+        prefer_s: float = math.inf,
         left_ms: LeftMs = lambda messages, wall_ms: None,
     ) -> None:
         """`routers` are all of the mesh, by name. `contents` is what the store has of each set. `draw` returns a random
         number from 0 to 1, `new_life` a hybrid clock that is above all that this router knows, `new_store` an identity
         that no store has had. `limit`: bytes of the messages of a set; if it has more, homes keep all further ones.
+        `prefer_s`: seconds of contact after which a leader hands its set over to the preferred voter.
         Raises ValueError if the store has a set that began with another map of names, or a state that is damaged."""
         self.out: list[SetAction] = []
         self.set_map = set_map
@@ -77,6 +79,7 @@ class ReplicaSets:
         self._router = router
         self._routers = list(routers)
         self._limits = limits
+        self._prefer_s = prefer_s
         self._draw = draw
         self._new_life = new_life
         self._contacts: dict[str, None] = {}
@@ -90,6 +93,8 @@ class ReplicaSets:
             name: SetReplica(router, plan, contents[name], compare_every, self._raft, new_store, now)
             for name, plan in set_map.plans.items()
         }
+        self._moves_at: dict[str, float] = {}
+        """By set that this router leads, and whose preferred voter could: when it hands the set over."""
         self._leaderless_at: dict[str, float] = {}
         """By set that no router leads: when the operator is told; infinite if the operator has been told."""
         self._touched = dict.fromkeys(self._replicas)
@@ -211,9 +216,9 @@ class ReplicaSets:
     # an operator's word
 
     def choose(self, name: str, ring: Sequence[str], now: float) -> None:
-        """These routers are to be the voters of a set that this router leads. Its leader goes there step by step: a
-        router that is new gets all that is decided before it votes. Raises NotLeaderError; BusyError while an earlier
-        change is under way; ValueError if these cannot be voters."""
+        """These routers are to be the voters of a set that this router leads, and the first of them its leader. This
+        leader goes there step by step: a router that is new gets all that is decided before it votes. Raises
+        NotLeaderError; BusyError while an earlier change is under way; ValueError if these cannot be voters."""
         raft = self._replicas[name].raft
         if strange := [router for router in ring if router not in self._routers]:
             raise ValueError(f'there is no router "{strange[0]}", expected some of {", ".join(self._routers)}')
@@ -221,7 +226,8 @@ class ReplicaSets:
             raise ValueError(f"the voters are {', '.join(ring) or 'none'}, expected one router or more, each once")
         if raft.leadership is None or raft.log.configuration.ring != tuple(ring):
             raft.choose(ring, now)
-            self._touched[name] = None
+        self._moves_at[name] = now
+        self._touched[name] = None
 
     def begin_anew(self, name: str) -> None:
         """Begin a set although some stores have accepted a life that never came into effect, or a router is away
@@ -310,6 +316,8 @@ class ReplicaSets:
             if replica.raft.deadline <= now:
                 replica.raft.tick(now)
                 self._touched[name] = None
+            if self._moves_at.get(name, math.inf) <= now:
+                self._hand_to_preferred(name, now)
             if self._requests[name].deadline <= now:
                 self._touched[name] = None
                 for number, answer in self._requests[name].give_up(now):
@@ -320,6 +328,14 @@ class ReplicaSets:
                 text = f"set {name}: no router has led it for {self._limits.tried:g} s"
                 why = self._why_leaderless(replica.raft)
                 self.out.append(SetEvent(SetChange.LEADERLESS, name, f"{text}: {why}" if why else text, why=why))
+
+    def _hand_to_preferred(self, name: str, now: float) -> None:
+        raft = self._replicas[name].raft
+        preferred = raft.leadership.preferred if raft.leadership is not None else None
+        self._moves_at[name] = now + self._prefer_s  # if this time it fails
+        self._touched[name] = None
+        if preferred is not None:
+            raft.hand_over(preferred, now)
 
     @staticmethod
     def _why_leaderless(raft: Raft) -> str:
@@ -352,7 +368,8 @@ class ReplicaSets:
 
     def _due_of(self, name: str) -> float:
         leaderless_at = self._leaderless_at.get(name, math.inf)
-        return min(self._replicas[name].raft.deadline, self._requests[name].deadline, leaderless_at)
+        moves_at = self._moves_at.get(name, math.inf)
+        return min(self._replicas[name].raft.deadline, self._requests[name].deadline, leaderless_at, moves_at)
 
     def _flush(self, name: str, now: float) -> None:
         requests, replica = self._requests[name], self._replicas[name]
@@ -366,6 +383,10 @@ class ReplicaSets:
         replica.out.clear()
         self.out += (BodiesFound(*found) for found in replica.bodies)
         replica.bodies.clear()
+        if replica.raft.leadership is None or replica.raft.leadership.preferred is None:
+            self._moves_at.pop(name, None)
+        else:
+            self._moves_at.setdefault(name, now + self._prefer_s)
         self._spread_leadership(name, replica.leads)
         self._spread_answers(name, replica, now)
         if requests.leader:

@@ -18,7 +18,7 @@ from failover.cli.watch.known_queues import (
     queue_named,
     sets_of_mesh,
 )
-from failover.cli.watch.replica_sets import begin, recover, replace, sets, voters
+from failover.cli.watch.replica_sets import begin, move, recover, replace, sets, voters
 from failover.client.management import Management, RefusedError
 from router.amqp.format.errors import AmqpError
 from router.cli.base import console
@@ -478,5 +478,5 @@ def _replicas(known: KnownQueue) -> Iterable[list[str]]:
         ]
 
 
-for command in (sets, voters, replace, begin, recover):
+for command in (sets, voters, move, replace, begin, recover):
     queue.add_command(command)

@@ -49,6 +49,34 @@ def voters(name: str, routers: tuple[str, ...], ask: Ask) -> None:
 
 
 @click.command()
+@click.argument("name", metavar="SET", callback=read_text)
+@click.argument("router", callback=read_text)
+@asking
+def move(name: str, router: str, ask: Ask) -> None:
+    """Have another voter lead a set.
+
+    The leader first waits until ROUTER has everything. ROUTER is preferred from then on: when it comes back after a
+    stop, it leads again after a minute. Clients notice no more than a short pause.
+
+    
+    Examples:
+      oncemesh queue move q0 c
+    """
+
+    async def main(management: Management) -> None:
+        known = await set_named(management, name)
+        voters = known.best["voters"]
+        if router not in voters:
+            raise RunError(f"router {router} is no voter of set {name}, {expected(router, voters)}")
+        others = [other for other in known.ring if other != router]
+        await _tell_set(management, _leader_of(known), name, {"ring": [router, *others]})
+        await _until(management, name, f"router {router} is to lead set {name}", lambda one: one.leader == router)
+        click.echo(printable(f"set {name} is led by router {router}"))
+
+    ask(main)
+
+
+@click.command()
 @click.argument("old", metavar="OLD", callback=read_text)
 @click.argument("news", metavar="NEW...", nargs=-1, required=True)
 @asking

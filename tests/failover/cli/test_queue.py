@@ -407,6 +407,14 @@ def test_an_operator_chooses_the_voters_of_a_set(mesh: AgreeingMesh) -> None:
     assert failed("voters", "q0", "a").startswith("no router leads set q0: a majority of its voters has to be")
 
 
+def test_an_operator_moves_the_leader_of_a_set(mesh: AgreeingMesh) -> None:
+    assert failed("move", "q0", "a") == "router a is no voter of set q0, expected b, c or d"
+    for router in ("c", "d"):
+        assert done("move", "q0", router) == f"set q0 is led by router {router}\n"
+        [led] = [one for one in json.loads(done("sets", "--json")) if one["name"] == "q0"]
+        assert led["leader"] == led["ring"][0] == router
+
+
 def test_an_operator_replaces_a_voter_in_all_sets(mesh: AgreeingMesh) -> None:
     """Each set gets the first of the named routers that it lacks, also where the leader is replaced."""
     told = done("replace", "b", "d", "a")

@@ -5,6 +5,7 @@ lasts, and is lost with it. `check` holds after each step.
 """
 
 import json
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
@@ -50,6 +51,7 @@ class SetCluster:
         compare_every: int = 1000,
         draw: Callable[[], float] = lambda: 0.5,
         names: str = "",
+        prefer_s: float = math.inf,
     ) -> None:
         """`names`: of the routers that start; all if it is empty. They take themselves for the whole mesh."""
         self.now = 0.0
@@ -58,6 +60,7 @@ class SetCluster:
         self.limits = limits or RaftLimits()
         self._compare_every = compare_every
         self._draw = draw
+        self._prefer_s = prefer_s
         self._life = 99
         self._contact = 0
         self.new_store = StoreNames()
@@ -96,6 +99,7 @@ class SetCluster:
             self.new_store,
             self.now,
             compare_every=self._compare_every,
+            prefer_s=self._prefer_s,
         )
         self.after(router)
 
