@@ -80,6 +80,11 @@ async def test_any_router_does_it_while_a_majority_is_there(mesh: RunningMesh) -
                 return [(one["identity"], one["limitBytes"]) for one in rows] == [(row["id"], 1024)]
 
             await eventually(has_it)
+    for router in "cab":
+        moved = await queue(mesh, "a", "move", row["set"], router)
+        assert moved == Told(0, f"set {row['set']} is led by router {router}\n")
+    [row] = await listed(mesh, "a")
+    assert row["leader"] == "b"
     mesh.signal(row["leader"], signal.SIGKILL)
     await mesh.ending(row["leader"])
     left, *_ = others = [router for router in "abc" if router != row["leader"]]
