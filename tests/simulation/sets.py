@@ -7,6 +7,7 @@ hangs; one that fails ends its router. Clients ask at any router. `watch` checks
 `unrest` what has to be true in the end (protocol 13).
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -257,6 +258,7 @@ class SetWorld:
             self.new_store,
             self._schedule.now,
             compare_every=self._compare_every,
+            prefer_s=1.0 if self.knobs.voters else math.inf,
             left_ms=self._left_ms,
         )
         sets.propose = partial(self._propose, router, sets.propose)  # type: ignore[method-assign]
