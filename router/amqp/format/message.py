@@ -33,6 +33,9 @@ SHORT: Final = 4096
 """Bytes of a map of annotations that is taken apart."""
 _LISTS: Final = b"\x45\xc0\xd0"
 _MAPS: Final = b"\xc1\xd1"
+_ULONGS: Final = b"\x44\x53\x80"
+_SYMBOLS: Final = {0xA1: b"\xa3", 0xB1: b"\xb3", 0xA3: b"\xa3", 0xB3: b"\xb3"}
+"""By the code of a text, or of a symbol: that of a symbol of the same length."""
 _LONG_TEXT: Final = b"\xb1"
 _LONG: Final = (b"\xb0", _LONG_TEXT)  # binary or text of more than 255 bytes
 _LONG_HEAD: Final = 5  # bytes in front of these
@@ -229,6 +232,32 @@ def without_ttl(message: bytes) -> bytes:
         return b"\x00\x53\x70" + join_list(fields) + message[end:]
     except AmqpError:
         return message
+
+
+@lru_cache(maxsize=16)
+def annotations_to_add(told: bytes) -> bytes:
+    """The annotations that a peer gives, as all readers of a message take them: a map whose keys are symbols, or of
+    type ulong. A text as a key becomes a symbol: some clients write texts. Empty if this is no such map, or has no
+    entry. One outcome may modify many messages."""
+    if not told or told[0] not in _MAPS:
+        return b""
+    try:
+        elements, _ = split_list(told, 0, most=len(told))
+        keys = list(map(_annotation_key, elements[::2]))
+    except AmqpError:
+        return b""
+    if not keys or len(elements) % 2:
+        return b""
+    return join_map([part for entry in zip(keys, elements[1::2], strict=True) for part in entry])
+
+
+def _annotation_key(key: bytes) -> bytes:
+    """Raises AmqpError if it is none."""
+    if key[0] in _SYMBOLS and simple(key).isascii():
+        return _SYMBOLS[key[0]] + key[1:]
+    if key[0] not in _ULONGS:
+        raise AmqpError(DECODE_ERROR, "a key of the annotations is neither a symbol nor an ulong")
+    return key
 
 
 def merged(annotations: bytes, more: bytes) -> bytes:

@@ -10,7 +10,7 @@ Never here: how a link comes and goes (`link`).
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from router.amqp.format.message import ENVELOPE
+from router.amqp.format.message import ENVELOPE, annotations_to_add
 from router.amqp.format.values import MODIFIED, NO_STATE, REJECTED, Handle, HeldBytes, OutcomeDetails
 from router.amqp.proton.library import (
     SCRATCH,
@@ -252,7 +252,9 @@ class LinkDeliveries:
             info=error.info if error else {},
             failed=lib.pn_disposition_is_failed(disposition),
             undeliverable=lib.pn_disposition_is_undeliverable(disposition),
-            annotations=read_encoded(lib.pn_disposition_annotations(disposition)) if state == MODIFIED else b"",
+            annotations=annotations_to_add(read_encoded(lib.pn_disposition_annotations(disposition)))
+            if state == MODIFIED
+            else b"",
         )
 
     @staticmethod

@@ -33,6 +33,7 @@ class Hearing(Sending):
     def __init__(self) -> None:
         super().__init__()
         self.heard: list[ErrorCondition | None] = []
+        self.annotations: list[bytes] = []
 
     def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         self.heard.append(condition)
@@ -42,6 +43,7 @@ class Hearing(Sending):
 
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
         outcomes = [link.remote_outcome(handle) for handle in dispositions.handles]
+        self.annotations = [each.annotations for each in outcomes]
         self.heard.extend(ErrorCondition(each.condition or "", each.description, each.info) for each in outcomes)
 
 
@@ -57,6 +59,10 @@ def said(code: int, told: Described) -> bytes:
 
 
 def heard(*said: bytes) -> list[ErrorCondition | None]:
+    return hearing(*said).heard
+
+
+def hearing(*said: bytes) -> Hearing:
     """With one delivery sent."""
     handler = Hearing()
     connection = server(handler)
@@ -66,7 +72,14 @@ def heard(*said: bytes) -> list[ErrorCondition | None]:
     for data in said:
         connection.receive(data, 0.0)
     connection.release()
-    return handler.heard
+    return handler
+
+
+@pytest.mark.parametrize("told", [["x", 1], "x", {None: 1}])
+def test_annotations_that_no_reader_takes_are_none(told: Any) -> None:
+    """They would stand in the message that the next consumer gets."""
+    modified = frame(DISPOSITION, True, 0, 0, False, Described(MODIFIED, True, False, told))
+    assert hearing(modified).annotations == [b""]
 
 
 @pytest.mark.parametrize("code", [DISPOSITION, DETACH, END, CLOSE])

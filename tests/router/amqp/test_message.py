@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proton import Data, Message, symbol
+from proton import Data, Message, symbol, ulong
 
 from router.amqp.format.codec import decode
 from router.amqp.format.errors import AmqpError
 from router.amqp.format.message import (
     SHORT,
     acquired_before,
+    annotations_to_add,
     application_properties,
     body_of,
     data_message,
@@ -46,6 +47,37 @@ def test_the_body_of_others_messages(body: Any, expected: bytes) -> None:
 def test_what_is_not_a_message_has_no_body(message: bytes) -> None:
     with pytest.raises(AmqpError):
         body_of(message)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"",
+        b"\xd0\x00\x00\x00\x08\x00\x00\x00\x02\x55\x01\x55\x02",  # a list
+        b"\xa1\x04text",
+        b"\x00\x53\x05\xc1\x05\x02\xa3\x01x\x41",  # described
+        b"\xe0\x03\x01\x50\x01",  # an array
+        b"\xc1\x03\x02\x40\x41",  # null is a key
+        b"\xc1\x03\x02\x41\x41",
+        b"\xc1\x04\x02\x55\x01\x41",  # a long is a key
+        b"\xc1\x06\x02\xa1\x02\xc3\xa4\x41",  # a text that is no symbol
+        b"\xc1\x05\x02\xa3\x01\xff\x41",
+        b"\xc1\x04\x01\xa3\x01x",  # a key without a value
+        b"\xc1\x05\x02\xa3\x09x\x41",
+        b"\xc1\x01\x00",
+    ],
+)
+def test_what_are_no_annotations_are_none(told: bytes) -> None:
+    assert annotations_to_add(told) == b""
+
+
+def test_texts_as_keys_of_annotations_become_symbols() -> None:
+    data = Data()
+    data.put_dict({"x-opt-a": "text", symbol("x-opt-b"): [1], ulong(7): None})
+    found = annotations_to_add(bytes(data.encode()))
+    message = decoded(modified(bytes(Message(body=b"x").encode()), 0, found))
+    assert message.annotations == {symbol("x-opt-a"): "text", symbol("x-opt-b"): [1], ulong(7): None}
+    assert all(isinstance(key, symbol | ulong) for key in message.annotations)
 
 
 ANNOTATIONS = st.dictionaries(st.sampled_from("abcdefgh"), st.text(max_size=300) | st.integers(0, 9), max_size=9)
