@@ -791,6 +791,7 @@ class HomeStream(Stream):
         "begun",
         "echo_covers",
         "expected",
+        "gap",
         "gates",
         "holders",
         "incomplete",
@@ -879,6 +880,8 @@ class HomeStream(Stream):
         """Of a queue: its deliveries are for one subscriber, until that one has ended."""
         self.served: bytes | None = None
         """The name of that subscriber; None: it is still to be chosen."""
+        self.gap: bytes | None = None
+        """Of a queue: the tag of the first message that home does not have yet. What has a later tag waits for it."""
         self.until: dict[Record, float] = {}  # when the time of what nobody can have yet is over (`topic.home.ttl`)
         self.ahead: dict[str, int] = {}  # bytes of the first withheld message that each router was sent already
         self.gates: dict[bytes, Gate] = {}  # by subscriber name
@@ -1078,6 +1081,14 @@ class HomeStream(Stream):
         self.unassigned.update(dict.fromkeys(records))
         if any(later < earlier for earlier, later in pairwise(places)):
             self.unassigned = dict.fromkeys(sorted(self.unassigned, key=place))
+
+    @property
+    def next_ones(self) -> Collection[Record]:
+        """The records that wait for a subscriber, without those behind a message of the queue that home lacks."""
+        gap, last = self.gap, next(reversed(self.unassigned), None)
+        if gap is None or last is None or last.tag < gap:
+            return self.unassigned
+        return [*takewhile(lambda record: record.tag < gap, self.unassigned)]
 
     def before_waiting(self, records: list[Record], subscriber: bytes) -> list[Record]:
         """The first of these records, up to where another record stands that may be for the subscriber: that one waits

@@ -128,7 +128,7 @@ class Balancing:
 
     def share_out(self, stream: HomeStream, give: Giving) -> None:
         """Choose subscribers that have room for what waits, and give it to them."""
-        while stream.unassigned and (share := self._share(stream, stream.unassigned)) is not None:
+        while (waiting := stream.next_ones) and (share := self._share(stream, waiting)) is not None:
             entry, records = share
             stream.wait_no_more(records)
             if records := [record for record in records if self._is_for_nobody(record)]:
@@ -148,7 +148,7 @@ class Balancing:
         """The room that the subscribers of a queue have left, besides the deliveries that wait for one of them."""
         able = self._able(stream)
         names = {entry.name for entry, _ in able}
-        waiting = [record for record in stream.unassigned if not names.issubset(record.refused_by)]
+        waiting = [record for record in stream.next_ones if not names.issubset(record.refused_by)]
         return sum((room for _, room in able), NO_ROOM) - SubscriberRoom.of(waiting)
 
     def reserved(self, stream: HomeStream, name: bytes, records: list[Record]) -> None:

@@ -90,6 +90,34 @@ def test_the_next_consumer_gets_what_waits_at_the_home_when_all_is_decided() -> 
     assert other.delivered == [b"2"]
 
 
+def test_what_comes_back_goes_before_what_waits_at_the_home() -> None:
+    """Also if the next consumer has room for one message only."""
+    bench, pen = filled(b"1")
+    active, other = plain(bench, "d", credit=2), plain(bench, "e", "t", credit=1)
+    bench.hold("d", "a")
+    active.grant(0)
+    pen.send(b"2")
+    bench.let_go()
+    active.close()
+    assert other.delivered == [b"1 failed 1"]
+    other.grant(1)
+    assert other.delivered == [b"1 failed 1", b"2"]
+
+
+def test_what_waits_at_the_home_does_not_wait_for_what_is_gone() -> None:
+    """The time of the first message is over before there is room for it."""
+    bench, pen = filled(b"1!3")
+    active = plain(bench, "d", credit=2)
+    bench.hold("d", "a")
+    active.grant(0)
+    pen.send(b"2")
+    bench.let_go()
+    active.answer(DeliveryOutcome.RELEASED, b"1!3")
+    bench.wait(5)
+    active.grant(1)
+    assert active.delivered == [b"1!3", b"2"]
+
+
 def test_the_consumer_that_attached_first_is_the_next() -> None:
     bench, pen = filled()
     first, late, early = plain(bench, "b"), plain(bench, "d", "u", credit=0), plain(bench, "e", "t")
@@ -220,6 +248,10 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
      test_it_is_switched_off),
     (Egress, "_publish", " or (serves_one and self.stream.served is None)", "",
      test_the_next_consumer_gets_what_waits_at_the_home_when_all_is_decided),
+    (HomeStream, "next_ones", "gap is None or", "True or",
+     test_what_comes_back_goes_before_what_waits_at_the_home),
+    (Egress, "_publish", " or is_gone", "",
+     test_what_waits_at_the_home_does_not_wait_for_what_is_gone),
     (LedSet, "follow", "egress.go_on()", "pass", test_it_is_switched_off),
 ]  # fmt: skip
 

@@ -94,6 +94,7 @@ class Egress(SetPublisher):
             (self._free if is_free else self._doubted).append(position)
         self._come(self.queue, self._doubted, clock, now)
         self.stream.reserved_before({self._tag(at): self._messages.reserved.at(at) for at in self._doubted})
+        self._show_gap()
 
     def expect(self, index: int, asked: Enqueue) -> None:
         """The `Enqueue` at this log index is proposed. This end may have found its messages as it came: the entry was
@@ -143,8 +144,13 @@ class Egress(SetPublisher):
         """A message that is still there came back."""
         if position in self._messages.of(self.queue):
             heappush(self._free, position)
+            self._show_gap()
         else:
             self._refusers.pop(position, None)
+
+    def _show_gap(self) -> None:
+        """Tell home which message it lacks: later ones that wait for a consumer there are not to go before it."""
+        self.stream.gap = self._tag(self._free[0]) if self._free else None
 
     def _waiting(self) -> Iterable[list[Record]]:
         return (*self._chosen.values(), self._over, self._rejected, self._back)
@@ -219,8 +225,10 @@ class Egress(SetPublisher):
         """Publish the messages that consumers may have already, and as many others as they have room for."""
         serves_one = bool(self._state.settings_of(self.queue).single_active)
         is_to_choose = serves_one != self.stream.serves_one or (serves_one and self.stream.served is None)
+        gap, received = self.stream.gap, self.stream.received
         self._publish_some()
-        if is_to_choose:  # behind what was given back
+        is_gone = gap != self.stream.gap and received == self.stream.received  # and home does not go on by itself
+        if is_to_choose or is_gone:  # behind what was given back
             self.node.topic.serve_one(self.stream, only=serves_one)
 
     def _publish_some(self) -> None:
@@ -229,7 +237,9 @@ class Egress(SetPublisher):
             self._read_bodies(islice(self._doubted, publisher.AT_ONCE), publisher.AHEAD)
         elif self._free:
             room, self._lacks_body = self.node.topic.wanted(self.stream), False
-            self._give(room.fill(self._take(self._free, lambda: heappop(self._free)), lambda one: len(one[1])))
+            given = room.fill(self._take(self._free, lambda: heappop(self._free)), lambda one: len(one[1]))
+            self._show_gap()
+            self._give(given)
             if self._lacks_body and not self._is_reading:
                 following = [heappop(self._free) for _ in range(min(publisher.AT_ONCE, len(self._free)))]
                 for position in following:
