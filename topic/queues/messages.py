@@ -315,6 +315,11 @@ class QueuedMessages:
 
     # what becomes of messages
 
+    @property
+    def annotations_left(self) -> int:
+        """How many bytes consumers may still add to the messages of the set."""
+        return MOST_ANNOTATED - self._annotated
+
     def returns(self, position: int) -> Returns:
         """How often the message at this position came back."""
         return self._returns.get(position, NEVER)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import attrs
 import msgpack
@@ -28,10 +29,11 @@ from topic.directory.entry import Lifetime
 from topic.home.balancing import Balancing
 from topic.home.home import Home
 from topic.identity import egress_address, is_egress
+from topic.queues import messages
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
 from topic.queues.leader.leaders import PATIENCE_S, LedSet
-from topic.queues.leader.publisher import SetPublisher
+from topic.queues.leader.publisher import AHEAD, SetPublisher
 from topic.queues.messages import QueuedMessages, Returns
 from topic.queues.operations import Delete, Done, Purge
 from topic.queues.proposals import DEQUEUE, ENQUEUE, RESERVE, SETTLED
@@ -514,6 +516,18 @@ def test_the_next_consumer_reads_what_consumers_have_added(router: str) -> None:
     reader.answer(MODIFIED, b"1 with xy failed 1", annotations=NO_ANNOTATIONS)
     reader.answer(MODIFIED, b"1 with xy failed 1", annotations=bytes(MOST_ANNOTATIONS - 1))
     assert reader.delivered[5:] == 2 * [b"1 with xy failed 1"], "these are none, or too long with those before"
+
+
+def test_an_entry_does_not_grow_with_what_consumers_add_to_many_messages() -> None:
+    bench, _ = filled(*(b"%d" % number for number in range(200)))
+    reader = plain(bench, "d", credit=200)
+    former, added = last_of(bench), bytes(MOST_ANNOTATIONS)
+    with patch.object(messages, "MOST_ANNOTATED", 150 * MOST_ANNOTATIONS):
+        reader.answer(MODIFIED, *(b"%d" % number for number in range(200)), annotations=added)
+    log = bench.sets(bench.leader)._replicas[SET].raft.log
+    sizes = [entry.size for entry in log.entries(former + 1, log.last)]
+    assert max(sizes) < AHEAD + 2 * MOST_ANNOTATIONS and sum(sizes) < 160 * MOST_ANNOTATIONS
+    assert sum(returns.annotations == added for returns in back(bench)) == 150
 
 
 @pytest.mark.parametrize("leads", ["before", "after"])
@@ -1184,8 +1198,12 @@ BROKEN: list[tuple[type, str, str, str, Callable[[], None]]] = [
     (Egress, "forget_refusals", "refusers.discard(subscriber)", "pass", test_a_refusal_ends_with_its_link),
     (Home, "outcome_in_full", "record.annotate(annotations)", "pass",
      partial(test_the_next_consumer_reads_what_consumers_have_added, "d")),
-    (Egress, "_annotations", "if len(merged) <= MOST_ANNOTATIONS:", "if True:",
+    (Egress, "_annotations", "if len(merged) <= MOST_ANNOTATIONS else b\"\"", "",
      partial(test_the_next_consumer_reads_what_consumers_have_added, "a")),
+    (Egress, "_frees", "size >= publisher.AHEAD", "False",
+     test_an_entry_does_not_grow_with_what_consumers_add_to_many_messages),
+    (Egress, "_frees", " and left >= len(annotations)", "",
+     test_an_entry_does_not_grow_with_what_consumers_add_to_many_messages),
     (QueuedMessages, "_came_back", "before.annotations, 0", "b'', 0",
      partial(test_the_next_consumer_reads_what_consumers_have_added, "a")),
     (SetPublisher, "_tag", "self._messages.returns(position).times", "0",

@@ -161,8 +161,7 @@ class Egress(SetPublisher):
             wanted.append((Reserve(self.queue, consumer, self._runs(records)), Proposed(records, consumer.name)))
         for failed in (False, True):
             if back := [record for record in self._back if _has_failed(record) is failed]:
-                annotations = self._annotations(back)
-                wanted.append((Free(self.queue, self._runs(back), failed, annotations), Proposed(back)))
+                wanted += self._frees(back, failed=failed)
         if self._for_nobody:
             wanted.append((Free(self.queue, runs_of(sorted(self._for_nobody)), failed=False), Proposed([])))
         if self._late:
@@ -174,19 +173,34 @@ class Egress(SetPublisher):
             wanted.append((dequeue, Proposed(self._over, answers_echo=self._is_asked)))
         return wanted
 
-    def _annotations(self, records: Iterable[Record]) -> dict[int, bytes]:
-        """By position: what consumers have added so far to the messages of these, with what the last one has added."""
-        found: dict[int, bytes] = {}
+    def _frees(self, records: Iterable[Record], *, failed: bool) -> Wanted:
+        """A `Free` for these, or several: an entry has some 256 KiB of annotations at most, and all together have no
+        more than the set may keep."""
+        frees: list[tuple[list[Record], dict[int, bytes]]] = [([], {})]
+        size, left = 0, self._messages.annotations_left
         for record in records:
-            if record.annotations:
-                position = self.open[record]
-                try:
-                    merged = self._marking.merged(self._messages.returns(position).annotations, record.annotations)
-                except ValueError:  # the consumer has added what are no annotations
-                    continue
-                if len(merged) <= MOST_ANNOTATIONS:
-                    found[position] = merged
-        return found
+            if size >= publisher.AHEAD:
+                frees.append(([], {}))
+                size = 0
+            freed, added = frees[-1]
+            freed.append(record)
+            annotations = self._annotations(record)
+            if annotations and left >= len(annotations):
+                added[self.open[record]] = annotations
+                size += len(annotations)
+                left -= len(annotations)
+        return [(Free(self.queue, self._runs(freed), failed, added), Proposed(freed)) for freed, added in frees]
+
+    def _annotations(self, record: Record) -> bytes:
+        """What consumers have added so far to the message, with what the last one has added. Empty if that is nothing,
+        or if all together is too much."""
+        if not record.annotations:
+            return b""
+        try:
+            merged = self._marking.merged(self._messages.returns(self.open[record]).annotations, record.annotations)
+        except ValueError:  # the consumer has added what are no annotations
+            return b""
+        return merged if len(merged) <= MOST_ANNOTATIONS else b""
 
     def _was_proposed(self, *, is_due: bool) -> None:
         self._chosen, self._back, self._late, self._for_nobody = {}, [], set(), set()
