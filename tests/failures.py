@@ -1,10 +1,11 @@
-"""How shells of tests mark a message that consumers have failed to process, or that was a dead letter
-(`topic.queues.leader.log.Marking`): with the number behind it."""
+"""How shells of tests mark a message that has come back to its queue, or was a dead letter
+(`topic.queues.leader.log.Marking`): "TEXT with ANNOTATIONS died NUMBER failed NUMBER", without what it has not."""
 
 from typing import Final
 
 from topic.queues.outgoing.outbox import Why
 
+WITH: Final = b" with "
 FAILED: Final = b" failed "
 DIED: Final = b" died "
 MOST_DEATHS: Final = 16
@@ -17,9 +18,21 @@ def marked(message: bytes, failures: int) -> bytes:
 
 
 def unmarked(message: bytes) -> tuple[bytes, int]:
-    """The message as it was published, and how often consumers have failed."""
+    """The message without what consumers have added, and how often they have failed."""
     text, _, failures = message.partition(FAILED)
-    return text, int(failures or 0)
+    return bare(text), int(failures or 0)
+
+
+def bare(message: bytes) -> bytes:
+    """The message without what consumers have added."""
+    text, *deaths = message.partition(DIED)
+    return b"".join((text.partition(WITH)[0], *deaths))
+
+
+def added(message: bytes) -> bytes:
+    """What consumers have added to the message."""
+    text, _, _ = message.partition(FAILED)
+    return text.partition(DIED)[0].partition(WITH)[2]
 
 
 def died(message: bytes) -> bytes | None:
@@ -35,13 +48,15 @@ def alive(message: bytes) -> tuple[bytes, int]:
 
 
 class TextMarking:
-    """Marks messages that are no AMQP (`topic.queues.leader.log.Marking`): what is said stands behind the text."""
+    """Marks messages that are no AMQP (`topic.queues.leader.log.Marking`)."""
 
     def came_back(self, message: bytes, failures: int, annotations: bytes) -> bytes:
         return marked(self.annotated(message, annotations), failures)
 
     def annotated(self, message: bytes, annotations: bytes) -> bytes:
-        return message + b" with " + annotations if annotations else message
+        text, *deaths = message.partition(DIED)
+        more = annotations if WITH in text or not annotations else WITH + annotations
+        return b"".join((text, more, *deaths))
 
     def merged(self, annotations: bytes, more: bytes) -> bytes:
         if more == NO_ANNOTATIONS:

@@ -1,12 +1,15 @@
 """Breakages of queues (protocol 14)."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from tests.failures import bare
 from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
 from topic.actions import AnswerDeliveries
 from topic.delivery.outcomes import DeliveryOutcome
+from topic.delivery.record import HomeStream, Record
+from topic.directory.entry import LinkEntry
 from topic.home.balancing import NO_AUDIENCE, Balancing
 from topic.queues.leader.egress import Egress
 from topic.queues.leader.ingress import Ingress
@@ -15,6 +18,7 @@ from topic.queues.leader.letters import Letters
 from topic.queues.logged.message_log import MessageEnd
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId, QueueSettings
+from topic.queues.outgoing.outbox import Letter
 from topic.queues.proposals import Enqueue, Enqueued
 from topic.queues.state import SetState
 
@@ -31,6 +35,8 @@ MORTAL: dict[str, Any] = {"ttl": 0.5, "disk": 0.2}
 FUSSY = BUSY | {"refusing": 0.7, "publishers": 3}
 DYING = FUSSY | {"queues": 2, "dead_letters": 1.0}
 BOUND = BUSY | {"bound": 1.0, "publishers": 3}
+SINGLE = BUSY | {"single": 1.0, "publishers": 3}
+TALKATIVE = FUSSY | {"annotated": 1.0}
 
 
 @mutant(Egress, "_runs", by="1", **MOVING | BUSY)
@@ -280,5 +286,78 @@ def next_leader_publishes_under_other_keys(original: Method) -> Method:
 
     def broken(letters: Letters, life: int, clock: int, now: float, *, doubts: bool) -> None:
         original(letters, life + clock, clock, now, doubts=doubts)
+
+    return broken
+
+
+@mutant(Balancing, "serve_one", by="1", **RESUMING | SINGLE)
+def all_consumers_are_active(_: Method) -> Method:
+    """14.14: home chooses one consumer for all deliveries of a queue with a single active one."""
+
+    def broken(balancing: Balancing, stream: HomeStream, *, only: bool) -> None: ...
+
+    return broken
+
+
+@mutant(HomeStream, "having", by="1", **MOVING | SINGLE)
+def next_consumer_does_not_wait(_: Method) -> Method:
+    """14.14: the next consumer is chosen when the egress has settled all that the one before has had."""
+
+    def broken(stream: HomeStream) -> set[bytes]:
+        return set()
+
+    return broken
+
+
+@mutant(Balancing, "_served", (Balancing, "_serve_next"), by="1", **MOVING | SINGLE | {"quitting": 0.5})
+def no_consumer_is_next(original: Method, _: Method) -> tuple[Method, ...]:
+    """14.14: home chooses another consumer when the active one has ended."""
+
+    def broken(balancing: Balancing, stream: HomeStream) -> Collection[LinkEntry]:
+        if stream.served is None:
+            return original(balancing, stream)  # type: ignore[no-any-return]
+        return [entry for entry in balancing.directory.subscribers(stream.address) if entry.name == stream.served]
+
+    def also_broken(balancing: Balancing, stream: HomeStream, gone: bytes) -> None: ...
+
+    return broken, also_broken
+
+
+@mutant(Egress, "_annotations", by="1", **RESUMING | TALKATIVE)
+def annotations_are_not_proposed(_: Method) -> Method:
+    """14.6: the leader writes what the consumer has added into the `Free`."""
+
+    def broken(egress: Egress, records: Iterable[Record]) -> dict[int, bytes]:
+        return {}
+
+    return broken
+
+
+@mutant(Egress, "_annotations", by="1", **RESUMING | TALKATIVE)
+def the_last_annotations_count(_: Method) -> Method:
+    """14.6: the leader merges what the consumer has added with what was added before."""
+
+    def broken(egress: Egress, records: Iterable[Record]) -> dict[int, bytes]:
+        return {egress.open[record]: record.annotations for record in records if record.annotations}
+
+    return broken
+
+
+@mutant(QueuedMessages, "_came_back", by="1", **RESUMING | TALKATIVE)
+def a_message_forgets_annotations(original: Method) -> Method:
+    """14.6: the state has what consumers have added, for the next one."""
+
+    def broken(messages: QueuedMessages, position: int, *, failed: bool, annotations: bytes = b"") -> None:
+        original(messages, position, failed=failed)
+
+    return broken
+
+
+@mutant(Letters, "_text", by="1", **RESUMING | DYING | {"annotated": 1.0})
+def dead_letters_lose_annotations(original: Method) -> Method:
+    """14.6: a dead letter has what consumers have added."""
+
+    def broken(letters: Letters, letter: Letter, message: bytes) -> bytes | None:
+        return original(letters, letter, bare(message))  # type: ignore[no-any-return]
 
     return broken

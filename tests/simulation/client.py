@@ -223,8 +223,7 @@ class Client:
         if self.gone:
             self._quit(link, close=what == "close")
         elif what == "close":
-            self._close(link)
-            self.leave()
+            self.end_link(link)
         elif what == "detach":
             link.to_router(link.leave)
             self.leave()
@@ -239,6 +238,11 @@ class Client:
             self._move_stalled(link, 10.0)
         else:
             self._move(link)
+
+    def end_link(self, link: Link) -> None:
+        """It closes the link, and attaches anew."""
+        self._close(link)
+        self.leave()
 
     def lateness(self) -> float:
         """How long a router may take to notice: at once, when HELLOs would, or hardly ever (half open)."""

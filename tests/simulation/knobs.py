@@ -154,6 +154,10 @@ class Knobs:
     """How many of these queues are bound to topics, now and then at least."""
     dead_letters: float = 0.0
     """In how many runs queues give their dead letters to each other, now and then at least."""
+    single: float = 0.0
+    """How many of these queues have a single active consumer, now and then at least."""
+    annotated: float = 0.0
+    """How often a consumer of a queue that modifies a message adds something to it."""
     asked: int = 0
     """How often clients ask for queues."""
     disk: float = 0.02

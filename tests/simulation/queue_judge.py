@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.failures import died, unmarked
+from tests.simulation.queue_annotations import Annotations
 from tests.simulation.queue_bindings import BoundQueues
 from tests.simulation.ttl import left_ms
 from tests.topic.queues import judge as rules
@@ -130,6 +131,7 @@ class Queues:
         self.publishers: dict[str, Doubts] = {}
         self.applications = QueueApplications(judge, self)
         self.bound = BoundQueues(judge, self)
+        self.annotations = Annotations(self)
         self._world: QueueWorld
         self._ends: set[bytes] = set()
         """The names of the links of sets that publish."""
@@ -299,11 +301,23 @@ class Queues:
         if consumer in self.consumers:
             self.rules_of(consumer).came_back(text, failed)
 
+    def gives_back(self, link: "SubscriberLink", text: bytes, annotations: bytes) -> None:
+        """The router of a client reads that it gives a message back, to which it adds this."""
+        if link.client.name in self.consumers:
+            self.annotations.gives_back(link, self.consumers[link.client.name].queue, text, annotations)
+
     # what the logs of the sets say
 
-    def enqueued(self, set_: str, queue: str, text: bytes, asked: Enqueue) -> None:
+    def is_unwanted(self, queue: str, text: bytes, consumer: bytes) -> bool:
+        ones = [one for one in self._consumers_of(queue) if link_name(one.client.identity) == consumer]
+        return any(text in one.refused for one in ones)
+
+    def freed(self, set_: str, queue: str, text: bytes, consumer: bytes, annotations: bytes) -> None:
+        self.annotations.freed(set_, queue, text, consumer, annotations)
+
+    def enqueued(self, set_: str, queue: str, text: bytes, asked: Enqueue, annotations: bytes) -> None:
         if asked.binding == DEAD_LETTERS:
-            self._dead_letter_comes(set_, queue, text)
+            self._dead_letter_comes(set_, queue, text, annotations)
             return
         message = self._judge.messages.get(text)
         may_repeat = message is not None and (self.is_lost(set_) or self._may_repeat(message))
@@ -316,6 +330,7 @@ class Queues:
             self._comes(queue, message)
             message.was_given = True  # so no home may end it for its time
         self.rules[queue].enqueued(text, may_repeat=may_repeat)
+        self.annotations.enqueued(set_, queue, text, annotations, ())
 
     def _comes(self, queue: str, message: "Message") -> None:
         if message.text not in self.rules[queue].messages:
@@ -356,12 +371,13 @@ class Queues:
         message = self.rules[queue].messages[text]
         return message.enqueued > 1 or self.is_lost(self._world.set_of(queue))
 
-    def _dead_letter_comes(self, set_: str, queue: str, text: bytes) -> None:
+    def _dead_letter_comes(self, set_: str, queue: str, text: bytes, annotations: bytes) -> None:
         """Of which queue it is, only its text tells."""
         parent = rules.former(text)
         queues = [name for name, of_queue in self.rules.items() if parent in of_queue.messages]
         may_repeat = self.is_lost(set_) or any(self._may_come_again(name, parent) for name in queues)
         self.rules[queue].enqueued(text, may_repeat=may_repeat)
+        self.annotations.enqueued(set_, queue, text, annotations, queues)
 
     def posted(self, set_: str, queue: str, text: bytes, address: str, *, taken: bool) -> None:
         child = died(text)
@@ -515,6 +531,7 @@ class QueueApplications:
             self._check_reserved(link, unmarked(record.message)[0], record)
 
     def _check_reserved(self, link: "SubscriberLink", text: bytes, record: Record) -> None:
+        assert record.message is not None
         name = link_name(link.client.identity)
         consumer = self._queues.consumers[link.client.name]
         address = record.stream.identity == egress_of(consumer.set, consumer.queue)
@@ -522,6 +539,7 @@ class QueueApplications:
         message = self._queues.rules[consumer.queue].messages[text]
         is_reserved = self._queues.logs.was_reserved(consumer.queue, text, name) or message.may_be_gone
         self._judge.check(is_reserved, f"14 reserved: {text.decode()} goes to {link}, for which it was never reserved")
+        self._queues.annotations.transferred(consumer.set, link, consumer.queue, text, record.message)
 
     def restated(self, name: str, text: bytes, said: int, state: int) -> None:
         """A router resumes a delivery with a state instead of the payload: what the consumer says of it."""

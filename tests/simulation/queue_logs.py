@@ -12,6 +12,7 @@ from typing import Protocol
 
 import attrs
 
+from tests.failures import added, bare
 from topic.queues.bound.bindings import DEAD_LETTERS
 from topic.queues.operations import (
     Delete,
@@ -44,6 +45,8 @@ WHY: Mapping[type, Why] = {Reject: Why.REJECTED, Expire: Why.EXPIRED, Free: Why.
 """Why a message is a dead letter that such a proposal takes out of its queue."""
 OF_QUEUES = "queue/"
 """The beginning of all addresses of kind queue."""
+OF_MANY = 2
+"""In so many rounds of the log a leader may reserve what home has chosen before it served only one consumer."""
 
 
 def asked_in(entry: Entry) -> Operation | Proposal:
@@ -79,6 +82,9 @@ class Book:
     """By position: how often the message came back as failed."""
     purged: dict[QueueId, int] = attrs.Factory(dict)
     """The last position that a purge has taken."""
+    single: dict[QueueId, list[int]] = attrs.Factory(dict)
+    """Of queues with a single active consumer: the index of the entry since which they have one, and those of the first
+    `Reserve`s behind it, one of each round of the log."""
     settings: dict[str, list[tuple[int, QueueSettings]]] = attrs.Factory(dict)
     """By queue: the settings that it has had, and from which index on."""
 
@@ -95,6 +101,10 @@ class Book:
             settings = queue.settings if queue is not None else QueueSettings()
             if self.settings_at(name, index) != settings:
                 self.settings.setdefault(name, []).append((index, settings))
+            if queue is not None and settings.single_active:
+                self.single.setdefault(queue.id, [index])
+            elif queue is not None:
+                self.single.pop(queue.id, None)
         if isinstance(asked, Reserve):
             self.reserved.update(dict.fromkeys(self._there(asked.queue, asked.runs), asked.consumer.name))
         elif isinstance(asked, Free):
@@ -110,14 +120,20 @@ class Book:
 class Listener(Protocol):
     """Is told what entries do to the messages of a set, after that."""
 
-    def enqueued(self, set_: str, queue: str, text: bytes, asked: Enqueue) -> None:
-        """A message is in a queue that was not there before."""
+    def enqueued(self, set_: str, queue: str, text: bytes, asked: Enqueue, annotations: bytes) -> None:
+        """A message is in a queue that was not there before. A dead letter has what consumers have added."""
 
     def refused(self, set_: str, queue: str, text: bytes, asked: Enqueue) -> None:
         """A queue has no room for a message."""
 
     def has_older_answer(self, text: bytes) -> bool:
         """Whether the answer to an older delivery may count for the message (protocol 14.3, Limit)."""
+
+    def is_unwanted(self, queue: str, text: bytes, consumer: bytes) -> bool:
+        """Whether the consumer of this name has refused the message for itself."""
+
+    def freed(self, set_: str, queue: str, text: bytes, consumer: bytes, annotations: bytes) -> None:
+        """A message comes back from a consumer. `annotations`: as in `Free`."""
 
     def processed(self, set_: str, queue: str, text: bytes) -> None:
         """A `Dequeue` has taken a message out of its queue."""
@@ -230,10 +246,9 @@ class QueueLogs:
         proposed = self._proposed.pop((name, life, entry.term, index), None)
         if isinstance(asked, Reserve):
             self._check_in_time(name, book, asked, proposed)
-        if isinstance(asked, Free):
-            back = [before[asked.queue][1].get(at) for at in each_of(asked.runs)] if asked.queue in before else []
-            queue = state.name_of(asked.queue) or ""
-            self._times_back.update((queue, text) for text in back if text is not None)
+            self._check_single(name, book, index, asked, proposed)
+        if isinstance(asked, Free) and asked.queue in before:
+            self._free(name, book, asked)
         answer = state.apply(index, entry.data)
         self.seen[type(asked).__name__] += 1
         if isinstance(asked, Purge):
@@ -243,8 +258,8 @@ class QueueLogs:
             gone = [position for position in messages if position not in there]
             for position in gone:
                 letter = state.messages.outbox.letters.get(position)
-                self._check_letter(name, queue, book, position, messages[position], asked, letter)
-                self._goes(name, queue, book, position, messages[position], asked, proposed, letter)
+                self._check_letter(name, queue, book, position, bare(messages[position]), asked, letter)
+                self._goes(name, queue, book, position, bare(messages[position]), asked, proposed, letter)
             if isinstance(asked, Purge) and id_ == asked.id:
                 purged = sum(letter.queue == id_ for _, letter, _ in sent) - state.messages.outbox.count_of(id_)
                 self.purges.setdefault(asked, []).append(len(gone) + purged)
@@ -254,13 +269,13 @@ class QueueLogs:
         for position, letter, text in sent:
             if position not in state.messages.outbox.letters:
                 assert text is not None
-                self._leaves_outbox(name, names[letter.queue], book, position, text, asked, letter)
+                self._leaves_outbox(name, names[letter.queue], book, position, bare(text), asked, letter)
         book.count(index, asked)
         if isinstance(asked, Free):
             self._check_failures(name, book, asked)
         if isinstance(asked, Reserve) and (queue_ := state.name_of(asked.queue)) is not None:
             kept = state.messages.of(asked.queue).kept
-            texts = [(queue_, kept[position]) for position in each_of(asked.runs) if position in kept]
+            texts = [(queue_, bare(kept[position])) for position in each_of(asked.runs) if position in kept]
             self._reserved.update((*one, asked.consumer.name) for one in texts)
             self._reservations.update(texts)
         if isinstance(asked, Enqueue):
@@ -285,17 +300,17 @@ class QueueLogs:
         _, messages = before.get(answer.queue, ("", {})) if answer.queue is not None else ("", {})
         settings = book.settings_at(asked.queue, index)
         count, size = len(messages), sum(map(len, messages.values()))
-        for place, text in enumerate(asked.messages):
-            position = position_of(index, place)
-            has_room = asked.binding == DEAD_LETTERS or _has_room(settings, count + 1, size + len(text))
+        for place, message in enumerate(asked.messages):
+            position, text = position_of(index, place), bare(message)
+            has_room = asked.binding == DEAD_LETTERS or _has_room(settings, count + 1, size + len(message))
             if position in answer.positions:
-                count, size = count + 1, size + len(text)
+                count, size = count + 1, size + len(message)
                 self._check(name, has_room, f"14.3 limit: {text.decode()} is in {asked.queue}, which is full")
                 self._there[asked.queue, text] += 1
                 self._places.setdefault((asked.queue, text), []).append((life, position))
                 self._check_time(name, book, asked, place, proposed)
                 self.seen["dead letters" if asked.binding == DEAD_LETTERS else "bound"] += bool(asked.binding)
-                self._listener.enqueued(name, asked.queue, text, asked)
+                self._listener.enqueued(name, asked.queue, text, asked, added(message))
             elif place in answer.refused:
                 is_full = not has_room or (asked.queue, text) in self._refused or self._listener.has_older_answer(text)
                 self._check(name, is_full, f"14.3 limit: {asked.queue} has room for {text.decode()}")
@@ -351,6 +366,39 @@ class QueueLogs:
             return
         self.seen[f"left by {type(asked).__name__}"] += 1
         self._listener.removed(name, queue, text, asked)
+
+    # reservations
+
+    def _free(self, name: str, book: Book, asked: Free) -> None:
+        queue = book.state.name_of(asked.queue)
+        assert queue is not None
+        kept = book.state.messages.of(asked.queue).kept
+        for position in each_of(asked.runs):
+            if position in kept:
+                text, annotations = bare(kept[position]), asked.annotations.get(position, b"")
+                self._times_back[queue, text] += 1
+                self.seen["annotated"] += bool(annotations)
+                if position in book.reserved:
+                    self._listener.freed(name, queue, text, book.reserved[position], annotations)
+
+    def _check_single(self, name: str, book: Book, index: int, asked: Reserve, proposed: Proposed | None) -> None:
+        """No earlier message is kept for another consumer, if the leader has known in two rounds of the log before that
+        only one is served. The consumer itself may not want it, or its time may be over, or it may be purged."""
+        since, queue = book.single.get(asked.queue), book.state.name_of(asked.queue)
+        if since is None or queue is None or proposed is None or proposed.applied < since[-1]:
+            return
+        if len(since) <= OF_MANY:
+            since.append(index)
+            return
+        self.seen["for one"] += 1
+        kept = book.state.messages.of(asked.queue).kept
+        consumer, positions = asked.consumer.name, {*each_of(asked.runs)} & kept.keys()
+        before = {at for at in kept if at < max(positions, default=0)} - positions
+        others = {at for at in before & book.reserved.keys() if book.reserved[at] != consumer}
+        ended = {at for at in others if book.expires.get(at, inf) <= proposed.wall_ms}
+        ended |= {at for at in others if at <= book.purged.get(asked.queue, -1)}
+        had = [text for at in others - ended if not self._listener.is_unwanted(queue, text := bare(kept[at]), consumer)]
+        self._check(name, not had, f"14.14 single: {had} of {queue} are for others, and {positions} for {consumer!r}")
 
     # dead letters
 

@@ -35,6 +35,10 @@ TOPICS = "topic/0", "topic/1"
 BINDINGS = ("topic/0",), ("topic/*",), ("topic/#",), ("topic/0", "topic/*"), TOPICS
 
 
+LOOK_S = 0.5
+"""Seconds between looks whether a client is attached."""
+
+
 class QueueWorld:
     """Has dice of its own."""
 
@@ -74,6 +78,12 @@ class QueueWorld:
             if self._letters.random() < 0.7:
                 former = self._first.get(name, QueueSettings())
                 self._first[name] = attrs.evolve(former, **self._draw_letters(name))
+        self._switches = Random(f"single active {world.seed}")
+        """Dice of operators who have one consumer of a queue get all its messages, or all of them again."""
+        self.single = [name for name in self.names if self._switches.random() < world.knobs.single]
+        for name in self.single:
+            if self._switches.random() < 0.7:
+                self._first[name] = attrs.evolve(self._first.get(name, QueueSettings()), single_active=True)
 
     def address(self, name: str) -> str:
         """Of a client: that of its link inside a set, as its router has it (`router.edge.queue_address`). The first
@@ -104,6 +114,8 @@ class QueueWorld:
         for number, subscriber in enumerate(subscribers):
             subscriber.stays = number < len(self.names) and not self._is_left
             subscriber.refuses_for_good = number >= len(self.names)
+            if self._world.knobs.annotated:
+                subscriber.adds = Random(f"annotations {self._world.seed} {subscriber.name}")
         self._world.judge.queues.begin(self)
         self.of_topics = [client for client in clients if not client.identity.address.startswith(INSIDE)]
         for client in self.of_topics if self.bound else ():  # later than the first bindings, mostly
@@ -130,11 +142,14 @@ class QueueWorld:
         for name, settings in self._first.items():
             declare = Declare(name, settings)
             schedule.at(dice.random() * until * 0.3, self._ask, dice.choice(self._routers), declare)
-            if settings.bind or settings.dead_letter:  # else it stays without if a client was quicker
+            if _is_special(settings):  # else it stays without if a client was quicker
                 schedule.at(until * 0.3, self._insist, name, settings)
         for name in sorted(self.doomed):
             for _ in range(self._deletions):
                 schedule.at(dice.random() * until, self._delete, dice.choice(self._routers), name)
+        for name in self.single:
+            for _ in range(self._switches.choice((0, 1, 3, 8))):
+                schedule.at(self._switches.random() * until, self._switch, name)
         dice = self._operators
         for times, act in ((self._world.knobs.purges, self._purge), (self._world.knobs.settings, self._configure)):
             for _ in range(times):
@@ -173,8 +188,25 @@ class QueueWorld:
 
     def _insist(self, name: str, settings: QueueSettings) -> None:
         _, queue = self._known(name)
-        if queue is None or not (queue.settings.bind or queue.settings.dead_letter):
+        if queue is None or not _is_special(queue.settings):
             self._give(name, queue, settings)
+
+    def _switch(self, name: str) -> None:
+        _, queue = self._known(name)
+        former, single = queue.settings if queue is not None else QueueSettings(), (True, True, None)
+        self._give(name, queue, attrs.evolve(former, single_active=self._switches.choice(single)))
+
+    def calm_down(self) -> None:
+        """The faults are over. What an active consumer has refused for itself waits until its link ends."""
+        for consumer in self._world.judge.queues.consumers.values():
+            if consumer.queue in self.single and consumer.refused:
+                self._end_refusals(consumer.client)
+
+    def _end_refusals(self, client: SubscriberClient) -> None:
+        if client.link is not None and client.answered:
+            client.end_link(client.link)
+        elif not client.gone:
+            self._world.schedule.after(LOOK_S, self._end_refusals, client)
 
     def _give(self, name: str, queue: Queue | None, settings: QueueSettings) -> None:
         operation: Operation = Declare(name, settings)
@@ -204,3 +236,7 @@ class QueueWorld:
             "dead_letter": self._letters.choice((*others, *more)),
             "redeliveries": self._letters.choice((0, 0, 1, 3, None)),
         }
+
+
+def _is_special(settings: QueueSettings) -> bool:
+    return bool(settings.bind or settings.dead_letter or settings.single_active)

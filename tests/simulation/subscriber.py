@@ -1,11 +1,13 @@
 """A subscriber: an application that takes its time, and now and then does not accept; it remembers what it did."""
 
 from functools import partial
+from random import Random
 from typing import Any
 
 from tests.simulation.client import Client
 from tests.simulation.filters import Colours, draw_filter
 from tests.simulation.link import Link
+from tests.simulation.queue_annotations import annotation
 from tests.simulation.subscriber_link import SubscriberLink
 from topic.delivery.outcomes import DeliveryOutcome
 from topic.identity import Epoch
@@ -27,6 +29,10 @@ class SubscriberClient(Client):
         self.applications = self.judge.applications_at(self.identity.address)
         self.refuses_for_good = True
         """It may want a message never again."""
+        self.adds: Random | None = None
+        """Dice of a consumer of a queue that may add something to what it modifies."""
+        self._added = 0
+        """How often it has."""
         self.first = self.random.random() < self.knobs.first
         self.sends_settled = self.random.random() < self.knobs.settled
         self.tops_up = self.random.choice(("on delivery", "on acceptance", "on settlement"))
@@ -238,7 +244,15 @@ class SubscriberClient(Client):
             del self.unsettled[key], self.texts[key]
             self.applications.settles(self.name, message)
         failed = outcome is DeliveryOutcome.MODIFIED and handle % 2 == 0
-        link.to_router(link.outcome, handle, outcome, final, self.first, failed)
+        link.to_router(link.outcome, handle, outcome, final, self.first, failed, self._annotations(outcome))
+
+    def _annotations(self, outcome: DeliveryOutcome) -> bytes:
+        """What it adds to the message. It never adds the same twice."""
+        dice, is_modified = self.adds, outcome is DeliveryOutcome.MODIFIED
+        if dice is None or not is_modified or dice.random() >= self.knobs.annotated:
+            return b""
+        self._added += 1
+        return annotation(self.name, self._added)
 
     def _verdict(self) -> tuple[DeliveryOutcome, bool]:
         if self.calm or self.random.random() >= self.knobs.refusing:

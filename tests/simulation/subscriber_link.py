@@ -125,15 +125,21 @@ class SubscriberLink(Link):
     def echoed(self) -> None:
         self.router.topic.echoed(self.subscriber)
 
-    def outcome(self, handle: int, outcome: DeliveryOutcome, final: bool, settled: bool, failed: bool) -> None:
+    def outcome(
+        self, handle: int, outcome: DeliveryOutcome, final: bool, settled: bool, failed: bool, annotations: bytes
+    ) -> None:
         record = self._records.get(handle)
         if record is None:
             return
         if settled:
             del self._records[handle], self._handles[record]
         if outcome in GIVEN_BACK and record.message is not None:
-            self._given_back[record] = unmarked(record.message)[0], failed
-        self.router.topic.outcomes(self.subscriber, [record], outcome, final=final, failed=failed)
+            text, _ = unmarked(record.message)
+            self._given_back[record] = text, failed
+            self.router.judge.queues.gives_back(self, text, annotations)
+        self.router.topic.outcomes(
+            self.subscriber, [record], outcome, final=final, failed=failed, annotations=annotations
+        )
 
     def carry_out(self, action: LinkAction) -> None:
         if isinstance(action, AnswerSubscriber):

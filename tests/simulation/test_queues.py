@@ -9,7 +9,10 @@ from tests.simulation.evidence import KINDS
 from tests.simulation.report import attempt, tell
 from tests.simulation.world import World
 
-DEATHS = ("dead: rejected", "dead: redeliveries", "dead: expired", "sent: Posted")
+HAPPENS = (
+    "Free", "refused", "left by Purge", "left by Expire", "Configure", "bound", "annotated", "for one",
+    "dead: rejected", "dead: redeliveries", "dead: expired", "sent: Posted",
+)  # fmt: skip
 SEEDS = (0, 1, 2, 3, 4, 5, 7, 18, 44)
 COMPANIONS = (("voters",), ("drains", "modes"), ("small frames", "any order"))
 OLDER_ANSWER: dict[str, Any] = {
@@ -42,7 +45,7 @@ def test_what_is_promised_of_a_queue_holds_whatever_fails() -> None:
     for happens in ("is killed", "is in doubt", "prank: crash", "hangs until"):
         assert any(happens in line for line in lines), f"no run has: {happens}"
     seen = sum((world.judge.queues.logs.seen for world in worlds), Counter[str]())
-    for happens in ("Free", "refused", "left by Purge", "left by Expire", "Configure", "bound", *DEATHS):
+    for happens in HAPPENS:
         assert seen[happens], f"no log has: {happens}"
 
 

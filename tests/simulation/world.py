@@ -181,6 +181,8 @@ class World:
                 client.quit()
         for subscriber in self.subscribers:
             subscriber.calm_down()
+        if self.queues is not None:
+            self.queues.calm_down()
         self._come_to_rest()
 
     def _come_to_rest(self) -> None:

@@ -1,0 +1,95 @@
+"""The judge of what consumers add to messages of queues as they modify them (protocol 14.6, AMQP 1.0 3.4.5).
+
+1. A message that comes back has what it had before, and what the consumer that had it has added.
+2. If the router of that consumer has read the outcome, this is not missing. Limit: the outcome is lost with the router,
+   or with the link, as the map of the next attach tells the state alone.
+3. The next consumer gets exactly this. So does the address of a dead letter.
+"""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import attrs
+
+from tests.failures import added, alive
+from tests.topic.queues import judge as rules
+from topic.identity import link_name
+
+if TYPE_CHECKING:
+    from tests.simulation.queue_judge import Queues
+    from tests.simulation.subscriber_link import SubscriberLink
+
+END = b";"
+
+
+def annotation(consumer: str, number: int) -> bytes:
+    """What a consumer adds. It names the consumer."""
+    return b"%s.%d%s" % (consumer.encode(), number, END)
+
+
+@attrs.frozen
+class Said:
+    """That a consumer has given a message back, as its router has read it."""
+
+    annotations: bytes
+    link: "SubscriberLink"
+    incarnation: int
+    """Of the router."""
+
+
+class Annotations:
+    def __init__(self, queues: "Queues") -> None:
+        self._queues = queues
+        self._all: dict[bytes, bytes] = {}
+        """By message, as it was published: what consumers have added, also to its dead letters."""
+        self._said: dict[tuple[str, bytes, bytes], list[Said]] = {}
+        """By queue, message and name of a consumer: the outcomes that may count for the next `Free`."""
+        self._there: dict[tuple[str, bytes], bytes] = {}
+        """By queue and message: what the message has by the log."""
+
+    def gives_back(self, link: "SubscriberLink", queue: str, text: bytes, annotations: bytes) -> None:
+        """The router of a consumer reads that it gives a message back."""
+        root, name = alive(text)[0], link_name(link.client.identity)
+        self._all[root] = self._all.get(root, b"") + annotations
+        self._said.setdefault((queue, text, name), []).append(Said(annotations, link, link.router.incarnation))
+
+    def enqueued(self, set_: str, queue: str, text: bytes, annotations: bytes, former: Collection[str]) -> None:
+        """A message is in a queue. If it is a dead letter: of one of the `former` queues."""
+        self._there[queue, text] = annotations
+        if not self._is_loose(queue, text):
+            expected = {self._there.get((name, rules.former(text)), b"") for name in former} or {b""}
+            label = f"{text.decode()} comes to {queue} with {annotations!r}, not {expected}"
+            self._queues.check_of_set(set_, annotations in expected, f"14.11 annotations: {label}")
+
+    def freed(self, set_: str, queue: str, text: bytes, consumer: bytes, annotations: bytes) -> None:
+        """A message comes back from a consumer. `annotations`: all that it has now; empty if that stays."""
+        before, said = self._there[queue, text], self._said.pop((queue, text, consumer), [])
+        label = f"{text.decode()} comes back to {queue} with {annotations!r}, and had {before!r}"
+        is_right = self._is_loose(queue, text)
+        if annotations:
+            self._there[queue, text] = annotations
+            is_right |= any(annotations == before + one.annotations for one in said)
+        else:
+            is_right |= not said or not said[-1].annotations or self._may_be_lost(said[-1])
+        self._queues.check_of_set(set_, is_right, f"14.6 annotations: {label}: {[one.annotations for one in said]}")
+
+    def _may_be_lost(self, said: "Said") -> bool:
+        link, router = said.link, said.link.router
+        is_there = router.alive and router.incarnation == said.incarnation
+        is_in_use = link.client.link is link and not link.ended
+        return not (is_there and is_in_use) or self._queues.consumers[link.client.name].is_in_doubt
+
+    def transferred(self, set_: str, link: "SubscriberLink", queue: str, text: bytes, message: bytes) -> None:
+        """A router transfers a message to a consumer."""
+        found, there = added(message), self._there.get((queue, text), b"")
+        is_right = found == there
+        if self._is_loose(queue, text):
+            known = self._all.get(alive(text)[0], b"").split(END)
+            is_right = {*found.split(END)} <= {*known, b""}
+        label = f"{text.decode()} comes to {link} with {found!r}"
+        self._queues.check_of_set(set_, is_right, f"14.6 annotations: {label}, not {there!r}")
+
+    def _is_loose(self, queue: str, text: bytes) -> bool:
+        """Whether consumers may be given several of this message, or an earlier delivery of it."""
+        message = self._queues.rules[queue].messages[text]
+        return message.is_loose or message.may_be_gone
