@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from tests.failures import bare
+from tests.failures import bare, died
 from tests.mutants.mutant import KILLS, MOVING, PARTITIONS, RESUMING, Method, mutant
 from topic.actions import AnswerDeliveries
 from topic.delivery.outcomes import DeliveryOutcome
@@ -18,7 +18,7 @@ from topic.queues.leader.letters import Letters
 from topic.queues.logged.message_log import MessageEnd
 from topic.queues.messages import QueuedMessages
 from topic.queues.operations import QueueId, QueueSettings
-from topic.queues.outgoing.outbox import Letter
+from topic.queues.outgoing.outbox import Letter, Why
 from topic.queues.proposals import Enqueue, Enqueued
 from topic.queues.state import SetState
 
@@ -359,5 +359,27 @@ def dead_letters_lose_annotations(original: Method) -> Method:
 
     def broken(letters: Letters, letter: Letter, message: bytes) -> bytes | None:
         return original(letters, letter, bare(message))  # type: ignore[no-any-return]
+
+    return broken
+
+
+@mutant(QueuedMessages, "retry", by="1", **RESUMING | DYING | {"retries": 20})
+def retried_from_consumers(_: Method) -> Method:
+    """14.12: a `Retry` takes no message that a consumer has."""
+
+    def broken(messages: QueuedMessages, queue: QueueId, runs: Sequence[Any], address: str) -> int:
+        return messages._send(queue, messages._there(queue, runs), address, Why.RETRIED)
+
+    return broken
+
+
+@mutant(Letters, "_text", by="1", **RESUMING | DYING | {"retries": 20})
+def retried_messages_die_again(original: Method) -> Method:
+    """14.12: a message that is retried goes back as it is."""
+
+    def broken(letters: Letters, letter: Letter, message: bytes) -> bytes | None:
+        is_retried = letter.sending.why is Why.RETRIED
+        text: bytes | None = died(message) if is_retried else original(letters, letter, message)
+        return text
 
     return broken

@@ -154,6 +154,8 @@ class Knobs:
     """How many of these queues are bound to topics, now and then at least."""
     dead_letters: float = 0.0
     """In how many runs queues give their dead letters to each other, now and then at least."""
+    retries: int = 0
+    """How often, in such a run, an operator has dead letters of a queue go back."""
     single: float = 0.0
     """How many of these queues have a single active consumer, now and then at least."""
     annotated: float = 0.0

@@ -199,7 +199,7 @@ def _queues(knobs: Knobs, random: Random) -> dict[str, Any]:
     operators = {"purges": random.choice((0, 0, 2, 8)), "settings": random.choice((0, 0, 2, 8))}
     shape |= operators | {"ttl": random.choice((0.0, 0.0, 0.0, 0.3))}
     shape |= {"bound": random.choice((0.0, 0.0, 0.5, 1.0)), "dead_letters": 0.3}
-    shape |= {"single": 0.3, "annotated": 0.5}
+    shape |= {"retries": 4, "single": 0.3, "annotated": 0.5}
     shape["publishers"] += shape["bound"] > 0
     return shape | {"refusing": random.choice((knobs.refusing, 0.1, 0.3, 0.7))}
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from tests.failures import added, alive
-from tests.topic.queues import judge as rules
 from topic.identity import link_name
 
 if TYPE_CHECKING:
@@ -53,11 +52,13 @@ class Annotations:
         self._all[root] = self._all.get(root, b"") + annotations
         self._said.setdefault((queue, text, name), []).append(Said(annotations, link, link.router.incarnation))
 
-    def enqueued(self, set_: str, queue: str, text: bytes, annotations: bytes, former: Collection[str]) -> None:
-        """A message is in a queue. If it is a dead letter: of one of the `former` queues."""
+    def enqueued(
+        self, set_: str, queue: str, text: bytes, annotations: bytes, former: Collection[tuple[str, bytes]]
+    ) -> None:
+        """A message is in a queue. It was one of the `former` messages (queue and text), if there are any."""
         self._there[queue, text] = annotations
         if not self._is_loose(queue, text):
-            expected = {self._there.get((name, rules.former(text)), b"") for name in former} or {b""}
+            expected = {self._there.get(one, b"") for one in former} or {b""}
             label = f"{text.decode()} comes to {queue} with {annotations!r}, not {expected}"
             self._queues.check_of_set(set_, annotations in expected, f"14.11 annotations: {label}")
 

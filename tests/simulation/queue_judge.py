@@ -21,8 +21,8 @@ from topic.edge.unconfirmed import FINAL
 from topic.identity import INSIDE, NAME_LENGTH, dead_letter_address, egress_of, is_egress, link_name, queue_of
 from topic.queues.bound.bindings import BINDING, DEAD_LETTERS
 from topic.queues.leader.letters import letters_to
-from topic.queues.operations import Operation, Purge
-from topic.queues.outgoing.outbox import Why
+from topic.queues.operations import Operation, Purge, Retry
+from topic.queues.outgoing.outbox import Sending, Why
 from topic.queues.positions import POSITION_LENGTH, position_key
 from topic.queues.proposals import Enqueue, Proposal
 from topic.queues.state import DECLARED, SetState
@@ -349,9 +349,10 @@ class Queues:
 
     # dead letters
 
-    def died(self, set_: str, queue: str, text: bytes, address: str, why: Why) -> None:
+    def died(self, set_: str, queue: str, text: bytes, sending: Sending) -> None:
         """It is a message of another queue now: processed once there, and not here unless a consumer has rejected
         it."""
+        address, why = sending.address, sending.why
         message, label = self.rules[queue].messages[text], f"{text.decode()} of {queue} is a dead letter: {why.value}"
         self._note(f"{label}, for {address}")
         if not (message.is_loose or message.may_be_gone):
@@ -359,7 +360,7 @@ class Queues:
             is_right = (said == {DeliveryOutcome.REJECTED}) if why is Why.REJECTED else not message.processed
             self._check(is_right, f"{label}, and consumers have said {sorted(said)}")
         message.is_dead = True
-        if (child := died(text)) is None:  # once too often: it stays in the outbox
+        if (child := _sent_as(text, sending)) is None:  # once too often: it stays in the outbox
             return
         may_come_again, may_be_gone = self._may_come_again(queue, text), message.may_be_gone or self.is_lost(set_)
         known = self.rules[address].messages.setdefault(child, rules.Message(is_told=True))
@@ -372,22 +373,29 @@ class Queues:
         return message.enqueued > 1 or self.is_lost(self._world.set_of(queue))
 
     def _dead_letter_comes(self, set_: str, queue: str, text: bytes, annotations: bytes) -> None:
-        """Of which queue it is, only its text tells."""
-        parent = rules.former(text)
-        queues = [name for name, of_queue in self.rules.items() if parent in of_queue.messages]
-        may_repeat = self.is_lost(set_) or any(self._may_come_again(name, parent) for name in queues)
+        """Of which queue it is, only its text tells: it has died there, or an operator has had it retried."""
+        others = [(name, of_queue) for name, of_queue in self.rules.items() if name != queue]
+        texts = rules.former(text), text
+        former = [(name, one) for name, of_queue in others for one in texts if one in of_queue.messages]
+        may_repeat = self.is_lost(set_) or any(self._may_come_again(*one) for one in former)
         self.rules[queue].enqueued(text, may_repeat=may_repeat)
-        self.annotations.enqueued(set_, queue, text, annotations, queues)
+        self.annotations.enqueued(set_, queue, text, annotations, former)
 
-    def posted(self, set_: str, queue: str, text: bytes, address: str, *, taken: bool) -> None:
-        child = died(text)
+    def may_go_back(self, queue: str, text: bytes) -> list[str]:
+        """The queues from which the message, a dead letter, may have come here, and to which it was not sent back."""
+        others = {name: of_queue.messages for name, of_queue in self.rules.items() if name != queue}
+        parent = rules.former(text)
+        return [name for name, there in others.items() if parent in there and text not in there]
+
+    def posted(self, set_: str, queue: str, text: bytes, sending: Sending, *, taken: bool) -> None:
+        child = _sent_as(text, sending)
         if child is None:
             self.check_of_set(set_, not taken, f"14.11 deaths: {text.decode()} was a dead letter too often")
             return
-        message = self.rules[address].messages[child]
+        message = self.rules[sending.address].messages[child]
         if taken:
             is_there = message.enqueued > 0 or message.may_be_gone
-            self.check_of_set(set_, is_there, f"14.11 posted: {child.decode()} was never in {address}")
+            self.check_of_set(set_, is_there, f"14.11 posted: {child.decode()} was never in {sending.address}")
         else:
             message.may_be_gone = True
 
@@ -398,11 +406,11 @@ class Queues:
         self._note(f"{text.decode()} leaves {queue} by {type(asked).__name__}")
         self.rules[queue].left(text)
 
-    def purged(self, asked: Purge, count: int) -> None:
-        """An operator reads how many messages a purge has taken."""
+    def counted(self, asked: Purge | Retry, count: int) -> None:
+        """An operator reads how many messages an operation has taken."""
         name = self._world.set_of(asked.name)
-        counts = self.logs.purges.get(asked, [])
-        self.check_of_set(name, count in counts, f"14.8 purge: {asked} is told to have taken {count}, not {counts}")
+        counts = self.logs.counts.get(asked, [])
+        self.check_of_set(name, count in counts, f"14.8 count: {asked} is told to have taken {count}, not {counts}")
 
     def _may_repeat(self, message: "Message") -> bool:
         """Its publisher is promised *at least once*, and not more."""
@@ -464,7 +472,7 @@ class Queues:
 
     def _is_sent(self, text: bytes) -> bool:
         """Whether it is a dead letter in the outbox of a set."""
-        return any(self.logs.is_sent(queue, rules.former(text)) for queue in self.rules)
+        return any(self.logs.is_sent(queue, one) for queue in self.rules for one in (rules.former(text), text))
 
     def _left(self, name: str, stranded: set[str]) -> str:
         """What a set has though it should not."""
@@ -482,14 +490,19 @@ class Queues:
 
     def _is_stuck(self, state: SetState, position: int) -> bool:
         """Whether a message stays in the outbox for good."""
-        address, text = state.messages.outbox.letters[position].sending.address, state.messages.sent[position]
+        sending, text = state.messages.outbox.letters[position].sending, state.messages.sent[position]
         assert text is not None
-        return died(text) is None or self._world.set_of(address) in self._sets.is_lost
+        return _sent_as(text, sending) is None or self._world.set_of(sending.address) in self._sets.is_lost
 
     @property
     def _earliest_ms(self) -> float:
         """A time that was over some seconds ago by all clocks."""
         return min(router.wall_us() for router in self._judge.routers.values()) / 1000 - EXPIRED_MS
+
+
+def _sent_as(text: bytes, sending: Sending) -> bytes | None:
+    """The message that its address gets; None: it was a dead letter too often."""
+    return text if sending.why is Why.RETRIED else died(text)
 
 
 class QueueApplications:

@@ -20,10 +20,11 @@ from topic.queues.operations import (
     Purge,
     QueueId,
     QueueSettings,
+    Retry,
     read_operation,
     unpack,
 )
-from topic.queues.outgoing.outbox import Letter, Why
+from topic.queues.outgoing.outbox import Letter, Sending, Why
 from topic.queues.positions import each_of, position_of
 from topic.queues.proposals import (
     FIRST,
@@ -141,10 +142,10 @@ class Listener(Protocol):
     def removed(self, set_: str, queue: str, text: bytes, asked: Operation | Proposal) -> None:
         """Something else has. The rules for that hold."""
 
-    def died(self, set_: str, queue: str, text: bytes, address: str, why: Why) -> None:
+    def died(self, set_: str, queue: str, text: bytes, sending: Sending) -> None:
         """A message has left its queue, and goes to another one. The rules for that hold."""
 
-    def posted(self, set_: str, queue: str, text: bytes, address: str, *, taken: bool) -> None:
+    def posted(self, set_: str, queue: str, text: bytes, sending: Sending, *, taken: bool) -> None:
         """A message that goes to an address has left the outbox. The address has it, or an operator wants its end."""
 
 
@@ -175,8 +176,8 @@ class QueueLogs:
         """How often a message of this queue is in the outbox."""
         self._refused: set[tuple[str, bytes]] = set()
         """Queue and message: what a queue had no room for. That answer stands."""
-        self.purges: dict[Purge, list[int]] = {}
-        """How many messages each entry with this purge has taken."""
+        self.counts: dict[Purge | Retry, list[int]] = {}
+        """How many messages each entry with this operation has taken."""
         self.seen: Counter[str] = Counter()
         """How often entries did what, for tests of the model."""
 
@@ -260,9 +261,10 @@ class QueueLogs:
                 letter = state.messages.outbox.letters.get(position)
                 self._check_letter(name, queue, book, position, bare(messages[position]), asked, letter)
                 self._goes(name, queue, book, position, bare(messages[position]), asked, proposed, letter)
-            if isinstance(asked, Purge) and id_ == asked.id:
-                purged = sum(letter.queue == id_ for _, letter, _ in sent) - state.messages.outbox.count_of(id_)
-                self.purges.setdefault(asked, []).append(len(gone) + purged)
+            if isinstance(asked, Purge | Retry) and id_ == asked.id:
+                is_of = sum(letter.queue == id_ for _, letter, _ in sent)
+                purged = is_of - state.messages.outbox.count_of(id_) if isinstance(asked, Purge) else 0
+                self.counts.setdefault(asked, []).append(len(gone) + purged)
             for position in gone:
                 book.reserved.pop(position, None)
                 book.expires.pop(position, None)
@@ -354,6 +356,9 @@ class QueueLogs:
             case Free() | Reserve():
                 is_purged = position <= book.purged.get(asked.queue, -1)
                 self._check(name, is_purged, f"14.8 purge: {label} as it comes back, and was not purged")
+            case Retry():
+                is_asked = not is_held and position in each_of(asked.runs)
+                self._check(name, is_asked, f"14.12 retry: {label}, held {is_held}")
             case Delete():
                 self._check(name, asked.name == queue, f"14 deleted: {label}, and {asked.name} is deleted")
             case _:
@@ -362,7 +367,7 @@ class QueueLogs:
         if letter is not None:
             self._sent[queue, text] += 1
             self.seen[f"dead: {letter.sending.why.value}"] += 1
-            self._listener.died(name, queue, text, letter.sending.address, letter.sending.why)
+            self._listener.died(name, queue, text, letter.sending)
             return
         self.seen[f"left by {type(asked).__name__}"] += 1
         self._listener.removed(name, queue, text, asked)
@@ -415,7 +420,9 @@ class QueueLogs:
         """A message that leaves its queue goes to the outbox if it is a dead letter, and else it does not."""
         address = book.settings_at(queue, len(book.entries)).dead_letter
         expected: tuple[str, Why] | None = None
-        if isinstance(asked, Reject | Expire | Free) and position > book.purged.get(asked.queue, -1):
+        if isinstance(asked, Retry):
+            expected = asked.address, Why.RETRIED
+        elif isinstance(asked, Reject | Expire | Free) and position > book.purged.get(asked.queue, -1):
             expected = (address, WHY[type(asked)]) if address is not None else None
         found = (letter.sending.address, letter.sending.why) if letter is not None else None
         label = f"{text.decode()} leaves {queue} by {type(asked).__name__}"
@@ -447,7 +454,7 @@ class QueueLogs:
         label = f"{text.decode()} of {queue} leaves the outbox by {type(asked).__name__}"
         self._check(name, is_posted or is_purged or is_deleted, f"14.11 outbox: {label}")
         self.seen[f"sent: {type(asked).__name__}"] += 1
-        self._listener.posted(name, queue, text, letter.sending.address, taken=is_posted)
+        self._listener.posted(name, queue, text, letter.sending, taken=is_posted)
 
     # times
 

@@ -14,13 +14,15 @@ from unittest.mock import patch
 
 import attrs
 
+from tests.failures import bare
 from tests.simulation.client import Client
 from tests.simulation.publisher import Publisher
 from tests.simulation.subscriber import SubscriberClient
 from topic.identity import INSIDE, egress_address, ingress_address
 from topic.queues import replica
 from topic.queues.leader import ingress
-from topic.queues.operations import MOST, Configure, Declare, Delete, Operation, Purge, QueueSettings
+from topic.queues.operations import MOST, Configure, Declare, Delete, Operation, Purge, QueueSettings, Retry
+from topic.queues.positions import runs_of
 from topic.queues.state import Queue, SetState
 
 if TYPE_CHECKING:
@@ -78,6 +80,8 @@ class QueueWorld:
             if self._letters.random() < 0.7:
                 former = self._first.get(name, QueueSettings())
                 self._first[name] = attrs.evolve(former, **self._draw_letters(name))
+        self._retries = Random(f"retries {world.seed}")
+        """Dice of operators who have dead letters go back to the queues that they are from."""
         self._switches = Random(f"single active {world.seed}")
         """Dice of operators who have one consumer of a queue get all its messages, or all of them again."""
         self.single = [name for name in self.names if self._switches.random() < world.knobs.single]
@@ -150,6 +154,8 @@ class QueueWorld:
         for name in self.single:
             for _ in range(self._switches.choice((0, 1, 3, 8))):
                 schedule.at(self._switches.random() * until, self._switch, name)
+        for _ in range(self._world.knobs.retries if self.has_letters else 0):
+            schedule.at(self._retries.random() * until, self._retry, self._retries.choice(self.names))
         dice = self._operators
         for times, act in ((self._world.knobs.purges, self._purge), (self._world.knobs.settings, self._configure)):
             for _ in range(times):
@@ -180,6 +186,21 @@ class QueueWorld:
             last = max(state.messages.of(queue.id), default=0)
             position = self._operators.choice((last, last, MOST))
             self._ask(self._operators.choice(self._routers), Purge(name, queue.id, position))
+
+    def _retry(self, name: str) -> None:
+        """Dead letters of one other queue. Some may be gone before this is decided, or consumers have them."""
+        judge = self._world.judge.queues
+        state, places = judge.logs.state(self.set_of(name)), dict[str, list[int]]()
+        queue = state.get(name)
+        if queue is None:
+            return
+        for position, message in state.messages.of(queue.id).kept.items():
+            for origin in judge.may_go_back(name, bare(message)):
+                places.setdefault(origin, []).append(position)
+        if places:
+            address = self._retries.choice([*places])
+            operation = Retry(name, queue.id, address, tuple(runs_of(places[address])))
+            self._ask(self._retries.choice(self._routers), operation)
 
     def _configure(self, name: str) -> None:
         """Other settings, at any router. A queue that is not declared is declared with them."""

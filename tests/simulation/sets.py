@@ -40,6 +40,7 @@ from topic.queues.operations import (
     QueueSettings,
     Refused,
     RefusedFor,
+    Retry,
 )
 from topic.queues.proposals import Enqueue, Proposal
 from topic.queues.replica import SetReplica
@@ -498,8 +499,8 @@ class SetWorld:
         request.answer = answer = answered.answer
         if isinstance(answer, Done):
             self._done.append((request, answer.id))
-            if isinstance(request.operation, Purge):
-                self._world.judge.queues.purged(request.operation, answer.count)
+            if isinstance(request.operation, Purge | Retry):
+                self._world.judge.queues.counted(request.operation, answer.count)
         else:
             expected = {RefusedFor.NO_ANSWER, RefusedFor.DIFFERS, RefusedFor.CHANGED, RefusedFor.NOT_FOUND}
             self._check(answer.reason in expected, f"13 answers: {request.operation} is refused: {answer}")
