@@ -1,9 +1,10 @@
-"""Which one of its subscribers a delivery goes to, where each is for one (protocol 12).
+"""The home's choice of one subscriber for each delivery, at addresses where a delivery is for one (protocol 12, 14.5).
 
-A new delivery is given to one that has room, and waits while none has. What its publisher transfers again somebody may
-have: first whoever has it is asked to go on, and who is out of reach is awaited by name. When all have said that they
-have not got it, or have gone, it is given to another. Who has refused it for itself is not offered it again. The
-publisher is told *accepted* as soon as one has accepted.
+The home gives a new delivery to a subscriber that has room. If no subscriber has room, the delivery waits. If the
+publisher transfers a delivery again, a subscriber may have it already. So the home first asks all routers for that
+subscriber, and waits by name for subscribers out of reach. When each has answered that it has not got the delivery, or
+has ended, the home chooses another one. The home never chooses a subscriber that has refused the delivery for itself.
+The publisher reads *accepted* as soon as one subscriber has accepted.
 """
 
 from collections.abc import Collection, Iterable
