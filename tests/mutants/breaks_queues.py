@@ -327,8 +327,8 @@ def no_consumer_is_next(original: Method, _: Method) -> tuple[Method, ...]:
 def annotations_are_not_proposed(_: Method) -> Method:
     """14.6: the leader writes what the consumer has added into the `Free`."""
 
-    def broken(egress: Egress, records: Iterable[Record]) -> dict[int, bytes]:
-        return {}
+    def broken(egress: Egress, record: Record) -> bytes:
+        return b""
 
     return broken
 
@@ -337,8 +337,8 @@ def annotations_are_not_proposed(_: Method) -> Method:
 def the_last_annotations_count(_: Method) -> Method:
     """14.6: the leader merges what the consumer has added with what was added before."""
 
-    def broken(egress: Egress, records: Iterable[Record]) -> dict[int, bytes]:
-        return {egress.open[record]: record.annotations for record in records if record.annotations}
+    def broken(egress: Egress, record: Record) -> bytes:
+        return record.annotations
 
     return broken
 
