@@ -1,13 +1,13 @@
-"""The audit: says by the delivery logs of routers and clients whether exactly-once held.
+"""The audit: judges by the delivery logs of routers and clients whether exactly-once held.
 
     report = failover.audit.run(["run/triangle"])
     report.render(console); report.write("audit.json"); sys.exit(report.exit_code)
 
-`job` has the steps. `read` turns files into rows; `mesh` finds out who took part; what rows say of deliveries comes in
-buckets, and each is judged (`bucket`): `judge` has the rules, `measure` the figures. Counts come of it, and `report`
-makes them readable. Each room knows only those named before it.
+`job` lists the steps of an audit. `read` turns log files into rows. `mesh` finds the routers, clients and contacts. The
+rows about deliveries come in buckets, and `bucket` judges each bucket: `judge` has the rules, `measure` the figures.
+`report` makes the counts readable. Each of these folders imports only the folders named before it.
 
-It judges by evidence alone: what cannot be known is never counted as well. It never touches a running mesh.
+The audit judges by evidence alone: it never takes an unknown fact for the good case. It never touches a running mesh.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from failover.audit.report.report import Finding, Report, Verdict
 
 
 def write_page(report: Report, path: Path | str) -> None:
-    """audit.html"""
+    """Write audit.html to the path."""
     from failover.audit.report.page import write  # what draws it takes long to import
 
     write(report, path)

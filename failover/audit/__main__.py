@@ -1,7 +1,7 @@
-"""The audit as a program for `spark-submit`: docs/audit.md says how. Its arguments are run directories.
+"""The audit as a program for `spark-submit` (docs/audit.md). The arguments are run directories.
 
-It shows the report and writes audit.json and audit.html into the folder in which it runs. Its exit status is the
-verdict, as that of `oncemesh audit`.
+The program prints the report and writes audit.json and audit.html into the current folder. Its exit status is the
+verdict, as with `oncemesh audit`.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""One bucket from rows to verdicts, and to what is left of it. Runs inside Spark's Python workers; needs no Spark."""
+"""Judges one bucket of rows, and keeps only counts of it. Runs inside Spark's Python workers; needs no Spark."""
 
 from collections.abc import Iterable, Iterator
 
@@ -27,7 +27,7 @@ from failover.audit.read.facts import Facts
 
 @attrs.define(slots=True)
 class Bucket:
-    """Little, whatever the size of the bucket; what several buckets left is added up."""
+    """The counts of one or more buckets. Their size does not grow with the size of the buckets."""
 
     tally: Tally = attrs.field(factory=Tally)
     happened: Happened = attrs.field(factory=Happened)
@@ -41,7 +41,7 @@ class Bucket:
 
 @attrs.frozen
 class Judged:
-    """A bucket's facts and the verdicts on them, side by side."""
+    """A bucket's facts and the verdicts on its deliveries."""
 
     facts: Facts
     uses: Uses
@@ -52,16 +52,17 @@ class Judged:
     unattributed: Unattributed
     in_vain: InVain
     unaddressed: Flags
-    """Deliveries whose audience got lost: see `unattributed`."""
+    """Flags the deliveries whose logged audience got lost: see `unattributed`."""
     left_out: int
-    """Deliveries that are not judged: see `begun`."""
+    """The number of deliveries that are not judged: see `begun`."""
 
     def order(self) -> Iterator[tuple[str, bytes]]:
-        """What is to be judged in order, over all buckets, by publisher and subscriber."""
+        """Yield what the judge of order needs of each publisher and subscriber, packed. `judge_joined` gets it from all
+        buckets."""
         return pack_order(self.found, self.verdicts.fates, self.pairs, self.verdicts.subscribers)
 
     def count(self) -> Tally:
-        """Of all but the order."""
+        """Count all verdicts except those on order."""
         tally = Counting(self.facts, self.found, self.pairs, self.records, self.verdicts).count()
         tally.left_out, tally.in_vain = self.left_out, self.in_vain
         tally.without, tally.away = self.unattributed.without(self.verdicts.subscribers)
@@ -69,8 +70,8 @@ class Judged:
 
 
 def judge_rows(case: Case, rows: Rows, told: Rows | None = None) -> Judged:
-    """The verdicts on all deliveries that these rows tell of. All that logs say of these has to be there. `told`: what
-    replicas tell of the messages that they bring; None: nothing is concluded from that."""
+    """Judge all deliveries of these rows. The rows have to include every entry about these deliveries. `told`: the
+    entries of replicas about the messages of these deliveries; None: judge no queues."""
     rows, left_out = begun_since(aligned(before(rows, case.ends), case.clocks), case.since, case.cut)
     facts = Facts(rows)
     uses = tell_apart(facts, case.whole, case.disordered, case.settling_first)
@@ -94,7 +95,7 @@ def judge_rows(case: Case, rows: Rows, told: Rows | None = None) -> Judged:
 
 
 def judge_bucket(case: Case, frame: Frame, parts: Iterable[bytes]) -> tuple[Bucket, list[tuple[str, bytes]]]:
-    """Counts, and what is to be judged in order, by publisher and subscriber."""
+    """Return the counts of a bucket, and for each publisher and subscriber what the judge of order needs."""
     judged = judge_rows(case, *apart(unpack(parts)))
     facts, found, records = judged.facts, judged.found, judged.records
     fate = fates(found, judged.pairs, records, judged.verdicts, judged.unaddressed)
@@ -103,5 +104,5 @@ def judge_bucket(case: Case, frame: Frame, parts: Iterable[bytes]) -> tuple[Buck
 
 
 def judge_joined(names: str, parts: Iterable[bytes]) -> Bucket:
-    """What all buckets have left of one publisher and subscriber."""
+    """Judge the order for one publisher and subscriber, over what all buckets have yielded for them."""
     return Bucket(judge_order(names, parts))

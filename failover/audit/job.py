@@ -1,4 +1,4 @@
-"""One audit from run directories to report, and one delivery's story: which steps there are, and in which order."""
+"""The steps of an audit, from run directories to the report; and the steps to one delivery's story."""
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
@@ -34,7 +34,7 @@ from failover.audit.report.story import DeliveryStory, Setting, tell
 from topic.identity import KEY_LENGTH
 
 STORIES_KEPT = 5
-"""Findings of one kind whose deliveries' stories are told."""
+"""Findings of each kind for which the report tells the delivery's story, at most."""
 
 
 def run(
@@ -45,11 +45,11 @@ def run(
     tables: str | None = None,
     progress: Progress = ignore,
 ) -> Report:
-    """Audit the logs below these directories, which together belong to one mesh; see `open_logs`. `tables`: the folder
-    for the tables, which Spark writes."""
+    """Audit the logs below these directories, which belong to one mesh; see `open_logs`. `tables`: the folder for the
+    tables, which Spark writes; None: write no tables. Raises `AuditError` if the directories cannot be read."""
     run_dirs = distinct(run_dirs)
     local_dirs(run_dirs)
-    stored = at_rest(*find_stores(run_dirs))  # before the logs: these have all that led to it
+    stored = at_rest(*find_stores(run_dirs))  # before the logs: so the logs have every entry that led to it
     if tables is not None:
         return _run_with_tables(run_dirs, master, tables, progress, stored)
     with open_logs(run_dirs, master, spark=spark, progress=progress) as logs:
@@ -59,7 +59,8 @@ def run(
 def _run_with_tables(
     run_dirs: Sequence[str], master: str | None, folder: str, progress: Progress, stored: AtRest
 ) -> Report:
-    """Nothing is read where the folder is somebody else's; if it is one of this machine, Spark does not even start."""
+    """Audit, and write the tables. If the folder is not ours, raise before any log is read; if the folder is on this
+    machine, raise even before Spark starts."""
     from failover.audit.read.spark import spark_logs  # its import alone takes as long as a short run's audit
     from failover.audit.tables import TablesFolder, write_tables
 
@@ -72,7 +73,7 @@ def _run_with_tables(
 
 
 def judge_logs(logs: Logs, run_dirs: Sequence[str], chaos: ChaosFile, stored: AtRest | None = None) -> Report:
-    """`stored`: what stores had before these logs were read."""
+    """Judge the logs. `stored`: the content of the replicas' stores, read before these logs."""
     control = logs.control()
     inventory = take_inventory(control)
     case = make_case(control, inventory, logs.some())
@@ -98,8 +99,8 @@ def judge_logs(logs: Logs, run_dirs: Sequence[str], chaos: ChaosFile, stored: At
 
 
 def _stories(findings: Sequence[Finding], logs: Logs, setting: Setting) -> Iterator[DeliveryStory]:
-    """Of the first few findings of each kind. One pass over the rows for all of them, and none where there is nothing
-    to tell of."""
+    """Yield the stories of the first few findings of each kind. One pass over the rows serves all stories; without such
+    findings there is no pass."""
     kept: dict[str, list[str]] = {}
     for finding in findings:
         keys = kept.setdefault(finding.kind, [])
@@ -120,11 +121,12 @@ def _entries(logs: Logs, keys: Sequence[str]) -> Iterator[DeliveryEntry]:
 
 
 class StoryError(AuditError):
-    """There is no one delivery to tell of."""
+    """No delivery has this key, or several have keys that begin so."""
 
 
 def tell_story(run_dirs: Sequence[str], key: str, master: str | None = None) -> DeliveryStory:
-    """The life of the delivery with this key, or with the only one that begins so."""
+    """Tell the life of the delivery with this key, or of the only delivery whose key begins so. Raises `StoryError` if
+    there is not exactly one, `AuditError` if the directories cannot be read."""
     run_dirs = distinct(run_dirs)
     if len(key) > KEY_LENGTH:
         raise StoryError(f"{key} is not a delivery key, expected at most {KEY_LENGTH} characters")
@@ -142,7 +144,7 @@ def tell_story(run_dirs: Sequence[str], key: str, master: str | None = None) -> 
 def _through_queues(
     run_dirs: Sequence[str], master: str | None, key: str, places: Collection[QueuePlace]
 ) -> Iterator[str]:
-    """The other deliveries of a message that a queue has, or had."""
+    """Yield a note for each other delivery of a message that a queue has, or had."""
     if not places:
         return
     with open_logs(run_dirs, master, wanted=has_position({position for _, position in places})) as logs:

@@ -1,9 +1,9 @@
-"""A continuous audit, over a mesh that runs: `follow` reads what is written, and tells what holds so far.
+"""A continuous audit of a running mesh: `follow` reads the logs as they grow, and reports the verdict so far.
 
-`growing` reads segments as they grow; `decided` says which deliveries nothing can be added to, `forgetting` what of
-links and routers is past; `fold` judges the order as deliveries come, `follower` is one step, `checkpoint` is kept
-between two runs of the command. Rules are the judge's: there are none in this room but when something may be
-forgotten.
+`growing` reads segments as they grow. `decided` finds the deliveries whose verdict no later entry can change.
+`forgetting` finds the rows about links and routers that the audit no longer needs. `fold` judges order as deliveries
+come. `follower` makes one step; `checkpoint` keeps the audit's state between two runs of the command. The rules are
+those of `judge`; this package only decides when to forget.
 """
 
 import time
@@ -17,7 +17,7 @@ from failover.audit.read.files import AuditError, distinct, local_dirs
 from failover.audit.report.report import Report
 
 INTERVAL_S = 2.0
-"""From one step to the next, where all was read."""
+"""Seconds between two steps, if the first has read everything."""
 
 
 def follow(
@@ -26,9 +26,12 @@ def follow(
     tell: Callable[[FollowStatus, Report], None],
     checkpoint: Path | None = None,
 ) -> Report:
-    """Audit until `wait` says so, which is given for how many seconds it may wait; the last report is final. `tell` is
-    told after each step. With a `checkpoint` it goes on where another has stopped that followed the same directories.
-    Raises `AuditError` where there is nothing to follow, or not any more, or the checkpoint is not to be used."""
+    """Audit until `wait` returns True, and return the final report.
+
+    `wait` gets the number of seconds that it may wait. `tell` gets the status and the report after each step. With a
+    `checkpoint`, the audit continues where an earlier audit of the same directories stopped. Raises `AuditError` if a
+    directory cannot be read or is removed meanwhile, or if the checkpoint does not fit.
+    """
     run_dirs = distinct(run_dirs)
     if len(local_dirs(run_dirs)) < len(run_dirs):
         raise AuditError("--follow needs a local or mounted directory")
@@ -49,7 +52,7 @@ def follow(
 
 @contextmanager
 def _there(run_dirs: Sequence[str]) -> Iterator[None]:
-    """What was written last in a directory that vanishes is never read: nothing is said of it as if it had been."""
+    """Raise `AuditError` if a run directory is removed meanwhile: the audit may not have read its last entries."""
     try:
         yield
     finally:

@@ -1,6 +1,6 @@
-"""What a continuous audit carries from one run of the command to the next: a file, replaced as a whole.
+"""The state of a continuous audit, kept in a file between two runs of the command; each save replaces the file.
 
-It is pickled, so a checkpoint is to be trusted as the program is: who may write it may run code here.
+The file is a pickle, which may run code when it is read. So a user who may write the file may run code here.
 """
 
 import logging
@@ -20,18 +20,19 @@ log = logging.getLogger("oncemesh")
 NAME = "follow.checkpoint"
 MAGIC = b"OMF3"
 EVERY_S = 30.0
-"""It is written so often."""
+"""Seconds from one save to the next, at least."""
 
 
 class Checkpoint:
     def __init__(self, folder: Path) -> None:
-        """The folder is made if there is none."""
+        """Create the folder if it does not exist."""
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / NAME
         self._saved = time.monotonic()
 
     def load(self, run_dirs: Sequence[str]) -> Follower | None:
-        """None if there is none yet."""
+        """Return the saved follower; None if there is no file yet. Raises `AuditError` if the file is damaged, or
+        belongs to an audit of other directories."""
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
@@ -45,8 +46,8 @@ class Checkpoint:
         return found
 
     def save(self, follower: Follower, *, now: bool = False) -> None:
-        """If the last was written some time ago, or `now`. Where it cannot be written the one before stays, and the
-        audit goes on: its verdict is worth more than the time of a restart."""
+        """Save the follower if the last save is at least `EVERY_S` ago, or if `now`. If the file cannot be written, log
+        a warning and keep the previous file: the audit continues, as a verdict is worth more than a quick restart."""
         if not now and time.monotonic() - self._saved < EVERY_S:
             return
         self._saved = time.monotonic()
@@ -56,7 +57,7 @@ class Checkpoint:
             new.replace(self._path)
         except OSError as error:
             log.warning("the checkpoint cannot be written, the audit continues: %s", error)
-            with suppress(OSError):  # of a full disk it would hold a part
+            with suppress(OSError):  # if the disk is full, the file has only a part
                 new.unlink()
 
     def _write(self, path: Path, payload: bytes) -> None:

@@ -1,9 +1,9 @@
-"""Which deliveries of those that were judged are decided: nothing that may still come says anything else of them.
+"""Finds the decided deliveries: no entry that may still come changes their verdict.
 
-The publisher has settled it where it is at home, every router that held it forgot it or has ended, nobody misses it,
-it was forwarded to none that sleeps, and no rule found anything, or anything missing. A delivery that violates a rule
-is not decided either: what looks violated may be an entry that comes later, or that a broken log is found to lack. But
-not for ever: where nobody holds it any more, and nothing was said of it for an hour, it counts as it stands.
+A delivery is decided if its publisher has settled it at its home, every router that held it has forgotten it or has
+ended, no subscriber misses it, no router to which it was forwarded has been silent since, and no rule found a violation
+or a missing entry. A delivery that violates a rule is not decided: an entry may still come, or a log may turn out to be
+incomplete. But if no router holds a delivery, and no entry about it came for an hour, it counts as decided.
 """
 
 from collections.abc import Iterable
@@ -20,18 +20,18 @@ from failover.audit.read.inventory import Log
 from topic.journal import BY_MAP, Event
 
 LONG_US = 3_600_000_000
-"""Nothing is said any more of what was not spoken of for so long."""
+"""If no entry about a delivery came for this time, the audit expects no more entries."""
 BY_MAPS: Final = (
     *(Event.KEPT, Event.PLACEHOLDER, Event.RESOLVED, Event.REHOMED, Event.FENCED),
     *(Event.SETTLED, Event.ABANDONED, Event.FORGOTTEN),
 )
-"""What is said of a delivery that a client's map names, and nobody knows any more."""
+"""The events of a delivery that is in a client's map, but in no router's records any more."""
 SILENCE_US = 60_000_000
-"""Who has written nothing for so long, and its timeout, was not there."""
+"""A client that writes nothing for its timeout and this time was absent."""
 
 
 def decided(judged: Judged, case: Case, until: int) -> Flags:
-    """One flag per delivery. `until`: up to that instant all is known, in µs of wall clock."""
+    """Flag the decided deliveries. `until`, in µs of wall clock: all logs have been read up to this time."""
     found, fates, records = judged.found, judged.verdicts.fates, judged.records
     number = len(judged.uses.key)
     nothing = ~fates.is_published & ~fates.is_accepted & ~found.handed
@@ -50,8 +50,8 @@ def decided(judged: Judged, case: Case, until: int) -> Flags:
 
 
 def only_by_maps(rows: Rows, groups: Groups) -> Flags:
-    """Rows of deliveries, by groups of one key, that only unsettled maps speak of: these were settled, and forgotten
-    here, long ago."""
+    """Flag the rows of deliveries that only unsettled maps name: they were settled, and forgotten here, long ago. Each
+    group has the rows of one key."""
     (by_map,) = codes_of([BY_MAP], rows.strings).tolist()
     said = np.isin(rows.event, [int(event) for event in BY_MAPS])
     said |= (rows.event == Event.OUTCOME) & (rows.detail == by_map) & (by_map != NONE)
@@ -60,14 +60,14 @@ def only_by_maps(rows: Rows, groups: Groups) -> Flags:
 
 
 def _last(judged: Judged) -> Ints:
-    """When anything was said of each."""
+    """The time of the last entry about each delivery."""
     rows, groups = judged.facts.rows, judged.found.groups
     found: Ints = groups.highest(np.ones(len(rows), np.bool_), rows.time)
     return found
 
 
 def _gone(judged: Judged, case: Case) -> Flags:
-    """Whose publisher's link has ended, for all that is known."""
+    """Flag the deliveries whose publisher's link has ended, as far as the logs tell."""
     here = [name.encode() for name, client in case.clients.publishers.items() if not _has_ended(client)]
     found: Flags = ~np.isin(judged.uses.publisher(), here)
     return found
@@ -78,7 +78,7 @@ def _has_ended(client: Client) -> bool:
 
 
 def _flagged(number: int, of: Ints, flags: Iterable[Flags]) -> Flags:
-    """Deliveries of which any element has any of these flags."""
+    """Flag the deliveries for which any of these columns flags an element. `of`: the delivery of each element."""
     found = np.zeros(number, np.bool_)
     for each in flags:
         found[of[each]] = True
@@ -86,7 +86,7 @@ def _flagged(number: int, of: Ints, flags: Iterable[Flags]) -> Flags:
 
 
 def _ended(judged: Judged, case: Case) -> Flags:
-    """Per record: whether its router writes no more to that log."""
+    """Flag the records whose router writes no more to the log that has them."""
     latest: dict[str, int] = {}
     for log in case.logs.values():
         latest[log.source] = max(log.incarnation, latest.get(log.source, 0))
@@ -99,7 +99,8 @@ def _ended(judged: Judged, case: Case) -> Flags:
 
 
 def _missed(judged: Judged, case: Case, until: int) -> Flags:
-    """Accepted without a subscriber of which it is not known yet whether it was there: it may go on as it was."""
+    """Flag the deliveries that were accepted without a subscriber, as long as the logs do not tell whether it was
+    there: its process may have been stopped, and may continue."""
     found, accepted = np.zeros(len(judged.uses.key), np.bool_), judged.verdicts.fates.accepted_time
     routers = [log for log in case.logs.values() if log.role == "router" and not log.stopped]
     for name, at, _ in judged.unattributed.missed(judged.verdicts.subscribers):
@@ -111,7 +112,8 @@ def _missed(judged: Judged, case: Case, until: int) -> Flags:
 
 
 def _unread(judged: Judged, case: Case) -> Flags:
-    """Forwarded to a router that has not read it, nor written anything since: woken, it may go on and read."""
+    """Flag the deliveries that were forwarded to a router which has neither read them nor written any entry since: its
+    process may have been stopped, and may continue and read them."""
     facts, rows, uses = judged.facts, judged.facts.rows, judged.uses
     heard = {log.source: _heard_until([log]) for log in _latest(case.logs.values()) if log.role == "router"}
     till = np.array([*(heard.get(name, FOREVER) for name in rows.strings), FOREVER], np.int64)
@@ -125,12 +127,13 @@ def _unread(judged: Judged, case: Case) -> Flags:
 
 
 def _heard_until(logs: Iterable[Log]) -> int:
-    """Of a client, its own logs: those behind a clean end say all. Of routers, each."""
+    """The time up to which the audit has read the latest log of each writer. A log that ended cleanly is read for
+    ever."""
     return min((FOREVER if log.stopped else log.last_time for log in _latest(logs)), default=FOREVER)
 
 
 def _latest(logs: Iterable[Log]) -> Iterable[Log]:
-    """Of each writer."""
+    """Return the latest log of each writer."""
     by_source: dict[str, Log] = {}
     for log in logs:
         if log.source not in by_source or log.incarnation > by_source[log.source].incarnation:

@@ -1,7 +1,8 @@
-"""The order of deliveries, judged while they come: of what lies behind only the highest place is kept.
+"""Judges the order of deliveries as they come, and keeps only the highest place of the judged deliveries.
 
-Whatever was handed over before anything that may still come is judged by `judge.order`, and folded into one entry. What
-shows up behind that has no place any more: nobody can tell whether it was in order, and it is counted as *unplaced*.
+`judge.order` judges the deliveries that the subscriber was handed before any that may still come. They are then folded:
+one entry with the highest place replaces them. A delivery that shows up later, but was handed over before the last
+folded one, is *unplaced*: it is unknown whether it was in order.
 """
 
 from collections.abc import Mapping
@@ -14,20 +15,20 @@ from failover.audit.judge.tally import Tally
 from failover.audit.read.columns import KEY_TYPE, Flags, Ints
 
 Place = tuple[int, int]
-"""Major and minor."""
+"""Major and minor place."""
 NOWHERE: Place = (-1, -1)
 Who = tuple[bytes, int]
-"""A delivery: its key, and which use of that it is."""
+"""A delivery: its key, and the number of the key's use."""
 
 
 @attrs.define(slots=True)
 class _Pair:
-    """A publisher and a subscriber."""
+    """The deliveries of one publisher to one subscriber."""
 
     highest: Place = NOWHERE
-    """In the publisher's order, of all that is folded."""
+    """The highest place in the publisher's order, over all folded deliveries."""
     folded: Place = NOWHERE
-    """The last that was, in the order in which the subscriber was handed it."""
+    """The place of the last folded delivery, in the order in which the subscriber was handed them."""
     waiting: list[bytes] = attrs.field(factory=list)
 
 
@@ -36,10 +37,12 @@ class OrderFold:
         self.tally = Tally()
         self._pairs: dict[str, _Pair] = {}
         self._told: dict[str, set[Who]] = {}
-        """What is waiting or folded, of deliveries that are still pending: they are told of again."""
+        """The deliveries that wait or are folded, as long as the follower judges them again and again: `add` skips them
+        then."""
 
     def add(self, names: str, part: bytes) -> None:
-        """What `pack_order` tells of a publisher and subscriber; what it has told before is left out."""
+        """Add what `pack_order` yields for a publisher and subscriber. Deliveries that were added before are
+        skipped."""
         pair, known = self._pairs.setdefault(names, _Pair()), self._told.setdefault(names, set())
         columns = unpacked([part])
         who = list(zip(columns["key"].tolist(), columns["life"].tolist(), strict=True))
@@ -53,12 +56,13 @@ class OrderFold:
         known.update(who)
 
     def forget(self, left: set[Who]) -> None:
-        """Nothing more is told of these."""
+        """Forget these deliveries: `add` does not get them again."""
         for known in self._told.values():
             known -= left
 
     def fold(self, before: Mapping[str, Place]) -> None:
-        """Judge what was handed over before these places, which something may still come for; without one, all."""
+        """Judge and fold the deliveries that were handed over before these places, keyed by publisher and subscriber.
+        Earlier ones may still come from these places on. A pair without a place is folded as a whole."""
         for names, pair in self._pairs.items():
             if pair.waiting:
                 self._fold(names, pair, before.get(names))
@@ -84,7 +88,7 @@ def _after(major: Ints, minor: Ints, place: Place) -> Flags:
 
 
 def _folded(highest: Place) -> bytes:
-    """One entry for all: before any other, and never told of."""
+    """Pack one entry for all folded deliveries: it comes before any other entry, and no finding names it."""
     fields = {"handed": [-1], "handed_minor": [-1], "position": [highest[0]], "position_minor": [highest[1]]}
     columns = {name: np.array(values, np.int64) for name, values in fields.items()}
     return packed(columns | {"vague": np.ones(1), "key": np.array([b""], KEY_TYPE), "life": np.zeros(1, np.int64)})

@@ -1,10 +1,11 @@
-"""A continuous audit: reads what was written since, judges what is over, and forgets what is decided.
+"""A continuous audit in steps: each step reads the new entries, judges the deliveries, and forgets the decided ones.
 
-What is carried from one step to the next is bounded by what is under way: rows of deliveries that are not decided, two
-places for each that waits for its order, what holds of links and routers, and how far files were read. All of it can be
-pickled. `step` is one increment, `report` says what holds so far, `finish` what holds at last. Rules are the judge's.
+From one step to the next the follower keeps the rows of undecided deliveries, two places for each delivery with an
+order still to be judged, the rows about links and routers that still matter, and the offset in each file. So memory is
+bounded by the deliveries under way. All of this can be pickled. `step` makes one step, `report` returns the verdict so
+far, `finish` the last verdict. The rules are those of `judge`.
 
-Everything is judged as if every log were whole as far as it goes; but at the end, by what is then known of the logs.
+Each step judges as if every log were whole up to its present end. `finish` judges by what is then known of the logs.
 """
 
 import copy
@@ -37,43 +38,46 @@ from topic.identity import NAME_LENGTH
 from topic.journal import Event
 
 BUDGET = 8 << 20
-"""Bytes of logs read in a step, at most."""
+"""Bytes of logs that a step reads, at most."""
 FLUSHED_US = 3_000_000
-"""After so long an entry is in a block, if its writer runs: twice what it takes at most, and some more."""
+"""After this time an entry is in a block, if its writer runs: twice the longest time that a writer takes, and a
+margin."""
 SETTLED_US = 3_000_000
-"""A delivery of which nothing was said for so long is judged: most are decided by then. The others are judged again."""
+"""A step judges a delivery if its last entry is this old. Most deliveries are decided by then; the step judges the
+others again next time."""
 MARGIN_US = 60_000_000
-"""So long before all that is still to be judged, nobody speaks any more of what was about links and routers then."""
+"""The audit forgets rows about links and routers that are this much older than the first delivery still to be
+judged."""
 FORGOTTEN = 1_000
-"""After so many more rows about links and routers it is looked which may be forgotten."""
+"""After this number of new rows about links and routers, the follower looks for rows to forget."""
 SAMPLED = 50_000
-"""Rows by which clocks are compared, at most."""
+"""Rows of deliveries that are kept to compare clocks by, at most."""
 
 
 @attrs.frozen(slots=True)
 class FollowStatus:
-    """After a step; times in µs of wall clock."""
+    """The state after a step. Times are µs of wall clock."""
 
     until: int
-    """What was said last of before that is judged."""
+    """All deliveries whose last entry is before this time are judged."""
     events: int
-    """That were read: entries and deliveries."""
+    """Entries read so far, counted once for each delivery that they name."""
     undecided: int
     """Deliveries that began before `until`, and are not decided."""
     oldest: int | None
-    """When the first of them began."""
+    """When the first of these deliveries began; None if there is none."""
     held: int
-    """Rows of deliveries that are carried on."""
+    """Rows of deliveries that the follower keeps."""
     links: int
-    """Rows about links and routers that are."""
+    """Rows about links and routers that the follower keeps."""
     behind: int
-    """Bytes that are not read yet."""
+    """Bytes of the logs that are not read yet."""
     caught_up: bool
 
 
 @attrs.define
 class _Read:
-    """What a step found in files: control rows, and packed rows of deliveries."""
+    """The result of reading in one step: control rows, and packed rows of deliveries."""
 
     control: list[ControlRow] = attrs.field(factory=list)
     packer: Packer = attrs.field(factory=Packer)
@@ -89,20 +93,23 @@ class _Read:
 
 
 def _undeleted(row: ControlRow, first: tuple[int, int]) -> ControlRow:
-    """What was deleted since the first segment was read was read."""
+    """Remove the detail of a CONTINUED row if it names a later first segment than the first that the audit read: the
+    audit has read all segments that were deleted in between."""
     if row.event != Event.CONTINUED or tuple(row.details.get("first") or first) <= first:
         return row
     return attrs.evolve(row, detail=None)
 
 
 def _began(log: str) -> int:
-    """The incarnation that a name ends with, which is when it began, in ms; 0 if it is none."""
+    """The time, in ms, at which the log with this name began, which is the incarnation in the name; 0 if it has
+    none."""
     incarnation = log.rpartition(".")[2]
     return int(incarnation) if incarnation.isdigit() else 0
 
 
 def _whole(logs: Sequence[Log]) -> tuple[Log, ...]:
-    """But those that are known to lack their end: they break off, or were not all saved when another began."""
+    """Mark the logs as whole, except logs that lack their end: a log with a gap, or a log that its writer had not saved
+    when the writer's next incarnation began."""
     latest: dict[str, int] = {}
     for log in logs:
         latest[log.source] = max(log.incarnation, latest.get(log.source, 0))
@@ -114,26 +121,26 @@ def _whole(logs: Sequence[Log]) -> tuple[Log, ...]:
 
 
 class Follower:
-    """Of several run directories of one mesh. It can be pickled, and goes on elsewhere."""
+    """The continuous audit of the run directories of one mesh. It can be pickled, and continue in another process."""
 
     def __init__(self, run_dirs: Sequence[str]) -> None:
-        """`run_dirs` are local, or mounted: what is written there is seen at once."""
+        """`run_dirs` are local or mounted directories, which show each write at once."""
         self.run_dirs = run_dirs
         self._logs: dict[Path, GrowingLog] = {}
         self._control: list[ControlRow] = []
         self._past, self._stayed = NO_PAST, 0
-        """Of links and routers: what came before these rows, and how many of them that left."""
+        """The past of links and routers before these rows; and the number of rows that the last forgetting left."""
         self._pending, self._saved = pack(unpack([])), 0
         self._left, self._kept, self._order = Tally(), Tally(), OrderFold()
-        """What is counted of deliveries that are decided, of those that are not, and of the order of all."""
+        """The counts of decided deliveries, the counts of the others, and the judge of order of all."""
         self._sample, self._sample_of = self._pending, 1
         self._events = self._oldest = 0
-        """How much was read; and when the first delivery began that is not decided."""
+        """The number of events read; and the time at which the first undecided delivery began."""
         self._case: Case | None = None
         self._inventory: Inventory | None = None
 
     def step(self, now: int) -> FollowStatus:
-        """Read what there is, but not more than `BUDGET`, and judge it. `now`: by this machine's wall clock, in µs."""
+        """Read the new entries, at most about `BUDGET` bytes, and judge. `now`: this machine's wall clock, in µs."""
         self._find_logs()
         read, waiting = self._read(BUDGET)
         self._control += read.control
@@ -146,7 +153,8 @@ class Follower:
         return status
 
     def report(self) -> Report:
-        """As far as is known. Who waits is no violation yet; what looks like one may be an entry that is to come."""
+        """Return the report so far. A delivery that a subscriber still waits for is no violation yet; a violation may
+        vanish when a later entry comes."""
         assert self._case is not None and self._inventory is not None, "no step was made"
         tally = Tally()
         for part in (self._left, self._kept, self._order.tally):
@@ -154,7 +162,8 @@ class Follower:
         return report_of(self.run_dirs, tally, self._case, self._inventory)
 
     def finish(self, now: int) -> Report:
-        """Nothing is written any more, or nobody asks: the verdict as by one audit of all that was read."""
+        """Read all logs to their end and return the last report: the same verdict as one audit of everything that was
+        read. `now`: as in `step`."""
         while not self.step(now).caught_up:
             pass
         read, _ = self._read(budget=None)
@@ -180,7 +189,8 @@ class Follower:
                     self._logs.setdefault(path.parent, GrowingLog(path.parent))
 
     def _read(self, budget: int | None) -> tuple[_Read, list[GrowingLog]]:
-        """The oldest first; also the logs that there is more to read of."""
+        """Read blocks, those of the log that is furthest behind first, up to `budget` bytes (None: all). Also return
+        the logs that have more to read."""
         read, waiting, started = _Read(), list(self._logs.values()), self._bytes()
         while waiting and (budget is None or self._bytes() - started < budget):
             log = min(waiting, key=lambda log: log.time)
@@ -195,7 +205,7 @@ class Follower:
         return sum(log.read_bytes for log in self._logs.values())
 
     def _tails(self, waiting: Sequence[GrowingLog]) -> tuple[_Read, list[SegmentReading]]:
-        """What is in no block yet of logs that nothing was written to since: their writers may be gone."""
+        """Read the tails of idle logs, whose writers may be gone: entries that are in no block yet."""
         tails, readings = _Read(), list[SegmentReading]()
         for log in self._logs.values():
             if log not in waiting and log.is_idle() and (blocks := log.peek()):
@@ -206,7 +216,8 @@ class Follower:
         return tails, readings
 
     def _take_inventory(self, tails: tuple[_Read, list[SegmentReading]], until: int, *, whole: bool = True) -> None:
-        """`whole`: as if every log were, as far as it goes; see `_whole`. A log that began later may be seen yet."""
+        """Take the inventory of the logs and make the case. `whole`: as if every log were whole up to its present end;
+        see `_whole`. A missing log that began after `until` is no problem yet."""
         instead = {reading.path: reading for reading in tails[1]}
         known = [reading for log in self._logs.values() for reading in log.readings()]
         files = [instead.get(reading.path, reading).row() for reading in known]
@@ -220,8 +231,9 @@ class Follower:
         self._inventory, self._case = found, make_case(control, found, [self._sample], self._past)
 
     def _rows(self, read: _Read, tails: _Read) -> tuple[Rows, int]:
-        """All that is pending; the first so many stay so. What replicas tell of messages is left out: a replica may
-        tell it long after a delivery is decided."""
+        """Return all pending rows, and how many of the first of them are from blocks; the others are from tails, which
+        the next step reads again. The rows that replicas write about messages are left out, as a replica may write one
+        long after a delivery is decided."""
         saved, _ = apart(unpack([self._pending, *read.parts()]))
         self._events += len(saved) - self._saved
         parts = tails.parts()
@@ -254,7 +266,7 @@ class Follower:
         return FollowStatus(until, self._events, len(begun), oldest, held, links, behind, not waiting)
 
     def _forget(self, status: FollowStatus) -> None:
-        """Not while a log is missing: what names it stays."""
+        """Forget rows about links and routers, unless a log is missing: the rows that name this log stay."""
         assert self._case is not None and self._inventory is not None
         if len(self._control) - self._stayed < FORGOTTEN or self._inventory.problems:
             return
@@ -263,7 +275,7 @@ class Follower:
         self._stayed = len(self._control)
 
     def _missing(self) -> dict[tuple[str, str], Missed]:
-        """By home and subscriber."""
+        """The deliveries that were accepted without a subscriber, keyed by home and subscriber."""
         found: dict[tuple[str, str], Missed] = {}
         for tally in (self._left, self._kept):
             for (_, subscriber, home), missed in tally.without.items():
@@ -271,12 +283,12 @@ class Follower:
         return found
 
     def _leave(self, judged: Judged) -> None:
-        """Deliveries that are decided are counted, and forgotten."""
+        """Count the decided deliveries, and forget them."""
         self._left.add(judged.count())
         self._order.forget(set(zip(judged.uses.key.tolist(), judged.uses.number.tolist(), strict=True)))
 
     def _take_sample(self, rows: Rows) -> None:
-        """Of deliveries of which all is said, by chance: to compare clocks by."""
+        """Keep a random sample of the rows of decided deliveries, to compare clocks by."""
         sampled = (hashed(rows.key) >> np.uint64(40)) % np.uint64(self._sample_of) == 0
         sample = unpack([self._sample, pack(chosen(rows, sampled))])
         while len(sample) > SAMPLED:
@@ -285,13 +297,14 @@ class Follower:
         self._sample = pack(sample)
 
     def _place(self, judged: Judged, young: Rows) -> None:
-        """Judge the order of what was handed over before anything that is not judged yet."""
+        """Judge the order of the deliveries that were handed over before any delivery that is not judged yet."""
         for names, part in judged.order():
             self._order.add(names, part)
         self._order.fold(dict(self._handed_first(young)))
 
     def _handed_first(self, rows: Rows) -> Iterator[tuple[str, Place]]:
-        """By publisher and subscriber, the first of these in the order of `judge.order`."""
+        """Yield for each publisher and subscriber the place of the first of these rows, in the order of
+        `judge.order`."""
         assert self._case is not None
         facts, clients = Facts(rows), self._case.clients.subscribers
         own = np.array([*(bool(name in clients and clients[name].logs) for name in rows.strings), False], np.bool_)

@@ -1,9 +1,11 @@
-"""Which rows about links and routers may be forgotten: those of before all that is still to be judged, but the last.
+"""Finds the rows about links and routers that the audit may forget: the rows older than all deliveries still to be
+judged, except the last row about each link and neighbour.
 
-As with what a router says anew where it begins a segment (`topic.restatement`), what a log has said last of a link or a
-neighbour is what holds from there on. What has ended leaves what reports name (`mesh.past`): links that were closed,
-and lives of processes, but for two rows or three of each life of a router, and one of a client that may return. A log
-that lacks its end, or whose clock is not one to order by, keeps all its rows: they tell what is not known.
+The last row of a log about a link or a neighbour holds from there on, as with the rows that a router repeats at the
+start of a segment (`topic.restatement`). Links and processes that have ended leave only the facts that reports name
+(`mesh.past`): a closed link leaves no row, each life of a router two or three, each life of a client that may return
+one. A log keeps all its rows if it lacks its end, or if the audit does not order entries by its clock: the rows show
+what is unknown.
 """
 
 import json
@@ -24,14 +26,14 @@ from topic.journal import Event
 
 Subject = tuple[object, ...]
 Missing = Mapping[tuple[str, str], Missed]
-"""What was accepted without somebody, by home and subscriber: reports tell why."""
+"""The deliveries that were accepted without a subscriber, keyed by home and subscriber: reports give the reason."""
 
 
 class Forgetting:
-    """Of all that is known by now."""
+    """The rows that stay, and the past that takes the place of the other rows."""
 
     def __init__(self, case: Case, rows: Sequence[ControlRow], before: int) -> None:
-        """`before` is in µs of wall clock: all that is still to be judged began later."""
+        """All deliveries that are still to be judged began after `before`, in µs of wall clock."""
         self._case, self._rows = case, rows
         self._before, self._before_hlc = before, wall_hlc(before)
         self._ended = {log.name for log in _ended(case.logs.values()) if log.last_time < before}
@@ -48,7 +50,7 @@ class Forgetting:
                 self._last_attach[_link(row)] = max(life_of(row), self._last_attach.get(_link(row), 0))
 
     def kept(self) -> list[ControlRow]:
-        """The rows that stay."""
+        """Return the rows that stay."""
         recent, last = list[ControlRow](), dict[Subject, ControlRow]()
         for row in self._rows:
             if not self._is_past(row):
@@ -61,18 +63,18 @@ class Forgetting:
         return row.time < self._before and row.log_name in self._case.logs and row.log_name not in self._irregular
 
     def _subject(self, row: ControlRow) -> Subject | None:
-        """Of what the last row tells enough; None if none needs to."""
+        """The subject of a row, of which only the last row stays; None if no row needs to stay."""
         link, ended = _link(row), row.log_name in self._ended
         if row.role != "router":
-            if not ended or row.source in self._irregular_writers:  # there it makes up for what is missing
+            if not ended or row.source in self._irregular_writers:  # the row fills in for missing rows
                 return row.log_name, row.event, str(row.details.get("generation"))
-            is_last = row.event == Event.ATTACHED and link not in self._closed  # it was there as long as that log says
+            is_last = row.event == Event.ATTACHED and link not in self._closed  # the client was there until the log's last entry
             return (link, row.role) if is_last else None
         if link is None and row.peer is None:
             return row.log_name, row.event
         if link in self._closed:
             return None
-        if row.event == Event.ATTACHED and life_of(row) == self._last_attach[link]:  # missed as what it was last
+        if row.event == Event.ATTACHED and life_of(row) == self._last_attach[link]:  # reports name its last attach
             return (link,)
         if ended:
             return None
@@ -81,7 +83,7 @@ class Forgetting:
         return row.log_name, link or row.peer, row.event
 
     def past(self, missing: Missing) -> Past:
-        """What the others leave."""
+        """Return the past that takes the place of the forgotten rows."""
         case, clients = self._case, self._case.clients
         known = [client for client in clients.subscribers.values() if client.lives and client.name not in self._closed]
         return Past(
@@ -107,7 +109,8 @@ class Forgetting:
         return {log: since for log, since in reach.items() if log not in self._ended and since < self._before_hlc}
 
     def _heard(self) -> list[ControlRow]:
-        """By log and subscriber, that its last life is over: as that was heard at first and at last."""
+        """The rows by which a log heard that the last life of a subscriber is over: the first and the last row of each
+        log and subscriber."""
         found: dict[Subject, list[ControlRow]] = {}
         for row in sorted(self._case.heard, key=lambda row: (life_of(row), row.hlc)):
             if row.hlc < self._before_hlc and row.log_name not in self._ended and row.subscriber not in self._closed:
@@ -118,7 +121,8 @@ class Forgetting:
         return [row for of in found.values() for row in of]
 
     def _partings(self, whose: tuple[str, str], missed: Missed) -> Iterator[Parting]:
-        """Those that are over and weigh more than all before: whatever is missed later, no other is told of."""
+        """Yield the partings that are over and weigh more than all earlier ones. Reports name no other parting,
+        whatever deliveries the subscriber misses later."""
         home, subscriber = whose
         no_more, most = home in self._ended or subscriber in self._closed, None
         for parting in sorted(self._case.partings.get(whose, ()), key=lambda parting: parting.since):
@@ -129,7 +133,7 @@ class Forgetting:
 
 
 def _ended(logs: Collection[Log]) -> Iterator[Log]:
-    """Of lives of processes that are over."""
+    """Yield the logs whose process has ended."""
     latest: dict[str, int] = {}
     for log in logs:
         latest[log.source] = max(log.incarnation, latest.get(log.source, 0))
@@ -145,7 +149,7 @@ def _anew(clients: Mapping[str, Client]) -> dict[str, Client]:
 
 
 def _restated(row: ControlRow) -> ControlRow:
-    """Clocks are compared by what was told for the first time."""
+    """Mark the row as a repeated one: clocks are compared only by rows that are no repetitions."""
     if row.event not in (Event.CONTACT, Event.ATTACHED):
         return row
     return attrs.evolve(row, detail=json.dumps(row.details | {"again": True}))

@@ -1,8 +1,8 @@
-"""The segments of one log directory, read as they grow: each block once, in order.
+"""Reads the segments of one log directory as they grow: each block once, in order.
 
-A segment is read to its end when a later one is there; then what its tail holds besides belongs to it. One that is
-being read stays open, so that retention cannot take it away half read. One that is deleted before it was opened is
-missing: its blocks' numbers tell.
+When the next segment exists, the reader reads a segment to its end, including the entries that only its tail has. The
+current segment stays open, so retention cannot remove it half read. If retention deletes a segment before the reader
+opens it, the numbers of its blocks are missing.
 """
 
 import os
@@ -18,25 +18,26 @@ from topic.journal import parse_segment_name
 from topic.tail import REGION, read_region, region_end
 
 CHUNK = 1 << 20
-"""Bytes that are read at a time."""
+"""Bytes of one read."""
 HEADER = 8
 IDLE_NS = 2_000_000_000
 
 
 @attrs.define(slots=True)
 class Growing:
-    """One segment; what is here can be pickled, and goes on elsewhere."""
+    """One segment and how far it is read. It can be pickled, and continue in another process."""
 
     reading: SegmentReading
     offset: int = 0
-    """What is behind it was not read, or is no whole block yet."""
+    """The bytes from this offset on are not read, or are no whole block yet."""
     begun: bool = False
     skipped: int = 0
-    """Bytes in which no block could be found."""
+    """Bytes that are part of no block."""
     first_bad: int = -1
 
     def read(self, file: BinaryIO, size: int) -> list[BlockView]:
-        """The next whole blocks, of about so many bytes; none if there are none yet."""
+        """Read up to `size` bytes (more if one block is larger) and return their whole blocks; none if there are none
+        yet."""
         if not self.begun:
             file.seek(0)
             self.offset = region_end(file.read(HEADER))
@@ -60,7 +61,8 @@ class Growing:
             self.skipped += till - since
 
     def end(self, file: BinaryIO) -> list[BlockView]:
-        """It grows no more: what the tail holds besides, and what of it cannot be read."""
+        """Read the end of a segment that grows no more: return the blocks that only its tail has, and note the
+        damage."""
         size = file.seek(0, os.SEEK_END)
         self._skip(0, size - self.offset)
         file.seek(0)
@@ -79,50 +81,51 @@ class Growing:
         return tail
 
     def peek(self, file: BinaryIO) -> list[BlockView]:
-        """What the tail holds, if it follows what was read: it will be in the next block."""
+        """Return the blocks of the tail if they follow the blocks read so far. They will also be in the next block."""
         file.seek(0)
         left = read_region(file.read(HEADER + REGION)).left
         return decode_tail(left) if left is not None and left.number == self.last + 1 else []
 
     @property
     def last(self) -> int:
-        """The number of the last block that was read."""
+        """The number of the last block that was read; -1 if none was."""
         return self.reading.blocks[-1][1] if self.reading.blocks else -1
 
 
 class GrowingLog:
-    """All segments of one writer, of whichever incarnation."""
+    """All segments of one writer, over all its incarnations."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.ended: list[Growing] = []
-        """Those that follow each other, and are all there, as one."""
+        """The segments read to their end. Complete segments that follow each other count as one."""
         self.first = (0, 0)
         """Incarnation and number of the first segment that was read."""
         self.current: Growing | None = None
         self._file: BinaryIO | None = None
         self._read_ns = 0
-        """When something of it was read last, by a clock of this machine."""
+        """When the reader last read a block, by this machine's monotonic clock."""
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_file": None, "_read_ns": 0}
 
     @property
     def time(self) -> int:
-        """When the last entry that was read was written; 0 if none was."""
+        """When the last entry read so far was written, in µs of wall clock; 0 if none was read."""
         known = [one.reading.last_time for one in (*self.ended[-1:], self.current) if one is not None]
         return max((time for time in known if time is not None), default=0)
 
     def behind(self) -> int:
-        """Bytes of the segment that is being read, and were not."""
+        """Bytes of the current segment that are not read yet."""
         return self._opened().seek(0, os.SEEK_END) - self.current.offset if self.current and self._open() else 0
 
     def read(self) -> list[BlockView] | None:
-        """About one chunk, or the end of a segment; None if all that can be is read."""
+        """Return the blocks of about one chunk, or of the end of a segment; None if there is nothing more to read at
+        present."""
         if self.current is None and not self._begin_next():
             return None
         assert self.current is not None
-        following = self._following()  # looked for first: what is read then is all
+        following = self._following()  # looked for first: once it exists, the current segment grows no more
         blocks = self.current.read(self._opened(), CHUNK) if self._open() else []
         if blocks:
             self._read_ns = time.monotonic_ns()
@@ -133,26 +136,26 @@ class GrowingLog:
         return blocks or None
 
     def readings(self) -> list[SegmentReading]:
-        """Of all segments, as far as they were read."""
+        """The readings of all segments, as far as they are read."""
         return [one.reading for one in (*self.ended, self.current) if one is not None]
 
     @property
     def read_bytes(self) -> int:
-        """Of all segments."""
+        """The bytes read so far, of all segments."""
         return sum(one.offset for one in (*self.ended, self.current) if one is not None)
 
     def is_idle(self) -> bool:
-        """Whether its writer, if it runs, had time to write what it has."""
+        """Whether the reader has read no block for so long that the writer, if it runs, has written all its entries."""
         return time.monotonic_ns() - self._read_ns > IDLE_NS
 
     def peek(self) -> list[BlockView]:
-        """What is in no block yet."""
+        """Return the entries of the current segment's tail that are in no block yet."""
         if self.current is None or not self._open():
             return []
         return self.current.peek(self._opened())
 
     def end(self) -> list[BlockView]:
-        """The segment that is being read grows no more."""
+        """End the current segment, which grows no more, and return its last blocks."""
         if self.current is None:
             return []
         blocks = []
@@ -178,7 +181,7 @@ class GrowingLog:
         return False
 
     def _open(self) -> bool:
-        """False if retention took it away."""
+        """Open the current segment if it is not open; False if retention has deleted it."""
         if self._file is None and self.current is not None:
             try:
                 self._file = Path(self.current.reading.path).open("rb")  # noqa: SIM115 - as long as it is read
@@ -191,7 +194,7 @@ class GrowingLog:
         return self._file
 
     def _following(self) -> list[Path]:
-        """Segments behind those that were read, or are being."""
+        """The segments after the last one that was opened, in order."""
         known = [one for one in (*self.ended[-1:], self.current) if one is not None]
         last = _name(known[-1].reading.path) if known else (-1, -1)
         try:
