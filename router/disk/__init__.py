@@ -1,1 +1,1 @@
-"""What is kept on a disk: files of SQLite, changes on their way there, room for them. Imports nothing of ours."""
+"""Files on a disk: SQLite files, group commit of changes to them, a check for free space. Imports nothing of ours."""

@@ -1,10 +1,11 @@
-"""Changes on their way into a store: in order, and many in one commit where a commit takes its time.
+"""Group commit: writes changes to a store in their order, and many in one commit if a commit takes time.
 
-A caller that waits for a change to be durable gives a function, which is called when it is. A change that may be
-written at any time (`lazily`) rides along with the next one that cannot wait; a crash loses it, which does no harm.
+A caller that needs a durable change passes a function, which is called once the change is durable. A change that can
+wait (`lazily`) is written together with the next change that cannot. A crash loses a change that still waits, which
+does no harm.
 
-When the store fails nothing is written any more, and no function is called: nobody may act on a change that was not
-kept.
+When the store fails, nothing more is written and no function is called, because no caller may act on a change that the
+store has not kept.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,20 +22,21 @@ Failure = TypeVar("Failure", bound=Exception)
 
 
 class Kept(Protocol[Given]):
-    """A store, or the part of one that these commits are for."""
+    """The store, or the part of a store that these commits write to."""
 
     threaded: bool
-    """Whether `write` takes its time, and is to be called from a worker thread."""
+    """Whether `write` blocks for long, so that it has to be called in a worker thread."""
 
     def write(self, changes: Sequence[Given]) -> None:
-        """Keep these changes, all or none. Raises what `GroupCommit` is told of."""
+        """Keep all of these changes, or none. Raises the `failure` of its `GroupCommit`."""
 
 
 class GroupCommit(Generic[Change, Failure]):
-    """`run` must be running for a store with threads, as long as anybody waits."""
+    """If the store is threaded, `run` must be running as long as any caller waits."""
 
     def __init__(self, store: Kept[Change], failure: type[Failure], failed: Callable[[Failure], None]) -> None:
-        """`failure` is what the store raises if it cannot keep changes; `failed` is told of the first one."""
+        """`failure` is the exception that the store raises if it cannot keep changes; `failed` is called with the first
+        one."""
         self._store = store
         self._changes: list[Change] = []
         self._waiting: list[Callable[[], None]] = []
@@ -45,7 +47,7 @@ class GroupCommit(Generic[Change, Failure]):
         self._error: Failure | None = None
 
     def add(self, changes: Iterable[Change], then: Callable[[], None]) -> None:
-        """Make changes durable, then go on; at once if the store does not take its time."""
+        """Make the changes durable, then call `then`; before this returns, if the store is not threaded."""
         self._changes += changes
         if self._store.threaded:
             self._waiting.append(then)
@@ -62,14 +64,15 @@ class GroupCommit(Generic[Change, Failure]):
         self._changes.append(change)
 
     def soon(self, change: Change) -> None:
-        """The same, but it is written as soon as may be, unless that is for the store's user to do."""
+        """Write the change without a caller that waits. A threaded store writes it next; another store, with its next
+        write."""
         self._changes.append(change)
         if self._store.threaded:
             self._woken.set()
 
     async def commit(self, changes: Iterable[Change], then: Callable[[], None]) -> None:
-        """As `add`, and wait for it; raises the store's failure if it is not kept. Who is cancelled meanwhile undoes
-        nothing."""
+        """Make the changes durable, call `then`, and return afterwards. Raises the store's failure if it does not keep
+        them. The changes are written also if the calling task is cancelled."""
         if not self._store.threaded:
             self.add(changes, then)
             self._check()
@@ -95,7 +98,8 @@ class GroupCommit(Generic[Change, Failure]):
         self._failed(error)
 
     async def run(self) -> None:
-        """Commit what has gathered, again and again, until cancelled: what comes meanwhile is the next batch."""
+        """Commit all changes that have gathered, in a loop, until cancelled. Changes that are added during a commit are
+        the next batch."""
         with StoreThread() as thread:
             while self._error is None:
                 await self._woken.wait()

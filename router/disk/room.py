@@ -1,7 +1,7 @@
-"""Whether a file system has room, asked before it is written to.
+"""Checks whether a file system has free space, before a write.
 
-A write that finds no room is no quick refusal: file systems first wait until all that they have yet to write is on the
-disk, in the hope of some. A loop that tries again and again would stand still for that long each time.
+A write to a full file system does not fail at once: the file system first flushes all its unwritten data, as this may
+free some space. A loop that tries again and again would block for that long each time.
 """
 
 import errno
@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Final
 
 SPARE: Final = 1 << 20
-"""Bytes that are left to others: to `router.log`, for one."""
+"""Bytes that are left free for other writers, for example for `router.log`."""
 
 
 def check_room(path: Path, file: int | None = None, size: int = 0) -> None:
-    """Raises OSError, as a write would, where less than `SPARE` is left beside `size` bytes. What a quota allows is not
-    known here. `file` is open, and was at `path`: its folder may be elsewhere by now."""
+    """Raise OSError (ENOSPC), as a write would, if writing `size` bytes leaves less than `SPARE` free. The check does
+    not see quotas. `file` is the descriptor of the open file that was created at `path`; the check prefers it, because
+    the folder may be on another file system by now."""
     found = os.statvfs(path if file is None else file)
     if found.f_blocks and found.f_bavail * found.f_frsize < SPARE + size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

@@ -1,4 +1,4 @@
-"""Rows with a checksum: SQLite sees damage of its own structure, but not of what it carries."""
+"""Rows with a checksum, because SQLite detects damage to its own structure, but not to the values in it."""
 
 import zlib
 from typing import Any
@@ -7,12 +7,12 @@ import msgpack
 
 
 def summed(*columns: Any) -> tuple[Any, ...]:
-    """The columns and their sum, as one row."""
+    """One row: the columns, followed by their checksum."""
     return *columns, _sum(columns)
 
 
 def is_whole(row: tuple[Any, ...]) -> bool:
-    """Whether it is as `summed` made it."""
+    """Whether the row is unchanged since `summed` made it."""
     return bool(_sum(row[:-1]) == row[-1])
 
 

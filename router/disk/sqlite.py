@@ -1,11 +1,12 @@
-"""A file of SQLite: made whole, held by one process, found to be ours and sound; or refused, with the reason.
+"""A SQLite file of ours: created atomically, locked by one process, and checked for its kind and for damage before use.
 
-A store says by a `FileForm` what its files are, and stands on a `SqliteFile`: a router's state (`router/store.py`), a
-client's state (`failover/client/state/store.py`). It keeps the tables, and the words in which its user is told what is
-wrong with a file.
+A store describes its files with a `FileForm`, and uses a `SqliteFile`. There are two stores: a router's state
+(`router/store.py`) and a client's state (`failover/client/state/store.py`). The store defines the tables, and the
+messages that tell its user what is wrong with a file.
 
-A file comes to its place whole, so that a kill leaves no part of it there: one that has lost its bytes is as good as
-new to SQLite, and is refused. A file of somebody else is left as it was.
+A new file gets its name only when it is complete, so a kill leaves no partial file under that name. An empty file is
+refused, although SQLite would take it for a new one, because it has lost its bytes. A file of another program is
+refused and not changed.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ Statement = tuple[str, tuple[Any, ...]]
 
 
 class UnusableError(Exception):
-    """A file cannot be used: `reason` says why, without its name."""
+    """A file cannot be used. `reason` says why, without the name of the file."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -39,27 +40,28 @@ class UnusableError(Exception):
 
 
 class DamagedError(UnusableError):
-    """A file has not what was written to it, so it is nobody else's."""
+    """A file of ours has lost or changed bytes that were written to it."""
 
 
 @frozen
 class FileForm:
-    """What the files of one kind of store are. `name` is what they are called where a file is none of them."""
+    """The form of the files of one kind of store. `name` names that kind in the message about a file of another
+    kind."""
 
     name: str
     application: int
-    """SQLite's application_id: tells our files from other people's."""
+    """SQLite's application_id, which distinguishes our files from files of other programs."""
     version: int
     tables: tuple[str, ...]
     settings: tuple[str, ...]
     """Pragmas of the connection."""
     held: str
-    """How a file is refused that another process holds."""
+    """Why a file is refused that another process has locked."""
     is_shared: bool
-    """Whether other connections use it, too, as one of ours that merges does. Else SQLite keeps them out, and does
-    without shared memory."""
+    """Whether several connections use the file, for example a connection of ours that merges the log. If not, SQLite
+    locks other connections out, and needs no shared memory."""
     grows: Mapping[int, tuple[Statement, ...]] = Factory(dict)
-    """What makes a file of an earlier version one of this."""
+    """Maps an earlier version to the statements that bring a file of that version to this version."""
     shape: tuple[str, ...] = ()
     """Pragmas of a new file, before it has tables."""
     is_synced: bool = False
@@ -73,10 +75,10 @@ class FileForm:
 
 
 class SqliteFile:
-    """Held until it is closed. Any thread may use `connection`, one at a time."""
+    """An open file, locked by this process until `close`. Any thread may use `connection`, one thread at a time."""
 
     def __init__(self, where: str | PathLike[str], form: FileForm, first: Iterable[Statement] = ()) -> None:
-        """Where there is no file it makes one, with these `first` rows. Raises UnusableError."""
+        """Create the file with the rows of `first` if there is none, and open it. Raises UnusableError."""
         self._where = os.fspath(where)
         self._form = form
         with contextlib.ExitStack() as held, self.explained():
@@ -90,7 +92,8 @@ class SqliteFile:
             self._held = held.pop_all()
 
     def _create(self, first: Iterable[Statement]) -> None:
-        """Beside its place. A log that is left belongs to another file."""
+        """Create the file under another name, then link it to its own. A write-ahead log that is found belongs to an
+        earlier file, so it is deleted."""
         if os.path.isfile(self._where) and os.path.getsize(self._where) <= 1:  # either is as good as new to SQLite
             raise DamagedError(EMPTY)
         if os.path.exists(self._where):
@@ -116,8 +119,8 @@ class SqliteFile:
 
     @contextlib.contextmanager
     def _hold(self) -> Iterator[None]:
-        """The file, for this process alone, before SQLite opens it. SQLite's own lock would keep our other connections
-        out, too."""
+        """Lock the file for this process before SQLite opens it. SQLite's own lock would also lock out our other
+        connections."""
         with open(self._where, "rb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -152,7 +155,7 @@ class SqliteFile:
                 execute(f"PRAGMA user_version = {self._form.version}")
 
     def _check(self) -> None:
-        """Before anything of it is changed."""
+        """Check the kind, version and soundness of the file before anything in it is changed. Raises UnusableError."""
         execute, form = self.connection.execute, self._form
         if execute("PRAGMA application_id").fetchone() != (form.application,):
             raise UnusableError(f"a database, but not {form.name}")
@@ -166,7 +169,7 @@ class SqliteFile:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that is done inside, or nothing. Raises sqlite3.Error."""
+        """A transaction: commits on a normal exit of the block, rolls back on an exception. Raises sqlite3.Error."""
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -177,14 +180,15 @@ class SqliteFile:
             raise
 
     def merge(self) -> None:
-        """Merge the write-ahead log into the file, so that it is written from its beginning again. From any thread;
-        changes may be written meanwhile. A disk that does not take it does so later, or the log grows."""
+        """Merge the write-ahead log into the file, so that the log is written from its beginning again. Any thread may
+        call this, also while changes are written. A failure is ignored: a later merge does the work, and until then the
+        log grows."""
         with contextlib.suppress(sqlite3.Error), contextlib.closing(self._connect()) as connection:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """Raises what SQLite and the system say as UnusableError."""
+        """Translate errors of SQLite and the system into UnusableError."""
         try:
             yield
         except sqlite3.Error as error:
@@ -201,8 +205,8 @@ class SqliteFile:
         return (primary(error) in UNWRITTEN and self._unwritable()) or str(error)
 
     def _unwritable(self) -> str:
-        """Which of the file and its folder may not be written; empty if both may. SQLite needs both, and tells them
-        apart from a broken disk by chance."""
+        """The message that the file or its folder is not writable; empty if both are. SQLite needs both, and cannot
+        reliably tell a missing permission from a broken disk."""
         for path in (self._where, os.path.dirname(self._where) or "."):
             if os.path.exists(path) and not os.access(path, os.W_OK):
                 return f"no permission to write {path}"
@@ -213,5 +217,5 @@ class SqliteFile:
 
 
 def primary(error: sqlite3.Error) -> int:
-    """SQLite's result code without what says more of it; 0 of what Python's module says itself."""
+    """The primary result code of SQLite, without the extension; 0 for an error that Python's module raises itself."""
     return getattr(error, "sqlite_errorcode", 0) & PRIMARY

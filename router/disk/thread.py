@@ -1,7 +1,7 @@
-"""The thread of a store: a task has it do what would keep the loop waiting.
+"""The thread of a store, which runs blocking calls for tasks of the event loop.
 
-`trio.to_thread` does the same, and takes some 40 µs of a processor more for each call: a store writes hundreds of times
-a second.
+`trio.to_thread` does the same, but takes some 40 µs more processor time for each call, and a store writes hundreds of
+times a second.
 """
 
 import threading
@@ -18,7 +18,7 @@ Job = tuple[Callable[[], Any], trio.lowlevel.Task]
 
 
 class StoreThread:
-    """Runs between `__enter__` and `__exit__`, both in the loop."""
+    """A context manager: the thread runs inside its block. Enter and leave it in the event loop."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
@@ -34,8 +34,8 @@ class StoreThread:
         self._jobs.put(None)
 
     async def run(self, do: Callable[[], Result]) -> Result:
-        """Call `do` in the thread, behind what was asked for before. Returns what it returns, and raises what it
-        raises. A task that is cancelled waits all the same until it is done."""
+        """Call `do` in the thread, after all earlier calls. Returns its result, or raises its exception. A cancelled
+        task still waits until the call is finished."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self._jobs.put((do, trio.lowlevel.current_task()))
         result: Result = await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)

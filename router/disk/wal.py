@@ -1,9 +1,9 @@
 """Reads a write-ahead log of SQLite, and finds a gap in it, before SQLite opens the file.
 
-To SQLite, a damaged log is a shorter one: it stops at the first frame whose checksum is wrong, and silently drops the
-transactions behind. If each transaction was on the disk before the next one began, a power failure tears the last one
-alone. So a bad frame with the ends of two transactions at or behind it is damage. Within the last transaction, damage
-looks like a tear: a store that has to tell these apart keeps a mark of what was acknowledged.
+A damaged log looks shorter to SQLite: SQLite stops at the first frame with a wrong checksum, and silently drops all
+transactions after it. If each transaction was on the disk before the next one began, a power failure can tear only the
+last one. So a bad frame is damage if two transactions end at or after it. Damage inside the last transaction looks like
+a tear; a store that has to distinguish the two keeps a mark of what it has acknowledged.
 
 Format: https://www.sqlite.org/fileformat2.html, section 4.
 """
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final
 
 HEADER: Final = struct.Struct(">8I")
-"""Magic, version, page size, checkpoints, two salts, two checksums."""
+"""The fields: magic, version, page size, number of checkpoints, two salts, two checksums."""
 FRAME: Final = struct.Struct(">6I")
-"""Page, pages of the file at the end of a transaction or 0, two salts, two checksums."""
+"""The fields: page number, size of the file in pages at the end of a transaction (else 0), two salts, two checksums."""
 MAGIC: Final = 0x377F0682
-"""The lowest bit says that checksums are of big-endian words."""
+"""If the lowest bit is set, checksums are computed over big-endian words."""
 PAGE: Final = 4096
-"""Bytes that a page has if the log does not say it: SQLite's default."""
+"""Bytes of a page if the log's header is damaged: SQLite's default."""
 
 Sums = tuple[int, int]
 
@@ -49,7 +49,8 @@ def gap(log: str) -> str:
 
 
 def ends(log: str) -> list[int]:
-    """The bytes behind each whole transaction of a log without a gap; none if there is no log. Raises OSError."""
+    """The byte offsets at which the whole transactions of a log without a gap end; empty if there is no log. Raises
+    OSError."""
     try:
         data = Path(log).read_bytes()
     except FileNotFoundError:
@@ -61,8 +62,8 @@ def ends(log: str) -> list[int]:
 
 
 def _frames(data: bytes) -> Iterator[tuple[bool, bool]]:
-    """For each frame: whether it and all frames before it are as this log has written them, and whether a transaction
-    of this log ends with it."""
+    """For each frame: whether this frame and all frames before it are intact frames of this log, and whether a
+    transaction of this log ends with it."""
     magic, _, page, _, *salts, first, second = HEADER.unpack_from(data)
     words, sums, at, is_sound = "<" if magic == MAGIC else ">", (first, second), HEADER.size, True
     for _, end, one, other, *found in _headers(data, page):
@@ -76,7 +77,7 @@ def _frames(data: bytes) -> Iterator[tuple[bool, bool]]:
 
 
 def _headers(data: bytes, page: int) -> Iterator[tuple[int, ...]]:
-    """The headers of all frames that have a page."""
+    """The headers of all complete frames."""
     step = FRAME.size + page
     for start in range(HEADER.size, len(data) - step + 1, step):
         yield FRAME.unpack_from(data, start)
