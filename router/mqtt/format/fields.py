@@ -1,7 +1,7 @@
 """The fields that MQTT packets are made of, read and written (MQTT 5 1.5, 2.2.2).
 
-Strict and bounded, because it reads what strangers wrote: whatever is too short, too long or not meant in its place
-raises `MqttError`, and nothing takes longer than the packet is.
+The reader is strict and bounded, because strangers write what it reads. If a field is too short, too long or not
+allowed in its place, the reader raises `MqttError`. It takes time in proportion to the size of the packet.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,10 +14,11 @@ from router.mqtt.format.values import MqttError, PacketKind, Reason
 LONGEST: Final = 0xFFFF
 """Bytes of a text or of binary data."""
 MOST_PROPERTIES: Final = 60 * 1024
-"""Bytes of those of one packet. As sections of AMQP, whose texts have longer lengths, they then have no 64 KiB."""
+"""Bytes of all properties of one packet. AMQP encodes texts with longer lengths; with this bound the same properties as
+AMQP sections stay below 64 KiB."""
 _MOST_DIGITS: Final = 4  # of a number of variable length
 WILL: Final = 0
-"""Where properties of a will stand: amid those of no packet."""
+"""The place of a property of a will, in the table of places; no kind of packet has this number."""
 
 
 def malformed(what: str) -> MqttError:
@@ -25,7 +26,7 @@ def malformed(what: str) -> MqttError:
 
 
 class FieldReader:
-    """The fields of one packet, in their order."""
+    """Reads the fields of one packet, in their order."""
 
     __slots__ = ("_at", "_data", "_end")
 
@@ -56,7 +57,7 @@ class FieldReader:
         return int.from_bytes(self.take(4), "big")
 
     def number(self) -> int:
-        """Of variable length."""
+        """A number of variable length (MQTT 5 1.5.5)."""
         value = 0
         for digit in range(_MOST_DIGITS):
             byte = self.byte()
@@ -69,7 +70,7 @@ class FieldReader:
         return self.take(self.two())
 
     def text(self) -> str:
-        """MQTT 5 1.5.4: UTF-8, without surrogates, which Python refuses, and without NUL."""
+        """A text in UTF-8 (MQTT 5 1.5.4), without surrogates, which Python refuses, and without NUL."""
         try:
             text = self.binary().decode()
         except UnicodeDecodeError:
@@ -82,13 +83,14 @@ class FieldReader:
         return self.text(), self.text()
 
     def identifier(self) -> int:
-        """Of a packet."""
+        """A packet identifier, which is not 0."""
         if not (found := self.two()):
             raise MqttError(Reason.PROTOCOL_ERROR, "the packet identifier is 0")
         return found
 
     def properties(self, place: int) -> dict[str, Any]:
-        """Those of a kind of packet, or of a will, by name; those of users are a list of pairs."""
+        """Maps the name of each property to its value; user properties are a list of pairs. `place` is a kind of
+        packet, or `WILL`."""
         if self.is_over():
             return {}
         if (size := self.number()) > MOST_PROPERTIES:
@@ -124,7 +126,7 @@ class Property:
 
 
 def number(value: int) -> bytes:
-    """Of variable length."""
+    """Encode a number with variable length (MQTT 5 1.5.5)."""
     if value < 0x80:
         return bytes((value,))
     assert value < 1 << 28
@@ -225,12 +227,12 @@ _TABLE: Final[Mapping[int, tuple[str, str, tuple[int, ...]]]] = {
 PROPERTIES: Final[Mapping[int, Property]] = {
     code: Property(name, *_READ[kind], frozenset(places)) for code, (name, kind, places) in _TABLE.items()
 }
-"""By code: what it is called and what it is, and in which packets it may stand (MQTT 5 2.2.2.2)."""
+"""Maps the code of a property to its name, its type and the packets that may have it (MQTT 5 2.2.2.2)."""
 _WRITTEN: Final = {known.name: (bytes((code,)), known.write) for code, known in PROPERTIES.items()}
 
 
 def properties(values: Mapping[str, Any]) -> bytes:
-    """With their length."""
+    """Encode properties, with their length before them."""
     parts = []
     for name, value in values.items():
         code, write = _WRITTEN[name]

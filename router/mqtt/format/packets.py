@@ -1,6 +1,6 @@
-"""The packets of MQTT 3.1.1 and 5: those that clients send, read; those that a server sends, written.
+"""The packets of MQTT 3.1.1 and 5: reads those that clients send, writes those that servers send.
 
-Frozen values and functions; the fields are the business of `fields`, and what a packet means is the session's.
+The packets are frozen values. `fields` reads and writes their fields; the session decides what a packet means.
 """
 
 from collections.abc import Iterable, Mapping, Sized
@@ -14,7 +14,7 @@ from router.mqtt.format.values import V3, V5, MqttError, PacketKind, Reason, ret
 Properties = Mapping[str, Any]
 _DUP, _RETAIN = 0x08, 0x01
 MOST_FILTERS: Final = 1000
-"""Of one SUBSCRIBE or UNSUBSCRIBE: each is a link that begins or ends, all in one turn."""
+"""Topic filters of one SUBSCRIBE or UNSUBSCRIBE: each begins or ends a link, and all of them in one turn."""
 _CLEAN, _WILL, _WILL_RETAIN, _PASSWORD, _USER = 0x02, 0x04, 0x20, 0x40, 0x80
 
 
@@ -32,7 +32,7 @@ class ConnectPacket:
     client: str
     clean: bool
     keep_alive: int
-    """Seconds; 0: none."""
+    """Seconds; 0: no limit."""
     user: str | None
     password: bytes | None
     will: Will | None
@@ -61,7 +61,7 @@ class AckPacket:
 
 @frozen
 class FilterRequest:
-    """Of a SUBSCRIBE."""
+    """A topic filter of a SUBSCRIBE, with its options."""
 
     filter: str
     qos: int
@@ -94,7 +94,7 @@ class PingPacket:
 
 Packet = ConnectPacket | PublishPacket | AckPacket | SubscribePacket | UnsubscribePacket | DisconnectPacket | PingPacket
 
-# Of those that clients send: the flags that must be set (MQTT 5 2.1.3); PUBLISH has its own.
+# The flags that the packets of clients must have (MQTT 5 2.1.3); PUBLISH has flags of its own.
 _FLAGS: Final = {
     PacketKind.CONNECT: 0,
     PacketKind.PUBACK: 0,
@@ -109,7 +109,7 @@ _FLAGS: Final = {
 
 
 def read_packet(first: int, body: bytes, version: int) -> Packet:
-    """By the first byte of its header, and all that is behind the header."""
+    """Decode a packet. `first` is the first byte of its header, `body` all bytes after the header. Raises MqttError."""
     code = first >> 4
     if code == PacketKind.PUBLISH:
         return _publish(first & 0x0F, FieldReader(body), version)
@@ -148,7 +148,7 @@ def _read(kind: PacketKind, reader: FieldReader, version: int) -> Packet:
 
 
 def version_of(connect: bytes) -> int:
-    """In which its sender is to be answered, whatever is wrong with the rest of it."""
+    """The version in which to answer the client that sent this CONNECT, however malformed the rest of it is."""
     return V3 if connect.startswith(b"\0\4MQTT\4") else V5
 
 
@@ -174,7 +174,7 @@ def _connect(reader: FieldReader) -> ConnectPacket:
 
 
 def _wrong_flags(flags: int) -> str:
-    """Of a CONNECT; empty if they are right."""
+    """Why the flags of a CONNECT are wrong; empty if they are right."""
     if flags & 0x01:
         return "the reserved bit 0 is set, expected 0"
     if not flags & _WILL and flags & 0x38:
@@ -247,7 +247,7 @@ def _bounded(filters: Sized) -> None:
         raise MqttError(Reason.QUOTA, f"the packet has more than {MOST_FILTERS} topic filters")
 
 
-# what a server sends
+# the packets that a server sends
 
 PINGRESP: Final = bytes((PacketKind.PINGRESP << 4, 0))
 
@@ -263,7 +263,8 @@ def connack(version: int, reason: Reason, *, present: bool = False, told: Proper
 
 
 def publish(topic: bytes, payload: bytes, qos: int, identifier: int, found: bytes, *, dup: bool = False) -> bytes:
-    """`topic` with its length, as `fields.text` writes it; `found` are properties with theirs, empty in 3.1.1."""
+    """`topic` has its length before it, as `fields.text` writes it. `found` are the encoded properties with their
+    length; empty in 3.1.1."""
     first = PacketKind.PUBLISH << 4 | qos << 1 | (_DUP if dup else 0)
     middle = topic + two(identifier) + found if qos else topic + found
     return b"".join((bytes((first,)), number(len(middle) + len(payload)), middle, payload))
@@ -277,7 +278,7 @@ def ack(version: int, kind: PacketKind, identifier: int, reason: int = 0, why: s
 
 
 def suback(version: int, kind: PacketKind, identifier: int, reasons: Iterable[int]) -> bytes:
-    """SUBACK, or UNSUBACK, which has no reasons in 3.1.1."""
+    """SUBACK, or UNSUBACK, which has no reason codes in 3.1.1."""
     if version == V3:
         codes = bytes(min(reason, 0x80) for reason in reasons) if kind is PacketKind.SUBACK else b""
         return _packet(kind << 4, two(identifier) + codes)
@@ -285,5 +286,5 @@ def suback(version: int, kind: PacketKind, identifier: int, reasons: Iterable[in
 
 
 def disconnect(reason: Reason, why: str) -> bytes:
-    """There is none from a server of 3.1.1."""
+    """A DISCONNECT of MQTT 5. A server of 3.1.1 sends none."""
     return _packet(PacketKind.DISCONNECT << 4, bytes((reason,)) + properties({"reason-string": why} if why else {}))

@@ -1,6 +1,7 @@
-"""What MQTT has numbers for: kinds of packets, reason codes (MQTT 5 2.4), and the error of a peer that breaks MQTT.
+"""The numbers of MQTT: kinds of packets, reason codes (MQTT 5 2.4), and the error for a peer that breaks MQTT.
 
-A leaf. What a client of 3.1.1 is told in the place of a reason code is here, too; what follows from any is not.
+This module imports only the base of that error. It also maps a reason code to the return code that a client of 3.1.1
+gets. It does not decide what follows from a reason code.
 """
 
 from enum import IntEnum
@@ -9,7 +10,7 @@ from typing import Final
 from router.amqp.format.errors import PeerFaultError
 
 V3, V5 = 4, 5
-"""Protocol levels: of MQTT 3.1.1, and of MQTT 5."""
+"""The protocol levels of MQTT 3.1.1 and of MQTT 5."""
 
 
 class PacketKind(IntEnum):
@@ -31,7 +32,7 @@ class PacketKind(IntEnum):
 
 
 class Reason(IntEnum):
-    """Below 0x80 all is well."""
+    """Reason codes. A code below 0x80 means success."""
 
     SUCCESS = 0x00
     WITH_WILL = 0x04
@@ -64,7 +65,7 @@ class Reason(IntEnum):
 
 
 REFUSED: Final = 0x80
-"""From here on a reason code, or the one code of an MQTT 3.1.1 SUBACK, is a refusal."""
+"""Reason codes from this one on are refusals. It is also the one refusal code in a SUBACK of MQTT 3.1.1."""
 
 _RETURN_CODES: Final = {
     Reason.SUCCESS: 0,
@@ -78,15 +79,15 @@ _UNAVAILABLE: Final = 3
 
 
 def return_code(reason: Reason) -> int:
-    """Of a CONNACK of MQTT 3.1.1 (3.2.2.3)."""
+    """The return code of a CONNACK of MQTT 3.1.1 (3.2.2.3)."""
     return _RETURN_CODES.get(reason, _UNAVAILABLE)
 
 
 class MqttError(PeerFaultError):
-    """The peer broke MQTT, or wants more than it may have: its connection is over, nothing else is."""
+    """The peer broke MQTT, or asks for more than its limits allow. The router ends its connection, and nothing else."""
 
     def __init__(self, reason: Reason, description: str, limit: str = "") -> None:
-        """`limit` is which limit of the topology it exceeds, if any."""
+        """`limit` names the limit of the topology that the peer exceeds; empty if none."""
         super().__init__(f"{reason.name.lower().replace('_', ' ')}: {description}")
         self.reason = reason
         self.description = description
