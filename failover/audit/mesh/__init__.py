@@ -1,4 +1,4 @@
-"""Who took part, and what is known of links, routers and their clocks, told by control rows alone: a `case`.
+"""The participants of a run, and what the control rows tell of links, routers and their clocks: a `case`.
 
-Nothing here is about single deliveries, but that `exchanges` compares clocks by some of them.
+No module here judges single deliveries. Only `exchanges` reads some deliveries, to compare clocks.
 """

@@ -1,8 +1,9 @@
-"""Who a router had joined when, and when that ended: told from the control rows alone.
+"""When a router joined a subscriber, and when that ended, from the control rows alone.
 
-Routers log the audience they computed; stays are the second opinion: a subscriber is owed what a router receives from a
-publisher after its JOINED entry there and before its departure, except from publishers it was gated for. Terms say what
-relieves a home of what it owes already. Both belong to one epoch: who comes back begins anew.
+Routers log the audiences that they compute. *Stays* are the second opinion: a router owes a subscriber what the router
+receives from a publisher between the subscriber's JOINED entry there and its departure. A delivery of a publisher that
+gates the subscriber is not owed. *Terms* say when a home no longer owes a subscriber what it owed before. Both belong
+to one epoch: a subscriber that comes back begins a new stay and a new term.
 """
 
 from collections import defaultdict
@@ -20,7 +21,8 @@ Who = tuple[str, int, str]  # router, incarnation, subscriber
 
 @attrs.define(slots=True)
 class Membership:
-    """One subscriber's stay in the audiences of one router incarnation; places are positions in its log."""
+    """The stay of one subscriber in the audiences of one incarnation of a router. Places are positions in that router's
+    log."""
 
     source: str
     incarnation: int
@@ -30,22 +32,23 @@ class Membership:
     since: int
     till: int = FOREVER
     closed: int = FOREVER
-    """The hybrid clock of its departure, if another router logged that: it ends the stay where this one's clock is
-    past it, as only then can it know. A subscriber without a timeout also departs from a router when it attaches at
-    another one."""
+    """The hybrid clock of the departure, if another router logged it. The stay ends when this router's clock is past
+    it, because this router cannot know of the departure earlier. A subscriber without a timeout also departs from a
+    router when it attaches at another one."""
     gates: list[Gate] = attrs.field(factory=list)
 
 
 @attrs.frozen(slots=True)
 class Term:
-    """From one JOINED of a subscriber at a home to the next, or to an end without one; all are hybrid clocks."""
+    """The time from one JOINED entry of a subscriber at a home to the next, or without end; all values are hybrid
+    clocks."""
 
     home: str
-    """router.incarnation; empty for the subscriber's attaches as seen from anywhere."""
+    """router.incarnation; empty in the terms of the subscriber's attaches, which hold for all homes."""
     since: int
     till: int
     ended: int
-    """What the home received in between is not owed if it was accepted after this."""
+    """If the home accepted a delivery after this, it did not owe the delivery to the subscriber."""
 
 
 def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Client]) -> list[Membership]:
@@ -64,7 +67,7 @@ def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Client]) -
         if row.event == Event.JOINED and who not in current:
             client = subscribers[who[2]]
             closed = closed_at(client, life)
-            if not client.timeout_s:  # a home does not wait for it where it was
+            if not client.timeout_s:  # its home does not wait for it at its former router
                 closed = min([closed, *(at for at in stolen[who[2], row.home] if at > life)])
             stay = Membership(*who[:2], row.address or client.address or "", who[2], life, row.place, closed=closed)
             stay.gates = gates.get(who, [])
@@ -74,8 +77,8 @@ def memberships(rows: Sequence[ControlRow], subscribers: Mapping[str, Client]) -
 
 
 def _thefts(rows: Iterable[ControlRow]) -> dict[tuple[str | None, str | None], list[int]]:
-    """(subscriber, router.incarnation) -> when this router learned that the link was attached elsewhere, by its hybrid
-    clock."""
+    """Maps (subscriber, router.incarnation) to the hybrid clocks at which this router learned that the subscriber had
+    attached elsewhere."""
     found: dict[tuple[str | None, str | None], list[int]] = defaultdict(list)
     for row in rows:
         if row.event == Event.STOLEN and row.subscriber is not None:
@@ -84,7 +87,7 @@ def _thefts(rows: Iterable[ControlRow]) -> dict[tuple[str | None, str | None], l
 
 
 def terms(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[str, list[Term]]:
-    """By subscriber: its terms at every home that joined it, and those of its attaches as such."""
+    """Keyed by subscriber: its terms at each home that joined it, and the terms of its attaches."""
     joins: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.event == Event.JOINED and row.subscriber is not None and row.role == "router":
@@ -99,7 +102,8 @@ def terms(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict
 
 
 def _unjoined(begun: Mapping[str, Sequence[tuple[int, int]]], client: Client) -> Iterator[Term]:
-    """Where it expired before it was joined: a home also awaits who is in its state store, or whom others tell of."""
+    """The terms at homes where the subscriber expired before they joined it. A home also awaits subscribers from its
+    state store, and subscribers of which other routers tell."""
     for life, at, home in client.closings:
         if home and at <= min((since for since, _ in begun.get(home, ())), default=FOREVER):
             yield Term(home, 0, at, min(at, closed_at(client, life)))
@@ -108,13 +112,14 @@ def _unjoined(begun: Mapping[str, Sequence[tuple[int, int]]], client: Client) ->
 def _terms_at(home: str, begun: Sequence[tuple[int, int]], client: Client) -> Iterator[Term]:
     ordered = sorted(begun)
     ends = [*(since for since, _ in ordered[1:]), FOREVER]
-    for (since, life), till in zip(ordered, ends, strict=False):  # nothing begun: only its departure was logged
+    for (since, life), till in zip(ordered, ends, strict=False):  # nothing begun: the logs have only its departure
         expired = [at for ended, at, where in client.closings if where == home != "" and ended >= life and at > since]
         yield Term(home, since, till, min([closed_at(client, life), *expired]))
 
 
 def closed_at(client: Client, life: int) -> int:
-    """When that life of the subscriber, or a later one, was closed: a fact for every home, unlike expiry."""
+    """The hybrid clock at which this life of the subscriber, or a later one, was closed. This holds for every home,
+    unlike expiry."""
     return min((at for ended, at, where in client.closings if where == "" and ended >= life), default=FOREVER)
 
 
@@ -125,7 +130,8 @@ def _who(row: ControlRow) -> Who | None:
 
 
 def _gates(rows: Sequence[ControlRow]) -> dict[Who, list[Gate]]:
-    """When each subscriber was gated, from which publisher. Joining anew ends all gates; those that stay follow it."""
+    """The gates of each subscriber at each router incarnation. A new JOINED entry ends all gates; the router logs the
+    gates that remain after it."""
     since: dict[Who, dict[str, int]] = {}
     gates: dict[Who, list[Gate]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""What is known besides the deliveries (logs, clients, stays), as every worker needs it to judge them."""
+"""All knowledge besides the deliveries (logs, clients, stays) that a worker needs to judge them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -45,62 +45,65 @@ from topic.journal import Event
 @attrs.frozen
 class Case:
     logs: Mapping[str, Log]
-    """By name: source.incarnation."""
+    """Keyed by name: source.incarnation."""
     clients: KnownClients
     terms: Mapping[str, Sequence[Term]]
-    """By subscriber."""
+    """Keyed by subscriber."""
     stays: Sequence[Membership]
     presences: Mapping[str, Presence]
-    """Of subscribers."""
+    """Keyed by subscriber."""
     partings: Partings
-    """By home and subscriber."""
+    """Keyed by home and subscriber."""
     ended_in_use: Sequence[EndedLink]
     acquaintance: Acquaintance
     state_losses: Sequence[StateLoss]
     forgetful: frozenset[str]
-    """Routers' logs that began without the state store of those before."""
+    """The names of routers' logs that began without the state store of the incarnations before."""
     hearing: Hearing
     attaches: SubscriberAttaches
-    """Of subscribers."""
+    """The attaches of subscribers."""
     suspended: Mapping[str, frozenset[str]]
-    """By log: the subscribers whose last entry about their link there is SUSPENDED."""
+    """Keyed by log: the subscribers whose last entry about their link in this log is SUSPENDED."""
     hybrid: HybridTimeline
     clocks: Clocks
     contents: Contents
     recovered: frozenset[str]
-    """Sets."""
+    """The names of sets that an operator has recovered."""
     heard: Sequence[ControlRow]
-    """The endings that routers can have heard of."""
+    """The endings of links that routers can have heard of without logging them."""
     watched: Mapping[str, Sequence[Span]]
-    """The routers at which somebody may have been unseen, and when not."""
+    """Keyed by open router's log: when, in µs of wall clock, no client can have attached there unseen. Empty if the
+    state stores show that no client attached unseen anywhere."""
     since: int
-    """In µs of wall clock: what began before is not judged, as logs from before are deleted; 0 if none are."""
+    """µs of wall clock. The audit does not judge what began earlier, because the logs from then are deleted; 0 if none
+    are."""
     at_rest: AtRest = attrs.Factory(AtRest)
-    """The stores of the routers, if no process uses them."""
+    """The stores of the routers; empty if a process uses them."""
 
     @cached_property
     def open_homes(self) -> list[str]:
-        """Routers' logs that may lack their end."""
+        """The names of the routers' logs that may lack their end."""
         return [name for name, log in self.logs.items() if log.role == "router" and not log.whole]
 
     @cached_property
     def open_spans(self) -> dict[str, Span]:
-        """When entries of these may be missing, in µs of wall clock."""
+        """Keyed by open router's log: when entries of it may be missing, in µs of wall clock."""
         return {log.name: span(log, end) for log, end in open_ends(self.logs.values()).items()}
 
     @cached_property
     def unfinished(self) -> list[str]:
-        """Logs that may lack their end."""
+        """The names of all logs that may lack their end."""
         return [name for name, log in self.logs.items() if not log.whole]
 
     @cached_property
     def ends(self) -> dict[str, int]:
-        """By log, the place from which on nothing in it counts; of those that could not be written for a while."""
+        """Keyed by log that its writer could not write for a while: the place from which on the audit ignores its
+        entries."""
         return _ends(self.logs.values())
 
     @cached_property
     def cut(self) -> frozenset[str]:
-        """Logs that lack their beginning."""
+        """The names of the logs that lack their beginning."""
         return frozenset(log.name for log in self.logs.values() if log.begin)
 
     @cached_property
@@ -109,23 +112,23 @@ class Case:
 
     @cached_property
     def resumed(self) -> dict[str, Resumption]:
-        """By publisher."""
+        """Keyed by publisher."""
         publishers = self.clients.publishers.values()
         return {client.name: client.resumed for client in publishers if client.resumed is not None}
 
     @cached_property
     def whole(self) -> frozenset[str]:
-        """Publishers whose own logs are."""
+        """The publishers that have logs of their own, all of them whole."""
         return frozenset(client.name for client in self.clients.publishers.values() if client.logged)
 
     @cached_property
     def settling_first(self) -> frozenset[str]:
-        """Publishers that ever used receiver settle mode first."""
+        """The publishers that have ever used receiver settle mode first."""
         return frozenset(client.name for client in self.clients.publishers.values() if client.settles_first)
 
     @cached_property
     def disordered(self) -> frozenset[str]:
-        """Publishers for which the hybrid clocks do not order the entries of different routers."""
+        """The publishers for which hybrid clocks do not order the entries of different routers."""
         publishers = self.clients.publishers.values()
         return frozenset(client.name for client in publishers if client.far or client.is_disordered)
 
@@ -133,8 +136,8 @@ class Case:
 def make_case(
     control: Sequence[ControlRow], inventory: Inventory, some: Iterable[bytes] = (), past: Past = NO_PAST
 ) -> Case:
-    """From all that is about links and routers rather than deliveries; clocks are compared by `some` of these. `past`
-    tells what came before the rows of `control`."""
+    """Build the case from the rows about links and routers. `some` are packed rows of deliveries, by which clocks are
+    compared. `past` tells what came before the rows of `control`."""
     ends, begins = _ends(inventory.logs), {log.name: log.begin for log in inventory.logs}
     told = [
         row
@@ -200,7 +203,7 @@ def _began(log: Log) -> int:
 
 
 def _forgetful(rows: Sequence[ControlRow], logs: Sequence[Log]) -> Iterator[str]:
-    """The first start of a router forgets nothing."""
+    """The logs of routers that started without their state store. A router's first start forgets nothing."""
     first: dict[str, int] = {}
     for log in logs:
         first[log.source] = min(log.incarnation, first.get(log.source, log.incarnation))

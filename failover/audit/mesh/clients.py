@@ -1,7 +1,8 @@
-"""Publishers and subscribers: who they are, who logged for them, when they were attached, and what is not known.
+"""Publishers and subscribers: their names, their own logs, when they were attached, and what the logs do not tell of
+them.
 
-Pure Python over the control rows. Where a writer's log is open, the facts it may have lost are turned into *doubts*:
-spans of time in which an absent entry proves nothing.
+Pure Python over the control rows. A writer's log is *open* if it may lack its end. The facts that an open log may have
+lost become *doubts*: spans of time in which an absent entry proves nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,61 +27,64 @@ Span = tuple[int, int]
 
 @attrs.define(slots=True)
 class Client:
-    """A publisher or a subscriber, by its link identity."""
+    """A publisher or a subscriber: one link identity."""
 
     name: str
     identity: str
     address: str | None = None
     mode: str = "second"
     settles_first: bool = False
-    """Whether it ever did, or its router."""
+    """Whether it, or its router, ever used receiver settle mode first."""
     echoes: bool = True
     """False if it ever resumed without an echo of its last epoch."""
     timeout_s: float = 0.0
-    """The longest that it was granted."""
+    """The longest timeout that it was granted."""
     logs: list[Log] = attrs.field(factory=list)
-    """Its own."""
+    """The logs that the client itself wrote."""
     lives: list[tuple[int, int, str]] = attrs.field(factory=list)
-    """(life, opened, custodian) of each attach: its epoch's clock, when it was first seen, router.incarnation."""
+    """(life, opened, custodian) of each attach: the clock of its epoch, the hybrid clock at which it was first seen,
+    and router.incarnation."""
     opened: dict[int, int] = attrs.field(factory=dict)
-    """By life, when it was first seen by wall clock."""
+    """Maps a life to the wall clock at which it was first seen, in µs."""
     generation: str = ""
-    """Of a publisher: the last that routers tell of."""
+    """The last generation of a publisher that routers tell of."""
     generations: dict[int, str] = attrs.field(factory=dict)
-    """By life."""
+    """Maps a life to its generation."""
     afresh: set[int] = attrs.field(factory=set)
-    """The lives of attaches with a null map: they need not have echoed an epoch."""
+    """The lives of attaches with a null map. Such an attach need not have echoed an epoch."""
     closings: list[tuple[int, int, str]] = attrs.field(factory=list)
-    """(life, when, where): nothing is owed for attaches up to `life` from then on, both hybrid clocks; by deliveries
-    whose home is `where`, by all if that is empty. Expiry is each router's own view, a closing detach is a fact, and
-    so is a publisher's other generation."""
+    """(life, when, where), `life` and `when` as hybrid clocks: from `when` on, nothing is owed to attaches up to
+    `life`. This holds for deliveries whose home is `where`, or for all deliveries if `where` is empty. An expiry is the
+    view of one router. A closing detach holds for all routers, and so does another generation of a publisher."""
     doubts: list[Span] = attrs.field(factory=list)
-    """When entries about it may be missing: from, to, in µs of wall clock."""
+    """When entries about it may be missing: (from, to) in µs of wall clock."""
     custody: list[Span] = attrs.field(factory=list)
-    """When entries of its routers may be missing, whoever judges it."""
+    """When entries of its routers may be missing, even if its own logs are whole."""
     unseen: list[Span] = attrs.field(factory=list)
-    """When it may have ended for a router whose entry of that is missing, and had not attached again; but not while it
-    was attached at one whose log is whole and knows of no end: that would have been told."""
+    """When it may have ended for a router whose log lacks the entry of the ending, and had not attached again. Left out
+    are the times at which it was attached at a router whose log is whole and has no ending: that router would have told
+    it."""
     unmet: list[Span] = attrs.field(factory=list)
-    """When it may have become known to a router whose entry of that is missing, and had not attached again."""
+    """When it may have become known to a router whose log lacks the entry of that, and had not attached again."""
     bridged: list[Span] = attrs.field(factory=list)
-    """When entries of its own may be missing, but what it kept says the same."""
+    """When entries of its own may be missing, but the state that it kept says the same."""
     resumed: "Resumption | None" = None
-    """Of a publisher that says in its last log what had become of all that it published before."""
+    """Set for a publisher whose last log says what became of all that it had published before."""
     present: list[Span] = attrs.field(factory=list)
-    """When it may have been attached by its own log, one for each attach; from, to, in µs of wall clock."""
+    """When it may have been attached, by its own log: one span for each attach, (from, to) in µs of wall clock."""
     open_logs: list[str] = attrs.field(factory=list)
-    """The logs behind the doubts."""
+    """The sources of the open logs that cause the doubts."""
     is_ingress: bool = False
-    """Whether it is the subscriber of a replica set to its queues, or of a binding of one (protocol 14.3, 14.10)."""
+    """Whether it is the subscriber that takes messages into the queues of a set, or into a bound queue (protocol 14.3,
+    14.10)."""
     bound: tuple[str, str] | None = None
     """The set and the name of the queue, if it is the subscriber of a binding (protocol 14.10)."""
     far: bool = False
-    """Its routers' clocks differ, or may differ, by so much that a new epoch may be below the one that it echoes
-    (protocol 2)."""
+    """Whether the clocks of its routers differ, or may differ, so much that a new epoch may be below the epoch that it
+    echoes (protocol 2)."""
 
     def anew(self) -> "Client":
-        """What it is called and was granted, and whether its last life was closed; nothing else."""
+        """A copy with its names, its settings and its last closing, if that closed its last life; without the rest."""
         closed = max((closing for closing in self.closings if not closing[2]), default=None)
         closings = [closed] if closed and closed[0] >= self.last_life else []
         return Client(
@@ -100,7 +104,7 @@ class Client:
 
     @property
     def last_life(self) -> int:
-        """0 if no router tells of any."""
+        """The clock of its latest epoch; 0 if no router tells of an attach."""
         return max((life for life, _, _ in self.lives), default=0)
 
     @property
@@ -110,8 +114,9 @@ class Client:
 
     @property
     def is_disordered(self) -> bool:
-        """Whether an attach may have a lower epoch than one before it, as clocks of routers differ that were apart. If
-        it echoes none, so may any that came within that difference, but for those at one router."""
+        """Whether an attach may have a lower epoch than an attach before it, because clocks of routers that were apart
+        differ. If the client echoes no epoch, this can happen to each two attaches at different routers within that
+        difference."""
         lives = [(self.opened[life], where) for life, _, where in sorted(self.lives) if self.opened[life]]
         if not self.echoes and len(lives) < len(self.lives):
             return True
@@ -124,9 +129,10 @@ class Client:
 
     @property
     def _may_begin_below(self) -> bool:
-        """Whether it may have begun afresh with a lower epoch than an attach before. If it echoes no epoch then, two
-        routers that are apart order its attaches by their clocks only. Where the attach with the lowest epoch began
-        afresh, no attach that resumes came before that: it would have resumed one with a lower epoch."""
+        """Whether the client may have begun afresh with a lower epoch than an attach before. If it echoes no epoch
+        then, two routers that are apart order its attaches only by their clocks. If the attach with the lowest epoch
+        began afresh, no attach that resumes came before it: such an attach would have resumed one with a lower
+        epoch."""
         lives, began, again = sorted(self.lives), -FOREVER, -FOREVER
         for place, ((life, _, former), (higher, _, router)) in enumerate(pairwise(lives)):
             if life in self.afresh:
@@ -139,8 +145,8 @@ class Client:
 
     @property
     def is_read_in_disorder(self) -> bool:
-        """The same of a subscriber. A router may read an attach late, and what its map states: unless the client echoes
-        epochs, no clock tells."""
+        """Whether a subscriber's attaches, as routers read them, may be in disorder. A router may read an attach, and
+        the outcomes that its map states, late. Unless the client echoes epochs, no clock shows this."""
         return self.is_disordered or not self.echoes
 
     @property
@@ -150,19 +156,19 @@ class Client:
 
     @property
     def logs_in_order(self) -> list[Log]:
-        """One for each life of its process."""
+        """The client's own logs, oldest first, one for each life of its process."""
         return sorted(self.logs, key=lambda log: log.first_time)
 
 
 @attrs.frozen(slots=True)
 class Resumption:
-    """The last time that a publisher came back with what it had kept: whatever it had published before and does not
-    name then it had settled, and it says how much it had published."""
+    """The state with which a publisher came back for the last time. It has settled all earlier deliveries that the
+    state does not name, and it says how many deliveries it had published."""
 
     log: str
-    """It begins with what was kept, and is whole."""
+    """The name of the log that begins with this state; the log is whole."""
     published: int
-    """How many deliveries, published before that log began, there must be traces of."""
+    """How many deliveries, published before that log began, must have left traces."""
 
 
 @attrs.frozen(slots=True)
@@ -175,7 +181,7 @@ NOBODY: Final = KnownClients({}, {})
 
 
 def find_clients(rows: Sequence[ControlRow], logs: Sequence[Log], before: KnownClients = NOBODY) -> KnownClients:
-    """Everybody the control rows name, and those who were known before."""
+    """All clients that the control rows name, and the clients that were known before."""
     keeping = {row.log_name for row in rows if row.event == Event.KEPT}
     ordered = sorted(rows, key=lambda row: (row.hlc, row.time, row.source, row.place))
     publishers = _clients("publisher", ordered, logs, before.publishers)
@@ -185,7 +191,7 @@ def find_clients(rows: Sequence[ControlRow], logs: Sequence[Log], before: KnownC
     for client in publishers.values():
         broken = list(_broken_custody(client, by_name, left))
         client.custody = [span(log, end) for log, end in broken]
-        if len(client.present) > len(client.lives):  # it attached where no log tells of it: at any that breaks off
+        if len(client.present) > len(client.lives):  # no log tells of one attach: any open log may
             client.custody += open_windows(logs)
         if not client.logged:
             client.resumed = _resumed(client, rows)
@@ -203,7 +209,7 @@ def find_clients(rows: Sequence[ControlRow], logs: Sequence[Log], before: KnownC
 
 
 def _named(role: str, row: ControlRow) -> str | None:
-    """The client of that role that a row is about."""
+    """The name of the client of this role that the row is about, or None."""
     name = row.publisher if role == "publisher" else row.subscriber
     if name is None and row.event == Event.ATTACHED and row.details.get("role", row.role) == role:
         identity = _identity(row)
@@ -246,7 +252,7 @@ def _clients(
         if own and own not in client.logs:
             client.logs.append(own)
         _note_life(client, row, hybrid)
-    for row in rows:  # where no router's log tells of an attach that its client was told of
+    for row in rows:  # attaches that only the client's own log has
         if row.role == role and row.event == Event.ATTACHED and row.epoch_hlc is not None and row.home is not None:
             client, life = clients[_named(role, row) or ""], life_of(row)
             if life not in client.opened:
@@ -258,13 +264,14 @@ def _clients(
             writers.setdefault(source, []).append(client)
     for log in logs:
         match writers.get(log.source, []):
-            case [client] if log not in client.logs:  # it broke off before it told whose it is
+            case [client] if log not in client.logs:  # the log ends before it names its client
                 client.logs.append(log)
     return clients
 
 
 def _note_life(client: Client, row: ControlRow, hybrid: HybridTimeline) -> None:
-    """Rows of routers open and close lives; a client's own closing is one too, as far as its wall clock tells."""
+    """Note the life that a row opens or closes. Rows of routers open and close lives. A closing that the client itself
+    logs also closes one, as exactly as the client's wall clock tells."""
     if row.role != "router":
         if row.event in (Event.KEPT, Event.BOOT):
             return
@@ -279,18 +286,18 @@ def _note_life(client: Client, row: ControlRow, hybrid: HybridTimeline) -> None:
     if row.event == Event.ATTACHED and row.generation is not None:
         client.generations[life] = row.generation
         if client.generation not in ("", row.generation):
-            client.closings.append((client.last_life, life, ""))  # by its answer what ended with that may be settled
+            client.closings.append((client.last_life, life, ""))  # its answer lets the client settle what ended
         client.generation = row.generation
     if row.event in CLOSING:
         client.closings.append((life, row.hlc, "" if row.event == Event.CLOSED else row.log_name))
     elif all(known != life for known, _, _ in client.lives):
-        opened = life if row.event == Event.KEPT else row.hlc  # who is remembered was there before
+        opened = life if row.event == Event.KEPT else row.hlc  # a client from the store attached before
         client.lives.append((life, opened, _custodian(row)))
         client.opened[life] = min(row.time, wall_us(life)) if row.event == Event.KEPT else row.time
 
 
 def life_of(row: ControlRow) -> int:
-    """The epoch's clock orders the lives of a link; a row without an epoch is taken by its own."""
+    """The clock of the row's epoch, which orders the lives of a link; the row's own clock if the row has no epoch."""
     return row.hlc if row.epoch_hlc is None else row.epoch_hlc
 
 
@@ -300,8 +307,9 @@ def _custodian(row: ControlRow) -> str:
 
 
 def _judge_broken_off(client: Client, keeping: Collection[str]) -> None:
-    """A client's own logs that may lack their end. What such a log lost is made up for where a later one begins with
-    what the client kept: but for deliveries that its router had settled meanwhile, which that router knows."""
+    """Note the client's own logs that may lack their end. If a later log begins with the state that the client kept,
+    this state replaces the lost entries. It lacks only the deliveries that its router had settled meanwhile, and the
+    router knows these."""
     logs = client.logs_in_order
     for place, log in enumerate(logs):
         later = logs[place + 1 :]
@@ -317,8 +325,9 @@ def _began(log: Log) -> int:
 
 
 def _resumed(client: Client, rows: Iterable[ControlRow]) -> Resumption | None:
-    """None if it does not say; or had published before its first log, or was given another life meanwhile: then other
-    keys than those that are in the logs may count, or one delivery may have two."""
+    """The publisher's last resumption; None if no log tells it. None also if the publisher had published before its
+    first log, or began another life meanwhile. In these cases the count may include keys that the logs lack, or one
+    delivery may have two keys."""
     logs = client.logs_in_order
     names = {log.name for log in logs}
     own = [(row.log_name, row.event, row.details) for row in rows if row.log_name in names]
@@ -333,17 +342,18 @@ def _resumed(client: Client, rows: Iterable[ControlRow]) -> Resumption | None:
 def _broken_custody(
     client: Client, logs: Mapping[str, Log], left: Mapping[tuple[str, str], int]
 ) -> Iterator[tuple[Log, int]]:
-    """The logs of its routers that ended without having seen it leave, each with the time of its next attach."""
+    """The logs of its routers that ended before the client left, each with the time of the client's next attach."""
     lives = sorted(client.lives)
     ends = [*(client.opened[life] for life, _, _ in lives[1:]), FOREVER]
-    for (life, _, custodian), end in zip(lives, ends, strict=False):  # no lives: the logs only tell of its departure
+    for (life, _, custodian), end in zip(lives, ends, strict=False):  # no lives: the logs have only its departure
         log = logs.get(custodian)
         if log and not log.whole and left.get((client.name, custodian), -1) < life:
             yield log, end
 
 
 def span(log: Log, end: int) -> Span:
-    """Until the end, as far as that is known."""
+    """The span, in µs of wall clock, from the last entry of an open log to `end`; for all time if the log's clock
+    orders nothing. An `end` of 0 is unknown."""
     if not log.ordered:
         return 0, FOREVER
     end = end or FOREVER
@@ -357,8 +367,8 @@ def _doubt(client: Client, broken: Iterable[tuple[Log, int]]) -> None:
 
 
 def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
-    """(client, router.incarnation) -> when this router's log last saw the client leave: that ended whatever attach the
-    router had given it before."""
+    """Maps (client, router.incarnation) to the hybrid clock at which this router's log last saw the client leave. This
+    ended every attach that the router had given the client before."""
     left: dict[tuple[str, str], int] = {}
     for row in rows:
         name = row.publisher or row.subscriber
@@ -369,7 +379,7 @@ def _departures(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
 
 
 def _watched(client: Client, logs: Mapping[str, Log]) -> Iterator[Span]:
-    """When it was attached at a router whose log is whole, and tells of no end of that attach."""
+    """The spans in which the client was attached at a router whose log is whole and has no end of that attach."""
     lives = sorted(client.lives)
     ends = [*(client.opened[life] for life, _, _ in lives[1:]), FOREVER]
     closed = {(life, where) for life, _, where in client.closings}
@@ -380,7 +390,7 @@ def _watched(client: Client, logs: Mapping[str, Log]) -> Iterator[Span]:
 
 
 def _without(spans: Iterable[Span], others: Iterable[Span]) -> Iterator[Span]:
-    """What of the spans is in none of the others."""
+    """The parts of the spans that are in none of the others."""
     left = list(spans)
     for since, till in others:
         left = [
@@ -397,12 +407,13 @@ def _attached_after(client: Client, time: int) -> int:
 
 
 def open_windows(logs: Iterable[Log]) -> list[Span]:
-    """Doubts about everybody: all routers' logs that may lack their end."""
+    """The doubts about all clients: one span for each router's log that may lack its end."""
     return [span(log, FOREVER) for log in logs if log.role == "router" and not log.whole]
 
 
 def open_ends(logs: Iterable[Log]) -> dict[Log, int]:
-    """Routers' logs that may lack their end, and when their writer had ended for certain: its next life had begun."""
+    """Maps each router's log that may lack its end to the wall clock, in µs, at which the router's next life had begun;
+    `FOREVER` if there is none."""
     found: dict[Log, int] = {}
     routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
     for log, after in zip_longest(routers, routers[1:]):

@@ -1,6 +1,6 @@
-"""What links and routers did before the control rows that are here, as far as it still matters.
+"""What links and routers did in the control rows that the audit has forgotten, as far as it still matters.
 
-Only for an audit that forgets rows (`follow.forgetting`): one that has them all has no past.
+Only an audit that forgets rows (`follow.forgetting`) has a past.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,17 +18,18 @@ from failover.audit.read.inventory import ControlRow
 @attrs.frozen
 class Past:
     till: int = 0
-    """By hybrid clock."""
+    """The hybrid clock up to which rows are forgotten."""
     clients: KnownClients = NOBODY
-    """Everybody who was ever named."""
+    """All clients that the control rows have ever named."""
     clocks: Clocks = NO_CLOCKS
-    """Of logs that have ended; and which others have met."""
+    """The clocks of logs that have ended, and the comparisons (`met`) of logs that have not."""
     told: Mapping[str, Mapping[int, Heard]] = attrs.field(factory=dict)
-    """By subscriber and life: since when routers can have known it, of those that may know it still."""
+    """Keyed by subscriber and its last life: the routers that may still know of it, each with the hybrid clock since
+    when."""
     heard: Sequence[ControlRow] = ()
-    """The endings of links that routers can have heard of."""
+    """The endings of links that other routers can have heard of: EXPIRED entries."""
     partings: Partings = attrs.field(factory=dict)
-    """Those that were over, where something was accepted without the subscriber."""
+    """The partings that were over, of subscribers without which a home has accepted a delivery."""
     ended_in_use: Sequence[EndedLink] = ()
 
 

@@ -1,12 +1,12 @@
-"""When a subscriber should have been known to every router, when it was there, and when it was apart from a home.
+"""When every router had to know a subscriber, when the subscriber was there, and when it was apart from a home.
 
-Told from the control rows alone. From the answer to its attach until it closes its link, a subscriber is *known*: what
-is received meanwhile it is to get (protocol 1). It is *there* while its process runs, by its own logs, or else while a
-router has its link; a gap that is no longer than its timeout does not count, as routers wait that long. Who is not
-there for longer has itself to thank. *Apart* is the time in which a home was out of contact with its custodian, or its
-custodian without its link.
+All of this comes from the control rows alone. A subscriber is *known* from the answer to its attach until it closes its
+link: it has to get what routers receive in that time (protocol 1). It is *there* while its process runs, by its own
+logs, or else while a router has its link. A gap of at most its timeout does not count, because routers wait for that
+long. A subscriber that is away for longer has no promise. A subscriber is *apart* from a home while the home is out of
+contact with its custodian, or while the custodian does not have its link.
 
-*Ended in use* are links that a router ended as expired while a client was attached there by them.
+A link is *ended in use* if a router ended it as expired while its client was attached there.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ OF_HOME = (Event.JOINED, Event.EXPIRED, Event.CONTACT, Event.LOST, Event.KEPT, E
 
 @attrs.frozen(slots=True)
 class Presence:
-    """Of a subscriber or publisher; spans are of hybrid clocks."""
+    """When one subscriber or publisher was known and was there; spans are of hybrid clocks."""
 
     known: Sequence[Span]
     there: Sequence[Span]
@@ -35,32 +35,32 @@ class Presence:
 
 @attrs.frozen(slots=True)
 class Parting:
-    """From when to when a subscriber was apart from a home; the first two are hybrid clocks."""
+    """The time during which a subscriber was apart from a home; `since` and `till` are hybrid clocks."""
 
     since: int
     till: int
     known: bool
-    """Whether the home had heard of it before."""
+    """Whether the home knew the subscriber before."""
     lasted_us: int | None
-    """None if it lasted until the end of the log, or if one of the two entries that tell of it has no time: nothing is
-    ordered by the clock of its log."""
+    """Its length in µs of wall clock. None if it lasted until the end of the log, or if one of its two entries has no
+    time because the clock of that log orders nothing."""
     ending: str | None
-    """If it began as some router had ended its link: what that says of it, maybe nothing."""
+    """The reason, maybe empty, that a router logged when it ended the link, if the parting began so; else None."""
 
     @property
     def weight(self) -> tuple[bool, int]:
-        """Of several, the one that weighs most is told of."""
+        """Sorts partings: reports name the one that weighs most."""
         return self.known, self.till - self.since
 
 
 Partings = Mapping[tuple[str, str], Sequence[Parting]]
-"""By home (router.incarnation) and subscriber."""
+"""Keyed by home (router.incarnation) and subscriber."""
 
 
 def presences(
     rows: Iterable[ControlRow], clients: Mapping[str, Client], hybrid: HybridTimeline, logs: Mapping[str, Log]
 ) -> dict[str, Presence]:
-    """By name; `clients` are those of one role."""
+    """Keyed by client; `clients` are those of one role."""
     told: dict[str, list[ControlRow]] = defaultdict(list)
     for row in rows:
         name = row.subscriber or row.publisher or ""
@@ -79,14 +79,15 @@ def _presence(client: Client, rows: Sequence[ControlRow], hybrid: HybridTimeline
 
 
 def _known(client: Client, row: ControlRow, hybrid: HybridTimeline) -> Span:
-    """From this answer on, as the router's clock or the client's wall clock has it."""
+    """The span from this answer on. A router's answer has the router's hybrid clock, and a client's entry its wall
+    clock."""
     if row.role == "router":
         return row.hlc, closed_at(client, life_of(row))
     return hybrid.at(row.time + SKEW_US), closed_at(client, hybrid.at(row.time - SKEW_US))
 
 
 def _held(rows: Iterable[ControlRow], hybrid: HybridTimeline, logs: Mapping[str, Log]) -> Iterator[Span]:
-    """While a router had its link, by that router's own log."""
+    """The spans in which a router had the link, each by this router's own log."""
     since: dict[str, int] = {}
     for row in sorted((row for row in rows if row.role == "router"), key=lambda row: row.place):
         begun = since.pop(row.log_name, None)
@@ -99,7 +100,7 @@ def _held(rows: Iterable[ControlRow], hybrid: HybridTimeline, logs: Mapping[str,
 
 
 def joined(spans: Iterable[Span], gap: int) -> list[Span]:
-    """In order, those that are no further apart than `gap` made one."""
+    """The spans in order. Spans that are at most `gap` apart become one."""
     found: list[Span] = []
     for since, till in sorted(span for span in spans if span[0] <= span[1]):
         if found and since - found[-1][1] <= gap:
@@ -126,7 +127,8 @@ def partings(rows: Iterable[ControlRow], subscribers: Iterable[str]) -> dict[tup
 
 
 def _partings(subscriber: str, rows: Iterable[ControlRow]) -> Iterator[Parting]:
-    """At one home. Until that hears of the subscriber, be it from its store, it does not know it."""
+    """The partings of the subscriber from one home. The home does not know the subscriber before it joins it or finds
+    it in its store."""
     custodian: str | None = None
     known, ended, life = False, False, 0
     apart: ControlRow | None = None
@@ -160,7 +162,7 @@ def _apart(since: ControlRow, till: ControlRow | None, *, known: bool) -> Partin
 
 
 def _is_gone(row: ControlRow, subscriber: str, custodian: str | None) -> bool:
-    """A subscriber that this home has joined, with its custodian or from it."""
+    """Whether the row ends the contact with the subscriber's custodian, or the custodian's hold of the link."""
     if row.event == Event.LOST:
         return row.peer == custodian
     return row.event == Event.SUSPENDED and row.subscriber == subscriber and row.source == custodian
@@ -168,18 +170,19 @@ def _is_gone(row: ControlRow, subscriber: str, custodian: str | None) -> bool:
 
 @attrs.frozen(slots=True)
 class EndedLink:
-    """By the link's name."""
+    """A link that a router ended as expired while its client was attached there."""
 
     link: str
     router: str
     at: int
-    """By hybrid clock."""
+    """The hybrid clock of the ending."""
     reason: str
-    """As that router tells it, or empty."""
+    """The reason in this router's log, or empty."""
 
 
 def ended_in_use(rows: Iterable[ControlRow], presences: Mapping[str, Presence]) -> Iterator[EndedLink]:
-    """Not those of clients that were gone, which their router need not know yet."""
+    """The links that were ended in use. A link of a client that was already gone is none, even if its router did not
+    know yet."""
     attached: dict[tuple[str, str], int] = {}
     events = (Event.ATTACHED, Event.SUSPENDED, Event.STOLEN, *CLOSING)
     for row in sorted((row for row in rows if row.role == "router" and row.event in events), key=lambda row: row.place):
