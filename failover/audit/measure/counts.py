@@ -1,7 +1,7 @@
-"""What the figures are made of, counted in one bucket of deliveries.
+"""The counts behind the figures, taken in one bucket of deliveries.
 
-Latencies are differences of wall clocks, so they are known only where both ends wrote on one host; faults are placed by
-the clock of the frame's host. Times in a state are differences of one router's clock.
+Latencies are differences of wall clocks, so a latency is known only if one host wrote both ends. The clock of the
+frame's host places the faults. Times in a state are differences of one router's clock.
 """
 
 from collections import Counter
@@ -21,9 +21,9 @@ from topic.journal import Event
 STEPS = 8
 """Buckets of a histogram for every doubling: a quantile is right within 5 %."""
 UNKNOWN = -1
-"""The bucket of latencies that are not known."""
+"""The bucket of unknown latencies."""
 MOST_BUCKETS = 63 * STEPS + 1
-"""Of an int64."""
+"""The number of buckets that an int64 needs."""
 ACCEPTED, PROCESSED = "accepted", "processed"
 MEASURES = (PROCESSED, ACCEPTED)
 STATES = {
@@ -40,7 +40,7 @@ Who = tuple[str, str, str]
 
 @attrs.define(slots=True)
 class Progress:
-    """What one client got done, by fine bins of time that have any."""
+    """The progress of one client, in fine bins of time; empty bins are left out."""
 
     fine: Ints
     count: Ints
@@ -49,7 +49,7 @@ class Progress:
 
     @classmethod
     def of(cls, times: Ints, fine_us: int) -> "Progress":
-        """`times` are in order."""
+        """Count `times`, which are in order, in bins of `fine_us`."""
         fine, starts, count = np.unique(times // fine_us, return_index=True, return_counts=True)
         return cls(fine, count, times[starts], times[starts + count - 1])
 
@@ -64,15 +64,17 @@ class Progress:
 
 @attrs.define(slots=True)
 class Metered:
-    """Little, whatever the size of the bucket; what several buckets left is added up."""
+    """The counts of a bucket. Their size does not depend on the size of the bucket, and the counts of several buckets
+    add up."""
 
     latencies: Counter[tuple[str, int, int]] = attrs.field(factory=Counter)
-    """By measure, slice and bucket."""
+    """Keyed by measure, slice and bucket."""
     longest: Counter[tuple[str, int]] = attrs.field(factory=Counter)
-    """Latency of a measure in a slice, in µs."""
+    """The longest latency of a measure in a slice, in µs."""
     progress: dict[Who, Progress] = attrs.field(factory=dict)
     waits: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """By router and state: how many records, their µs in all, and the most of one."""
+    """Keyed by router and state: the number of records. The next two fields have the sum of their times and the
+    longest, in µs."""
     waited_us: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     longest_us: Counter[tuple[str, str]] = attrs.field(factory=Counter)
 
@@ -97,7 +99,7 @@ def meter(facts: Facts, uses: Uses, records: Records, frame: Frame) -> Metered:
 
 
 def _count_latencies(metered: Metered, facts: Facts, uses: Uses, frame: Frame) -> None:
-    """From each publication to what came of it."""
+    """Count the times from each publication to its acceptance and to its processing."""
     time, host = facts.rows.time, facts.host
     learned = facts.by_publisher & facts.tells(Event.OUTCOME)
     processed = facts.by_subscriber & facts.tells(Event.PROCESSED)
@@ -122,14 +124,15 @@ def _count_latencies(metered: Metered, facts: Facts, uses: Uses, frame: Frame) -
 
 
 def _slices(begun: Ints, ended: Ints, frame: Frame) -> Ints:
-    """Where it was published; or, if it was overtaken by the next fault, the first slice of that."""
+    """The slice in which each delivery was published. If the next fault began before the delivery ended, the first
+    slice of this fault."""
     boundaries = np.array(frame.boundaries, np.int64)
     first, last = (np.searchsorted(boundaries, time, side="right") for time in (begun, ended))
     return np.where(np.isin(first, frame.calm), np.minimum(first + 1, last), first)
 
 
 def _of_subscribers(facts: Facts, frame: Frame) -> Iterator[tuple[Who, Progress]]:
-    """What each was done with: by its own log, or its routers' where it has none."""
+    """The deliveries that each subscriber has processed, by its own log, or by its routers' logs if it has none."""
     subscriber, names = facts.rows.subscriber, facts.rows.strings
     logged = np.array([*(name in frame.subscribers for name in names), False])
     answered = facts.by_router & facts.tells(Event.OUTCOME) & ~logged[subscriber] & (subscriber != NONE)
@@ -151,7 +154,7 @@ def _of_publishers(facts: Facts, frame: Frame) -> Iterator[tuple[Who, Progress]]
 def _progress(
     facts: Facts, frame: Frame, role: str, at: Ints, names: Sequence[str], who: Ints
 ) -> Iterator[tuple[Who, Progress]]:
-    """By client and host: `who` says of each row whose it is."""
+    """The progress by client and host; `who` is the client of each row."""
     hosts = ["", *facts.hosts]
     whose = who * len(hosts) + facts.host[at] + 1
     order = np.lexsort((facts.rows.time[at], whose))
@@ -161,7 +164,7 @@ def _progress(
 
 
 def _count_waits(metered: Metered, facts: Facts, records: Records) -> None:
-    """Between what a router says of one record."""
+    """Count the times between a router's entries about one record."""
     for state, since, till in _spans(facts, records):
         known = (since != BIG) & (since != NONE) & (till != BIG) & (till >= since)
         for number, log in enumerate(facts.rows.logs):
@@ -174,7 +177,7 @@ def _count_waits(metered: Metered, facts: Facts, records: Records) -> None:
 
 
 def _spans(facts: Facts, records: Records) -> Iterator[tuple[str, Ints, Ints]]:
-    """The time in each of `STATES`."""
+    """The states of `STATES`, each with the times at which records entered and left it."""
 
     def first(*events: Event) -> Ints:
         return records.groups.lowest(facts.tells(*events), facts.rows.time)

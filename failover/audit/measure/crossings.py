@@ -1,6 +1,7 @@
-"""What became of deliveries that a fault met on their way, and how often routers had to retry, resolve and fence.
+"""The fates of deliveries that were under way when a fault struck, and how often routers had to retry, resolve and
+fence.
 
-`Happened` is counted by bucket; the rest is made of the sum.
+Workers count `Happened` by bucket; all else comes from the sum.
 """
 
 from collections import Counter
@@ -26,46 +27,47 @@ DOINGS = ("received", "received_again", "sent", "sent_again", "refused", "rehome
 
 @attrs.frozen(slots=True)
 class Crossing:
-    """Deliveries that were published before a fault struck, and had no outcome yet."""
+    """The deliveries that were published before a fault struck, and had no outcome yet."""
 
     fault: str
     at_us: int
     crossed: int
     fates: dict[str, int]
-    """By `FATES`, as far as they are known without the order of deliveries."""
+    """Keyed by `FATES`, as far as they are known without the order of deliveries."""
 
 
 @attrs.frozen(slots=True)
 class RouterRow:
-    """What one router's logs tell, of all its incarnations."""
+    """The counts of one router, over all its incarnations."""
 
     router: str
     incarnations: int
     unended: int
     """Incarnations whose log has no clean end."""
     received: int
-    """From publishers; `received_again` are those that some home had received before."""
+    """Deliveries from publishers. `received_again` counts the deliveries that some home had received before."""
     received_again: int
     sent: int
-    """To subscribers; `sent_again` are those that some router had sent to the same one before."""
+    """Deliveries to subscribers. `sent_again` counts the deliveries that some router had sent to the same subscriber
+    before."""
     sent_again: int
     refused: int
-    """Outcomes of its subscribers that are no acceptance."""
+    """Outcomes of its subscribers other than acceptances."""
     rehomed: int
     placeholders: dict[str, int]
-    """By what became of them: one of `RESOLUTIONS`, "forgotten", "held", "unknown"."""
+    """Keyed by what became of them: one of `RESOLUTIONS`, "forgotten", "held", "unknown"."""
     fenced: int
     stolen: int
-    """Links that attached elsewhere while they were attached here."""
+    """Links that attached at another router while they were attached here."""
 
 
 @attrs.define(slots=True)
 class Happened:
     routers: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """By router and what it did."""
+    """Keyed by router and one of `DOINGS`."""
     placeholders: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     crossed: Counter[tuple[int, str]] = attrs.field(factory=Counter)
-    """By instant and fate."""
+    """Keyed by instant and fate."""
 
     def add(self, other: "Happened") -> None:
         for name in ("routers", "placeholders", "crossed"):
@@ -142,7 +144,7 @@ def _again(rows: Flags, hlc: Ints, groups: Groups) -> Flags:
 
 
 def _placeholders(facts: Facts, records: Records, case: Case) -> Iterator[tuple[str, str]]:
-    """The router and what became of it, for every record that began without its message."""
+    """The router of each record that began as a placeholder, and what became of the record."""
 
     def last(event: Event) -> Ints:
         return records.groups.highest(facts.tells(event), facts.rows.place)
@@ -159,7 +161,8 @@ def _placeholders(facts: Facts, records: Records, case: Case) -> Iterator[tuple[
 
 
 def _ended(facts: Facts, found: Deliveries) -> Ints:
-    """When its publisher had an outcome, or gave it up."""
+    """When each delivery's publisher had an outcome or gave the delivery up: µs of wall clock, `BIG` if no log shows
+    it."""
     given_up = found.groups.lowest(facts.by_router & facts.tells(Event.ABANDONED), facts.rows.time)
     ended = found.told_time
     for other in (taken(facts.rows.time, found.answered, BIG), found.home_settled_time, given_up):
@@ -168,7 +171,8 @@ def _ended(facts: Facts, found: Deliveries) -> Ints:
 
 
 def fates(found: Deliveries, pairs: Pairs, records: Records, verdicts: Verdicts, unaddressed: Flags) -> Ints:
-    """What became of each delivery, by its place in `FATES`; the worst counts, and comes last here."""
+    """The fate of each delivery, as an index into `FATES`. If several apply, the worst one counts: the last one of this
+    list."""
     of_pairs, of_routers = verdicts.subscribers, verdicts.routers
     told: list[tuple[str, Flags | Ints]] = [
         ("abandoned", found.abandoned),

@@ -1,6 +1,6 @@
-"""How the run went, in figures: latencies by phase, deliveries over time, pauses around faults, time in each state.
+"""The run in figures: latencies by phase, deliveries over time, pauses around faults, time in each state.
 
-`counts` counts them by bucket; here is what is made of the sum. Nothing here touches the verdict.
+`counts` counts by bucket; this module computes the figures from the sum. No figure changes the verdict.
 """
 
 import math
@@ -18,12 +18,12 @@ from failover.audit.read.faults import Chaos, ChaosFile, Fault
 from failover.audit.read.inventory import Log
 
 LINGER_US = 1_000_000
-"""A pause that begins this soon after a fault is over is counted to it, too."""
+"""A pause also counts for a fault if it begins at most this long after the fault."""
 
 
 @attrs.frozen(slots=True)
 class Quantiles:
-    """In µs. Of no deliveries there are none."""
+    """Quantiles in µs; None without deliveries."""
 
     count: int
     p50: int | None = None
@@ -36,20 +36,20 @@ class Quantiles:
 class Distribution:
     quantiles: Quantiles
     unknown: int
-    """Deliveries that cannot be told: no publisher's log, or clocks of different hosts."""
+    """Deliveries whose latency is unknown: their publisher has no log, or the clocks are of different hosts."""
     buckets: tuple[tuple[int, int], ...]
     """(number, count), see `bucket_us`."""
 
 
 @attrs.frozen(slots=True)
 class PhaseLatency:
-    """From publishing on, by when it was published."""
+    """Latencies of the deliveries that were published in one phase."""
 
     phase: str
     accepted: Distribution
-    """Until the publisher knew that it was accepted."""
+    """From the publication until the publisher knew of the acceptance."""
     processed: Distribution
-    """Until a subscriber had processed it."""
+    """From the publication until a subscriber had processed it."""
 
 
 @attrs.frozen(slots=True)
@@ -65,7 +65,7 @@ class Pause:
 
 @attrs.frozen(slots=True)
 class Pauses:
-    """The longest time without deliveries, of those with the role, around one fault."""
+    """The longest times without deliveries around one fault, of the clients of one role."""
 
     count: int
     worst: str | None = None
@@ -80,30 +80,30 @@ class FaultMeasure:
     """Before, during, after."""
     processed: tuple[Quantiles, ...]
     subscribers: Pauses
-    """Between deliveries processed."""
+    """Pauses between processed deliveries."""
     publishers: Pauses
-    """Between acceptances."""
+    """Pauses between acceptances."""
 
 
 @attrs.frozen(slots=True)
 class Series:
-    """What one client got done over time: deliveries processed by a subscriber, accepted for a publisher."""
+    """One client's deliveries over time: processed by a subscriber, or accepted for a publisher."""
 
     party: str
     role: str
     host: str
     counts: tuple[int, ...]
-    """By bin, from `Measures.began_us` on."""
+    """One count for each bin, from `Measures.began_us` on."""
     longest: Pause | None
     calm: Pause | None
-    """The longest outside faults."""
+    """The longest pause outside faults."""
 
 
 @attrs.frozen(slots=True)
 class StateTime:
     router: str
     state: str
-    """Of `STATES`."""
+    """One of `STATES`."""
     count: int
     mean_us: int
     max_us: int
@@ -114,14 +114,14 @@ class Measures:
     began_us: int
     bin_us: int
     fine_us: int
-    """Pauses shorter than this are none."""
+    """The length of the shortest pause that counts."""
     chaos: Chaos | None
     phases: tuple[PhaseLatency, ...]
     faults: tuple[FaultMeasure, ...]
     series: tuple[Series, ...]
     states: tuple[StateTime, ...]
     notes: tuple[str, ...]
-    """What could not be measured, and why."""
+    """The figures that could not be measured, each with the reason."""
 
 
 @attrs.frozen(slots=True)
@@ -159,7 +159,7 @@ def measures(metered: Metered, logs: Sequence[Log], clients: KnownClients, found
 
 
 def bucket_us(number: int) -> float:
-    """Where a bucket begins."""
+    """The latency at which a bucket begins, in µs."""
     return math.pow(2, number / STEPS)
 
 
@@ -234,7 +234,7 @@ def _tracks(metered: Metered, window: RunWindow, clients: KnownClients) -> list[
 
 
 def _counts(progress: Progress, window: RunWindow) -> tuple[int, ...]:
-    """By bin, of what was done while the run was."""
+    """One count for each bin of the run."""
     bins = (progress.first - window.began_us) // window.bin_us
     there = (bins >= 0) & (bins < window.bins)
     counts = np.bincount(bins[there], weights=progress.count[there], minlength=window.bins)

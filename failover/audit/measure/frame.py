@@ -1,15 +1,17 @@
-"""What is to be known of a whole run before its deliveries are counted: when it was, and when faults struck.
+"""The facts about a whole run that the counting of deliveries needs: when the run was, and when faults struck.
 
-A run is cut into slices at the instants at which faults begin and end: measures are counted by slice, told by phase.
+The instants at which faults begin and end cut a run into slices. Workers count measures by slice, and reports show them
+by phase.
 
     faults      ──────1111111──────222222222────
                                ───────33333333──
     slices      0     1      2     3  4     5  6
     calm        yes          yes               yes
 
-A fault is *during* all its slices. *Before* it is the slice that it ends, *after* it the one that it begins, unless
-another fault is under way there: then nothing can be said of it. A delivery belongs where it was published, but to the
-next fault if that overtook it.
+The phase *during* a fault has all slices of the fault. The phase *before* it is the slice that it ends, and the phase
+*after* it is the slice that it begins. If another fault is under way in such a slice, the phase is empty. A delivery
+belongs to the slice in which it was published. If the next fault began before the delivery was done, the delivery
+belongs to this fault.
 """
 
 from bisect import bisect_left
@@ -24,7 +26,7 @@ from failover.audit.read.inventory import Log
 
 FINE_US = 50_000
 FINES = 4_000
-"""Pauses are told from 50 ms on; in a run of more than 200 s, from a 4,000th of it on."""
+"""Reports name pauses of 50 ms or more; in a run of more than 200 s, pauses of at least a 4,000th of the run."""
 BINS = 240
 WIDTHS_US = tuple(
     round(seconds * 1_000_000)
@@ -32,7 +34,7 @@ WIDTHS_US = tuple(
 )
 MOST_FAULTS = 100
 ELSEWHERE = -1
-"""The slice of what was written by another host's clock."""
+"""The slice of entries that were written by another host's clock."""
 WHOLE, BEFORE, DURING, AFTER = "the whole run", "before the first fault", "during faults", "after and between faults"
 
 
@@ -41,25 +43,25 @@ class Phases:
         self._spans = [(fault.at_us, FOREVER if fault.until_us is None else fault.until_us) for fault in faults]
         edges = {instant for span in self._spans for instant in span}
         self.boundaries = sorted(edges - {FOREVER})
-        """Slice k ends before the k-th of these."""
+        """Instants in µs of wall clock. Slice k ends before the k-th of them."""
         begins = [(number + 1, instant) for number, instant in enumerate(self.boundaries)]
         struck = {number for number, at in begins if any(since <= at < till for since, till in self._spans)}
         self.every = set(range(len(self.boundaries) + 1))
         self.calm = self.every - struck
-        """The slices without a fault; the one behind each begins with one."""
+        """The slices without a fault. The slice after each of them begins with a fault."""
 
     @property
     def names(self) -> list[str]:
         return [BEFORE, DURING, AFTER] if self._spans else [WHOLE]
 
     def slices(self, name: str) -> set[int]:
-        """Those of a phase of the run."""
+        """The slices of a phase of the run."""
         if name == WHOLE:
             return self.every | {ELSEWHERE}
         return {BEFORE: {0}, DURING: self.every - self.calm, AFTER: self.calm - {0}}[name]
 
     def around(self, fault: int) -> tuple[set[int], set[int], set[int]]:
-        """Those before, during and after one fault."""
+        """The slices before, during and after one fault."""
         since, till = self._spans[fault]
         first, end = (bisect_left(self.boundaries, instant) + 1 for instant in (since, till))
         return {first - 1} & self.calm, set(range(first, end)), {end} & self.calm
@@ -67,24 +69,24 @@ class Phases:
 
 @attrs.frozen(slots=True)
 class Frame:
-    """What workers have to know of the whole run."""
+    """The facts about the whole run that workers need."""
 
     host: str
-    """On whose clock faults are placed."""
+    """The host whose clock places the faults."""
     fine_us: int
     boundaries: tuple[int, ...]
     calm: tuple[int, ...]
-    """Slices, see `Phases`."""
+    """The slices without a fault, see `Phases`."""
     subscribers: frozenset[str]
     publishers: frozenset[str]
-    """Those with logs of their own."""
+    """Like the subscribers, only the publishers with logs of their own."""
     instants: tuple[tuple[str, int], ...]
-    """Of faults, with what they were."""
+    """(text, µs of wall clock) of each fault."""
 
 
 @attrs.frozen(slots=True)
 class RunWindow:
-    """From when to when clients ran, by the clock of one host."""
+    """The time in which clients ran, by the clock of one host."""
 
     host: str
     began_us: int
@@ -117,7 +119,7 @@ def make_frame(logs: Sequence[Log], clients: KnownClients, found: ChaosFile) -> 
 
 
 def run_window(logs: Sequence[Log]) -> RunWindow:
-    """Clients tell best when the run was; where none logged, routers do."""
+    """The window of the run. The clients' logs show it best; if no client has a log, the routers' logs do."""
     writers = [log for log in logs if log.role != "router"] or list(logs)
     hosts = Counter(log.host for log in writers)
     host = max(sorted(hosts), key=lambda name: hosts[name], default="")
@@ -131,7 +133,7 @@ def measured_faults(found: ChaosFile) -> Sequence[Fault]:
 
 
 def fault_instants(chaos: Chaos | None, logs: Iterable[Log]) -> list[tuple[str, int]]:
-    """By chaos.json; without one, where routers' logs break off."""
+    """The faults in chaos.json. Without this file, the ends of routers' logs that break off."""
     if chaos is not None:
         return [(fault.text, fault.at_us) for fault in chaos.faults[:MOST_FAULTS]]
     ends = sorted((log.last_time, log.name, log.source) for log in logs if log.role == "router" and not log.stopped)
