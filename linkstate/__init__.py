@@ -1,5 +1,5 @@
-"""Who is reachable, by which next hop, and a reliable channel to those who are (protocol 3, layers 1 and
-2).
+"""The routers that this router reaches, the next hop to each of them, and a reliable channel to each contact (protocol
+3, layers 1 and 2).
 
 Sans-I/O: the interface is `linkstate.mesh.Mesh`, its actions are in `linkstate.events`.
 """

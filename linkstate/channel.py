@@ -1,18 +1,20 @@
 """The channel of one contact, both directions (protocol 3, layer 2): FIFO, no loss, no duplicate.
 
-Frames are numbered from 1 in each direction. The receiver hands them on in order, keeps early ones and
-acknowledges cumulatively: with data that goes the other way, after every ACK_EVERY frames or ACK_BYTES,
-or ACK_DELAY after a frame came. The sender keeps what is not acknowledged. When nothing is acknowledged for a while
-it does not send again what may only be slow: it asks (PROBE) how far the other side got, and sends what
-the answer shows to be missing. A change of path is different: what was under way is likely gone, so it
-all goes again at once.
+Frames are numbered from 1 in each direction. The receiver hands them on in order, keeps early ones and acknowledges
+cumulatively: with data that goes the other way, after every ACK_EVERY frames or ACK_BYTES, or ACK_DELAY after a frame
+came. The sender keeps each frame until it is acknowledged. If no acknowledgement comes for a while, the frames may only
+be slow, so the sender does not send them again. It asks how far the other side got (PROBE), and sends the frames that
+the answer shows to be missing. If the path changes, the frames under way are probably lost, so the sender sends all of
+them again at once.
 
-Who owes us something may have sent it: it waits somewhere on the way, behind others' data. So it is asked an empty
-chunk, a question: the acknowledgement comes behind all that was sent before it. If nothing came first, nothing was.
+A router that owes this one an answer may have sent it already: the answer may wait on the way, behind data of other
+routers. So this router sends an empty chunk, the *question*. The acknowledgement of the question arrives after
+everything that the other router sent before it. If no chunk with content arrives before the acknowledgement, the other
+router had sent none.
 
-What is numbered are chunks (`chunks`). The queue of unacknowledged ones is bounded by the windows of the
-publishers whose messages are in them; the early ones by REORDER_LIMIT. A channel knows nothing of routers,
-frames or contact numbers and does not send: its owner does, and throws it away with the contact.
+The numbers are those of chunks (`chunks`). The windows of the publishers bound the queue of unacknowledged chunks, and
+REORDER_LIMIT bounds the early ones. A channel knows nothing of routers, frames or contact numbers, and sends nothing:
+its owner does, and discards the channel with the contact.
 """
 
 from collections import deque
@@ -23,17 +25,19 @@ from math import inf
 from linkstate.chunks import Chunk, Joiner
 
 BUDGET = 2 << 20
-"""Bytes that may queue on their way to one router, at most."""
+"""Bytes that may queue on the way to one router, at most."""
 QUEUE_S = 0.05
-"""For so long what joins them is behind, where the line is too slow for that many."""
+"""Seconds of queue that a slow line may have, if it carries fewer than `BUDGET` bytes in this time."""
 LITTLE_S = 0.01
-"""What takes no longer than that has nothing before it that counts."""
+"""Seconds by which a round trip may exceed the shortest one and still count as a trip without a queue."""
 LEAST = 128 * 1024
-"""As many may queue in any case."""
+"""Bytes that may queue on any line."""
 FALL = 0.8
-"""A line that carries less than it did is believed that step by step: perhaps only little came for a moment."""
+"""A measured rate below the former one lowers the estimate by this factor at most, as the sender may have had little to
+send for a moment.
+"""
 STALE_S = 5.0
-"""For so long it is believed how short the round trip once was, or for so many of it:"""
+"""The shortest round trip is measured again after so many seconds, or after STALE_TRIPS of it if that is longer."""
 STALE_TRIPS = 20
 ACK_EVERY = 16
 ACK_BYTES = 256 * 1024
@@ -42,12 +46,15 @@ REORDER_LIMIT = 1024
 
 
 class Budget:
-    """How many bytes may be under way: those that the line holds by itself, and some that queue. What the line holds is
-    its rate by its shortest round trip; both are measured, one chunk at a time. Where little is sent nobody knows what
-    the line could carry: that says nothing against what it did. Where nothing queues though there was no room for more,
-    it may carry more still. What queues hides that a line has become longer: so what is under way is let arrive now and
-    then, and the round trip measured by a chunk with nothing before it. What is behind that does not count, as no two
-    chunks travel as one message."""
+    """How many bytes may be under way: the bytes that the line itself holds, and some that queue.
+
+    The line holds its rate times its shortest round trip. Both are measured, one chunk at a time. A measurement while
+    little is sent does not lower the rate, as it does not show what the line could carry. If the budget was used up and
+    still nothing queued, the line may carry more, so the budget grows.
+
+    A queue hides that the line has become longer. So now and then the budget is 0 until everything under way has
+    arrived, and a chunk with nothing before it measures the round trip again. Chunks sent right after this one do not
+    count, as no two chunks travel as one message."""
 
     __slots__ = (
         "_acknowledged",
@@ -71,23 +78,25 @@ class Budget:
         self._acknowledged = 0
         self._rate = 0.0
         self._round_trip = inf
-        """The shortest since it was measured anew."""
+        """The shortest one since the last new measurement, in seconds; infinite before the first sample."""
         self._measured_at = 0.0
         self._sample: tuple[int, float] | None = None
-        """A chunk under way: its number, and when it was sent."""
+        """A chunk under way, the *sample*: its number, and when it was sent."""
         self._since: tuple[float, int] | None = None
-        """When the former one had arrived, or this was sent with nothing before it; and bytes acknowledged by then."""
+        """When the former sample had arrived, or when this one was sent with nothing before it; and the bytes
+        acknowledged by then.
+        """
         self._filled = False
-        """There was no room for more since the sample was sent."""
+        """Whether the budget has been used up since the sample was sent."""
         self._last = 0
-        """The chunk that is to arrive before there is room again, 0 if none is."""
+        """The chunk that has to arrive before there is room again, 0 if there is none."""
 
     @property
     def bytes(self) -> int:
         return 0 if self._last else self._usual
 
     def sent(self, number: int, now: float, *, alone: bool, full: bool) -> None:
-        """`alone`: nothing else is under way; `full`: there was no room for it."""
+        """Note a chunk that was sent. `alone`: nothing else is under way; `full`: the budget was used up before."""
         self._sent = number
         if self._sample is None and not self._last:
             self._sample = number, now
@@ -96,11 +105,13 @@ class Budget:
                 self._since = now, self._acknowledged
 
     def filled(self) -> None:
-        """That says nothing of the rate while the round trip is measured anew: what came before has been let arrive."""
+        """Note that the budget is used up. This does not count while the round trip is measured again, as the line has
+        just been emptied.
+        """
         self._filled = self._round_trip < inf
 
     def acknowledged(self, number: int, size: int, now: float) -> None:
-        """So many bytes, the chunk of that number is the last of them."""
+        """Note an acknowledgement of `size` bytes, of which chunk `number` is the last."""
         self._acknowledged += size
         if self._sample is not None and self._sample[0] <= number and self._sample[1] < now:
             self._measure(self._sample[1], now)
@@ -109,7 +120,9 @@ class Budget:
             self._last, self._since = 0, None
 
     def _measure(self, sent_at: float, now: float) -> None:
-        """The other end waits before it answers, for more or for `ACK_DELAY`: that is no part of a round trip."""
+        """Measure the rate and the round trip by the sample. The round trip excludes the delay of the other end, which
+        waits for more chunks or for `ACK_DELAY` before it acknowledges.
+        """
         assert self._since is not None
         since, before = self._since
         rate = (self._acknowledged - before) / (now - since)
@@ -126,16 +139,16 @@ class Budget:
 
     @property
     def enough(self) -> int:
-        """With so few bytes under way there is room again: for a batch that is worth while."""
+        """Bytes under way at which a full channel has room again: few enough for a batch of reasonable size."""
         return max(self.bytes // 2, self.bytes - ACK_BYTES)
 
     def resent(self) -> None:
-        """When that is acknowledged, nobody knows which time it was sent. What the line holds it still does."""
+        """Drop the sample, as its acknowledgement no longer tells which copy arrived. The budget stays."""
         self._sample = self._since = None
 
 
 class Channel:
-    """What is under way between us and one router in the present contact."""
+    """The chunks under way between this router and another one in the present contact."""
 
     __slots__ = (
         "_early",
@@ -188,11 +201,11 @@ class Channel:
 
     @property
     def is_late(self) -> bool:
-        """Whether our question has been acknowledged, and nothing came before that."""
+        """Whether the other side has acknowledged our question, and nothing came before the acknowledgement."""
         return 0 < self._question <= self._sent - len(self._unacked)
 
     def fills(self) -> bool:
-        """Whether it has just become full."""
+        """Whether the channel has become full with this call."""
         was_full, self.full = self.full, self.full or self.under_way >= self.budget.bytes
         if self.full and not was_full:
             self.budget.filled()
@@ -200,18 +213,18 @@ class Channel:
         return False
 
     def empties(self) -> bool:
-        """Whether there is room again just now."""
+        """Whether a full channel has room again with this call."""
         was_full, self.full = self.full, self.full and self.under_way > self.budget.enough
         return was_full and not self.full
 
     def ask(self, reason: str, now: float) -> tuple[int, Chunk]:
-        """A question, to be sent, and its number."""
+        """Push a question into the channel. Returns its number and its chunk, to be sent."""
         question, self.doubt = Chunk(b""), reason
         self._question = self.push(question, now)
         return self._question, question
 
     def push(self, chunk: Chunk, now: float) -> int:
-        """Take a chunk into the channel; its number is returned."""
+        """Take a chunk into the channel. Returns its number."""
         self._sent += 1
         self._unacked.append(chunk)
         self.budget.sent(self._sent, now, alone=len(self._unacked) == 1, full=self.full)
@@ -233,7 +246,7 @@ class Channel:
         self._restart_timeout(now)
 
     def receive(self, number: int, chunk: Chunk, now: float) -> list[bytes]:
-        """The payloads that are now complete, in order; a question is none. Raises OversizedError."""
+        """Returns the payloads that are now complete, in order. A question completes none. Raises OversizedError."""
         self._owe(len(chunk.content), now)
         if number <= self._received or number > self._received + REORDER_LIMIT:
             return []
@@ -251,30 +264,32 @@ class Channel:
         return ready
 
     def acknowledge(self) -> int:
-        """The acknowledgement to put on a frame that is going out now."""
+        """Returns the acknowledgement to put on a frame that goes out now."""
         self._owed = self._owed_bytes = 0
         self.ack_at = inf
         return self._received
 
     def missing(self, highest: int) -> Iterator[tuple[int, Chunk]]:
-        """The other side has answered a PROBE that named `highest`: what it has not acknowledged of the numbers up to
-        there. Nothing if we did not ask: an answer is short, and what is sent again may be long."""
+        """The chunks up to number `highest` that the other side lacks, by its answer to a PROBE that named `highest`.
+        None if we sent no such PROBE: an answer is short, and the chunks may be long."""
         highest, self._probed = min(highest, self._probed), 0
         return self.unacknowledged(highest)
 
     def unacknowledged(self, highest: int) -> Iterator[tuple[int, Chunk]]:
-        """What the other side has not acknowledged of the numbers up to `highest`."""
+        """The chunks up to number `highest` that the other side has not acknowledged, with their numbers."""
         first = self._sent - len(self._unacked)
         return zip(count(first + 1), islice(self._unacked, max(0, highest - first)), strict=False)
 
     def resent(self, chunks: int, now: float) -> None:
-        """So many that were not acknowledged, over the same path; none if a PROBE has found nothing missing."""
+        """Note that so many unacknowledged chunks were sent again over the same path; 0 if a PROBE found none
+        missing.
+        """
         if chunks:
             self.budget.resent()
         self._restart_timeout(now)
 
     def rerouted(self) -> None:
-        """The path is another one, of which nothing is known."""
+        """Start with a new budget, as nothing is known of the new path."""
         self.budget = Budget(self.budget.most)
 
     def probed(self, now: float) -> None:

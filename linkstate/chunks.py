@@ -1,8 +1,8 @@
-"""Payloads in chunks (protocol 3, layer 2): cut where they are sent, joined where they arrive.
+"""Payloads in chunks (protocol 3, layer 2): the sender cuts a payload, the receiver joins it again.
 
-A chunk that is not the last one of its payload says that more follows. Each is numbered, acknowledged and sent again
-by itself, and relays pass chunks on as they come: so a large payload neither keeps others off a link for long, nor goes
-all over again when a path changes. A joiner belongs to one channel and ends with it.
+Each chunk but the last one of its payload says that more follows. Chunks are numbered, acknowledged and sent again one
+by one, and relays pass them on as they come. So a large payload does not block a link for long, and is not sent as a
+whole again when a path changes. A joiner belongs to one channel and ends with it.
 
 Never here: numbers, order, frames (`channel`, `frames`).
 """
@@ -15,7 +15,7 @@ Buffer = bytes | memoryview
 
 
 class OversizedError(Exception):
-    """The other end goes on with a payload that is larger than any may be."""
+    """The other end continues a payload beyond the largest size allowed."""
 
 
 class Chunk(NamedTuple):
@@ -32,12 +32,12 @@ def cut(payload: bytes) -> list[Chunk]:
 
 
 class Joiner:
-    """What has come of one payload: its bytes, as who sends it may cut it into any number of chunks."""
+    """The bytes of one payload that have come so far. The sender may cut a payload into any number of chunks."""
 
     __slots__ = ("_joined", "_most")
 
     def __init__(self, most: int) -> None:
-        """No payload has more than `most` bytes."""
+        """`most`: bytes of the largest payload allowed."""
         self._most = most
         self._joined = bytearray()
 

@@ -1,8 +1,8 @@
 """The hybrid logical clock (protocol 2, "epoch"): one integer, 48 bit of milliseconds and a 16 bit counter.
 
-Every frame between routers carries its sender's clock and every receiver merges it, so a stamp taken
-after a frame came in is higher than every stamp its sender had taken before. It never reads a clock of
-the machine: the shell tells it the time with `advance`.
+Every frame between routers carries its sender's clock and every receiver merges it, so a stamp that a router takes
+after it has received a frame is higher than every stamp that the sender took before. This module never reads a clock of
+the machine: the shell sets the time with `advance`.
 """
 
 COUNTER_BITS = 16
@@ -15,27 +15,29 @@ class HybridClock:
     """Never goes backwards; two stamps of one router are never equal."""
 
     def __init__(self, floor: int = 0) -> None:
-        """Start no lower than `floor`, which is what a state store reserved for us (0 if there is none)."""
+        """`floor`: the lowest value to start with, which a state store reserved for this router (0 if there is
+        none).
+        """
         assert floor >= 0
         self._value = floor
         self._wall_ms = 0
         self.refused = 0  # merges that were not believed, for status
 
     def advance(self, wall_ms: int) -> None:
-        """Tell the time of day. A wall clock that was set back does not set us back."""
+        """Set the time of day. If the wall clock was set back, this clock stays where it is."""
         self._wall_ms = wall_ms
         self._value = max(self._value, wall_ms << COUNTER_BITS)
 
     def stamp(self) -> int:
-        """Take a value that is higher than everything stamped or merged before."""
+        """Returns a value that is higher than every value stamped or merged before."""
         self._value += 1
         return self._value
 
     def merge(self, remote: int, trust_ms: int = TRUST_MS) -> None:
-        """Learn a peer's clock, if it is no further ahead of us than that.
+        """Learn a peer's clock, if it is at most `trust_ms` ahead of the time of day.
 
-        One that is absurdly far ahead is counted and ignored: believing it once would push the clocks of the
-        whole mesh there for good, since they never go back.
+        A clock that is further ahead is counted and ignored. If this router believed it once, the clocks of the whole
+        mesh would stay there for good, since they never go back.
         """
         if remote <= self._value:
             return
@@ -45,9 +47,9 @@ class HybridClock:
         self._value = remote
 
     def believes(self, wall_ms: int, trust_ms: int = TRUST_MS) -> bool:
-        """Whether this may be the time of day somewhere, or have been: a peer's clock, or when a router was started."""
+        """Whether `wall_ms` can be a present or past time of day at some router, with clocks up to `trust_ms` apart."""
         return wall_ms <= self._wall_ms + trust_ms
 
     def read(self) -> int:
-        """The current value, to put on frames."""
+        """The present value, to put on frames."""
         return self._value

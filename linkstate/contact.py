@@ -1,21 +1,22 @@
 """The handshake that makes two incarnations agree on when a contact begins and ends (protocol 3.2).
 
-Each end names the contact by a number of its own; the pair of numbers is the contact. Numbers of one
-router only grow, across restarts too, since the incarnation is their upper part. A GREET carries (ours,
-theirs, established).
+Each end names the contact by a number of its own; the pair of numbers is the contact. The numbers of one router only
+grow, across restarts too, since the incarnation is their upper part. A GREET carries (ours, theirs, established).
 
     not established ──GREET or data that name our number──▶ established          (MADE)
     established ──lost, dropped, or a GREET with a higher number of theirs──▶ not established, with a new
                                                                               number of ours   (LOST)
 
-An end that lost the contact takes a new number, so whatever the other still sends in the old one matches
-nothing, and our new number in a GREET tells it. An end that had not established the contact keeps its
-number when it learns a new one of theirs: were both to renew, each would invalidate what the other just
-learned, for ever. But when it hears a lower one, that is old, or the higher one was forged, and the other end
-will never have it: so it goes back to the lower, with a new number of its own, which nothing old names.
+An end that lost the contact takes a new number. Frames that the other end still sends with the old number then match
+nothing, and a GREET with the new number shows it the loss. An end that had not established the contact keeps its number
+when it learns a new one of the other end. If both took new numbers, each would invalidate the number that the other has
+just learned, for ever. When an end receives a lower number than it knows, either the lower one is old, or the higher
+one was forged and the other end will never reach it. So this end returns to the lower number, and takes a new number of
+its own, which no old frame names.
 
-A contact is with the incarnation that link state reports, nothing else is listened to. It is made by who has the same
-plan only: both ends say the digest of theirs (protocol 11). This module does not send: it says when a GREET is due.
+A contact is with the incarnation that link state reports; GREETs of other incarnations are ignored. Only ends with the
+same plan make a contact: each GREET has the digest of the sender's plan (protocol 11). This module sends nothing: it
+says when a GREET is due.
 """
 
 from enum import Enum
@@ -44,8 +45,8 @@ class Contact:
 
     @property
     def spent(self) -> bool:
-        """Our number is the last one. It tells the other end that the former contact is over, and makes none: we name
-        none of theirs with it."""
+        """Whether our number is the last one. It still shows the other end that the former contact is over. It makes no
+        contact, as we name no number of theirs with it."""
         return self.ours & LAST == LAST
 
     def reached(self, incarnation: int, now: float) -> None:
@@ -62,7 +63,7 @@ class Contact:
         return self._end()
 
     def drop(self, now: float) -> ContactChange | None:
-        """Declare the contact lost although there is a path. The next one begins at once."""
+        """Declare the contact lost although there is a path. The next contact begins at once."""
         if self.established:
             self.greet_at = now
         return self._end()
@@ -70,7 +71,7 @@ class Contact:
     def receive_greet(
         self, theirs: int, named: int, established: bool, now: float, *, same_plan: bool = True
     ) -> ContactChange | None:
-        """`theirs` is the sender's number, `named` what it takes for ours."""
+        """`theirs` is the sender's number, `named` the number that the sender takes for ours."""
         if not self.incarnation or self.spent:
             return None
         if theirs >> NUMBER_BITS != self.incarnation or (self.established and theirs < self.theirs):
@@ -91,7 +92,9 @@ class Contact:
         return change
 
     def receive_data(self, theirs: int, named: int) -> tuple[bool, ContactChange | None]:
-        """Whether data with this pair of numbers belongs to the contact; if so, it also establishes it."""
+        """Whether data with this pair of numbers belongs to the contact. If it does, it also establishes the
+        contact.
+        """
         if not self.incarnation or not self.theirs or theirs != self.theirs or named != self.ours:
             return False, None
         return True, self._establish()

@@ -1,7 +1,7 @@
 """The contacts of one router with all others and the channels in them (protocol 3.2).
 
-Reachability in, frames in; contacts made and lost and payloads in order out. Each contact that is
-established has exactly one channel, which begins and ends with it: nothing outlives its contact.
+The input is reachability and frames; the output is contacts made and lost, and payloads in order. Each established
+contact has exactly one channel, which begins and ends with it: nothing outlives its contact.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -46,7 +46,7 @@ class Contacts:
     ) -> None:
         self.established: dict[str, int] = {}  # router -> incarnation, for those in contact
         self.losses = dict.fromkeys(Loss, 0)
-        """How many contacts were lost so far."""
+        """Contacts lost so far, keyed by cause."""
         self._name, self._incarnation = name, incarnation
         self._plan = plan
         self._contacts: dict[str, Contact] = {}
@@ -57,7 +57,9 @@ class Contacts:
         self.follow(plan, 0.0)
 
     def follow(self, plan: Plan, now: float) -> None:
-        """The plan has changed: there are contacts to be made with more routers, and with others no more."""
+        """Follow a new plan: meet the routers that it adds, and end the contacts with routers that it no longer
+        lists.
+        """
         self._plan = plan
         for router, contact in self._contacts.items():
             if router not in plan.listed and contact.incarnation:
@@ -108,7 +110,7 @@ class Contacts:
             self._forwarding.send_chunk(chunk, addressed)
 
     def receive(self, frame: ChannelFrame, target: list[Any], now: float) -> None:
-        """A frame of which we are this target. The numbers in it are as its source sees them."""
+        """Handle a frame with `target`, the entry that names this router. Its numbers are as the source sees them."""
         contact = self._contacts.get(frame.source)
         if contact is None:
             return  # ourselves, or a router this mesh does not have
@@ -188,7 +190,9 @@ class Contacts:
     def _apply(
         self, contact: Contact, change: ContactChange | None, cause: Loss = Loss.OTHER_END, reason: str = ""
     ) -> None:
-        """Follow a change of a contact. `cause` and `reason` tell of a loss; by default the other end lost it first."""
+        """Follow a change of a contact. `cause` and `reason` describe a loss; by default the other end lost the contact
+        first.
+        """
         if change is ContactChange.MADE:
             assert contact.router not in self._channels
             self._channels[contact.router] = Channel(*self._settings)

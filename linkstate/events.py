@@ -1,7 +1,6 @@
-"""What the link state and channel layer tells the shell, and what its own parts tell each other.
+"""The actions of the link-state and channel layer for the shell, and the events between its own parts.
 
-`Transmit` and `Received` occur once per batch of messages and are therefore named tuples; the others are
-rare.
+`Transmit` and `Received` occur once per batch of messages and are therefore named tuples; the others are rare.
 """
 
 from enum import Enum
@@ -16,7 +15,7 @@ CHANNEL: Literal["channel"] = "channel"
 
 
 class Transmit(NamedTuple):
-    """Send `body` to a neighbour on one of the two lanes; bodies to one neighbour and lane may be joined."""
+    """Send `body` to a neighbour on one of the two lanes. The shell may join bodies for one neighbour and lane."""
 
     neighbour: str
     lane: Literal["linkstate", "channel"]
@@ -32,7 +31,7 @@ class Received(NamedTuple):
 
 @frozen
 class ContactMade:
-    """`router`, in this incarnation of it, can be sent to; its channel starts empty in both directions."""
+    """The shell may send to `router`, in this incarnation; its channel starts empty in both directions."""
 
     router: str
     incarnation: int
@@ -48,7 +47,7 @@ class Loss(Enum):
     CLOSED = "closed"
     """The connection to a neighbour ended."""
     NO_PATH = "no-path"
-    """Two other routers report that the link between them is down."""
+    """Some link on the path is down, or no path is left."""
     RESTARTED = "restarted"
     """The router runs in another incarnation."""
     REMOVED = "removed"
@@ -56,7 +55,7 @@ class Loss(Enum):
     OTHER_END = "other-end"
     """The router lost the contact before this one did."""
     LATE = "late"
-    """The router owes this one an answer, and has nothing under way (`Mesh.doubt`)."""
+    """The router owes this one an answer, and had sent nothing when it acknowledged a question (`Mesh.doubt`)."""
     BROKEN = "broken"
     """The router broke the protocol."""
 
@@ -72,14 +71,14 @@ class ContactLost:
 
 @frozen
 class Full:
-    """As much is under way to `router` as may be: what can wait does, until there is room or the contact is lost."""
+    """The budget of the channel to `router` is used up. Payloads that can wait do so until `Room` or `ContactLost`."""
 
     router: str
 
 
 @frozen
 class Room:
-    """`router` has acknowledged some of that."""
+    """`router` has acknowledged enough of its channel: it takes payloads again."""
 
     router: str
 
@@ -104,7 +103,7 @@ class Reached:
 
 @frozen
 class Unreachable:
-    """Internal: there is no path any more, or not to the incarnation there was one to."""
+    """Internal: there is no path any more, or the router runs in another incarnation."""
 
     router: str
     cause: Loss
@@ -113,7 +112,7 @@ class Unreachable:
 
 @frozen
 class Rerouted:
-    """Internal: the path changed, so what was under way on the old one may be gone."""
+    """Internal: the path changed, so the frames under way on the old one may be lost."""
 
     router: str
 

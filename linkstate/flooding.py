@@ -1,10 +1,9 @@
-"""The database of link-state advertisements (protocol 3, layer 1): newest wins, and what is not renewed
-goes.
+"""The database of link-state advertisements (protocol 3, layer 1): the newest advertisement of a router wins, and one
+that is not renewed is forgotten.
 
-Every router writes one advertisement of its own working links, versioned by (incarnation, sequence), and
-repeats it now and then. The database decides which of two advertisements is newer and what has to be
-passed on or answered; it does not know neighbours and sends nothing. It is bounded by the list of
-routers in the plan of the mesh.
+Every router writes one advertisement of its own working links, versioned by (incarnation, sequence), and repeats it now
+and then. The database decides which of two advertisements is newer, and which to pass on or to answer. It does not know
+neighbours and sends nothing. The list of routers in the plan of the mesh bounds it.
 """
 
 import math
@@ -20,13 +19,15 @@ from linkstate.frames import AgedAdvertisement
 from linkstate.plan.plan import Plan
 
 LAST_SEQUENCE = 2**62
-"""No advertisement of ours is ever as late as that, and who counts on from it can still be read."""
+"""The highest sequence number of a received advertisement that this router counts on from. Other routers can still
+decode the numbers that follow.
+"""
 Links = tuple[tuple[str, int, int], ...]  # neighbour, its incarnation, cost
 
 
 @frozen
 class Advertisement:
-    """The links one router says it has."""
+    """The links that one router says it has."""
 
     origin: str
     incarnation: int
@@ -40,7 +41,7 @@ class Advertisement:
 
 
 class InstallResult(Enum):
-    """What came of an advertisement that was received."""
+    """The verdict on a received advertisement."""
 
     NEWER = auto()  # kept: pass it on
     KNOWN = auto()
@@ -62,7 +63,9 @@ class Database:
         refresh: float,
         max_age: float,
     ) -> None:
-        """`believes`: whether a router may have been started at a time of day, in ms: incarnations are such times."""
+        """`believes`: whether a router may have been started at this time of day, in ms: incarnations are such
+        times.
+        """
         assert 0 < refresh < max_age
         self.entries: dict[str, Advertisement] = {}
         self.topology_changed = False  # set here, reset by whoever recomputes the paths
@@ -78,7 +81,7 @@ class Database:
         self._digest: int | None = None
 
     def follow(self, plan: Plan) -> None:
-        """The plan has changed: who it does not list any more is forgotten."""
+        """Follow a new plan: forget the advertisements of routers that it does not list any more."""
         self._plan = plan
         for origin in [o for o, a in self.entries.items() if o != self._name and not plan.admits(o, a.incarnation)]:
             self.topology_changed = True
@@ -112,7 +115,7 @@ class Database:
         return InstallResult.NEWER
 
     def expire(self, now: float) -> None:
-        """Forget what its origin has not renewed. Our own is renewed by whoever calls `originate`."""
+        """Forget the advertisements that their origins have not renewed. The caller of `originate` renews our own."""
         if now < self.deadline():
             return
         for origin in [o for o, a in self.entries.items() if self._expiry(a) <= now]:
@@ -122,7 +125,7 @@ class Database:
 
     @property
     def refresh_at(self) -> float:
-        """When our own has to be renewed."""
+        """When our own advertisement has to be renewed; infinite if there is none."""
         return self.own.written + self._refresh if self.own else inf
 
     def deadline(self) -> float:
@@ -132,7 +135,9 @@ class Database:
         return self._deadline
 
     def export(self, origins: Iterable[str], now: float) -> list[AgedAdvertisement]:
-        """Advertisements as they go on the wire. Ages are rounded up, so that what circulates does die."""
+        """The advertisements of these origins, as on the wire. Ages are rounded up, so that an advertisement that
+        circulates does expire.
+        """
         chosen = [self.entries[origin] for origin in sorted(origins)]
         return [
             AgedAdvertisement(a.origin, a.incarnation, a.sequence, math.ceil((now - a.written) * 1000), a.links)
@@ -143,13 +148,13 @@ class Database:
         return sorted((a.origin, a.incarnation, a.sequence) for a in self.entries.values())
 
     def digest(self) -> int:
-        """Equal for equal databases: neighbours compare them to notice that a flood did not arrive."""
+        """Equal for equal databases. Neighbours compare digests to notice that a flood did not arrive."""
         if self._digest is None:
             self._digest = zlib.crc32(msgpack.packb(self.versions()))
         return self._digest
 
     def newer_than(self, versions: Mapping[str, tuple[int, int]]) -> list[str]:
-        """Whose advertisements we hold in a newer version than a neighbour with that summary."""
+        """The origins whose advertisements are newer here than in a neighbour's summary."""
         return [o for o, a in self.entries.items() if a.version > versions.get(o, (-1, -1))]
 
     def _acceptable(self, entry: AgedAdvertisement) -> bool:
@@ -160,13 +165,15 @@ class Database:
         return listed and bounded and young
 
     def _install_own(self, entry: AgedAdvertisement) -> InstallResult:
-        """Our own advertisement came back: from before a restart, or as we last sent it, or neither."""
+        """Judge an advertisement of our own that came back: it is of an earlier incarnation, equal to the last one
+        sent, or forged.
+        """
         own = self.own
         assert own is not None, "we advertise before anybody can tell us about ourselves"
         version = entry.incarnation, entry.sequence
         if entry.incarnation > self._incarnation or entry.sequence > LAST_SEQUENCE:
-            # Somebody lived under our name with a clock ahead of ours, or it is forged. No sequence number of ours
-            # beats it, or none that others could read; nobody renews it either, so it ages out.
+            # A router with our name and a clock ahead of ours wrote it, or it is forged. No sequence number of ours
+            # beats it, or none that other routers can decode. Nobody renews it either, so it ages out.
             self.refused += 1
             return InstallResult.REFUSED
         if version > own.version or (version == own.version and entry.links != own.links):

@@ -1,10 +1,8 @@
-"""Frames of the channel link on their way (protocol 3, layer 2): one copy per next hop, whatever the
-targets.
+"""Frames of the channel link on their way (protocol 3, layer 2): one copy per next hop, however many targets.
 
-A frame names its targets. At every router they are divided by next hop, and each part goes on with the
-chunk as it came: a relay writes a new header and never decodes a payload. A target without a next hop
-is dropped, as is a frame that has crossed more links than the mesh has routers: while routes change,
-frames may go in circles.
+A frame names its targets. Every router divides them by next hop, and sends each group on with the chunk as it came: a
+relay writes a new header and never decodes a payload. A router drops a target without a next hop, and a frame that has
+crossed more links than the mesh has routers: while routes change, frames may go in circles.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +14,7 @@ from linkstate.paths import Route
 
 
 class Forwarding:
-    """Sends frames of our own and passes on those of others."""
+    """Sends this router's own frames, and passes on frames of other routers."""
 
     def __init__(
         self,

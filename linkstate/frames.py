@@ -1,8 +1,8 @@
 """The bytes between neighbours on both lanes: how a body is cut into frames, and frames into fields.
 
-A body is a run of msgpack *bin* objects, so bodies can be joined and a frame can be skipped without
-being decoded. One bin holds a frame's header, a msgpack array. DATA and PART frames are followed by a
-second bin, a chunk of a payload, which is cut out by its offsets and never looked into.
+A body is a run of msgpack *bin* objects, so bodies can be joined and a frame can be skipped without being decoded. One
+bin holds a frame's header, a msgpack array. In DATA and PART frames a second bin follows, a chunk of a payload. It is
+cut out by its offsets and never decoded.
 
     linkstate   HELLO    [0, name, incarnation, clock, heard incarnation or 0, digests of database and plan]
                 SUMMARY  [1, clock, [[origin, incarnation, sequence], ...]]
@@ -14,8 +14,7 @@ second bin, a chunk of a payload, which is cut out by its offsets and never look
 Every channel frame names its targets the same way, so a relay treats all kinds alike: `ours` and
 `theirs` are the contact numbers as the source sees them, x and y depend on the kind (see the constants).
 
-Decoding checks shapes and raises PeerError; whether the names and numbers make sense is the caller's
-business.
+Decoding checks shapes and raises PeerError; the caller checks whether the names and numbers make sense.
 """
 
 import struct
@@ -40,10 +39,12 @@ PART = 4  # as DATA: a chunk of a payload that more chunks follow
 Target = tuple[str, int, int, int, int]
 
 JOINED = 4 * CHUNK
-"""Bytes of a body of the channel with more than one frame, at most: each may be answered. No neighbour joins more."""
+"""Bytes of a channel body with more than one frame, at most, as each frame may need an answer. No neighbour joins
+more.
+"""
 
 MANY = 10_000
-"""No frame of link state names as many routers, and no body of it has as many frames: each takes some time."""
+"""Every frame of link state lists fewer routers, and every body of it has fewer frames: each takes some time."""
 
 _LARGEST = 2**63 - 1  # of what is counted on from: one more must still fit in msgpack's 64 bits
 _BIN8, _BIN16, _BIN32 = 0xC4, 0xC5, 0xC6
@@ -57,16 +58,16 @@ _LINK_SHAPE = [str, int, int]
 
 
 class PeerError(Exception):
-    """A neighbour sent what no router of this mesh would send; nothing of it was applied.
+    """A neighbour sent a body that no router of this mesh would send; nothing of it was applied.
 
-    A body that does not decode, or a HELLO from the wrong router. The shell closes the transport it came from.
-    Everything else that raises in this folder is a bug of ours.
+    The body does not decode, or has a HELLO from the wrong router. The shell closes the transport that it came from.
+    Every other exception in this folder is a bug of ours.
     """
 
 
 @frozen
 class Hello:
-    """I am here, and this is whom I hear on this transport."""
+    """The sender is here, and hears this incarnation (`heard`) on this transport."""
 
     name: str
     incarnation: int
@@ -78,7 +79,7 @@ class Hello:
 
 @frozen
 class Summary:
-    """Which version of each router's advertisement the sender has."""
+    """The version of each router's advertisement that the sender has."""
 
     clock: int
     versions: dict[str, tuple[int, int]]
@@ -103,7 +104,7 @@ class Entries:
 
 @frozen
 class Planned:
-    """What the sender knows to have changed in the plan."""
+    """The changed entries of the plan that the sender knows."""
 
     clock: int
     plan: Plan
@@ -113,7 +114,7 @@ LinkstateFrame = Hello | Summary | Entries | Planned
 
 
 class ChannelFrame(NamedTuple):
-    """One frame as found in a body; the chunk's two offsets are with and without its bin prefix."""
+    """One frame of a body. `chunk_start` is before the bin prefix of the chunk, `chunk_content` after it."""
 
     kind: int
     source: str
@@ -129,7 +130,7 @@ class ChannelFrame(NamedTuple):
         return Chunk(self.body[self.chunk_content : self.chunk_end], self.kind == PART)
 
     def raw_chunk(self) -> Buffer:
-        """The chunk with its prefix, to be passed on as it is."""
+        """The chunk with its prefix, to be passed on unchanged."""
         return self.body[self.chunk_start : self.chunk_end]
 
 
@@ -165,7 +166,7 @@ def encode_plan(clock: int, plan: Plan) -> bytes:
 
 
 def decode_linkstate(body: Buffer) -> list[LinkstateFrame]:
-    """All frames of a body, or PeerError before anything of it was used."""
+    """Returns all frames of a body. Raises PeerError before any of them is used."""
     bounds = list(islice(_bins(body), MANY))
     if len(bounds) == MANY:
         raise PeerError(f"a body has too many frames, expected fewer than {MANY}")
@@ -173,7 +174,7 @@ def decode_linkstate(body: Buffer) -> list[LinkstateFrame]:
 
 
 def decode_channel(body: Buffer) -> list[ChannelFrame]:
-    """All frames of a body, or PeerError before anything of it was used."""
+    """Returns all frames of a body. Raises PeerError before any of them is used."""
     frames: list[ChannelFrame] = []
     offset = 0
     while offset < len(body):
@@ -198,7 +199,7 @@ def _bins(body: Buffer) -> Iterator[tuple[int, int]]:
 
 
 def _bin_bounds(body: Buffer, offset: int) -> tuple[int, int]:
-    """Where the content of the bin object at `offset` starts and ends."""
+    """Start and end of the content of the bin object at `offset`. Raises PeerError."""
     width = {_BIN8: 1, _BIN16: 2, _BIN32: 4}.get(body[offset]) if offset < len(body) else None
     if width is None:
         raise PeerError(f"expected a msgpack bin object at byte {offset} of a body of {len(body)} bytes")

@@ -1,5 +1,4 @@
-"""Who is in contact with us and a reliable way to talk to them (protocol 3, layers 1 and 2): the shell's
-interface.
+"""The routers in contact, and a reliable channel to each of them (protocol 3, layers 1 and 2): the shell's interface.
 
 `Mesh` is all the shell sees. The contract between the two:
 
@@ -53,8 +52,10 @@ class Mesh:
         max_payload: int,
         budget: int = BUDGET,
     ) -> None:
-        """`plan` is what this router knows of it; `hello` and `dead` are seconds, `max_payload` are the bytes of the
-        largest payload that is taken from another router, `budget` those that may queue on their way to one."""
+        """`plan` is the plan as this router knows it; `hello` and `dead` are seconds; `max_payload` are the bytes
+        of the largest payload that this router takes from another; `budget` are the bytes that may queue on the way
+        to one router.
+        """
         assert 0 < incarnation < 1 << 64 - NUMBER_BITS
         self.name = name
         self.out: list[Action] = []
@@ -83,7 +84,7 @@ class Mesh:
 
     @property
     def routes(self) -> Mapping[str, Route]:
-        """The routers there is a path to: `next_hop`, `cost`, `path`."""
+        """The routers with a path to them: `next_hop`, `cost`, `path`."""
         return self._linkstate.routes
 
     @property
@@ -101,7 +102,7 @@ class Mesh:
         return self._linkstate.plan
 
     def replan(self, plan: Plan, now: float) -> None:
-        """Change the plan, here and with that everywhere. What was known of it before stays where it wins."""
+        """Change the plan, here and thereby everywhere. The entries known before stay where they win."""
         merged = self.plan.merge(plan)
         if merged != self.plan:
             self._linkstate.follow(merged, now)
@@ -116,7 +117,7 @@ class Mesh:
         self._follow_reachability(now)
 
     def receive(self, neighbour: str, lane: str, body: Buffer, now: float) -> None:
-        """A body that came on that lane of the neighbour."""
+        """Handle a body that came on this lane of the neighbour."""
         if lane == CHANNEL:
             self.receive_channel(neighbour, body, now)
         else:
@@ -142,7 +143,7 @@ class Mesh:
                 self._forwarding.relay(frame, elsewhere)
 
     def heard(self, neighbour: str, now: float) -> None:
-        """Bytes came from the neighbour, be they only part of a body: it lives."""
+        """Note that bytes came from the neighbour, even if only a part of a body: the neighbour lives."""
         self._linkstate.receive_traffic(neighbour, now)
 
     def handle_timer(self, now: float) -> None:
@@ -155,18 +156,20 @@ class Mesh:
         return min(self._linkstate.deadline(), self._contacts.deadline())
 
     def send(self, targets: Sequence[str], payload: bytes, now: float) -> None:
-        """Send to those of the targets that are in contact; the others are left out. No target twice."""
+        """Send to the targets that are in contact, and leave out the others. The caller names no target twice."""
         assert len(set(targets)) == len(targets)
         self._contacts.send(targets, payload, now)
 
     def doubt(self, router: str, reason: str, now: float) -> None:
-        """A router owes us something. Declare its contact lost for this reason once it has acknowledged all that was
-        sent, unless something of its own is on its way, or here and not handled yet (protocol 6.7)."""
+        """Question the contact with a router that owes us an answer.
+
+        The contact is declared lost for this reason once the router has acknowledged everything sent so far, unless a
+        payload of the router is on its way, or is here and not handled yet (protocol 6.7)."""
         if not any(isinstance(action, Received) and action.router == router for action in self.out):
             self._contacts.doubt(router, reason, now)
 
     def drop_contact(self, router: str, now: float, cause: Loss, reason: str) -> None:
-        """Declare the contact with a router lost. A new one follows if there is a path."""
+        """Declare the contact with a router lost. A new contact follows if there is a path."""
         self._contacts.drop(router, now, cause, reason)
 
     def _follow_reachability(self, now: float) -> None:

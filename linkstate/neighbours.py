@@ -52,11 +52,11 @@ class Neighbour:
 
     @property
     def heard(self) -> int:
-        """The incarnation we hear at present, as our HELLO reports it; 0 if we hear none."""
+        """The incarnation that this router hears at present, as its HELLO reports it; 0 if it hears none."""
         return self.incarnation if self.state in (NeighbourState.ONE_WAY, NeighbourState.UP) else 0
 
     def link_up(self, now: float) -> None:
-        """A transport is there. Whatever was known came over another one and counts no more."""
+        """Begin with a new transport. All that was known came over another one, and no longer counts."""
         self.link_down(now)
         self._enter(NeighbourState.SILENT, now)
         self.hello_at = now
@@ -86,7 +86,9 @@ class Neighbour:
             )
 
     def receive_traffic(self, now: float) -> bool:
-        """Something other than a HELLO came, or a part of it. False if we do not know who is talking: it is ignored."""
+        """Note that something other than a HELLO, or a part of it, came. False if the incarnation of the sender is
+        unknown: the caller ignores it.
+        """
         if not self.heard:
             return False
         self._lost_at = now + self._dead
@@ -101,7 +103,7 @@ class Neighbour:
         return self.hello_at if self.hello_at < self._lost_at else self._lost_at
 
     def _fall(self, state: NeighbourState, now: float, cause: Loss, reason: str) -> None:
-        """Enter a state below UP. The cause is kept if the link was UP: later ones follow from it."""
+        """Enter a state below UP. If the link was UP, the cause is kept, as later causes follow from it."""
         if self.up:
             self.cause, self.reason = cause, reason
         self._enter(state, now)

@@ -1,7 +1,8 @@
-"""What waits until the transport to one neighbour has room (protocol 3, layer 2): link state never waits behind data.
+"""Bodies that wait until the transport to one neighbour has room (protocol 3, layer 2): link state never waits behind
+data.
 
-A shell hands no more to its transport than that can write at once, and takes the next from here when it has: so what
-link state says waits for what lies in the transport, and for nothing else.
+A shell gives its transport no more than the transport can write at once. When that is written, the shell takes the next
+bodies from here. So link state waits only for the bytes that the transport already has.
 """
 
 from collections import deque
@@ -23,8 +24,8 @@ class Outbox:
         (self._channel if lane == CHANNEL else self._linkstate).append(body)
 
     def take(self, room: int) -> tuple[Literal["linkstate", "channel"], list[bytes]] | None:
-        """What is to go next, to be joined into one body: at most `room` bytes of data, but at least one body. None if
-        nothing waits."""
+        """The bodies to send next, to be joined into one, and their lane: at most `room` bytes of data, but at least
+        one body. None if nothing waits."""
         if self._linkstate:
             bodies, self._linkstate = self._linkstate, []
             return LINKSTATE, bodies

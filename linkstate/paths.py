@@ -1,8 +1,8 @@
 """Shortest paths over the advertised links (protocol 3, layer 1). Pure: advertisements in, routes out.
 
-Among paths of equal cost the one that comes first by the names of its routers is taken. The rest of such
-a path is again the first one from where it starts, so routers with the same database agree on the whole
-way a frame takes, not only on the next hop, and no frame loops between two ties.
+Among paths of equal cost, the first one by the names of its routers is taken. The rest of this path is again the first
+one from the router where it starts. So routers with the same database agree on the whole path of a frame, not only on
+the next hop, and no frame loops between two equal paths.
 """
 
 import heapq
@@ -14,7 +14,7 @@ from attrs import frozen
 
 @frozen
 class Route:
-    """How to get to one router, and which incarnation of it is there."""
+    """The path to one router, and the incarnation that runs there."""
 
     next_hop: str
     cost: int
@@ -23,7 +23,7 @@ class Route:
 
 
 class Advertised(Protocol):
-    """What this module needs to know of a router."""
+    """The facts about a router that this module needs."""
 
     @property
     def incarnation(self) -> int: ...
@@ -32,7 +32,7 @@ class Advertised(Protocol):
 
 
 def shortest_paths(root: str, routers: Mapping[str, Advertised]) -> dict[str, Route]:
-    """A route to every router that can be reached from `root`, one of them, by name."""
+    """The routes to all routers that `root` can reach, keyed and sorted by name."""
     listed = {name: {(there, incarnation) for there, incarnation, _ in r.links} for name, r in routers.items()}
     routes: dict[str, Route] = {}
     candidates: list[tuple[int, tuple[str, ...]]] = [(0, ())]
@@ -61,8 +61,10 @@ def is_link(here: str, there: str, routers: Mapping[str, Advertised]) -> bool:
 def _two_way_links(
     router: str, routers: Mapping[str, Advertised], listed: Mapping[str, Set[tuple[str, int]]]
 ) -> Iterator[tuple[str, int]]:
-    """Links both of whose ends list the other in its present incarnation: the others do not exist (yet). `listed` says
-    in one step which those are: where all list all, links are many."""
+    """The working links of a router, as (neighbour, cost). Both ends list the other in its present incarnation: other
+    links do not exist (yet).
+
+    `listed` is an index of the links of each router, since a full mesh has many links."""
     here = routers[router]
     for neighbour, incarnation, cost in here.links:
         there = routers.get(neighbour)

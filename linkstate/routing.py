@@ -1,12 +1,13 @@
-"""The link-state protocol of one router (protocol 3, layer 1): who is reachable, and by which next hop.
+"""The link-state protocol of one router (protocol 3, layer 1): the routers that it reaches, and the next hop to each.
 
-HELLOs decide which links work, flooding tells everybody, shortest paths say what follows from it.
-Changes come out as `Reached`, `Unreachable` and `Rerouted` in `changes`. A flood is sent once per link; what
-gets lost is noticed by the digest in the next HELLO and repaired by a SUMMARY, which the other side
-answers with what is newer.
+HELLOs decide which links work, flooding sends this to all routers, and the shortest paths follow from it. Changes come
+out as `Reached`, `Unreachable` and `Rerouted` in `changes`. A flood is sent once per link. If a part of it is lost, the
+digest in the next HELLO shows this. The router then sends a SUMMARY, and the other side answers with the advertisements
+that are newer there.
 
-So is the plan of the mesh (protocol 11), which says who the routers and our neighbours are. It is told whole: to all
-neighbours when it changes, and to each whose HELLO has another digest of it.
+The plan of the mesh (protocol 11) spreads in the same way. It says which routers there are, and which are our
+neighbours. It is sent whole: to all neighbours when it changes, and to each neighbour whose HELLO has another digest of
+it.
 """
 
 from collections.abc import Callable
@@ -39,7 +40,7 @@ MAX_AGE_DEADS = 40  # and forgotten when it was not renewed for so many
 
 
 class LinkState:
-    """What neighbours say of link state in, routes out."""
+    """Takes the neighbours' link state, and computes the routes."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class LinkState:
         self._meet_neighbours()
 
     def follow(self, plan: Plan, now: float) -> None:
-        """The plan has changed. All neighbours are told, also who is none any more."""
+        """Follow a new plan, and send it to all neighbours, also to those that are neighbours no more."""
         self.plan = plan
         body = encode_plan(self._clock.read(), plan)
         for neighbour in self.neighbours.values():
@@ -81,7 +82,7 @@ class LinkState:
         self._update(now)
 
     def _meet_neighbours(self) -> None:
-        """Those that the plan gives us, in the order of their names."""
+        """Make the neighbours that the plan gives this router, in the order of their names."""
         costs = self.plan.costs_of(self._name)
         self.neighbours = {name: self.neighbours.get(name) or self._meet(name) for name in costs}
         for name, cost in costs.items():
@@ -114,7 +115,7 @@ class LinkState:
                     f"the incarnation {frame.incarnation} lies in the future: the clocks of the two routers differ"
                 )
         if neighbour.connected:
-            # Each HELLO and each SUMMARY says all, and an answer may be long: the last of a body is enough.
+            # Each HELLO and each SUMMARY is complete, and an answer may be long: the last one of a body is enough.
             last = {type(frame): frame for frame in frames}
             for frame in frames:
                 if isinstance(frame, Entries) or frame is last[type(frame)]:
@@ -122,7 +123,7 @@ class LinkState:
             self._update(now)
 
     def receive_traffic(self, name: str, now: float) -> bool:
-        """Traffic on the other link, or part of a body, counts as life. False if it must be ignored."""
+        """Note traffic on the other link, or a part of a body, as life. False if the caller has to ignore it."""
         return self.neighbour(name).receive_traffic(now)
 
     def handle_timer(self, now: float) -> None:
@@ -185,7 +186,7 @@ class LinkState:
         self._send_entries(others, [o for o, v in verdicts if v is InstallResult.NEWER], now)
 
     def _update(self, now: float) -> None:
-        """Let everything follow from what just changed: HELLOs due, our advertisement, the routes."""
+        """Update all that follows from a change: HELLOs that are due, our advertisement, the routes."""
         if any(now >= neighbour.hello_at for neighbour in self.neighbours.values()):
             self._say_hello(now)
         self._advertise(now)
@@ -194,7 +195,9 @@ class LinkState:
             self._recompute()
 
     def _say_hello(self, now: float) -> None:
-        """To all to whom one is due soon: for both HELLOs of a link, and for those of all links, routers wake once."""
+        """Send a HELLO to each neighbour for which one is due soon. So a router wakes once for both HELLOs of a link,
+        and for the HELLOs of all links.
+        """
         for neighbour in self.neighbours.values():
             if now >= neighbour.hello_at - self._early:
                 self._send_hello(neighbour, now)
@@ -214,7 +217,7 @@ class LinkState:
         return (neighbour.name, neighbour.incarnation, neighbour.cost) in own.links
 
     def _advertise(self, now: float) -> None:
-        """Tell everybody about our links; a neighbour that is new gets the whole database with it."""
+        """Flood our links if they changed or are to be renewed. A new neighbour also gets the whole database."""
         own = self.database.own
         links = self._working_links()
         if own is not None and own.links == links and now < self.database.refresh_at:
@@ -249,7 +252,7 @@ class LinkState:
                 self.changes.append(Rerouted(router))
 
     def _why_unreachable(self, route: Route) -> tuple[Loss, str]:
-        """The first link of a former path that is down, and why, as far as is known here."""
+        """Returns the first link of a former path that is down, and why, as far as this router knows."""
         first = self.neighbours.get(route.next_hop)
         if first is None:
             return Loss.REMOVED, f"the plan no longer has a link to router {route.next_hop}"

@@ -1,1 +1,1 @@
-"""Which routers a mesh has, and which links between them (protocol 11): a value that all routers come to agree on."""
+"""The routers of a mesh and the links between them (protocol 11): a value on which all routers come to agree."""

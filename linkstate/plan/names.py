@@ -1,18 +1,20 @@
-"""What may be said in a plan: names of routers, addresses, costs. Every router meets what any of them was told."""
+"""Checks of names of routers, addresses and costs in a plan. Every router gets whatever an operator has told any of
+them.
+"""
 
 import re
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-"""Of a router, or a mesh: names become folder names and parts of printed epochs."""
+"""Name of a router or a mesh: names become folder names and parts of printed epochs."""
 MOST_COST = 65535
 _ADDRESS = re.compile(r"(?:\[([0-9A-Za-z:.%_]+)\]|([^\s:/\[\]@]+)):([0-9]{1,5})")
 _MOST_PORT = 65535
 _LONGEST_HOST = 253
-"""In DNS (RFC 1035 2.3.4)."""
+"""Bytes of a host name in DNS (RFC 1035 2.3.4)."""
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """Of host:port or [host]:port. Raises ValueError."""
+    """Split host:port or [host]:port. Raises ValueError."""
     found = _ADDRESS.fullmatch(text)
     if not found or int(found[3]) > _MOST_PORT or not _names_a_host(found[1] or found[2]):
         raise ValueError(f'"{text}" is not an address, expected host:port such as 127.0.0.1:5672 or [::1]:5672')
@@ -20,18 +22,20 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 
 def in_ascii(address: str) -> str:
-    """As a plan says it: a name in another script has a form of its own in DNS."""
+    """The address as a plan has it: a host name in another script in its DNS form (IDNA)."""
     host, _, port = address.rpartition(":")
     return f"{host.encode('idna').decode()}:{port}"
 
 
 def is_address(text: str) -> bool:
-    """Whether a plan may say it. To look at a name in another script takes a thousand times as long."""
+    """Whether a plan may have this address. The ASCII check comes first, as a name in another script takes a thousand
+    times as long to check.
+    """
     return text.isascii() and _is_any(text)
 
 
 def mended(address: str) -> str:
-    """What a plan may say of an address that was kept: nothing if it is none."""
+    """The plan's form of an address from a store; empty if it is no address."""
     return in_ascii(address) if _is_any(address) else ""
 
 

@@ -1,13 +1,14 @@
 """The plan of a mesh: its routers and the links between them, as a value that merges (protocol 11).
 
-Each router and each link has an entry of its own; of two entries about the same the later one counts. So the plans of
-any number of routers merge to the same, in whatever order, however often. What an operator's topology file says stands
-at version 0 and is never told: what is flooded and kept on disk are the entries that were changed since (`changed`).
+Each router and each link has an entry of its own; of two entries about the same router or link, the later one counts.
+So the plans of any number of routers merge to the same plan, in any order, however often. The entries of the operator's
+topology file have version 0, and are never sent. Routers flood and store only the entries that were changed since
+(`changed`).
 
     MEMBER ──apply without it──▶ LEAVING ──it has no clients left, or by force──▶ REMOVED ──apply with it──▶ MEMBER
 
-Leaving wins over being a member, and being removed over both, whatever their versions: two sides of a partition may
-disagree. A router that is taken in again is another member: its `since` is later than all that was said before.
+LEAVING wins over MEMBER, and REMOVED over both, whatever their versions, as two sides of a partition may disagree. A
+router that is added again is another member: its `since` is later than that of all its former entries.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,49 +24,51 @@ from linkstate.clock import COUNTER_BITS
 from linkstate.plan.names import MOST_COST, NAME, is_address, mended
 
 Version = tuple[int, str]
-"""Hybrid clock and router of a change: no two changes have the same."""
+"""Hybrid clock and router of a change: no two changes have the same version."""
 START: Version = (0, "")
-"""Of what a topology file says."""
+"""Version of the entries of a topology file."""
 MOST = 1000
-"""Entries of a plan that is changed here, of routers and of links each."""
+"""Routers in a plan that is changed here, at most, and links."""
 MOST_TAKEN = 2 * MOST
-"""Entries of one that others have changed: as many as two sides of a partition may have made apart."""
+"""Routers in a plan that other routers have changed, at most, and links: two sides of a partition may each have made
+`MOST`.
+"""
 
 
 class PlanError(Exception):
-    """A change that cannot be made to this plan now, with the reason."""
+    """A change that cannot be made to this plan now. The text is the reason."""
 
 
 class Standing(IntEnum):
     MEMBER = 0
     LEAVING = 1
-    """It sends its clients away. The others do not wait for it when it is not there."""
+    """The router sends its clients away. The others do not wait for it while it is out of contact."""
     REMOVED = 2
 
 
 @attrs.frozen(order=True, slots=True)
 class PlannedRouter:
-    """What the plan says of one router. The greater of two is the later, field by field."""
+    """The plan's entry of one router. The greater of two entries is the later, field by field."""
 
     since: int = 0
-    """Its incarnations are later than this, in ms: what was started before was removed."""
+    """The router's incarnations are later than this, in ms; earlier ones were removed."""
     standing: Standing = Standing.MEMBER
     version: Version = START
     inter: str = ""
-    """host:port at which its neighbours dial it; empty if they know it otherwise."""
+    """host:port at which the neighbours dial the router; empty if they know it otherwise."""
     amqp: str = ""
-    """host:port that clients are told."""
+    """host:port that clients get."""
 
 
 @attrs.frozen(order=True, slots=True)
 class PlannedLink:
-    """What the plan says of the link between two routers. The greater of two is the later."""
+    """The plan's entry of the link between two routers. The greater of two entries is the later."""
 
     version: Version = START
     cost: int = 0
-    """0: there is none."""
+    """0 if there is no such link."""
     address: str = ""
-    """host:port dialled in place of the higher-named router's `inter`."""
+    """host:port to dial in place of the higher-named router's `inter`."""
 
 
 Pair = tuple[str, str]
@@ -85,8 +88,8 @@ class Plan:
 
     @cached_property
     def listed(self) -> frozenset[str]:
-        """Routers that belong to the mesh: members, and routers that are leaving. Others wait for them, also while they
-        are not there: they are all that "all routers" means (protocol 11.5)."""
+        """Routers that belong to the mesh: members, and routers that are leaving. "All routers" means exactly these
+        (protocol 11.5): the others wait for them even while they are absent."""
         return frozenset(name for name, router in self.routers.items() if router.standing is not Standing.REMOVED)
 
     @cached_property
@@ -103,7 +106,7 @@ class Plan:
         return router in self.routers and not self.admits(router, incarnation)
 
     def costs_of(self, router: str) -> dict[str, int]:
-        """Neighbour -> cost of the link to it; none for who is removed."""
+        """Neighbour -> cost of the link to it; empty for a removed router."""
         found = {}
         for (a, b), link in self.links.items():
             if link.cost and router in (a, b) and a in self.listed and b in self.listed:
@@ -111,17 +114,17 @@ class Plan:
         return dict(sorted(found.items()))
 
     def dialled_by(self, router: str) -> dict[str, str]:
-        """Neighbour with a higher name -> its host:port, where that is known."""
+        """Neighbour with a higher name -> its host:port, if the plan knows it."""
         higher = [name for name in self.costs_of(router) if name > router]
         found = {name: self.links[router, name].address or self.routers[name].inter for name in higher}
         return {name: address for name, address in found.items() if address}
 
     def address_of(self, neighbour: str, router: str) -> str:
-        """host:port at which a neighbour of the router listens for others, as far as the plan knows; else empty."""
+        """host:port at which a neighbour listens for this router; empty if the plan does not know it."""
         return self.routers[neighbour].inter or self.dialled_by(router).get(neighbour, "")
 
     def times_ms(self) -> list[int]:
-        """When it was changed, each time, and when who was taken in again was to go."""
+        """All times in the plan, in ms: when each entry was changed, and the `since` of each router."""
         versions = [router.version for router in self.routers.values()] + [link.version for link in self.links.values()]
         return [clock >> COUNTER_BITS for clock, _ in versions] + [router.since for router in self.routers.values()]
 
@@ -135,8 +138,10 @@ class Plan:
         return Plan(_merged(self.routers, other.routers), _merged(self.links, other.links))
 
     def revised(self, wanted: "Plan", version: Version, forced: Collection[str] = ()) -> "Plan":
-        """The plan with what a topology file says now. Routers that it lacks are to leave, those of them that are
-        `forced` are gone at once. Links of who leaves stay until it is gone. Raises PlanError."""
+        """The plan after the operator applies a topology file, `wanted`. Raises PlanError.
+
+        Routers that the file lacks become LEAVING; the `forced` ones among them become REMOVED at once. The links of a
+        leaving router stay until it is removed."""
         routers, links = dict(self.routers), dict(self.links)
         for name, said in wanted.routers.items():
             routers[name] = _listed(name, routers.get(name), said, version)
@@ -156,33 +161,35 @@ class Plan:
         return revised
 
     def without(self, router: str, version: Version) -> "Plan":
-        """The plan after that router, which was leaving, is gone."""
+        """The plan after the router, which was leaving, is removed."""
         removed = attrs.evolve(self.routers[router], standing=Standing.REMOVED, version=version)
         return attrs.evolve(self, routers={**self.routers, router: removed})
 
     def without_leaving(self) -> "Plan":
-        """The plan after all that were leaving have gone."""
+        """The plan after all leaving routers are removed."""
         leaving = {name: router for name, router in self.routers.items() if router.standing is Standing.LEAVING}
         gone = {name: attrs.evolve(router, standing=Standing.REMOVED) for name, router in leaving.items()}
         return attrs.evolve(self, routers={**self.routers, **gone})
 
-    # how it is told
+    # how it is sent and stored
 
     @cached_property
     def digest(self) -> int:
-        """Equal for plans in which the same was changed; 0 if nothing was."""
+        """Equal for plans with the same changed entries; 0 if none was changed."""
         changed = self.changed()
         return int.from_bytes(blake2b(msgpack.packb(changed), digest_size=7).digest()) if any(changed) else 0
 
     def changed(self) -> list[list[Any]]:
-        """What is not of the topology file: rows of routers and of links, to be packed."""
+        """The entries that the topology file does not have: rows of routers and rows of links, ready to pack."""
         routers = [[name, *attrs.astuple(r)] for name, r in sorted(self.routers.items()) if r.version > START]
         links = [[*pair, *attrs.astuple(link)] for pair, link in sorted(self.links.items()) if link.version > START]
         return [routers, links]
 
 
 def plan_of(rows: Any) -> Plan:
-    """The plan that `changed` gave, unpacked again. Raises ValueError for anything else: it is told on, and kept."""
+    """The plan of the unpacked rows that `changed` returned. Raises ValueError for anything else, as the plan is sent
+    on and stored.
+    """
     match rows:
         case [list() as routers, list() as links] if max(len(routers), len(links)) <= MOST_TAKEN:
             return Plan(dict(map(_router, routers)), dict(map(_link, links)))
@@ -190,7 +197,9 @@ def plan_of(rows: Any) -> Plan:
 
 
 def kept_plan_of(rows: Any) -> Plan:
-    """As `plan_of`, of what may have been kept before addresses were looked at: those that are none are left out."""
+    """As `plan_of`, for rows of a store, which may be older than the check of addresses: malformed addresses become
+    empty.
+    """
     routers, links = rows
     return plan_of([[[*row[:4], *map(mended, row[4:])] for row in kept] for kept in (routers, links)])
 
@@ -214,7 +223,7 @@ def _link(row: Any) -> tuple[Pair, PlannedLink]:
 
 
 def _are_whole(*numbers: int) -> bool:
-    """True is 1, but is told otherwise: two plans would be the same, and their digests not."""
+    """Exclude booleans: True equals 1 but is packed otherwise, so two equal plans would have different digests."""
     return set(map(type, numbers)) == {int}
 
 
@@ -231,7 +240,7 @@ def _merged(mine: Mapping[K, E], theirs: Mapping[K, E]) -> dict[K, E]:
 
 
 def _listed(name: str, old: PlannedRouter | None, said: PlannedRouter, version: Version) -> PlannedRouter:
-    """The entry of a router that the file has."""
+    """The entry of a router that the topology file has. Raises PlanError."""
     if old is None:
         return attrs.evolve(said, version=version)
     if old.standing is Standing.LEAVING:
