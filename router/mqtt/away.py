@@ -1,6 +1,6 @@
-"""The sessions of MQTT clients that are away: since when, and which are forgotten.
+"""The sessions whose MQTT clients are away: since when, and which of them the router forgets.
 
-Never here: what comes of a client that comes back (`edge`).
+`edge` decides what happens when a client comes back.
 """
 
 import logging
@@ -12,21 +12,21 @@ from router.mqtt.session import MqttSession, SessionKeeper
 log = logging.getLogger("oncemesh.mqtt")
 
 MOST_EMPTY: Final = 1000
-"""Sessions without topics that are kept of a user's clients that are away, where all who have not proven who they are
-count as one."""
+"""Sessions without topics that the router keeps for one user while their clients are away. All clients without a proven
+user count as one user."""
 
 
 class Away:
-    """Sessions without a client. One that has topics counts with these; of the others so many are kept. That these are
-    kept at all is for a client whose first message was lost with its connection: without a session it would give it up.
-    """
+    """Sessions without a client. A session with topics counts with its links; of the others the router keeps a bounded
+    number. They are kept for a client whose first message was lost with its connection: without a session that client
+    would give the message up."""
 
     def __init__(self, keeper: SessionKeeper) -> None:
         self.since: dict[MqttSession, float] = {}
-        """When they were left, in this order."""
+        """Maps each session to the time at which its client left it, oldest first."""
         self._keeper = keeper
         self._empty: dict[str, dict[MqttSession, None]] = {}
-        """Those without topics, by user, in the same order."""
+        """Maps a user to its sessions without topics, oldest first."""
 
     def add(self, session: MqttSession, now: float) -> None:
         self.since.setdefault(session, now)
@@ -41,7 +41,7 @@ class Away:
             self._end(first)
 
     def discard(self, session: MqttSession) -> None:
-        """It has a client again, or another one is in its place."""
+        """The session has a client again, or another session has replaced it."""
         self.since.pop(session, None)
         if (empty := self._empty.get(session.user)) is not None:
             empty.pop(session, None)
@@ -49,7 +49,7 @@ class Away:
                 del self._empty[session.user]
 
     def expire(self, until: float) -> None:
-        """Those that were left before that. The core has let their links expire."""
+        """End the sessions that their clients left before `until`. The core has let their links expire."""
         while self.since and (oldest := next(iter(self.since.items())))[1] < until:
             self._end(oldest[0])
 
@@ -60,8 +60,8 @@ class Away:
             self.end(session)
 
     def end(self, session: MqttSession) -> None:
-        """Nobody comes back to it. It and its ends, and what is under way there, know each other no more: else they
-        would wait for Python's search for cycles, which is rare (`router.garbage`)."""
+        """End a session for good. This removes the references between the session, its ends and its messages; otherwise
+        their memory would wait for Python's cycle search, which is rare (`router.garbage`)."""
         self.discard(session)
         for publisher in session.publishers.values():
             publisher.forget()
@@ -70,7 +70,7 @@ class Away:
 
 
 def is_kept(session: MqttSession, connection: MqttConnection, *, said_goodbye: bool) -> bool:
-    """Whether the client, which has gone, knows of this session, and has it here."""
+    """Whether the client that has just gone knows of this session, and has it at this router."""
     if session.told is None:
         return connection.has_spoken or session.is_expected
     return session.was_here if session.resumes else connection.has_spoken or said_goodbye

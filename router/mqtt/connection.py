@@ -1,7 +1,7 @@
-"""One client's connection of MQTT, sans-I/O: bytes to packets, the CONNECT that comes first, and silence.
+"""One client's MQTT connection, sans-I/O: decodes bytes to packets, requires a CONNECT first, and times out silence.
 
-It is driven as a connection of AMQP is (`router.amqp.driven`). What packets mean is decided by
-whoever handles them. Nothing is looked at behind a packet that breaks MQTT: what came before counts.
+`router.amqp.driven` drives it as it drives an AMQP connection. An `MqttHandler` decides what packets mean. If a packet
+breaks MQTT, the packets before it count and the bytes after it are ignored.
 """
 
 import math
@@ -29,33 +29,33 @@ from router.mqtt.format.packets import (
 from router.mqtt.format.values import V3, V5, MqttError, PacketKind, Reason
 
 PATIENCE: Final = 1.5
-"""Times the keep-alive: so long may a client be silent (MQTT 5 3.1.2.10)."""
+"""A client may be silent for this many keep-alives (MQTT 5 3.1.2.10)."""
 LOOK_S: Final = 10.0
-"""The shell looks at least so often whether who has something to read reads it."""
+"""Seconds: the shell checks at least this often whether the client reads its output."""
 MOST_PACKET: Final = 64 * 1024
-"""Bytes of any packet but PUBLISH: it is handled in one turn, whatever it is full of."""
+"""Bytes of any packet except PUBLISH. Such a packet is handled in one turn, so its size bounds the turn."""
 HEADER_MOST: Final = 5
 HELD_MOST: Final = 4 * 1024 * 1024
-"""Bytes that may come of a client whose packets are held; or one packet, whatever its size."""
+"""Bytes that the router buffers from a client whose packets are held; one packet of any allowed size always fits."""
 HELD_TURN: Final = 32 * 1024
-"""Of these, bytes that are handled in one turn."""
+"""Bytes of held packets that are handled in one turn."""
 HELD_PACKETS: Final = 5000
-"""Packets that are looked through for a goodbye."""
+"""Held packets among which the router looks for a DISCONNECT."""
 MOST_ANSWERS: Final = 8 * 1024 * 1024
-"""Bytes of what waits for the client to read it, but for messages, which its subscriptions bound: the answers to 65,535
-identifiers take 5 MB."""
+"""Bytes of packets that wait until the client reads them, without messages, which its subscriptions bound. The answers
+to 65,535 identifiers take 5 MB."""
 OVERHEAD: Final = 64
-"""Bytes of what is kept beside such a packet, about."""
+"""Approximate bytes of memory beside each of these packets."""
 AT_LEAST_ONCE: Final = 0b0110
-"""Of the first byte of a PUBLISH: its QoS, if that is not 0."""
+"""Mask of the QoS bits in the first byte of a PUBLISH."""
 
 
 class MqttHandler(Protocol):
-    """What becomes of the packets of connections."""
+    """Handles the packets of connections."""
 
     def on_connect(self, connection: "MqttConnection", packet: ConnectPacket) -> None: ...
     def on_first_word(self, connection: "MqttConnection") -> None:
-        """The client has said something since it was let in; called before that is handled."""
+        """The client has sent its first packet after the CONNACK; called before that packet is handled."""
 
     def on_publish(self, connection: "MqttConnection", packet: PublishPacket) -> None: ...
     def on_ack(self, connection: "MqttConnection", packet: AckPacket) -> None: ...
@@ -63,22 +63,22 @@ class MqttHandler(Protocol):
     def on_unsubscribe(self, connection: "MqttConnection", packet: UnsubscribePacket) -> None: ...
 
     def on_batch(self, connection: "MqttConnection") -> None:
-        """All packets of a read were handled."""
+        """All packets of one read have been handled."""
 
     def on_close(self, connection: "MqttConnection", packet: DisconnectPacket | None) -> None:
-        """It is over; with the client's own DISCONNECT, if it has said one."""
+        """The connection is over. `packet` is the client's DISCONNECT, if it sent one."""
 
 
 class MqttConnection(DrivenConnection):
     protocol: Final = "mqtt"
 
     def __init__(self, handler: MqttHandler, max_packet: int, opening: float) -> None:
-        """`opening`: seconds within which the CONNECT comes."""
+        """`opening`: seconds within which the CONNECT has to come."""
         super().__init__()
         self.heartbeat = PINGRESP
         self.mechanism = ""
         self.has_spoken = False
-        """It has said something since."""
+        """Whether the client has sent a packet after its CONNECT."""
         self.error: MqttError | None = None
         self.version = V5
         self.max_packet = max_packet
@@ -107,8 +107,8 @@ class MqttConnection(DrivenConnection):
             self._fail(MqttError(Reason.QUOTA, "the client sent too many bytes before the router knew that it lives"))
 
     def hold(self, then: Callable[[], None]) -> None:
-        """What comes from now on waits until it is certain that the client is there, and `then` was called. If the
-        connection is over before that, its client says all of it again, but for what `take_leave` does."""
+        """Hold all later packets until it is certain that the client is there and `then` has been called. If the
+        connection ends before that, the client sends these packets again; `take_leave` handles the exceptions."""
         self._held = then
         self.prove(self._proven)
 
@@ -119,7 +119,7 @@ class MqttConnection(DrivenConnection):
             self._handle_all(HELD_TURN)
 
     def _handle_all(self, most: float = math.inf) -> None:
-        """The whole packets of the buffer. Those that begin behind so many bytes are held for another turn."""
+        """Handle the complete packets of the buffer. Packets that begin after `most` bytes wait for another turn."""
         try:
             self._take(most)
         except MqttError as error:
@@ -156,7 +156,8 @@ class MqttConnection(DrivenConnection):
             del buffer[:at]
 
     def _header(self, at: int) -> tuple[int, int] | None:
-        """Where the packet's body begins and ends; None if that has not come yet."""
+        """The offsets at which the body of the packet at `at` begins and ends; None if its header is incomplete. Raises
+        MqttError."""
         size, buffer = 0, self._buffer
         for digit, byte in enumerate(buffer[at + 1 : at + HEADER_MOST]):
             size |= (byte & 0x7F) << (7 * digit)
@@ -195,7 +196,7 @@ class MqttConnection(DrivenConnection):
                 self._handler.on_connect(self, packet)
 
     def open(self, client: str, keep_alive: int) -> None:
-        """The client is let in under this name."""
+        """Accept the client under this name. `keep_alive` is in seconds; 0: none."""
         self.opened = True
         self.remote_container = client
         self._keep_alive = PATIENCE * keep_alive
@@ -204,8 +205,9 @@ class MqttConnection(DrivenConnection):
         self._finish(None)
 
     def take_leave(self) -> None:
-        """What is held is over. Who said goodbye, and not with its CONNECT, had read the CONNACK, and may be elsewhere
-        by now: what it published at QoS 0 before that is handled, and the goodbye."""
+        """Drop the held packets. If they contain a DISCONNECT that did not come together with the CONNECT, the client
+        had read the CONNACK and may be elsewhere by now: then the QoS 0 messages before the DISCONNECT, and the
+        DISCONNECT, are handled."""
         with suppress(MqttError):  # nobody is there to be told
             self._take_leave()
 
@@ -221,14 +223,16 @@ class MqttConnection(DrivenConnection):
                 settled.append(read_packet(first, bytes(self._buffer[start:end]), self.version))
 
     def _held_packets(self) -> Iterator[tuple[int, int, int]]:
-        """The first byte of each that came after the CONNECT, and where its body begins and ends."""
+        """For each packet that came after the CONNECT: its first byte, and the offsets at which its body begins and
+        ends."""
         at, is_held = 0, self._held is not None and self._has_said_more and not self.is_over
         while is_held and (found := self._header(at)) is not None and found[1] <= len(self._buffer):
             yield self._buffer[at], *found
             at = found[1]
 
     def tick(self, now: float) -> float | None:
-        """Returns when to be called again. Raises MqttError on silence."""
+        """Returns the time of the next call, None if there is none. Raises MqttError if the client was silent for too
+        long."""
         if self.closed:
             return None
         self._begun = now if self._begun is None else self._begun
@@ -257,7 +261,7 @@ class MqttConnection(DrivenConnection):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is to be said any more."""
+        """Whether the router sends nothing more here."""
         return self.closed or self.closing
 
     def send(self, packet: bytes) -> None:
@@ -274,11 +278,11 @@ class MqttConnection(DrivenConnection):
     # the end
 
     def close(self, condition: str | None = None, description: str = "") -> None:
-        """The router ends it; by AMQP's word for it."""
+        """The router ends the connection; `condition` is an AMQP error condition."""
         self.leave(Reason.SHUTTING_DOWN if condition == "amqp:connection:forced" else Reason.UNSPECIFIED, description)
 
     def leave(self, reason: Reason, description: str) -> None:
-        """End it with a word; in 3.1.1, which has none, at once."""
+        """End the connection with a DISCONNECT; in 3.1.1, which has none for servers, without a word."""
         if self.is_over:
             return
         self.closing = True
@@ -298,7 +302,7 @@ class MqttConnection(DrivenConnection):
         raise error
 
     def _is_answered(self, error: MqttError) -> bool:
-        """Whether a CONNECT is refused in words (MQTT 5 4.13.1): not to who did not say a whole one."""
+        """Whether a CONNECT is refused with a CONNACK (MQTT 5 4.13.1). A malformed CONNECT gets none."""
         if error.reason is Reason.UNSUPPORTED_VERSION:
             self.version = V3
         return error.reason not in (Reason.MALFORMED, Reason.PROTOCOL_ERROR, Reason.TOO_LARGE)
@@ -311,7 +315,7 @@ class MqttConnection(DrivenConnection):
             self._handler.on_close(self, packet)
 
     def release(self) -> None:
-        """The shell's last act."""
+        """The last call of the shell: drop all buffers."""
         self._finish(None)
         self._out.clear()
         self._buffer.clear()

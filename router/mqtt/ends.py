@@ -1,7 +1,7 @@
-"""Our end of what is for the mesh one link of an MQTT client: a topic that it publishes to, or is subscribed to.
+"""The router's end of one link of an MQTT client: a topic that the client publishes to or subscribes to.
 
-It stands on the same base as an end of AMQP (`router.edge.ends.ClientEnd`), and is its own link. What the client knows
-of a delivery is an identifier of 16 bits, which the session keeps.
+Like an AMQP end it is a `router.edge.ends.ClientEnd`, and it is its own link. The client names a delivery by a packet
+identifier of 16 bits, which the session keeps.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -17,10 +17,10 @@ from topic.identity import NOWHERE, Epoch, LinkIdentity, shown_address
 LINK: Final = "mqtt"
 """The name of a client's link to a topic."""
 LINK_QOS_1: Final = "mqtt-qos1"
-"""Of one for what it publishes at QoS 1: that link settles first, and has an order of its own (MQTT 5 4.6)."""
+"""The name of the link for messages of QoS 1. That link settles first, and has an order of its own (MQTT 5 4.6)."""
 LASTING: Final = LINK, LINK_QOS_1
 OVERHEAD: Final = 256
-"""Bytes of what is kept beside a message, about: it may have none itself."""
+"""Approximate bytes of memory beside a message, whose own size may be 0."""
 
 
 class EndHost(Protocol):
@@ -33,19 +33,20 @@ class EndHost(Protocol):
     connection: MqttConnection | None
     """None while the client is away."""
     was_left: bool
-    """The router had said goodbye before the client was gone: what the core has asked since then was not done."""
+    """Whether the router had ended the connection before the client went. Actions of the core since then were not
+    performed."""
     waiting_bytes: int
-    """Of messages that the client has sent, and no link has taken yet, each with `OVERHEAD`."""
+    """Bytes of the messages that the client has sent and no link has transferred yet, with `OVERHEAD` for each."""
 
     def lifetime(self, durable: int) -> Lifetime:
-        """Of what is attached now."""
+        """The lifetime of a link that is attached now."""
 
     def lost(self, action: Detach) -> None:
         """The core has detached an end."""
 
 
 class Absent:
-    """In the place of the connection of a client that has gone."""
+    """Stands for the connection of a client that has gone."""
 
     can_prove = False
 
@@ -58,13 +59,13 @@ ABSENT: Final = Absent()
 
 
 def living(known: Collection[LinkEntry]) -> dict[Index, Epoch]:
-    """The live ones of these links, each with its attach."""
+    """Maps each live link among these to the epoch of its attach."""
     return {entry.index: entry.epoch for entry in known if entry.live}
 
 
 def is_over(known: Collection[LinkEntry]) -> bool:
-    """Whether the session of the client with these links has expired, or may have by now, or has missed something.
-    The one that was attached last expires first (protocol 8), so that it tells; what ended before that was of a former
+    """Whether the session with these links has expired, may have expired by now, or has missed messages. The link that
+    was attached last expires first (protocol 8), so it decides; a link that ended before belongs to a former
     session."""
     last = max(known, key=lambda entry: entry.epoch, default=None)
     if last is None or not last.live or any(entry.ending for entry in known):
@@ -73,21 +74,22 @@ def is_over(known: Collection[LinkEntry]) -> bool:
 
 
 def elsewhere(known: Iterable[LinkEntry], here: Iterable["MqttEnd"]) -> list[LinkEntry]:
-    """Of the client's live links those that are none of these ends, or of one that has not begun here."""
+    """The client's live links that are not attached by one of these ends."""
     ours = {end.index for end in here if end.epoch is not None}
     return [entry for entry in known if entry.live and entry.index not in ours]
 
 
 def are_whole(known: Iterable[LinkEntry], here: Collection["MqttEnd"]) -> bool:
-    """Whether nothing that is under way at these ends is elsewhere: none of them was since, nor has the client
-    subscribed there since it came here. What it publishes elsewhere has nothing under way here."""
+    """Whether all that is in progress at these ends is still here: no end is superseded by a later attach elsewhere,
+    and the client has made no subscription elsewhere since it came here. A publisher elsewhere has nothing in progress
+    here, so it does not count."""
     came = min((end.epoch for end in here if end.epoch is not None), default=NOWHERE)
     since = [entry for entry in elsewhere(known, here) if entry.role is Role.SUBSCRIBER and entry.epoch > came]
     return all(end.is_current for end in here) and not since
 
 
 class MqttEnd(ClientEnd):
-    """Of either kind. It is its own link."""
+    """The end of a publisher or of a subscriber. It is its own link."""
 
     host: EndHost
     _awaited: tuple[MqttConnection | Absent, Callable[[], None]] | None = None
@@ -111,13 +113,13 @@ class MqttEnd(ClientEnd):
 
     @property
     def allowance(self) -> Allowance | None:
-        """Of the client's connection, for what it publishes."""
+        """The allowance of the client's connection, for messages that the client publishes."""
         account = self.host.connection.account if self.host.connection is not None else None
         return account if isinstance(account, Allowance) else None
 
     @property
     def connection(self) -> "MqttConnection | Absent":
-        """While it has not ended."""
+        """The client's connection; `ABSENT` while the client is away."""
         return self.host.connection or ABSENT
 
     @property
@@ -130,10 +132,10 @@ class MqttEnd(ClientEnd):
         return self
 
     def echo(self) -> None:
-        """No client answers any: its machine does."""
+        """Does nothing: an MQTT client has no answer to an echo; only the kernel of its machine answers."""
 
     def when_certain(self, then: Callable[[], None]) -> None:
-        """Call it when it is certain that the client is here; at once where the kernel does not tell."""
+        """Call `then` when it is certain that the client is here; at once if the kernel cannot prove it."""
         if self.connection.can_prove:
             self._awaited = self.connection, then
             self.connection.prove(self._certain)
@@ -146,7 +148,7 @@ class MqttEnd(ClientEnd):
             then()
 
     def gone(self, now: float, *, closed: bool) -> None:
-        """The connection is over; `closed`: the session too."""
+        """The connection is over. If `closed`, the session is over, too."""
         raise NotImplementedError
 
     def detach(self, action: Detach) -> None:
@@ -154,5 +156,5 @@ class MqttEnd(ClientEnd):
 
 
 def identity_at(host: EndHost, name: str, address: str) -> LinkIdentity:
-    """Of a client's link of this name."""
+    """The identity of the client's link with this name to this address."""
     return LinkIdentity(host.client, name, address, host.user)

@@ -1,29 +1,30 @@
-"""The packet identifiers of what one session sends, and which of them its client may still hold from another router.
+"""The packet identifiers of one session's outgoing messages, and which of them its client may hold from another router.
 
-A client that has said PUBREC takes another message of that identifier for a copy, until it reads PUBREL (MQTT 5 4.3.3),
-also if that comes from a router that knows nothing of the first. So it is told to let go, and an identifier is used
-when it has said that it has.
+A client that has sent PUBREC takes a new message with the same identifier for a copy, until it reads PUBREL (MQTT 5
+4.3.3). This holds also if the new message comes from another router, which does not know the first message. So the
+router first sends PUBREL for each identifier that the client may hold, and uses it only after PUBCOMP.
 """
 
 from typing import Final
 
 MOST_SENT: Final = 256
-"""Messages that are under way to a client at once, unless it wants fewer."""
+"""Messages that are in flight to a client at once, unless the client asks for fewer."""
 MOST_ASKED: Final = 3
-"""Connections on which a client is told to let go: some end theirs at that, against the standard."""
+"""Connections on which the router sends these PUBRELs. Some clients disconnect when they read one, against the
+standard."""
 
 
 class Identifiers:
     def __init__(self) -> None:
         self._used = 0
-        """So many have been, from the first on."""
+        """The highest identifier that has been used; 0: none."""
         self._free = list[int]()
-        """Of these."""
+        """Identifiers up to `_used` that are free again."""
         self._held = set[int]()
         self._asked = 0
 
     def __bool__(self) -> bool:
-        """Whether there is one."""
+        """Whether an identifier is free."""
         return bool(self._free) or self._used < MOST_SENT
 
     def take(self) -> int:
@@ -36,14 +37,15 @@ class Identifiers:
         self._free.append(number)
 
     def may_be_held(self) -> None:
-        """All of them, by the client, from another router."""
+        """The client may hold every free identifier from another router."""
         self._held.update(self._free, range(self._used + 1, MOST_SENT + 1))
         self._used = MOST_SENT
         self._free.clear()
         self._asked = 0
 
     def to_be_let_go(self) -> list[int]:
-        """What the client is told to let go of, on a new connection."""
+        """The identifiers for which the router sends PUBREL on a new connection, in order. After `MOST_ASKED`
+        connections all of them are free."""
         if self._asked == MOST_ASKED:
             self._free += self._held
             self._held.clear()
@@ -51,7 +53,7 @@ class Identifiers:
         return sorted(self._held)
 
     def let_go(self, number: int) -> bool:
-        """The client has; False if it was not asked for that."""
+        """The client has sent PUBCOMP for `number`. Returns False if `number` was not held from another router."""
         was_held = number in self._held
         if was_held:
             self._held.discard(number)

@@ -1,6 +1,6 @@
-"""The listener `mqtt` of a router: who comes in, as the listener for AMQP has it (docs/mqtt.md, docs/security.md).
+"""The listener `mqtt` of a router: admits clients as the AMQP listener does (docs/mqtt.md, docs/security.md).
 
-It is loaded by `router.process` only where the topology has one.
+`router.process` imports it only if the topology has such a listener.
 """
 
 import logging
@@ -27,18 +27,19 @@ from router.security.doors import Doors, told
 log = logging.getLogger("oncemesh.mqtt")
 
 BACKLOG: Final = 1 << 20
-"""Bytes of a client's messages that wait: who has more is read from more slowly."""
+"""Bytes of a client's messages that wait. If a client has more, the router reads from it more slowly."""
 UNSENT: Final = 20_000
-"""Packets that wait for the client to read: the same."""
+"""Packets that wait until the client reads them. If there are more, the router reads more slowly, too."""
 PATIENCE_S: Final = 1.0
-"""For these to become fewer: what they wait for may be behind them."""
+"""Seconds for which one read waits for these to become fewer. It must go on then, as they may wait for a later
+packet."""
 LOOK_S: Final = 0.01
 
 Turn = Callable[[], Awaitable[None]]
 
 
 class Driver(Protocol):
-    """Who drives connections: `router.process`."""
+    """Drives connections: `router.process`."""
 
     async def drive(
         self,
@@ -49,22 +50,22 @@ class Driver(Protocol):
         before_output: Callable[[], None],
         turn: Turn,
     ) -> None:
-        """Until it is over. Each read waits for its `turn`."""
+        """Drive the connection until it is over. Each read waits for its `turn`."""
 
 
 @frozen
 class Door:
-    """By which a client has come in."""
+    """How a client has connected, which decides as which user it may come in."""
 
     certified: str
-    """The user that its certificate names; empty if none."""
+    """The user that the client's certificate names; empty if none."""
     guesses: Guesses
-    """At passwords, from there."""
+    """Bounds the guesses at passwords from the client's address."""
     doors: Doors
     passwords: bool
-    """May be said here."""
+    """Whether this listener accepts passwords."""
     anybody: bool
-    """May come in."""
+    """Whether this listener admits clients without authentication."""
 
     def user_of(self, packet: ConnectPacket) -> str:
         if packet.user is not None and self.passwords:
@@ -85,7 +86,7 @@ class Door:
 
 
 class MqttListener:
-    """Of one router."""
+    """The MQTT listener of one router."""
 
     def __init__(self, at: ObservedRouter, guard: Guard, doors: Doors, turn: Turn, driver: Driver) -> None:
         topology = at.topology
@@ -124,8 +125,9 @@ class MqttListener:
             await self._driver.drive(stream, connection, self._at.node.pump, str(visitor), written, turn)
 
     async def _boots(self, below: trio.SocketStream) -> bool:
-        """Wait until it is known here what clients have at other routers: each is told at once whether it has a session
-        (docs/mqtt.md). False: this one has gone meanwhile; it may have come again, and would end that connection."""
+        """Wait until this router knows the links that clients have at other routers, because a CONNACK tells at once
+        whether the client has a session (docs/mqtt.md). Returns False if the client has disconnected meanwhile: it may
+        have connected again, and this CONNECT would end that newer connection."""
         boot = self._at.node.topic.boot
         if not boot.waiting_for:
             return True
@@ -136,7 +138,8 @@ class MqttListener:
         return kernel is None or kernel.is_open()
 
     async def _slow_down(self, connection: MqttConnection) -> None:
-        """Who publishes faster than the mesh takes it, or does not read its answers, is read from more slowly."""
+        """Read more slowly from a client that publishes faster than the mesh accepts, or that does not read its
+        answers."""
         until = trio.current_time() + PATIENCE_S
         while self._has_enough(connection) and trio.current_time() < until:
             await trio.sleep(LOOK_S)

@@ -1,9 +1,9 @@
-"""A PUBLISH as an AMQP message, and back (docs/mqtt.md has the table).
+"""Translates a PUBLISH to an AMQP message, and back (docs/mqtt.md has the table).
 
-Its body is the payload, byte for byte. What MQTT 5 says beside it becomes what AMQP has for that: sections that other
-clients read, and selectors. A message of QoS 1 says so in an annotation, as nobody may be sent it at a higher one
-(MQTT 5 3.8.4); one of QoS 0 is presettled. Annotations also keep what AMQP has no form for: the payload format, user
-properties of which two have one name, and a content type that is not ASCII.
+The body of the AMQP message is the payload, byte for byte. The properties of MQTT 5 become the AMQP sections for the
+same purpose, which other clients and selectors read. An annotation marks a message of QoS 1, because no subscriber may
+receive it with a higher QoS (MQTT 5 3.8.4). A message of QoS 0 is presettled. Annotations also keep what AMQP has no
+form for: the payload format, user properties with equal names, and a content type that is not ASCII.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,8 @@ from router.mqtt.format.fields import LONGEST, USER, properties
 QOS: Final = Symbol("x-opt-mqtt-qos")
 IS_TEXT: Final = Symbol("x-opt-mqtt-payload-is-text")
 USER_PROPERTIES: Final = Symbol("x-opt-mqtt-user-properties")
-"""All of them, names and values in turn. AMQP's map has the last of each name."""
+"""The annotation with all user properties, names and values in turn. AMQP's map has only the last value of each
+name."""
 CONTENT_TYPE: Final = Symbol("x-opt-mqtt-content-type")
 _TTL, _REPLY_TO, _CORRELATION_ID, _CONTENT_TYPE = 2, 4, 5, 6  # places in the header, and in the properties
 _MS: Final = 1000
@@ -40,28 +41,28 @@ _OF_QOS_1: Final = encode(Described(MESSAGE_ANNOTATIONS, {QOS: ubyte(1)}))
 
 @frozen
 class MqttContent:
-    """What a subscriber of MQTT is given of a message."""
+    """The parts of a message that an MQTT subscriber receives."""
 
     payload: bytes
     qos: int
-    """At most."""
+    """The highest QoS with which the message may be sent."""
     properties: bytes
-    """As MQTT 5 writes them, with their length."""
+    """The encoded properties of MQTT 5, with their length before them."""
 
 
 FLAT: Final = b"\xa0\xb0\xa1\xb1"
-"""The constructors of binary data and texts."""
+"""The constructor bytes of AMQP's binary data and texts."""
 NO_PROPERTIES: Final = b"\0"
 MOST_MESSAGE: Final = (1 << 28) - (1 << 20)
-"""Bytes: more do not fit in a packet, with its topic."""
+"""Bytes of a message; a larger one does not fit into a packet together with its topic."""
 MOST_BESIDE: Final = 128 * 1024
-"""Bytes of a message, without its texts and binary data that are a section each: the rest may be full of anything. The
-properties of a PUBLISH take up less, also if they are kept twice."""
+"""Bytes of a message that are decoded, without sections that consist of one text or binary value. These bytes may hold
+anything, so they are bounded. The properties of a PUBLISH are smaller, also if they are in the message twice."""
 MOST_SECTIONS: Final = 300
 
 
 def to_amqp(payload: bytes, qos: int, found: Mapping[str, Any]) -> bytes:
-    """`found` are the properties of the PUBLISH."""
+    """Encode an AMQP message. `found` are the properties of the PUBLISH."""
     body = data_section(payload)
     if not found:
         return _OF_QOS_1 + body if qos == 1 else body
@@ -88,7 +89,7 @@ def to_amqp(payload: bytes, qos: int, found: Mapping[str, Any]) -> bytes:
 
 
 def from_amqp(message: bytes) -> MqttContent | None:
-    """None for what MQTT cannot carry: a body that is neither data nor text, or what is no message."""
+    """None if MQTT cannot carry the message: its body is neither data nor text, it is too large, or it is malformed."""
     qos = 2
     if len(message) > MOST_MESSAGE:
         return None
@@ -109,8 +110,8 @@ def from_amqp(message: bytes) -> MqttContent | None:
 
 
 def _parted(message: bytes) -> tuple[bytes, list[int]]:
-    """All sections but those that are one text, or binary; and where these begin. Raises AmqpError if that is more than
-    is looked into, or cut off."""
+    """All sections except those that consist of one text or binary value; and the offsets of the latter. Raises
+    AmqpError if the message is cut off, or has more other sections than are decoded."""
     at, beside, flat, looked = 0, list[bytes](), list[int](), 0
     while at < len(message):
         begin, at = at, skip(message, at)
@@ -127,7 +128,7 @@ def _parted(message: bytes) -> tuple[bytes, list[int]]:
 
 
 def _bytes_of(section: Any) -> bytes | None:
-    """None if it is of no body. Raises AmqpError if it is no section."""
+    """The bytes of a body section; None if it is another section. Raises AmqpError if it is no section."""
     if not isinstance(section, Described):
         raise AmqpError(DECODE_ERROR, "the message does not consist of AMQP sections")
     code, value = section
@@ -140,7 +141,7 @@ def _bytes_of(section: Any) -> bytes | None:
 
 @frozen
 class _Told:
-    """Beside the payload, as `MqttContent` has it."""
+    """The QoS and properties of a message, as in `MqttContent`."""
 
     qos: int
     properties: bytes
@@ -148,7 +149,7 @@ class _Told:
 
 @lru_cache(maxsize=64)
 def _told(beside: bytes) -> _Told | None:
-    """Read once for all who are subscribed. None for what is not made of sections."""
+    """Cached, so that a message is read once for all its subscribers. None if the bytes are no sections."""
     try:
         sections = sections_of(beside)
     except AmqpError:
@@ -173,7 +174,7 @@ def _told(beside: bytes) -> _Told | None:
 
 
 def _annotated(annotations: dict[Any, Any]) -> dict[str, Any]:
-    """What a PUBLISH had and AMQP has no form for."""
+    """The properties of a PUBLISH that AMQP has no form for, from the annotations."""
     found: dict[str, Any] = {}
     if _fits(kind := annotations.get(CONTENT_TYPE)):
         found["content-type"] = kind
@@ -198,12 +199,12 @@ def _properties(fields: list[Any]) -> dict[str, Any]:
 
 
 def is_topic(value: Any) -> bool:
-    """Whether a message may be published to it."""
+    """Whether a PUBLISH may have this topic."""
     return _fits(value) and value != "" and "+" not in value and "#" not in value
 
 
 def _text(value: Any) -> str | None:
-    """A simple value in words; None if it has none."""
+    """A simple AMQP value as a text; None if it has no form as a text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None or isinstance(value, bytes | list | dict | Described):
@@ -213,7 +214,7 @@ def _text(value: Any) -> str | None:
 
 
 def _fits(value: Any) -> bool:
-    """Whether it is a text that MQTT can carry."""
+    """Whether the value is a text that MQTT can carry."""
     if not isinstance(value, str) or "\0" in value or len(value) > LONGEST:
         return False
     try:
@@ -223,7 +224,7 @@ def _fits(value: Any) -> bool:
 
 
 def read_again(message: bytes) -> MqttContent:
-    """One that could be read before."""
+    """The content of a message that `from_amqp` could read before."""
     content = from_amqp(message)
     assert content is not None
     return content

@@ -1,12 +1,15 @@
 """A topic that an MQTT client is subscribed to: a subscriber's link, whose client knows packet identifiers only.
 
-A transfer is a PUBLISH, at QoS 0 if the delivery is settled. PUBACK, or PUBCOMP, is the outcome *accepted*: many a
-client hands a message on when it reads PUBREL, and one that reads none here, as this router has died, would never do so
-elsewhere. PUBREL answers PUBREC at once and waits for no publisher: clients take few messages at once. One that waited
-with all of them until their publisher settles would hold up others, for whom that publisher may wait. The session is
-what resumes the link, at this router: its map has the keys. At another router nobody has them.
+A transfer is a PUBLISH, at QoS 0 if the delivery is settled. PUBACK or PUBCOMP is the outcome *accepted*. PUBREC is
+not, because many clients hand a message on when they read PUBREL; if this router died before it sent PUBREL, the client
+would read none from another router and would never hand the message on.
 
-`Subacks` has the SUBACKs that wait for subscriptions, of all of a session.
+The router answers PUBREC with PUBREL at once, and does not wait until the publisher settles. Clients take few messages
+at once, so messages that wait for one publisher would hold up others, for which that publisher may itself wait.
+
+At this router the session resumes the link: its map has the keys. At another router nothing knows the keys.
+
+`Subacks` keeps the SUBACKs of a session that wait for subscriptions.
 """
 
 from collections.abc import Sequence
@@ -28,14 +31,14 @@ from topic.edge.subscriber import ROOM
 from topic.node import Node
 
 CREDIT: Final = 1000
-"""Deliveries that a subscription may have that its client has not answered, be it that they wait for an identifier."""
+"""Deliveries of one subscription that its client has not answered, including those that wait for an identifier."""
 CREDIT_SETTLED: Final = 10_000
-"""The same at QoS 0, between two writes."""
+"""Deliveries of one subscription at QoS 0 between two writes."""
 
 
 @define(eq=False)
 class SentMessage:
-    """What was sent to the client under an identifier."""
+    """A message that was sent to the client under an identifier."""
 
     end: "MqttSubscriber | None"
     """None once the subscription is over."""
@@ -43,31 +46,31 @@ class SentMessage:
     qos: int
     record: Record
     connection: MqttConnection | None
-    """On which it was sent last."""
+    """The connection on which the message was sent last."""
     released: bool = False
-    """PUBREL was sent."""
+    """Whether PUBREL was sent."""
 
 
 class SendingHost(EndHost, Protocol):
     """The session, as its subscriptions see it."""
 
     def carry(self, end: "MqttSubscriber", record: Record, content: MqttContent) -> None:
-        """Send it under a free identifier; as soon as there is one."""
+        """Send the message under a free identifier, as soon as there is one."""
 
     def drop(self, end: "MqttSubscriber", record: Record) -> None:
-        """Of what waits for one."""
+        """Drop a message that waits for an identifier."""
 
     def carry_again(self, outgoing: SentMessage, content: MqttContent) -> None:
-        """Send a copy; on another connection than the message was. On the same one it would be answered twice, and the
-        second answer be taken for that to what has the identifier next."""
+        """Send a copy, if the message was sent on another connection. On the same connection the client would answer
+        twice, and the second answer would count for the next message with the same identifier."""
 
     def carry_settled(self, end: "MqttSubscriber", record: Record, content: MqttContent) -> None: ...
 
     def let_go(self, outgoing: SentMessage) -> None:
-        """Nothing is expected of the client any more."""
+        """The subscription is over: the router expects no more answer for this message."""
 
     def answered(self, end: "MqttSubscriber") -> None:
-        """The subscription holds."""
+        """The subscription is established."""
 
 
 class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
@@ -80,24 +83,24 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
         )
         self.host = host
         self.qos = qos
-        """Granted."""
+        """The QoS that was granted."""
         self._topic = None if is_pattern(address) else text(address)
         self.records: dict[bytes, SentMessage] = {}
-        """By key: sent, and not answered. On other routers the key means the same, an identifier nothing."""
+        """Keyed by delivery key: sent and not answered. A key means the same at all routers, an identifier does not."""
         self.unsent: dict[Record, None] = {}
-        """What waits for an identifier."""
+        """Deliveries that wait for an identifier."""
         self._answered: dict[bytes, DeliveryOutcome] = {}
-        """By key: what the client has answered, and its publisher has not settled."""
+        """Keyed by delivery key: the client has answered, and the publisher has not settled."""
         self._outcomes: dict[DeliveryOutcome, list[Record]] = {}
 
     def topic_of(self, record: Record) -> bytes:
-        """As PUBLISH has it."""
+        """The encoded topic for the PUBLISH of this delivery."""
         return self._topic or text(record.stream.address)
 
     # attaching
 
     def subscribe(self, *, resumes: bool) -> None:
-        """Attach. If the subscription was there before, its map has all that the session knows of it."""
+        """Attach. If the subscription existed before (`resumes`), the map has all deliveries that the session knows."""
         answered = {key: int(outcome) for key, outcome in self._answered.items()}
         now, claim = self.node.now(), self.claim(answered | dict.fromkeys(self.records, 0) if resumes else None)
         self.lifetime = self.host.lifetime(self.qos)
@@ -105,8 +108,8 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
         self.node.perform()
 
     def successor(self, qos: int) -> "MqttSubscriber":
-        """For another QoS: it is to attach with all that is under way, and takes the link from this one, which is over.
-        So the terminus goes on, also one that would end with its link."""
+        """An end for another QoS, which attaches with all deliveries of this one and takes the link over. This end is
+        over then. So the terminus continues, even if it would end with its link."""
         other = MqttSubscriber(self.host, self.node, self.identity.address, qos)
         other.records, other._answered = self.records, self._answered
         for outgoing in other.records.values():
@@ -125,14 +128,14 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
     # what the client does
 
     def answer(self, outgoing: SentMessage, outcome: DeliveryOutcome) -> None:
-        """It is told to the core with `go_on`."""
+        """The client has answered; `go_on` passes the outcome to the core."""
         if self.records.pop(outgoing.record.key, None) is None:
             return
         self._answered[outgoing.record.key] = outcome
         self._outcomes.setdefault(outcome, []).append(outgoing.record)
 
     def go_on(self) -> None:
-        """What comes of it is performed."""
+        """Pass the outcomes to the core, grant credit, and perform the core's actions."""
         outcomes, self._outcomes = self._outcomes, {}
         for outcome, records in outcomes.items():
             self.node.topic.outcomes(self.subscriber, records, outcome)
@@ -165,12 +168,12 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
             self._end(key)
 
     def ask(self) -> None:
-        """The session has read all of it; the client brings no keys elsewhere."""
+        """Answer the core's echo at once: the session has read all answers, and the client takes no keys elsewhere."""
         self.node.topic.echoed(self.subscriber)
         self.node.perform()
 
     def _end(self, key: bytes) -> None:
-        """The delivery is settled: also where the client has not answered."""
+        """The delivery is settled, whether the client has answered it or not."""
         self._answered.pop(key, None)
         if (outgoing := self.records.pop(key, None)) is not None:
             self.host.let_go(outgoing)
@@ -197,7 +200,7 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
             self.refuse(refused)
 
     def refuse(self, records: list[Record]) -> None:
-        """The client cannot be given these."""
+        """Refuse deliveries that the client cannot receive."""
         refuse_for(self.node, self.subscriber, records, "the message is too large, or its body has no form in MQTT")
 
     def resume(self, action: Resume) -> None:
@@ -225,21 +228,21 @@ class MqttSubscriber(MqttEnd, ClientSubscribingEnd):
 
 @define(eq=False)
 class WaitingSuback:
-    """It is said when all routers in contact know of its subscriptions (docs/mqtt.md)."""
+    """A SUBACK, which is sent when all routers in contact know its subscriptions (docs/mqtt.md)."""
 
     identifier: int
     reasons: list[int]
     left: int = 1
-    """Subscriptions that do not hold yet, and one while not all are asked for."""
+    """Subscriptions that are not established yet, plus one until all of them are requested."""
 
     def less(self) -> bool:
-        """It waits for one thing less. Whether that was the last."""
+        """One thing less to wait for. Returns whether it was the last."""
         self.left -= 1
         return not self.left
 
 
 class Subacks:
-    """Of one session, by the ends that they wait for."""
+    """The waiting SUBACKs of one session, keyed by the end that they wait for."""
 
     def __init__(self) -> None:
         self._of: dict[MqttEnd, list[WaitingSuback]] = {}
@@ -249,11 +252,11 @@ class Subacks:
         self._of.setdefault(end, []).append(waiting)
 
     def hand_over(self, end: MqttEnd, successor: MqttEnd) -> None:
-        """What waits for one waits for the other."""
+        """Let the SUBACKs that wait for `end` wait for `successor`."""
         self._of[successor] = self._of.pop(end, [])
 
     def answered(self, end: MqttEnd) -> list[WaitingSuback]:
-        """It holds, or is over. Returns those that wait for nothing more."""
+        """The end's subscription is established or over. Returns the SUBACKs that wait for nothing more."""
         return [waiting for waiting in self._of.pop(end, ()) if waiting.less()]
 
     def clear(self) -> None:
