@@ -44,7 +44,7 @@ class StoredReplica:
         return found
 
     def has_lost(self, positions: Ints) -> Flags:
-        """Which of the messages at these positions its snapshot should have, and has not."""
+        """Which of the messages at these positions the snapshot should have, but lacks."""
         found: Flags = (positions // MOST_PLACES <= self.snapshot) & ~self.holds(positions)
         return found
 
@@ -67,11 +67,11 @@ class AtRest:
     """All stores of the run directories that could be read."""
 
     replicas: Mapping[str, Sequence[StoredReplica]] = attrs.Factory(dict)
-    """By set: those that have a part in its life."""
+    """Keyed by set: the stored replicas that take part in its life."""
     stamps: Stamps = attrs.Factory(dict)
 
     def lacking(self, set_: str, positions: Ints) -> Flags:
-        """The positions at which there is no message, as far as the stores of the set tell."""
+        """Flags the positions at which the stores of the set have no message."""
         stored = self.replicas[set_]
         lost = np.zeros(len(positions), np.bool_)
         for one in stored:
@@ -88,7 +88,7 @@ class AtRest:
         return found
 
     def of(self, contents: Contents) -> "AtRest":
-        """Those of sets of which logs and stores tell one life."""
+        """The stores of the sets for which logs and stores show a single life."""
         lives: dict[str, set[int]] = {}
         for (_, set_), told in contents.items():
             lives.setdefault(set_, set()).update(content.life for content in told)
@@ -100,17 +100,17 @@ class AtRest:
         return AtRest(found, self.stamps)
 
     def life_of(self, set_: str) -> int:
-        """A clock: what a replica tells in this life has a later one."""
+        """The life as a clock. A replica's entries of this life have later clocks."""
         return self.replicas[set_][0].life
 
     @property
     def is_there_still(self) -> bool:
-        """Nobody has changed the stores since they were read."""
+        """Whether the stores are unchanged since they were read."""
         return stamps_of(self.stamps) == self.stamps
 
 
 def at_rest(contents: Iterable[StoreOf], stamps: Stamps | None = None) -> AtRest:
-    """`contents`: routers, each with the sets in its store."""
+    """The stored replicas; `contents` are routers, each with the sets in its store."""
     found: dict[str, list[StoredReplica]] = {}
     for router, sets in contents:
         for set_, content in sets.items():

@@ -1,8 +1,8 @@
-"""Attaches of subscribers, and which of them began afresh: with a null map, the client's or its router's; or as it
-settles first, or did before.
+"""Attaches of subscribers, and which of them began afresh.
 
-Across such a one a subscriber is promised to get what it is owed at least once, not exactly once (protocol 1): nobody
-knows what it had processed before.
+An attach begins afresh if the client or its router sent a null map, or if the client uses settle mode first or did so
+in its attach before. Deliveries across an attach that begins afresh are promised at least once, not exactly once
+(protocol 1): no router knows which deliveries the subscriber had processed before.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,9 +19,9 @@ from topic.journal import Event
 Life = tuple[int, str]
 """The epoch of an attach: its clock, and router.incarnation."""
 UNKNOWN: Final[Life] = 0, ""
-"""Before the first that a log tells of."""
+"""Stands for all attaches before the first one in a log."""
 UNANSWERED: Final[Life] = 1 << 63, ""
-"""Behind the last."""
+"""Stands for all attaches after the last one in a log."""
 _place = itemgetter(0)
 At = TypeVar("At", bound=tuple[int, object])
 
@@ -29,22 +29,22 @@ At = TypeVar("At", bound=tuple[int, object])
 @attrs.frozen
 class SubscriberAttaches:
     told: Mapping[tuple[str, str], Sequence[tuple[int, Life]]]
-    """By router's log and subscriber: the places of the answers to its attaches, and their epochs."""
+    """Keyed by router's log and subscriber: the places of the answers to its attaches, and their epochs."""
     begins: Mapping[tuple[str, str], Sequence[tuple[int, Life]]]
-    """The same of the places where its attaches begin, right behind the outcomes that its map states."""
+    """The same for the places where its attaches begin, which follow the outcomes that its map states."""
     afresh: Mapping[str, Sequence[Life]]
-    """By subscriber: those that routers say began so, in order."""
+    """Keyed by subscriber: the attaches that began afresh by the routers' logs, in order."""
     own: Mapping[str, Sequence[tuple[int, int]]]
-    """The same by its own logs: incarnation and place."""
+    """Keyed by subscriber: the incarnation and place of the attaches that began afresh by its own logs, in order."""
 
     def between(self, log: str, subscriber: str, since: int, till: int) -> bool:
-        """Whether it attached there between these places."""
+        """Whether the router answered an attach of the subscriber between these places."""
         told = self.told.get((log, subscriber), ())
         return bisect_left(told, since, key=_place) < bisect_left(told, till, key=_place)
 
     def at(self, log: str, subscriber: str, place: int, *, by_map: bool) -> Life:
-        """The attach that this place of a router's log is of: the last one answered before. An outcome that its map
-        states is of the attach that begins next, answered or not. If that began afresh, the outcome is older."""
+        """The attach to which this place of a router's log belongs: the last one answered before. An outcome from a map
+        belongs to the attach that begins next, answered or not. If that attach began afresh, the outcome is older."""
         if by_map:
             begins = self.begins.get((log, subscriber), ())
             following = bisect_right(begins, place, key=_place)
@@ -55,11 +55,11 @@ class SubscriberAttaches:
         return told[following - 1][1] if following else UNKNOWN
 
     def begun(self, subscriber: str, life: Life) -> int:
-        """How often it had begun afresh by then, as routers tell."""
+        """How often the subscriber had begun afresh up to this attach, by the routers' logs."""
         return bisect_right(self.afresh.get(subscriber, ()), life)
 
     def begun_itself(self, subscriber: str, incarnation: int, place: int) -> int:
-        """The same by this place of its own log."""
+        """How often the subscriber had begun afresh up to this place of its own log."""
         return bisect_right(self.own.get(subscriber, ()), (incarnation, place))
 
 
@@ -90,7 +90,7 @@ def find_attaches(rows: Iterable[ControlRow]) -> SubscriberAttaches:
 
 
 def _afresh(attaches: Iterable[tuple[At, ControlRow]]) -> list[At]:
-    """Of all of one subscriber."""
+    """The attaches of one subscriber that began afresh."""
     found, settled_first = list[At](), False
     for at, row in sorted(attaches, key=itemgetter(0)):
         settles_first = row.details.get("mode") == "first"

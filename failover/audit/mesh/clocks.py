@@ -1,12 +1,14 @@
-"""Wall clocks that do not agree: found out by what hosts did together, and put right before anything is compared.
+"""Wall clocks that disagree: this module finds them by what hosts did together, and corrects them before any
+comparison.
 
-Two routers note their contact within moments of each other, so do a router and a client an attach. Whoever is further
-apart than `SKEW_US` by these has a wrong clock, whatever host it says that it is on; clocks that agree within that are
-left as they are. All times are put on the clock of most clients. Hybrid clocks need no such care, but run ahead of the
-wall clock by as much as the fastest clock of the mesh does: see `HybridTimeline`.
+Two routers log their contact within moments of each other, and so do a router and a client an attach. If two logs
+differ by more than `SKEW_US` there, one clock is wrong, whichever host it claims to be on. Clocks that agree within
+`SKEW_US` stay as they are. All times are put on the clock of most clients. Hybrid clocks need no correction, but they
+are ahead of the wall clock by as much as the fastest clock of the mesh: see `HybridTimeline`.
 
-A clock that was set while its log was written, or that disagrees with others of its host, cannot be put right: nothing
-is *ordered* by it, and whenever it might have been is when it was. A client's entries about its link have the time 0.
+A clock cannot be corrected if it was set while its log was written, or if it disagrees with others of its host. Such a
+clock *orders* nothing: each entry of its log may have happened at any time. A client's entries about its link then have
+the time 0.
 """
 
 from bisect import bisect_right
@@ -25,37 +27,38 @@ from failover.audit.read.inventory import ControlRow, Log
 from topic.journal import Event
 
 SET_BACK_US = 100_000
-"""A clock that was set back by less is taken to be right."""
+"""A clock that was set back by less counts as right."""
 COUNTER_BITS = 16
-"""Of a hybrid clock, below its ms (protocol 2)."""
+"""The bits of a hybrid clock below its milliseconds (protocol 2)."""
 SKEW_US = 1_000_000
-"""Wall clocks of different hosts are taken to agree within this."""
+"""Wall clocks of different hosts count as equal within this."""
 BELIEVED_US: Final = 10_000_000
-"""A router believes an epoch that a client echoes if it is ahead of the router's clock by no more (protocol 2)."""
+"""A router believes an echoed epoch that is at most this far ahead of the router's clock (protocol 2)."""
 Differences = Mapping[tuple[str, str], int]
-"""By two clocks: how far the second is ahead of the first, in µs."""
+"""Keyed by two clocks: how far the second is ahead of the first, in µs."""
 
 
 @attrs.frozen(slots=True)
 class Disagreement:
-    """Two logs whose entries were compared, by name."""
+    """Two logs, by name, whose clocks disagree."""
 
     one: str
     other: str
     us: int
-    """By how much the second's clock is ahead."""
+    """How far the second clock is ahead, in µs."""
 
 
 @attrs.frozen
 class Clocks:
-    """By log (source.incarnation): which wall clock it was written by, "" if unknown, and how far that is ahead."""
+    """Keyed by log (source.incarnation): the wall clock that wrote the log, "" if unknown, and how far this clock is
+    ahead."""
 
     clock: Mapping[str, str]
     ahead_us: Mapping[str, int]
     unordered: Mapping[str, str] = attrs.field(factory=dict)
-    """By log: why nothing is ordered by it."""
+    """Maps a log to the reason why its clock orders nothing."""
     met: Differences = attrs.field(factory=dict)
-    """By two logs that noted the same."""
+    """Keyed by two logs that noted the same event."""
 
     def differ(self, names: Iterable[str]) -> bool:
         """Whether the clocks of these logs differ, or may differ, by so much that routers do not believe each other's
@@ -91,8 +94,8 @@ Compare = Callable[[Clocks], Sequence[Disagreement]]
 def find_clocks(
     rows: Sequence[ControlRow], logs: Sequence[Log], before: Clocks = NO_CLOCKS, compare: Compare = lambda _: ()
 ) -> Clocks:
-    """`before` is what was found by rows that are here no more. `compare` tells what else speaks against clocks that
-    were put right so."""
+    """The clocks of all logs. `before` are the clocks that forgotten rows showed. `compare` returns further
+    disagreements of clocks that are already corrected."""
     met = {**dict(_met(rows, {log.name: log.host for log in logs})), **before.met}
     unordered = {log.name: _set_back(log) for log in logs if log.set_back_us >= SET_BACK_US}
     while True:  # a log that orders nothing corrects no other clock either
@@ -109,8 +112,8 @@ def find_clocks(
 
 
 def _cut_off(found: Clocks, ahead: Mapping[str, int], trusted: Differences, logs: Sequence[Log]) -> dict[str, str]:
-    """Logs whose clock disagrees with the first of all by logs that are blamed, and has met it by no others: nobody
-    knows how far it is ahead."""
+    """The logs whose clock disagrees with the reference clock, and has met it only by way of logs that order nothing.
+    It is unknown how far such a clock is ahead."""
     references = _references(logs, found.clock)[:1]
     known = _ahead(references, _between(trusted, found.clock))
     guessed = _ahead(references, _between(found.met, found.clock))
@@ -128,8 +131,8 @@ def _set_back(log: Log) -> str:
 
 
 def _contradictions(met: Differences, ahead_us: Mapping[str, int], logs: Sequence[Log]) -> Iterator[Disagreement]:
-    """Logs that noted the same, and are apart though put right: one of their clocks was set. Two routers may note
-    their contact a second apart, and a client may have read its answer late."""
+    """Pairs of logs that noted the same event, and are apart after the correction: one of their clocks was set. Two
+    routers may note their contact a second apart, and a client may read its answer late."""
     here, routers = {log.name for log in logs}, {log.name for log in logs if log.role == "router"}
     for (one, other), us in met.items():
         if {one, other} <= here:
@@ -139,8 +142,8 @@ def _contradictions(met: Differences, ahead_us: Mapping[str, int], logs: Sequenc
 
 
 def _blamed(clocks: Clocks, found: Sequence[Disagreement], logs: Sequence[Log]) -> dict[str, str]:
-    """By log, why nothing is ordered by it: its clock disagrees with the most others, with any of its own host if some
-    of these disagree."""
+    """Maps each blamed log to the reason. A log is blamed if its clock disagrees with the most others. If logs of one
+    host disagree, only disagreements within a host count."""
     host = {log.name: log.host for log in logs}
     clock = {log.name: clocks.clock[log.name] or log.name for log in logs}
     trusted = [each for each in found if not {each.one, each.other} & {*clocks.unordered}]
@@ -162,7 +165,7 @@ def _blamed(clocks: Clocks, found: Sequence[Disagreement], logs: Sequence[Log]) 
 
 def _most(found: Iterable[Disagreement]) -> Iterator[tuple[str, Disagreement]]:
     """The names that disagree with the most others, each with its largest disagreement. If several names have equally
-    many, all of them: no log shows which one is right."""
+    many, all of them are returned: no log shows which one is right."""
     worst: dict[str, dict[str, Disagreement]] = {}
     for each in sorted(found, key=lambda each: abs(each.us)):
         worst.setdefault(each.one, {})[each.other] = worst.setdefault(each.other, {})[each.one] = each
@@ -175,7 +178,7 @@ def _seconds(us: int) -> str:
 
 
 def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], int]]:
-    """By two logs that noted the same: how much later the second did, by their clocks."""
+    """Keyed by two logs that noted the same event: how much later the second log noted it, by their clocks, in µs."""
     noted: dict[tuple[str, str], list[ControlRow]] = {}
     attached: dict[tuple[bool, str], list[ControlRow]] = {}
     first_told = (row for row in rows if row.event in (Event.CONTACT, Event.ATTACHED) and not row.details.get("again"))
@@ -195,8 +198,9 @@ def _met(rows: Sequence[ControlRow], hosts: Mapping[str, str]) -> Iterator[tuple
 
 
 def _same_attaches(told: Sequence[ControlRow], own: Sequence[ControlRow]) -> Iterator[tuple[ControlRow, ControlRow]]:
-    """By their epochs. A client may have given up before it was answered, or its router have gone down with its
-    machine. Where it was told none, all or none are the same."""
+    """The attaches that a router and a client both logged, matched by their epochs. A client may have given up before
+    the answer, or its router may have gone down with its machine. If the client has read no epoch, the attaches match
+    only if both logged equally many."""
     by_epoch = {(row.epoch_hlc, row.home): row for row in told}
     if any(row.epoch_hlc is not None for row in own):
         yield from ((by_epoch[epoch], row) for row in own if (epoch := (row.epoch_hlc, row.home)) in by_epoch)
@@ -205,25 +209,27 @@ def _same_attaches(told: Sequence[ControlRow], own: Sequence[ControlRow]) -> Ite
 
 
 def _same_contacts(told: Sequence[ControlRow], others: Sequence[ControlRow]) -> list[tuple[ControlRow, ControlRow]]:
-    """Those that both have made. One of them may have made some alone; as they meet, their hybrid clocks agree."""
+    """The contacts that both routers have logged. One router may have logged some alone. When two routers meet, their
+    hybrid clocks agree."""
     nearest = [_nearest(one, others) for one in told]
     pairs = [(one, other) for one, other in zip(told, nearest, strict=True) if other is not None]
     return [(one, other) for one, other in pairs if _nearest(other, told) is one and _apart(one, other) <= SKEW_US]
 
 
 def _nearest(row: ControlRow, others: Sequence[ControlRow]) -> ControlRow | None:
-    """Of those of one log, whose hybrid clocks go up."""
+    """The row of `others` (one log, in order of hybrid clocks) that is nearest."""
     at = bisect_right(others, row.hlc, key=lambda other: other.hlc)
     return min(others[max(at - 1, 0) : at + 1], key=partial(_apart, row), default=None)
 
 
 def _apart(one: ControlRow, other: ControlRow) -> int:
-    """In µs of the hybrid clock."""
+    """The distance in µs of the hybrid clock."""
     return abs(wall_us(other.hlc) - wall_us(one.hlc))
 
 
 def _clocks(logs: Sequence[Log], met: Differences) -> dict[str, str]:
-    """Logs of one host are of one clock, but for those that are found to be wrong against most of the others there."""
+    """Maps a log to its clock. Logs of one host have one clock, except logs that disagree with most of the others
+    there."""
     apart: Counter[str] = Counter()
     together: Counter[str] = Counter()
     host = {log.name: log.host for log in logs}
@@ -244,15 +250,15 @@ def _between(met: Differences, clock: Mapping[str, str]) -> dict[tuple[str, str]
 
 
 def _references(logs: Sequence[Log], clock: Mapping[str, str]) -> list[str]:
-    """All clocks, those of most clients first, then those of most routers."""
+    """All clocks: first by the number of clients' logs, then by the number of all logs."""
     clients = Counter(clock[log.name] for log in logs if log.role != "router")
     all_logs = Counter(clock[log.name] for log in logs)
     return sorted({*clock.values()}, key=lambda of: (-clients[of], -all_logs[of], of))
 
 
 def _ahead(references: Sequence[str], between: Differences) -> dict[str, int]:
-    """By how much each is ahead of the first of those that have met, be it by way of others: by the way on which
-    clocks differ least, as two that meet may note that up to a second apart."""
+    """How far each clock is ahead of the first reference that it has met, directly or by way of other clocks. The way
+    with the smallest differences counts, because two logs may note their meeting up to a second apart."""
     others: dict[str, list[tuple[str, int]]] = {}
     for (one, other), us in between.items():
         others.setdefault(one, []).append((other, us))
@@ -269,7 +275,7 @@ def _ahead(references: Sequence[str], between: Differences) -> dict[str, int]:
 
 
 def aligned(rows: Rows, clocks: Clocks) -> Rows:
-    """The same rows, their wall clocks put right."""
+    """The same rows with corrected wall clocks."""
     ahead = np.array([clocks.ahead_us.get(log.name, 0) for log in rows.logs], np.int64)
     if ahead.any():
         rows.time = rows.time - ahead[rows.log]
@@ -282,7 +288,7 @@ def aligned(rows: Rows, clocks: Clocks) -> Rows:
 
 
 class HybridTimeline:
-    """What the hybrid clock of the mesh showed at an instant of wall clock, by the entries of routers around it."""
+    """Maps an instant of wall clock to the hybrid clock of the mesh, by the entries of routers around it."""
 
     def __init__(self, rows: Iterable[ControlRow]) -> None:
         """`rows` are aligned."""
@@ -296,17 +302,17 @@ class HybridTimeline:
         return wall_hlc(time_us + self._ahead[bisect_right(self._times, time_us)])
 
     def latest(self, time_us: Ints) -> Ints:
-        """The highest of each of these instants' milliseconds."""
+        """The highest hybrid clock of each instant's millisecond."""
         ahead = np.array(self._ahead, np.int64)[np.searchsorted(self._times, time_us, side="right")]
         found: Ints = ((time_us + ahead) // 1000 << 16) + 65535
         return found
 
 
 def wall_hlc(time_us: int) -> int:
-    """The hybrid clock of a wall clock's instant, if no clock is ahead."""
+    """The hybrid clock at an instant of wall clock, if no clock is ahead."""
     return time_us // 1000 << 16
 
 
 def wall_us(hlc: int) -> int:
-    """The instant of a hybrid clock, to its ms."""
+    """The wall clock of a hybrid clock in µs, exact to the millisecond."""
     return (hlc >> COUNTER_BITS) * 1000

@@ -1,18 +1,19 @@
-"""Who could know what, as far as contacts between routers tell: from the control rows alone.
+"""What each router could know, as far as the contacts between routers show it; from the control rows alone.
 
-*Watched*: a subscriber's attach is answered when every router in contact has joined it, and each of them logs that. So
-while a router was in contact with one whose log is whole, nobody can have attached there unseen, however much of its
-own log is lost. A contact counts as long as neither of the two is known to have lost it.
+*Watched*: a router answers a subscriber's attach when every router in contact has joined the subscriber, and each of
+them logs that. So no client can have attached unseen at a router while that router was in contact with a router whose
+log is whole, even if its own log is lost. A contact counts until one of the two routers logs its loss.
 
-*Hearing* what a publisher has settled: its home knows, and tells those in contact with it. While the publisher is at
-none, nobody knows: what a router holds of it rests there until it comes back, or its life has ended for certain
-(protocol 8).
+*Hearing* what a publisher has settled: the publisher's home knows it, and tells the routers in contact. While the
+publisher has no home, no router knows. A router that holds a delivery of this publisher keeps it until the publisher
+comes back or its life has ended for certain (protocol 8).
 
-*Heard endings*: a router that ends a subscriber's link says so in its log, and so does its custodian; others hear of it
-from those that they are in contact with (protocol 3.3), write nothing, and wait for it no more. Who cannot have heard
-has no such excuse. One that joins the subscriber in that very life does so by what its custodian told before it ended
-that: its word of the end, which is its last of that life, comes behind. Without it, who joins again has been told that
-the link lives.
+*Heard endings*: a router that ends a subscriber's link logs this, and so does the subscriber's custodian. Other routers
+hear of the ending from their contacts (protocol 3.3), log nothing, and no longer wait for the subscriber. A router that
+cannot have heard of it must still wait. If a router joins the subscriber in the life that ended, the custodian told it
+of the subscriber before the custodian ended the link. The custodian's news of the ending is its last of that life, so
+it comes later. If a router joins the subscriber again and this news has not come, other routers have told it that the
+link lives.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,15 +29,16 @@ from topic.journal import Event
 
 Ends = tuple[str, str]  # the log that tells, and the router.incarnation or router that it is about
 Hearing = Mapping[tuple[str, str], Sequence[Span]]
-"""By log of a router and publisher; µs of wall clock."""
+"""Keyed by router's log and publisher; µs of wall clock."""
 Heard = dict[str, int]
-"""By log of a router, hybrid clocks."""
+"""Maps a router's log to a hybrid clock."""
 Neighbours = Mapping[str, list[tuple[str, Span]]]
-"""By log of a router: with whom it was in contact, and when, by its own hybrid clock."""
+"""Maps a router's log to its contacts: the other router, and from when to when, by the first router's hybrid clock."""
 
 
 def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, list[Span]]:
-    """By open log of a router: when, in µs of wall clock, its joins were seen by a router whose log is whole."""
+    """Keyed by open router's log: when, in µs of wall clock, a router whose log is whole was in contact and logged its
+    joins."""
     routers = [log for log in logs if log.role == "router"]
     met = contacts(rows, {log.name: log for log in routers})
     return {
@@ -52,8 +54,8 @@ def watched_spans(rows: Iterable[ControlRow], logs: Sequence[Log]) -> dict[str, 
 
 
 def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
-    """Whether every router whose log breaks off found its state store when it was started again: whoever attached
-    unseen and outlived its router is in one of these, and so in the next log."""
+    """Whether every router whose log breaks off found its state store when it started again. A client that attached
+    unseen, and outlived its router, is in one of these stores, and so in the next log."""
     found = {row.log_name for row in rows if row.event == Event.KEPT and row.details.get("found")}
     routers = sorted((log for log in logs if log.role == "router"), key=lambda log: (log.source, log.incarnation))
     pairs = zip_longest(routers, routers[1:])
@@ -64,7 +66,8 @@ def all_remembered(rows: Iterable[ControlRow], logs: Iterable[Log]) -> bool:
 
 
 def contacts(rows: Iterable[ControlRow], logs: Mapping[str, Log], *, by_hlc: bool = False) -> dict[Ends, list[Span]]:
-    """Each router's own view of its contacts, by wall or by hybrid clock; one that its log does not see end goes on."""
+    """Each router's own view of its contacts, by wall clock or by hybrid clock. A contact goes on if the log does not
+    show its end."""
     since: dict[Ends, tuple[str, int]] = {}
     found: dict[Ends, list[Span]] = {}
     told = (row for row in rows if row.event in (Event.CONTACT, Event.LOST) and row.peer and row.log_name in logs)
@@ -91,7 +94,8 @@ def _both(ones: Iterable[Span], others: Sequence[Span]) -> Iterator[Span]:
 def hearing(
     rows: Sequence[ControlRow], logs: Sequence[Log], publishers: Iterable[Client]
 ) -> dict[tuple[str, str], list[Span]]:
-    """At the last home of each publisher, as long as it was attached there or had closed its link."""
+    """Keyed by router's log and publisher: when the router was in contact with the publisher's last home, or was this
+    home, while the publisher was attached there or had closed its link."""
     routers = {log.name: log for log in logs if log.role == "router"}
     met = contacts(rows, routers)
     lost = _suspended(rows)
@@ -110,7 +114,8 @@ def hearing(
 
 
 def _suspended(rows: Iterable[ControlRow]) -> dict[tuple[str, str], int]:
-    """By router's log and publisher: when its link was lost there for the last time, if it did not come back."""
+    """Keyed by router's log and publisher: when the publisher's link was lost there for the last time. Left out if the
+    link came back or was closed."""
     found: dict[tuple[str, str], int] = {}
     told = (row for row in rows if row.publisher is not None and row.role == "router")
     for row in sorted(told, key=lambda row: row.place):
@@ -135,8 +140,8 @@ def heard_endings(
     subscribers: Mapping[str, Client],
     before: Sequence[ControlRow] = (),
 ) -> list[ControlRow]:
-    """An EXPIRED entry for each router that can have heard of one and has none of its own, and those found `before`.
-    Without a timeout, a link ends for each router that loses its custodian, and for no other."""
+    """The EXPIRED entries of `before`, and one for each router that can have heard of an ending and has no entry of its
+    own. Subscribers without a timeout are left out: their link ends only for routers that lose their custodian."""
     told = [row for row in rows if row.role == "router"]
     said, heard = (_endings(those, subscribers) for those in (told, before))
     around = neighbours(told, logs) if said or heard else {}
@@ -147,8 +152,9 @@ def heard_endings(
 
 
 def given_up(rows: Iterable[ControlRow], subscribers: Iterable[Client]) -> Iterator[ControlRow]:
-    """An EXPIRED entry of each subscriber without a timeout, for each router that waits for those of its custodian no
-    more. A router says that once for all of them; one whose log tells of no grace waits no longer than the contact."""
+    """An EXPIRED entry of each subscriber without a timeout, for each router that no longer waits for the subscribers
+    of its custodian. A router logs this once for all of them. A router whose log has no grace waits only until the
+    contact ends."""
     plain = _by_custodian(subscribers)
     met: dict[tuple[str, str | None], object] = {}
     for row in sorted(rows, key=lambda row: (row.source, row.incarnation, row.place)) if plain else ():
@@ -174,8 +180,8 @@ def given_up(rows: Iterable[ControlRow], subscribers: Iterable[Client]) -> Itera
 def begun_anew(
     rows: Iterable[ControlRow], subscribers: Iterable[Client]
 ) -> Iterator[tuple[Client, tuple[int, int, str]]]:
-    """Subscribers without a timeout, whose links end for all once their custodian has begun anew: the attach, when, and
-    for which router."""
+    """The subscribers without a timeout whose custodian has started again, which ends their links for all routers. Each
+    comes with a closing: the life of the attach, the hybrid clock, and "" for all routers."""
     plain = _by_custodian(subscribers)
     told = (row for row in rows if row.event == Event.BOOT and row.role == "router") if plain else ()
     for former, row in pairwise(sorted(told, key=lambda row: (row.source, row.incarnation))):
@@ -187,8 +193,9 @@ def departures(
     rows: Iterable[ControlRow], logs: Iterable[Log], subscribers: Mapping[str, Client]
 ) -> Iterator[ControlRow]:
     """An EXPIRED entry of each subscriber without a timeout that has left its custodian, for each router that can have
-    heard of that by the custodian before it knew a later attach: to that router the subscriber has gone. It leaves when
-    it attaches elsewhere, and when the custodian ends its link, as somebody has accepted a message without it."""
+    heard of this from the custodian before it knew of a later attach. For such a router the subscriber has gone. A
+    subscriber leaves when it attaches elsewhere, or when the custodian ends its link because a home has accepted a
+    message without it."""
     plain = {name for name, client in subscribers.items() if not client.timeout_s}
     told = [row for row in rows if row.role == "router" and row.subscriber in plain]
     around = neighbours(rows, logs) if any(row.event in (Event.STOLEN, Event.EXPIRED) for row in told) else {}
@@ -215,12 +222,12 @@ def departures(
 
 
 def _leaves(row: ControlRow, life: int) -> bool:
-    """Whether this row says so of the subscriber that was attached in that life."""
+    """Whether this row ends the attach of this life at its custodian."""
     return row.event == Event.STOLEN or (row.event == Event.EXPIRED and life_of(row) == life)
 
 
 def _joinings(rows: Iterable[ControlRow]) -> dict[tuple[str, str | None], list[tuple[int, int]]]:
-    """By router's log and subscriber: its lives, and when that router joined them."""
+    """Keyed by router's log and subscriber: the subscriber's lives, and when the router joined each."""
     found: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
     for row in rows:
         if row.event == Event.JOINED:
@@ -229,7 +236,7 @@ def _joinings(rows: Iterable[ControlRow]) -> dict[tuple[str, str | None], list[t
 
 
 def _by_custodian(subscribers: Iterable[Client]) -> dict[str, list[tuple[Client, int]]]:
-    """The lives of subscribers without a timeout."""
+    """Keyed by custodian: the subscribers without a timeout, each with its life there."""
     found: dict[str, list[tuple[Client, int]]] = {}
     for client in subscribers:
         for life, _, custodian in () if client.timeout_s else client.lives:
@@ -238,7 +245,7 @@ def _by_custodian(subscribers: Iterable[Client]) -> dict[str, list[tuple[Client,
 
 
 def _endings(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> dict[tuple[str, int], list[ControlRow]]:
-    """By subscriber and life."""
+    """The EXPIRED entries of subscribers with a timeout, keyed by subscriber and life."""
     found: dict[tuple[str, int], list[ControlRow]] = {}
     for row in (row for row in rows if row.event == Event.EXPIRED):
         name = row.subscriber or ""
@@ -248,7 +255,7 @@ def _endings(rows: Iterable[ControlRow], subscribers: Mapping[str, Client]) -> d
 
 
 def _joined(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Heard]:
-    """By subscriber and life: when each router joined it for the last time."""
+    """Keyed by subscriber and life: when each router joined the subscriber for the last time."""
     found: dict[tuple[str, int], Heard] = {}
     for row in rows:
         if row.event == Event.JOINED and row.subscriber is not None:
@@ -260,7 +267,8 @@ def _joined(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Heard]:
 def _heard(
     said: Sequence[ControlRow], before: Sequence[ControlRow], neighbours: Neighbours, joined: Heard
 ) -> Iterator[ControlRow]:
-    """`before` are those that are known to have heard it."""
+    """The EXPIRED entries of routers that can have heard of one ending; `before` are the entries of routers that have
+    heard of it."""
     own: Heard = {}
     for row in (*said, *before):
         own[row.log_name] = min(row.hlc, own.get(row.log_name, row.hlc))
@@ -283,8 +291,9 @@ def neighbours(rows: Iterable[ControlRow], logs: Iterable[Log]) -> Neighbours:
 
 
 def earliest(said: Heard, neighbours: Neighbours, later: Heard | None = None, takes: int = 0) -> Heard:
-    """When each router can have heard, be it by others; those in `later` after that. What one sends has a lower hybrid
-    clock than its receipt, and is on its way for as long as it `takes`."""
+    """The earliest hybrid clock at which each router can have heard the news, directly or by other routers. A router in
+    `later` hears it only after the clock given there. A message has a lower hybrid clock at its sender than at its
+    receiver, and is under way for as long as it `takes`."""
     heard: Heard = {}
     waiting = sorted((at, name) for name, at in said.items())
     while waiting:

@@ -1,6 +1,6 @@
-"""What replicas of a set say that their queues have, at some indices of the set's log (protocol 13, 14).
+"""The content of queues, as replicas of a set log it at some indices of the set's log (protocol 13, 14).
 
-Pure Python over the control rows. All replicas say so at the same indices, and as they begin with a state.
+Pure Python over the control rows. All replicas log their content at the same indices, and when they begin with a state.
 """
 
 from collections import defaultdict
@@ -17,22 +17,22 @@ class ToldContent:
     """One CONTENT entry."""
 
     place: int
-    """In its log."""
+    """Position in the router's log."""
     life: int
     index: int
     messages: int
     positions: int
-    """Their sum."""
+    """The sum of the messages' positions."""
     begins: bool
-    """The replica has begun with this state: it says nothing of how it came to it."""
+    """Whether the replica has begun with this state. Then it does not say how the state came about."""
 
 
 Contents = Mapping[tuple[str, str], Sequence[ToldContent]]
-"""By log and set, in the order of the log."""
+"""Keyed by log and set, in the order of the log."""
 
 
 def find_contents(rows: Iterable[ControlRow]) -> Contents:
-    """Entries that do not say all of it are left out."""
+    """The CONTENT entries; incomplete ones are left out."""
     found = defaultdict[tuple[str, str], list[ToldContent]](list)
     for row in sorted(rows, key=lambda row: row.place):
         match row.details if row.event == Event.CONTENT else {}:
@@ -58,7 +58,7 @@ def recovered_sets(contents: Contents) -> frozenset[str]:
 
 
 def disagreeing(contents: Contents) -> Iterator[tuple[str, str]]:
-    """The set and index at which two replicas say that they have other messages, and their logs, as text."""
+    """The set and index at which the contents of two replicas differ, and the two logs, as text."""
     known: dict[tuple[str, int, int], tuple[str, ToldContent]] = {}
     for (log, set_), told in contents.items():
         for content in told:

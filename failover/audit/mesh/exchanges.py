@@ -1,12 +1,12 @@
-"""Wall clocks compared by deliveries: what one told the other comes later there, and its answer earlier here.
+"""Wall clocks compared by deliveries: a message arrives after it was sent, and so does its answer.
 
     its router     ──●────────────●──
-                      ╲          ╱         sent before it came, answered before that was heard, by one clock
+                      ╲          ╱         by one clock: sent before it came, answered before the answer was read
     a client       ────●────────●────
 
-If by their clocks something came before it was sent, either these disagree or a log does not tell the truth. Durations
-tell which, and need no common clock: who was answered cannot have waited for less than the answer took. Where that is
-so, it is the clock.
+If something came before it was sent, by their clocks, either the clocks disagree or a log is wrong. Durations need no
+common clock, and show which is the case: the asking side cannot have waited for less time than the answer took. If its
+wait is long enough, the clocks disagree.
 """
 
 from collections import defaultdict
@@ -21,12 +21,12 @@ from failover.audit.read.facts import Facts, Groups, by_key, taken
 from topic.journal import Event
 
 LEAST = 3
-"""Exchanges that say so."""
+"""The number of exchanges that must show a disagreement."""
 
 
 @attrs.frozen
 class _Exchanges:
-    """Rows, one of each per delivery (and subscriber), `NONE` where there is none."""
+    """The four rows of each exchange, one per delivery (and subscriber); `NONE` if there is no such row."""
 
     asked: Ints
     came: Ints
@@ -35,7 +35,7 @@ class _Exchanges:
 
 
 def disagreements(rows: Rows) -> list[Disagreement]:
-    """Between two logs each, with the furthest that they are apart."""
+    """The disagreements, each between two logs, with the furthest that their clocks are apart."""
     facts = Facts(rows)
     of, keys = by_key(rows.key)
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -73,8 +73,8 @@ def _of_subscribers(facts: Facts, of: Ints) -> _Exchanges:
 
 
 def _of_routers(facts: Facts, groups: Groups, publishers: _Exchanges) -> Iterator[_Exchanges]:
-    """A router that had an acceptance by one of its subscribers before the home accepted: with that home, and with the
-    publisher, as the home's own clock may be wrong, too."""
+    """The exchanges of routers that had the acceptance of one of their subscribers before the home accepted. Each is
+    compared with that home, and with the publisher, because the home's clock may be wrong, too."""
     rows, number = facts.rows, len(facts.rows.logs)
     pairs, pair = np.unique(groups.of * number + rows.log, return_inverse=True)
     here, of = Groups(pair.astype(np.int64), len(pairs)), pairs // max(number, 1)
@@ -88,9 +88,10 @@ def _of_routers(facts: Facts, groups: Groups, publishers: _Exchanges) -> Iterato
 
 
 def _of_audiences(facts: Facts, of: Ints, publishers: _Exchanges, subscribers: _Exchanges) -> Iterator[_Exchanges]:
-    """Compare a subscriber with the publisher and with the home, if its router has waited for its acceptance, and had
-    the acceptance before the home accepted. Its router alone does not suffice: that router's clock may have been set.
-    On one host nothing is compared: there, one clock shows that the home accepted too early."""
+    """The exchanges of subscribers with the publisher and with the home. They count if the subscriber's router has
+    waited for the acceptance, and had it before the home accepted. A comparison with this router alone does not
+    suffice, because the router's clock may have been set. Exchanges on one host are left out: one clock then shows that
+    the home accepted too early."""
     time, hlc, host = facts.rows.time, facts.rows.hlc, facts.host
     told = np.logical_and.reduce([rows >= 0 for rows in attrs.astuple(subscribers)])
     sent, came, answered, heard = (rows[told] for rows in attrs.astuple(subscribers))
@@ -105,7 +106,8 @@ def _of_audiences(facts: Facts, of: Ints, publishers: _Exchanges, subscribers: _
 
 
 def _apart(facts: Facts, told: _Exchanges) -> Iterator[tuple[tuple[str, str], int]]:
-    """By the two logs: by how much the second's clock is ahead at least, if anything speaks against both."""
+    """The two logs of each exchange that shows a disagreement, and the µs by which the second clock is ahead at
+    least."""
     log, time = facts.rows.log, facts.rows.time
     each = (told.asked, told.came, told.answered, told.heard)
     whole = np.logical_and.reduce([rows >= 0 for rows in each])

@@ -1,7 +1,7 @@
-"""When a whole mesh forgot its links: every router had ended, and none found its state store when it was started again.
+"""When a whole mesh forgot its links: all routers had ended, and none found its state store when it started again.
 
-Nobody is owed then what was accepted before it was back: no router knew of it (protocol 10, Limits). A single
-router that remembers is enough for this to be no excuse.
+No subscriber is owed the deliveries that the mesh accepted before the subscriber was back, because no router knew of it
+(protocol 10, Limits). This excuse does not hold if a single router remembers.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,15 +18,15 @@ from topic.journal import Event
 @attrs.frozen(slots=True)
 class StateLoss:
     at: int
-    """The hybrid clock from which on no router knows of what was before."""
+    """The hybrid clock from which on no router knows of earlier links."""
     homes: tuple[str, ...]
-    """The incarnations that began with it or after it."""
+    """The router incarnations that began at this clock or later."""
     whole: bool
-    """Whether the logs of all these are."""
+    """Whether the logs of all these incarnations are whole."""
 
 
 class RouterLife(NamedTuple):
-    """Of a router; hybrid clocks."""
+    """One incarnation of a router; hybrid clocks."""
 
     name: str
     began: int
@@ -60,7 +60,7 @@ def _life(log: Log, began: Mapping[str, int], hybrid: HybridTimeline) -> RouterL
 
 
 def _forgot(lives: Sequence[RouterLife], at: int, empty: Collection[str]) -> bool:
-    """Whether this router had ended at that time, and began anew without a memory."""
+    """Whether this router had ended before that clock, and began again without its state store."""
     before = [life for life in lives if life.began < at]
     after = [life for life in lives if life.began >= at]
     return bool(before and after) and before[-1].ended < at and after[0].name in empty

@@ -1,10 +1,11 @@
-"""When a router can have taken a subscriber for attached, be it by the word of others: from the control rows alone.
+"""When a router can have known of a subscriber's attach, directly or from other routers; from the control rows alone.
 
-A router that was cut off or down while a subscriber attached elsewhere does not know it. If a publisher brings to it
-what that subscriber was promised, it accepts that without it: a limit (protocol 10). Who knows of an attach says so in
-its log: the custodian, whoever joined it, and a router that found it in its state store. All others can have heard of
-it from these, by their contacts, and nobody else. `Acquaintance.reach` is as much as a router can have known, and
-`Acquaintance.spans` what it must have heard, as long as no log lacks its end.
+A router that was cut off or down while a subscriber attached elsewhere does not know the subscriber. If a publisher
+brings a delivery to it that the subscriber should get, the router accepts the delivery without the subscriber: a limit
+(protocol 10). Three kinds of routers log that they know of an attach: the custodian, each router that joined the
+subscriber, and a router that found it in its state store. All other routers can only have heard of it from these, by
+their contacts. `Acquaintance.reach` is the most that a router can have known. `Acquaintance.spans` is what it must have
+heard, if no log lacks its end.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,32 +21,33 @@ from failover.audit.read.inventory import ControlRow, Log
 from topic.journal import Event
 
 DEADS: Final = 3
-"""A message between two routers in contact is under way for at most so many times `timing.dead`. What was under way
-when the contact was lost may be lost: the next router on the path is silent for `timing.dead` before it is given up,
-and several routers on the path may be silent one after another."""
+"""A message between two routers in contact is under way for at most this many times `timing.dead`. When the contact is
+lost, messages under way may be lost: the next router on the path is silent for `timing.dead` before its neighbour gives
+it up, and several routers on the path may be silent one after another."""
 DEAD_S: Final = 1.0
-"""`timing.dead`, if no log tells it."""
+"""`timing.dead` in seconds, if no log has it."""
 LONGEST_S: Final = 86_400.0
-"""No router that works waits for longer."""
+"""The longest `timing.dead` that the audit believes."""
 KNOWING = (Event.ATTACHED, Event.JOINED, Event.KEPT)
 BEGINNING = (Event.BOOT, Event.CONTINUED)
 
 
 @attrs.frozen
 class Acquaintance:
-    """Of routers with subscribers."""
+    """Which routers knew of which subscribers."""
 
     _told: Mapping[str, Mapping[int, Heard]]
-    """By subscriber and life: when each router says first that it knows of it."""
+    """Keyed by subscriber and life: when each router first logged that it knows of the subscriber."""
     _neighbours: Neighbours
     _listening: Neighbours
-    """The same without the ends of contacts that were lost."""
+    """The same contacts without their last moments before a loss."""
     _takes: int
-    """How long a message is under way at most, by hybrid clock."""
+    """How long a message is under way at most, as a difference of hybrid clocks."""
 
     def spans(self, subscriber: Client, home: str) -> list[Span]:
-        """When that incarnation of a router must have heard of the subscriber, and not that it had gone; hybrid clocks.
-        Word that a router sent just before it lost the contact may not have arrived, nor what it has just sent."""
+        """The spans of hybrid clock in which this router incarnation must have heard of the subscriber, and not of its
+        ending. News that a router sent just before the contact was lost may not have arrived, nor news that it has just
+        sent."""
         found = []
         for life, told in self._told.get(subscriber.name, {}).items():
             ends = (at for ended, at, where in subscriber.closings if where in ("", home) and ended >= life)
@@ -54,7 +56,8 @@ class Acquaintance:
         return found
 
     def reach(self, subscriber: Client) -> Heard:
-        """The routers that can have known it, and not that it had gone, each since when."""
+        """The routers that can have known of the subscriber and not of its ending, each with the hybrid clock since
+        when."""
         found: Heard = {}
         for life, told in self._told.get(subscriber.name, {}).items():
             ended = {where for closed, _, where in subscriber.closings if closed >= life}
@@ -67,7 +70,7 @@ class Acquaintance:
 def acquaintance(
     rows: Sequence[ControlRow], logs: Iterable[Log], before: Mapping[str, Mapping[int, Heard]] = MappingProxyType({})
 ) -> Acquaintance:
-    """`before` is what was told by rows that are here no more."""
+    """The acquaintance of routers with subscribers; `before` comes from forgotten rows."""
     told = {name: {life: dict(heard) for life, heard in lives.items()} for name, lives in before.items()}
     for row in rows:
         if row.role == "router" and row.subscriber is not None and row.event in KNOWING:
@@ -80,7 +83,7 @@ def acquaintance(
 
 
 def _dead_s(rows: Iterable[ControlRow]) -> float:
-    """The longest that any router says: all of a mesh should have the same."""
+    """The longest `timing.dead` that a router logged; all routers of a mesh should have the same."""
     said = (row.details.get("dead") for row in rows if row.role == "router" and row.event in BEGINNING)
     return max((dead for dead in said if isinstance(dead, int | float) and 0 < dead <= LONGEST_S), default=DEAD_S)
 
