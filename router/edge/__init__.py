@@ -1,1 +1,1 @@
-"""Where AMQP clients meet the core: a table of nodes by address, and the ends of links."""
+"""The edge for AMQP clients: a table of nodes by address, and the ends of links."""

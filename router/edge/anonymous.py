@@ -1,13 +1,14 @@
-"""The anonymous terminus: a link to no address, each of whose messages says in `to` where it goes.
+"""The anonymous terminus: a link to no address. Each of its messages names an address in `to`.
 
-OASIS: Using the AMQP Anonymous Terminus for Message Routing 1.0. A message that goes nowhere is rejected; the link of
-one that is settled, so that its sender would not hear of it, is detached.
+OASIS: Using the AMQP Anonymous Terminus for Message Routing 1.0. A message to an address that does not exist is
+rejected. If the message is presettled, the publisher would not learn of this, so the link is detached.
 
-Towards each address it is a publisher of its own, which attaches when the first message for it comes; until that is
-answered its messages wait here. What the link holds counts against one window, as that of any publisher (protocol 5).
+The link is a separate publisher for each address. This publisher attaches when the first message for the address comes;
+messages wait here until the attach is answered. All messages that the link holds count against one window, as with any
+publisher (protocol 5).
 
-Never here: resumption. A map has no addresses, so nobody could tell whose its tags are: what such a link has in doubt
-when it ends stays so, and its client sends it again, at least once.
+Never here: resumption. A map has no addresses, so a router could not tell to which publisher a tag belongs. Deliveries
+that are in doubt when the link ends stay in doubt; the client sends them again, at least once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,9 +33,9 @@ from topic.node import Node
 from topic.settings import is_dynamic
 
 CAPABILITY: Final = "ANONYMOUS-RELAY"
-"""Of a container that has such a terminus."""
+"""Capability of a container that has an anonymous terminus."""
 MOST_ADDRESSES: Final = 256
-"""That one link may have messages in doubt to."""
+"""Addresses to which one link may have messages in doubt."""
 _TO: Final = list(FIELDS["properties"]).index("to")
 
 Transfer = tuple[Handle, bytes, bytes, bool]
@@ -42,7 +43,7 @@ Transfer = tuple[Handle, bytes, bytes, bool]
 
 
 def request_for(link: Link, address: str, prefixes: tuple[str, ...]) -> AttachRequest:
-    """What a client would ask for that attached to this address, for as long as its link lasts; raises `Refusal`."""
+    """The request of a client that attached to this address for as long as its link lasts. Raises `Refusal`."""
     return AttachRequest(
         identity=identity_of(link, address, prefixes, receives=False),
         lifetime=FLEETING,
@@ -55,7 +56,7 @@ def request_for(link: Link, address: str, prefixes: tuple[str, ...]) -> AttachRe
 
 
 def destination(message: bytes) -> str:
-    """The address in the message's `to`; empty if there is none that can be read, or is looked for."""
+    """The address in the message's `to`; empty if the message has none, or its properties are malformed or too long."""
     try:
         fields = fields_of(section_of(message, PROPERTIES), _TO + 1)
         to = simple(fields[_TO]) if len(fields) > _TO else None
@@ -65,14 +66,14 @@ def destination(message: bytes) -> str:
 
 
 class AddressPublishers(Protocol):
-    """Who attaches publishers: `router.edge.topics`."""
+    """The node that attaches publishers: `router.edge.topics`."""
 
     def begin_publisher(self, end: "AnonymousLink", address: str) -> "AddressPublisher":
-        """Towards an address, of a link to none. Raises `Refusal`."""
+        """Attach a publisher to an address, for a link without one. Raises `Refusal`."""
 
 
 class AnonymousLink(End):
-    """Our end of such a link."""
+    """Our end of a link to the anonymous terminus."""
 
     __slots__ = ("_asked", "_asks", "_home", "_node", "_publishers", "_topics", "_window")
 
@@ -85,11 +86,13 @@ class AnonymousLink(End):
         self._topics = topics
         self._publishers: dict[str, AddressPublisher] = {}
         self._home: dict[Handle, AddressPublisher] = {}
-        """Of what is not settled."""
+        """Publisher of each unsettled delivery."""
         self._asked: dict[AddressPublisher, None] | None = None
-        """Whose question the echo that is under way answers; None if there is none. Some clients answer none ever."""
+        """Publishers whose question the echo under way answers; None if no echo is under way. Some clients never
+        answer.
+        """
         self._asks: dict[AddressPublisher, None] = {}
-        """Who has asked since."""
+        """Publishers that have asked since that echo."""
         link.answer(expiry_policy=EXPIRE_LINK, max_message_size=max_message)
         self._grant()
 
@@ -122,7 +125,7 @@ class AnonymousLink(End):
             self.on_transfers(new)
 
     def _turn_away(self, run: list[Transfer], refusal: Refusal, *, at_once: bool) -> None:
-        """Settled ones end the link, or, if it is not to end `at_once`, are dropped."""
+        """Reject the messages. If one is presettled, end the link if `at_once`, or else drop the message."""
         for handle, *_ in run:
             if handle is None and not at_once:
                 continue
@@ -181,7 +184,9 @@ class AnonymousLink(End):
         return self.link.connection
 
     def ask(self, publisher: "AddressPublisher") -> None:
-        """Never more than one echo is under way: who asks meanwhile has the next."""
+        """Send an echo for this publisher. At most one echo is under way, so a later question waits for the next
+        one.
+        """
         if self._asked is not None:
             self._asks[publisher] = None
         else:
@@ -189,30 +194,30 @@ class AnonymousLink(End):
             self.link.echo()
 
     def answered(self, handles: Iterable[Handle]) -> None:
-        """These are settled by us."""
+        """Forget deliveries that this router has settled."""
         for handle in handles:
             self._home.pop(handle, None)
 
     def settled(self, sizes: Sequence[int]) -> None:
-        """Messages of these sizes are held no longer."""
+        """Give back the room of messages of these sizes."""
         self._window.give_back(sizes)
         self._grant()
 
     def end(self, condition: str, description: str) -> None:
-        """And all publishers with it."""
+        """End the link, and all its publishers."""
         self.part()
         self.link.detach(condition, description)
         self.gone(self._node.now(), closed=True)
 
 
 class AddressPublisher(PublisherLink):
-    """Such a link towards one address."""
+    """The publisher of an anonymous link at one address."""
 
     def __init__(self, end: AnonymousLink, request: AttachRequest, node: Node, max_message: int) -> None:
         super().__init__(end.link, request, node, max_message)
         self._link_end = end
         self._waiting: list[Transfer] = []
-        """For the answer to its attach."""
+        """Transfers that wait for the answer to the attach."""
 
     @property
     def echoed(self) -> EchoedLink:
@@ -227,7 +232,7 @@ class AddressPublisher(PublisherLink):
 
     @property
     def holds(self) -> bool:
-        """Whether anything of it is not settled."""
+        """Whether any of its deliveries is unsettled."""
         return bool(self.records or self._waiting)
 
     @property
@@ -242,7 +247,7 @@ class AddressPublisher(PublisherLink):
         self._link_end.settled([len(message) for _, _, message, settled in run if settled])
 
     def settle(self, handles: list[Handle]) -> None:
-        """The client has settled these: what waits is given up."""
+        """Settle deliveries that the client has settled. Messages that still wait are given up."""
         known = [handle for handle in handles if handle in self.records]
         given_up = set(handles)
         waiting = {handle: len(message) for handle, _, message, _ in self._waiting if handle in given_up}
@@ -269,7 +274,7 @@ class AddressPublisher(PublisherLink):
             self.take(run)
 
     def grant(self, count: int) -> None:
-        """It is the link that has a window."""
+        """Do nothing: the link has the window."""
 
     def detach(self, action: Detach) -> None:
         self._link_end.end(action.condition, action.description)

@@ -1,4 +1,6 @@
-"""What a client's attach asks for, and what of it this router grants or refuses (AMQP 1.0 2.6, 3.5; protocol 1, 2)."""
+"""The requests in a client's attach, and which of them this router grants or refuses (AMQP 1.0 2.6, 3.5; protocol 1,
+2).
+"""
 
 import re
 from collections.abc import Mapping
@@ -38,18 +40,18 @@ from topic.termini.generations import Generations
 DURABILITIES = (0, 1, 2)  # none, configuration, unsettled-state (AMQP 1.0 3.5.5)
 
 LONGEST_ADDRESS: Final = 1024
-"""Characters. All routers hear of each link and keep it: what names it may not be of any length."""
+"""Characters of an address. Its length is bounded, as all routers learn and keep the name of each link."""
 LONGEST_NAME: Final = 1024
-"""The same, of a container-id and of a link's name."""
+"""Characters of a container-id, and of a link's name."""
 
 FLEETING: Final = Lifetime(0, EXPIRE_LINK, 0)
-"""Of the terminus of a link that nothing outlives."""
+"""Lifetime of a terminus that ends with its link."""
 
 _AUTHORITY = re.compile(r"^amqps?://[^/]*/?")
 
 
 class Refusal(Exception):
-    """Why an attach is refused: AMQP condition and description; `told`: the log has it already."""
+    """Why an attach is refused: AMQP condition and description. `told`: the log has it already."""
 
     def __init__(self, condition: str, description: str, *, told: bool = False) -> None:
         super().__init__(description)
@@ -59,25 +61,27 @@ class Refusal(Exception):
 
 @frozen
 class AttachRequest:
-    """What a client's attach to a topic asks for, and of that what is granted."""
+    """The requests in a client's attach to a topic, and the part of them that is granted."""
 
     identity: LinkIdentity
     lifetime: Lifetime
-    """Granted."""
+    """The granted lifetime."""
     settles_first: bool
-    """It knows of no settlement by us: receiver settle mode first."""
+    """The client does not wait for our settlement: receiver settle mode first."""
     claim: Claim
-    """What it had before: a null map, and `NOWHERE`, if it says nothing of that."""
+    """The link's state before this attach; a null map and `NOWHERE` if the client names none."""
     told: bool
-    """A subscriber says that it knows that it has missed something (protocol 8, Apart)."""
+    """The subscriber says that it knows that it has missed messages (protocol 8, Apart)."""
     filters: Mapping[str, Described]
-    """Granted: of a subscriber's filter set the first selector, and no-local."""
+    """Granted filters of a subscriber: the first selector, and no-local."""
     wants: Wants | None
-    """These."""
+    """The granted filters as the core asks them; None if there are none."""
 
 
 def read_request(link: Link, address: str, prefixes: tuple[str, ...], longest: int) -> AttachRequest:
-    """To that address. Raises `Refusal`. `longest` is the longest timeout, in seconds, that is granted."""
+    """Read the attach of a link to that address. `longest` is the longest timeout granted, in seconds. Raises
+    `Refusal`.
+    """
     check_modes(link)
     filters, selector, no_local = filters_of(link)
     identity = identity_of(link, address, prefixes, receives=link.is_sender)
@@ -98,7 +102,7 @@ def read_request(link: Link, address: str, prefixes: tuple[str, ...], longest: i
 
 
 def identity_of(link: Link, address: str, prefixes: tuple[str, ...], *, receives: bool) -> LinkIdentity:
-    """Who attaches where; raises `Refusal` for an address, or a client, that no link of a topic can have."""
+    """The identity of the link. Raises `Refusal` if no link of a topic can have this address or client."""
     container = link.connection.remote_container
     if not container:
         raise Refusal(NOT_ALLOWED, "a link needs a container-id, and the open of the connection has none")
@@ -118,7 +122,7 @@ def identity_of(link: Link, address: str, prefixes: tuple[str, ...], *, receives
 
 
 def why_no_address(address: str, *, receives: bool) -> str:
-    """Empty if it is one that a client may attach to: a subscriber to a pattern, too."""
+    """Why a client may not attach to the address; empty if it may. Only a subscriber may attach to a pattern."""
     if is_misplaced(address):
         return f'{address!r}: "#" is not the last word, expected nothing behind it'
     if not receives and is_pattern(address):
@@ -135,42 +139,42 @@ def check_modes(link: Link) -> None:
 
 
 def _terminus_of(link: Link) -> Terminus | None:
-    """At our end."""
+    """The terminus at our end."""
     return link.remote_source if link.is_sender else link.remote_target
 
 
 def address_of(link: Link) -> str:
-    """Of the node that a client attaches to, empty if it names none."""
+    """Address of the node that a client attaches to; empty if the client names none."""
     terminus = _terminus_of(link)
     return address_in(terminus.address or "") if terminus is not None else ""
 
 
 def address_in(name: str) -> str:
-    """Some write the URL of a node: amqp://host/topic/x means topic/x."""
+    """The address in a name. Some clients write the URL of a node: amqp://host/topic/x means topic/x."""
     return _AUTHORITY.sub("", name)
 
 
 def check_names(link: Link) -> None:
-    """Raises `Refusal` where a client attaches under a name, or to one, that is longer than any may be."""
+    """Raises `Refusal` if the name of the link, or its address, is too long."""
     for what, name, most in (("link name", link.name, LONGEST_NAME), ("address", address_of(link), LONGEST_ADDRESS)):
         if len(name) > most:
             raise Refusal(INVALID_FIELD, f"{what}: expected {most} characters at most, got {len(name)}")
 
 
 def is_anonymous(link: Link) -> bool:
-    """Whether it is attached to the anonymous terminus: each message says where it goes."""
+    """Whether the link is attached to the anonymous terminus."""
     target = None if link.is_sender else link.remote_target
     return target is not None and not (target.coordinator or target.dynamic or address_of(link))
 
 
 def is_dynamic_source(link: Link) -> bool:
-    """Whether the client receives from a node that is to be made for the link."""
+    """Whether the client asks for a dynamic node to receive from."""
     source = link.remote_source if link.is_sender else None
     return source is not None and source.dynamic and not address_of(link)
 
 
 def checked_address(link: Link) -> str:
-    """The address that the client names; raises `Refusal` where it names none."""
+    """The address that the client names. Raises `Refusal` if it names none."""
     terminus = _terminus_of(link)
     if terminus is None:
         end = "source" if link.is_sender else "target"
@@ -187,8 +191,8 @@ def checked_address(link: Link) -> str:
 
 
 def lifetime_of(link: Link, longest: int) -> Lifetime:
-    """What of the asked lifetime of the terminus at our end is granted: `never` as connection-close, and no timeout
-    beyond the mesh's, `longest` seconds (protocol 1)."""
+    """The granted lifetime of the terminus at our end: `never` becomes connection-close, and no timeout exceeds
+    `longest` seconds, the limit of the mesh (protocol 1). Raises `Refusal`."""
     asked = _terminus_of(link)
     assert asked is not None
     if asked.durable not in DURABILITIES:
@@ -199,8 +203,9 @@ def lifetime_of(link: Link, longest: int) -> Lifetime:
 
 
 def filters_of(link: Link) -> tuple[Mapping[str, Described], Selector | None, bool]:
-    """Which filters are applied, and what they come to: a selector, and whether no-local is asked for (AMQP 1.0 3.5.8).
-    What the answer does not name is not applied. What no-local has for a value says nothing: a list, or JMS's text."""
+    """The filters that are applied, their selector, and whether they have no-local (AMQP 1.0 3.5.8). The answer names
+    only the filters that are applied. The value of no-local has no meaning: it is a list, or the text of JMS. Raises
+    `Refusal`."""
     source = link.remote_source if link.is_sender else None
     granted: dict[str, Described] = {}
     selector, no_local = None, False
@@ -219,15 +224,15 @@ def filters_of(link: Link) -> tuple[Mapping[str, Described], Selector | None, bo
 
 
 def unsettled_of(link: Link) -> dict[bytes, int] | None:
-    """The client's map, None for a null one."""
+    """The client's unsettled map; None for a null one."""
     if link.remote_unsettled is None:
         return {} if link.remote_incomplete_unsettled else None
     return {tag: state.state for tag, state in link.remote_unsettled.items()}
 
 
 def begins_life(link: Link, address: str, generations: Generations) -> bool:
-    """Whether it is the attach of a publisher that lasts, and does not go on with a life that is known here: another
-    one may end by it (protocol 7.8). `address`: of the link in the mesh."""
+    """Whether a publisher with a timeout attaches and does not resume a life that is known here: this attach may end
+    another life (protocol 7.8). `address`: address of the link in the mesh."""
     target = link.remote_target
     if link.is_sender or link.former is not None or target is None:
         return False
@@ -246,12 +251,12 @@ def generation_of(link: Link) -> bytes | None:
 
 
 def answers_echoes(link: Link) -> bool:
-    """Whether the client says that it does: then nothing else is a sign of its life (protocol 6.6)."""
+    """Whether the client says that it answers echoes: then only an answer is a sign of its life (protocol 6.6)."""
     return link.remote_properties.get(ANSWERS) is True
 
 
 def seen_of(link: Link) -> Epoch:
-    """The epoch that the link had before; `NOWHERE` if it says none."""
+    """The epoch that the link had before; `NOWHERE` if the client names none. Raises `Refusal`."""
     epoch = link.remote_properties.get(EPOCH)
     if epoch is None:
         return NOWHERE

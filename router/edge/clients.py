@@ -1,7 +1,7 @@
-"""The edge for AMQP clients: which node a link is attached to, and which end hears what comes on it.
+"""The edge for AMQP clients: the node to which a link is attached, and the end that handles the link's events.
 
-A table has the nodes by their address, `$status` first; every other address is that of a topic, or of nothing. What
-comes on a link is its end's to handle (`router.edge.ends`), in batches; nothing is decided here about any delivery.
+A table has the nodes by their address, `$status` first; every other address is that of a topic, or of nothing. The end
+of a link handles its events in batches (`router.edge.ends`); nothing is decided here about any delivery.
 """
 
 import logging
@@ -38,22 +38,22 @@ from topic.properties import ROUTERS
 log = logging.getLogger("oncemesh.clients")
 
 FOR_ALL: Final = (STATUS_ADDRESS, ROUTERS)
-"""Nodes that show nobody the links of others."""
+"""Nodes that do not show the links of other clients."""
 OF_ROUTERS: Final = "_topo/"
-"""The begin of the addresses of nodes of single routers, for who may see them (`router.management`)."""
+"""Prefix of the addresses of single routers' nodes, for users that may see them (`router.management`)."""
 ROUTERS_NAMED: Final = 8
-"""In an error: it has to fit in a frame."""
+"""Routers that an error names, at most: the error has to fit in a frame."""
 
 
 class Guest(Protocol):
-    """A connection, as seen by whoever keeps its place (`router.admission`)."""
+    """A connection, as seen by the admission that keeps its place (`router.admission`)."""
 
     def open(self) -> None: ...
     def admit(self) -> bool: ...
 
 
 class ClientConnection(Visiting, Protocol):
-    """Of AMQP or of MQTT, as seen by whoever looks at connections, or ends them."""
+    """A connection of AMQP or of MQTT, as seen by code that lists connections or ends them."""
 
     address: str
     cipher: tuple[str, str, int] | None
@@ -72,14 +72,14 @@ class ClientConnection(Visiting, Protocol):
 
 @frozen
 class Arrival:
-    """Of a client's connection: which it is of all since the router began, and when it opened."""
+    """A client's connection: its number since the router began, and when it opened."""
 
     number: int
     at: float
 
 
 class ClientEdge(Handler):
-    """The handler of all connections of clients. A link's context is its `End`, that of a connection its `Guest`."""
+    """The handler of all clients' connections. A link's context is its `End`, a connection's context its `Guest`."""
 
     def __init__(self, node: Node, topics: AddressNode, guard: Guard) -> None:
         self.node = node
@@ -106,7 +106,7 @@ class ClientEdge(Handler):
         connection.open()
 
     def enter(self, connection: ClientConnection) -> None:
-        """A client is let in."""
+        """Note a connection that is let in."""
         self.connections[connection] = Arrival(next(self._numbers), self.node.now())
 
     def leave(self, connection: ClientConnection) -> None:
@@ -133,7 +133,9 @@ class ClientEdge(Handler):
     # links
 
     def on_attach(self, link: Link) -> None:
-        """One that may be late, as its client has gone elsewhere, waits for a proof that it has not (protocol 7.8)."""
+        """Attach the link. If the attach may be late, it waits for a proof that its client is still here (protocol
+        7.8).
+        """
         if link.connection.can_prove and self._begins_life(link):
             link.connection.prove(partial(self._attach, link))
         else:
@@ -173,7 +175,7 @@ class ClientEdge(Handler):
         self.node.perform()
 
     def _check_router(self, connection: Visiting, address: str) -> None:
-        """An address of no router; raises Refusal with those that there are, for who may see them."""
+        """Raises Refusal for an address of no router. It names the routers that there are, if the user may see them."""
         known = sorted(one for one in self.nodes if one.startswith(OF_ROUTERS))
         if known and self._guard.may_look(connection):
             more = f"; there are {len(known)} of these" if len(known) > ROUTERS_NAMED else ""
@@ -188,7 +190,7 @@ class ClientEdge(Handler):
         self.node.perform()
 
     def _gone(self, link: Link, *, closed: bool) -> None:
-        """A closing detach ends the terminus, any other end of the link suspends it, if it asked for a timeout."""
+        """A closing detach ends the terminus. Any other end of the link suspends a terminus with a timeout."""
         now = self.node.now()
         end: End | None = link.context
         if end is not None:
@@ -228,7 +230,7 @@ class ClientEdge(Handler):
         self.node.perform()
 
     def written(self, connection: Wakeable) -> None:
-        """What the engine held is about to be written: links that were full go on."""
+        """The engine is about to write its output: links that were full continue."""
         if (full := self._full.pop(connection, None)) is not None:
             self.node.now()
             for end in full:
@@ -240,7 +242,7 @@ class ClientEdge(Handler):
         if end.awaits_writing and not end.link.ended:
             self._full.setdefault(end.link.connection, {})[end] = None
 
-    # what the core asks
+    # what the core orders
 
     def perform(self, action: LinkAction) -> None:
         end: ClientEnd = action.link

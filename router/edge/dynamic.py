@@ -1,8 +1,9 @@
-"""Dynamic nodes: a source without an address is granted one of its own (AMQP 1.0 messaging 3.5.3, 3.5.10; protocol
-12.8).
+"""Dynamic nodes: a source without an address is granted an address of its own (AMQP 1.0 messaging 3.5.3, 3.5.10;
+protocol 12.8).
 
-Its link is a subscriber like another: everybody who may publish can send to that address, from any router, and nobody
-else can receive from it. The node ends with the link, whatever that asks for. Management answers on such links, too.
+The link is a subscriber like another. Every client that may publish can send to the address, from any router, and no
+other client can receive from it. The node ends with the link, whatever the link asks for. Management answers on these
+links, too.
 """
 
 import secrets
@@ -19,19 +20,21 @@ from topic.settings import DYNAMIC
 
 
 def new_address(router: str) -> str:
-    """One that nobody guesses, nor has had."""
+    """A new address that no client can guess."""
     return f"{DYNAMIC}{router}/{secrets.token_urlsafe(15)}"
 
 
 class Answering(Protocol):
-    """Who sends answers on dynamic sources besides what is published to them: `router.management.node`."""
+    """The node that sends answers on dynamic sources, besides the published messages: `router.management.node`."""
 
     def awaits_credit(self, connection: Host) -> bool:
-        """A dynamic source of this connection may have credit. Whether there is an answer to be sent on one."""
+        """Whether there is an answer to send on a dynamic source of this connection. Called when such a source may have
+        credit.
+        """
 
 
 class DynamicLink(SubscriberLink):
-    """Of a dynamic source."""
+    """The end of a dynamic source."""
 
     def __init__(self, link: Link, request: AttachRequest, node: Node, answering: Answering) -> None:
         super().__init__(link, request, node)
@@ -50,11 +53,11 @@ class DynamicLink(SubscriberLink):
 
     @property
     def can_say(self) -> bool:
-        """Whether there is credit for an answer, beside that for what is published."""
+        """Whether there is credit for an answer, beside the credit for published messages."""
         return self.is_there and bool(self.subscriber.spare)
 
     def say(self, tag: bytes, message: bytes) -> None:
-        """Send an answer, settled; nothing if the client does not take so large a message."""
+        """Send an answer, settled. Does nothing if the client does not take so large a message."""
         assert self.can_say
         if not self.link.takes(message):
             return
@@ -66,7 +69,7 @@ class DynamicLink(SubscriberLink):
 
 
 def dynamic_source(connection: Host, address: str) -> DynamicLink | None:
-    """The link of that address, if it is one of this connection."""
+    """The link with that address, if it is one of this connection; else None."""
     for link in connection.links:
         end = link.context
         if isinstance(end, DynamicLink) and end.is_there and end.identity.address == address:

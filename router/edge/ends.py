@@ -1,7 +1,8 @@
-"""Our end of a client's link: what happens to it, and what its connection has to do with it.
+"""Our end of a client's link: its events, and what its connection needs to know of it.
 
-An end of whatever node hears what comes on its link (`End`). One at a topic is also an end that the core knows
-(`topic.ends`), of a client: of AMQP (`publisher_link` and `subscriber_link`), or of MQTT (`router.mqtt.ends`).
+The end of any node handles the events of its link (`End`). An end at a topic is also an end that the core knows
+(`topic.ends`), with a client behind it: of AMQP (`publisher_link` and `subscriber_link`), or of MQTT
+(`router.mqtt.ends`).
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ class Wakeable(Protocol):
 
 
 class SeenLink(Protocol):
-    """The link of an end, as seen by those who know ends of AMQP and of MQTT."""
+    """The link of an end, as seen by code that knows ends of AMQP and of MQTT."""
 
     @property
     def name(self) -> str: ...
@@ -34,7 +35,7 @@ class SeenLink(Protocol):
 
 
 class ClientEnd(LinkEnd):
-    """An end at a topic behind which there is a client."""
+    """An end at a topic with a client behind it."""
 
     node: Node
 
@@ -44,15 +45,15 @@ class ClientEnd(LinkEnd):
 
     @property
     def awaits_writing(self) -> bool:
-        """Whether the link is full, or soon: it is to hear when something is written."""
+        """Whether the link is full, or nearly so: the connection then calls `written` when it writes."""
         return False
 
     def written(self) -> None:
-        """What the connection held is about to be written."""
+        """The connection is about to write its output."""
 
 
 class ClientPublishingEnd(ClientEnd, PublishingEnd[Known]):
-    """A client that publishes is asked for signs of life."""
+    """A publisher's end. The router asks the client for signs of life."""
 
     signs: SignsOfLife
 
@@ -70,11 +71,11 @@ class ClientPublishingEnd(ClientEnd, PublishingEnd[Known]):
 
 class ClientSubscribingEnd(ClientEnd, SubscribingEnd):
     records: Mapping[Any, Any]
-    """What it was sent, and has not settled, by what it knows that by."""
+    """Deliveries that were sent to the client and are unsettled, keyed by the client's name for them."""
 
 
 class End:
-    """Of any node: what happens on its link. It leaves out of account whatever it does not say otherwise."""
+    """An end at any node. It ignores each event for which the subclass has no method."""
 
     __slots__ = ("link",)
 
@@ -92,11 +93,11 @@ class End:
         return self.link.context is self and not self.link.ended
 
     def part(self) -> None:
-        """The link has no use for this end any more: it knows it no longer."""
+        """Separate the link from this end."""
         self.link.context = None
 
     def state(self) -> Mapping[str, int] | None:
-        """What the client is told of its link whenever it asks for the flow state."""
+        """The flow properties for the client, sent whenever it asks for the flow state; None if there are none."""
         return None
 
     def on_credit(self) -> None: ...
@@ -106,18 +107,18 @@ class End:
     def on_echo(self) -> None: ...
 
     def gone(self, now: float, *, closed: bool) -> None:
-        """The link is over; `closed`: the terminus too."""
+        """The link has ended; `closed`: its terminus too."""
 
 
 class AddressNode(Protocol):
-    """What clients attach to, by its address."""
+    """A node to which clients attach by its address."""
 
     def attach(self, link: Link) -> None:
-        """Give the link an end for its context, and answer it, now or later; or raise `Refusal`."""
+        """Give the link an end as its context, and answer it now or later. Raises `Refusal`."""
 
 
 class TopicEnd(End, ClientEnd):
-    """Of a topic."""
+    """An end at a topic."""
 
     def __init__(self, link: Link) -> None:
         End.__init__(self, link)

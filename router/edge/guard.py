@@ -1,8 +1,9 @@
-"""What clients may do here: the rules of users, and the limits of what each client may have (docs/security.md).
+"""The permissions of clients: the rules of users, and the limits of each client (docs/security.md).
 
-Who goes beyond a limit is told so, with a condition of AMQP, and so is the log; `exceeded` counts it for `$status`. The
-engine has limits of its own, for what one connection makes it keep (`router.amqp.format.values.Bounds`); of these the
-guard hears when they have ended a connection. What a rule says is `router.security.rules`' business.
+If a client exceeds a limit, the router refuses with an AMQP condition, logs it, and counts it in `exceeded` for
+`$status`. The engine has limits of its own, for the state that one connection makes it keep
+(`router.amqp.format.values.Bounds`). The guard counts these when they have ended a connection. `router.security.rules`
+reads the rules.
 """
 
 import logging
@@ -45,7 +46,7 @@ LIMITED: Final = (
 )
 """The limits, by their names in the topology."""
 CONDITIONS: Final = (NOT_FOUND, UNAUTHORIZED, RESOURCE_LIMIT, INVALID_FIELD, NOT_IMPLEMENTED, NOT_ALLOWED)
-"""For which attaches are refused."""
+"""Conditions with which attaches are refused."""
 
 
 class Visiting(Protocol):
@@ -61,14 +62,14 @@ class Visiting(Protocol):
 
 @attrs.define
 class _Pace:
-    """Of the attaches of one connection: how many it may begin at once, and when that was so."""
+    """The pace of one connection's attaches: how many it could begin at once at time `at`."""
 
     left: float
     at: float
 
 
 class RuleBook(Protocol):
-    """Who knows the rules of users: `router.security.doors`."""
+    """The holder of the users' rules: `router.security.doors`."""
 
     def rule_of(self, user: str) -> Rule: ...
 
@@ -79,15 +80,15 @@ class Guard:
         self._limits = limits
         self.exceeded: Counter[str] = Counter(dict.fromkeys(LIMITED, 0))
         self.refused: Counter[str] = Counter(dict.fromkeys(CONDITIONS, 0))
-        """Attaches, by condition."""
+        """Refused attaches, by condition."""
         self._connections: Counter[str] = Counter()  # by user
         self._paces: dict[Visiting, _Pace] = {}
         self.held = Allowance("router_bytes", limits.router_bytes)
-        """Of all clients' messages, in bytes."""
+        """Allowance for the messages of all clients, in bytes."""
         self._held_of: dict[str, Allowance] = {}  # by user
 
     def exceed(self, limit: str, who: str, what: str) -> str:
-        """Count and log it. Returns `what`."""
+        """Count and log that a limit is exceeded. Returns `what`."""
         self.exceeded[limit] += 1
         told = event(EventKind.LIMIT, limit=limit, origin=who, why=what)
         log.warning(f"%s: limit {limit}: %s", who, what, extra=told)
@@ -96,7 +97,7 @@ class Guard:
     # connections
 
     def opens(self, connection: Visiting) -> str:
-        """Why it may not; empty if it may."""
+        """Why the connection may not open; empty if it may, which counts it."""
         user, most = connection.user, self._rules.rule_of(connection.user).connections
         if most is not None and self._connections[user] >= most:
             return self.exceed(
@@ -109,7 +110,7 @@ class Guard:
         return ""
 
     def closed(self, connection: Visiting) -> None:
-        """It is, and its links have ended."""
+        """Note that a connection is closed and its links have ended."""
         if isinstance(connection.error, LimitError):  # the log has it
             self.exceeded[connection.error.limit] += 1
         if self._paces.pop(connection, None) is not None:
@@ -120,14 +121,14 @@ class Guard:
 
     @staticmethod
     def allowance(connection: Visiting) -> Allowance:
-        """For what its publishers have unsettled."""
+        """The connection's allowance for the unsettled messages of its publishers."""
         assert isinstance(connection.account, Allowance), "it is open"
         return connection.account
 
     # links
 
     def begins(self, connection: Visiting, now: float) -> None:
-        """An attach comes; raises Refusal if too many do."""
+        """Count an attach of the connection. Raises Refusal if it attaches too fast."""
         pace = self._paces.get(connection)
         if pace is None:
             return
@@ -139,7 +140,7 @@ class Guard:
         pace.left -= 1
 
     def attaches(self, connection: Visiting, address: str, *, receives: bool) -> None:
-        """To a topic; raises Refusal if its user may not."""
+        """Check an attach to a topic. Raises Refusal if the user may not."""
         rule = self._rules.rule_of(connection.user)
         if is_dynamic(address):  # nobody knows it but by its client: for all who may publish, or receive, anything
             allowed, what = bool(rule.receive if receives else rule.send), "use"
@@ -152,7 +153,9 @@ class Guard:
             raise Refusal(UNAUTHORIZED, f"this user may not {what} {address!r}", told=True)
 
     def looks(self, connection: Visiting) -> None:
-        """At a node that names the links of all; raises Refusal if its user may see but its own."""
+        """Check an attach to a node that shows the links of all clients. Raises Refusal if the user may see only its
+        own.
+        """
         if not self.may_look(connection):
             _tell_refused(connection, "may not see the links of others")
             raise Refusal(UNAUTHORIZED, "this user may not see the links of others", told=True)
@@ -161,7 +164,9 @@ class Guard:
         return self._rules.rule_of(connection.user).sees_all
 
     def keeps(self, connection: Visiting, durable: int) -> None:
-        """Another durable link, of a user who has so many; raises Refusal if these are enough."""
+        """Check one more durable link of a user that has `durable` of them. Raises Refusal if this exceeds the
+        limit.
+        """
         most = self._rules.rule_of(connection.user).durable
         if most is not None and durable >= most:
             whose, limit = ("a user", "user_durable") if connection.user else ("strangers", "anonymous_durable")
@@ -169,19 +174,21 @@ class Guard:
             raise Refusal(RESOURCE_LIMIT, self.exceed(limit, _named(connection), what), told=True)
 
     def selects(self, connection: Visiting, cost: int) -> None:
-        """A subscriber with which the user's selectors cost so much; raises Refusal if that is too much."""
+        """Check a subscriber with which the user's selectors cost `cost` steps. Raises Refusal if this exceeds the
+        limit.
+        """
         if cost > self._limits.selectors:
             what = f"the different selectors of a user at this router have more than {self._limits.selectors} steps"
             raise Refusal(RESOURCE_LIMIT, self.exceed("selectors", _named(connection), what), told=True)
 
     def resumes(self, connection: Visiting, has_room: bool) -> None:
-        """A subscriber with a map; raises Refusal if that names too many publishers that nobody knows."""
+        """Check a subscriber with a map. Raises Refusal if the maps name too many unknown publishers."""
         if not has_room:
             what = "the unsettled maps at this router name too many unknown publishers"
             raise Refusal(RESOURCE_LIMIT, self.exceed("unsettled", _named(connection), what), told=True)
 
     def refuses(self, link: Link, address: str, refusal: Refusal) -> None:
-        """Count an attach that is refused, and log it."""
+        """Count and log a refused attach."""
         self.refused[refusal.condition] += 1
         if refusal.told:
             return
@@ -202,17 +209,19 @@ class Guard:
         )
 
     def detached(self, condition: ErrorCondition) -> None:
-        """A link was detached for this, by either end."""
+        """Count a link that either end detached because of a limit."""
         if condition.limit:
             self.exceeded[condition.limit] += 1
 
     def sees_all(self, user: str) -> bool:
-        """Whether the user may see the links of others."""
+        """Whether the user may see the links of other users."""
         return self._rules.rule_of(user).sees_all
 
 
 def may_receive(rule: Rule, address: str) -> bool:
-    """Of a pattern all that it covers, unless the rule names that itself."""
+    """Whether the user may receive from the address. A pattern needs the right to all that it covers, unless the rule
+    names the pattern itself.
+    """
     if address in rule.receive or not is_pattern(address):
         return rule.may_receive(address)
     begin, besides = parts(address)

@@ -1,8 +1,8 @@
 """The end of a link that we receive from: a publisher's, with its deliveries that are not settled.
 
-A re-attach (protocol 7.7) brings no unsettled map, as nothing was lost: the session has gone on. The end that was left
-behind knows what such a map would say, and for the core the attach is one that resumes. What both ends still have is
-not transferred again: the core's new record is given the old handle.
+A re-attach (protocol 7.7) brings no unsettled map: the session has continued, so nothing was lost. The former end knows
+what this map would contain, and the core handles the attach as one that resumes. A delivery that both sides still have
+is not transferred again: the core's new record gets the old handle.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,9 @@ from topic.termini.attaches import Claim
 
 PARTIAL_ACCEPTANCE: Final = "oncemesh:partial-acceptance"
 EXPIRED: Final = "oncemesh:expired"
-"""In the `info` of a rejection's error, whose condition is a standard one: some decoders know no others."""
+"""Names in the `info` of a rejection's error. The error's condition is a standard one, as some decoders know no
+others.
+"""
 CONDITIONS: Final = {
     Cause.REFUSED: (PRECONDITION_FAILED, PARTIAL_ACCEPTANCE),
     Cause.EXPIRED: (PRECONDITION_FAILED, EXPIRED),
@@ -40,8 +42,9 @@ OF_LINK: Final = "the publisher has too many unsettled bytes"
 
 
 def refuse_all(link: Link, window: CreditWindow, messages: list[bytes]) -> bool:
-    """Whether these, which have come on the link, are not taken, as more is held than may be. Then the link has ended,
-    and what came counts as not transferred. Raises LimitError if it is too much for the connection, or for all."""
+    """Whether these messages of the link are refused, as it holds more than it may. The link then ends, and the
+    messages count as not transferred. Raises LimitError if a limit of the connection, or of all clients, is exceeded.
+    """
     limit = window.refuses
     if not limit:
         return False
@@ -53,8 +56,9 @@ def refuse_all(link: Link, window: CreditWindow, messages: list[bytes]) -> bool:
 
 
 def grant(link: Link, window: CreditWindow, credit: int, *, answers: bool) -> None:
-    """From who `answers` echoes nothing is taken back, as that would be the end of these (`router.amqp.frames.echo`):
-    if it sends more than may be held, it is refused, and resumes."""
+    """Grant credit, or take it back if negative. From a publisher that `answers` echoes nothing is taken back, as this
+    would end the echoes (`router.amqp.frames.echo`). If it sends more than the window allows, it is refused and
+    resumes."""
     if credit < 0 and answers:
         window.keep(-credit)
     else:
@@ -70,21 +74,21 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         )
         self.signs = SignsOfLife(self, answers=answers_echoes(link))
         self.records: dict[Handle, Record] = {}
-        """The inverse of `open`."""
+        """Record of each open handle: the inverse of `open`."""
         self.again: dict[Handle, Record] = {}
-        """What is open on the former link, which this one continues, until we have answered."""
+        """Open deliveries of the former link, which this one continues, until the attach is answered."""
         self.kept: dict[Handle, bytes] = {}
-        """Tags of what the client has yet to settle, and is known to have kept."""
+        """Tags of deliveries that the client has yet to settle, and surely keeps."""
         self._told: set[Handle] = set()
-        """What the client was told the outcome of before it attached again on its session: that stands."""
+        """Handles whose outcome the client got before it attached again on its session: this outcome stands."""
         self._former: HomeStream | None = None
-        """Of that link, until we have answered."""
+        """Stream of the former link, until the attach is answered."""
         self._max_message = max_message
         self.alone = 0  # accepted on this link, and nobody was subscribed to them
 
     def go_on_from(self, former: "PublisherLink") -> Claim:
-        """This attach continues that link: it brings the map that its client would. What that was told and has not
-        settled it may not have kept, unless it has answered an echo since."""
+        """Continue the former link. Returns the claim with the map that the client would have sent. The client may have
+        lost outcomes that it has not settled, unless it has answered an echo since."""
         self._former, rows = former.stream, former.again | former.records
         self.again = {handle: record for handle, record in rows.items() if not record.known}
         self.kept = former.kept | {handle: record.tag for handle, record in rows.items() if record.known}
@@ -94,7 +98,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         return self.claim(unsettled, complete=not former.stream.incomplete)
 
     def state(self) -> dict[str, int]:
-        """How many subscribers there are, and to how much nobody was subscribed (protocol 5, Nobody)."""
+        """The number of subscribers, and of accepted messages that had none (protocol 5, Nobody)."""
         audience = self.node.topic.directory.audience(self.identity.address)
         return {SUBSCRIBERS: audience.size, ALONE: self.alone}
 
@@ -105,7 +109,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
     # what happens on the link
 
     def _let_keep(self) -> None:
-        """The link has ended. What is unsettled on it the engine keeps for a while."""
+        """The link has ended. The engine keeps its unsettled messages for a while."""
         self.link.keep(sum(record.size for record in self.open))
 
     def detach(self, action: Detach) -> None:
@@ -142,7 +146,9 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         return records
 
     def on_resumed(self, resumed: ResumedTransfers) -> None:
-        """What our map listed is known; a client that got a null map sends what is new to us. The rest is ignored."""
+        """Take transfers again that our map listed. After a null map, the client sends the messages that are new to us.
+        All others are ignored.
+        """
         if self.stream.reply is None:
             if (new := resumed.as_new()).handles:
                 self.on_transfers(new)
@@ -184,7 +190,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             self.node.topic.settle(self.stream, records)
 
     def _settle_known(self, handles: Iterable[Handle]) -> None:
-        """The core has done with these."""
+        """Settle deliveries that the core has finished."""
         settled = list(handles)
         for handle in settled:
             del self.kept[handle]
@@ -193,7 +199,7 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
     def on_echo(self) -> None:
         self.signs.answered()
 
-    # what the core asks
+    # what the core orders
 
     def tell(self, action: AnswerDeliveries) -> None:
         of_all = [self.open[record] for record in action.records]
@@ -231,11 +237,13 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
             self._publish_again(again)
 
     def grant(self, count: int) -> None:
-        """Some clients do not heed their credit: they are let go on within the window, though not without end."""
+        """Grant credit. Some clients do not heed their credit: they may continue within the window."""
         grant(self.link, self.stream.window, count, answers=self.answers)
 
     def _publish_again(self, again: dict[Handle, Record]) -> None:
-        """What a client has transferred that attached again, it does not transfer again: we do, in its place."""
+        """Publish again for a client that has attached again: it does not transfer its open deliveries a second
+        time.
+        """
         messages = [record.message for record in again.values() if record.message is not None]
         assert len(messages) == len(again), "what its publisher has not settled is not forgotten"
         self._told = {handle for handle in again if self.link.local_state(handle)}
@@ -243,7 +251,9 @@ class PublisherLink(TopicEnd, ClientPublishingEnd[Handle]):
         self.node.later(partial(self._settle_again, list(again)))
 
     def _settle_again(self, again: list[Handle]) -> None:
-        """What its client has settled meanwhile; what nobody is awaited for was told, or is over, before that."""
+        """Settle what the client has settled meanwhile. A delivery with nobody to await has its outcome, or is over, by
+        then.
+        """
         if self.is_there:
             self._settled([handle for handle in again if handle in self.records and self.link.remote_state(handle)[1]])
             self.node.perform()

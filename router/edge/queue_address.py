@@ -1,4 +1,4 @@
-"""Where the link of a client that names a queue goes: to an address inside the set that has the queue (protocol 14)."""
+"""The address of a client's link to a queue: one inside the set that has the queue (protocol 14)."""
 
 from router.amqp.format.errors import INVALID_FIELD, NOT_FOUND, NOT_IMPLEMENTED
 from router.edge.attach import Refusal
@@ -9,8 +9,8 @@ from topic.queues.operations import MOST_NAME
 
 
 def address_inside(node: Node, address: str, *, receives: bool) -> str:
-    """The address in the mesh of a client's link to `address`: for all but queues, the same. Raises `Refusal` if no
-    queue can have the name."""
+    """The address in the mesh of a client's link to `address`: the same one, except for queues. Raises `Refusal` if no
+    queue can have this name."""
     if not node.topic.kinds.of(address).in_sets:
         return address
     assert node.sets is not None, "a mesh with such addresses has replica sets"

@@ -1,5 +1,5 @@
-"""Selectors: what subscribers say of the messages that they want, in a subset of SQL-92's conditions.
+"""Selectors: a subscriber's conditions on the messages that it wants, in a subset of SQL-92's.
 
-`apache.org:selector-filter:string`, as JMS and the AMQP brokers of Apache have it: docs/clients.md. Pure. What
-follows from a selector's answer is not here, but in `topic.edge.filters`.
+`apache.org:selector-filter:string`, as JMS and the AMQP brokers of Apache have it: docs/clients.md. Pure.
+`topic.edge.filters` applies the results.
 """

@@ -1,8 +1,8 @@
-"""What selectors see of a message: fields of its header and properties, and its application properties.
+"""The parts of a message that selectors read: fields of its header and properties, and its application properties.
 
-Sections are read when somebody asks for them, once for all selectors; the body never is. What a short section says is
-remembered, as those of many messages are the same. What cannot be read is missing: so a message of another format than
-AMQP's, or one that is damaged, has no properties at all. Nor has one in that it would take long to look for them.
+A section is read at its first use, once for all selectors; the body is never read. The values of short sections are
+cached, as many messages have the same. A section that cannot be decoded counts as missing: a damaged message, or one of
+another format than AMQP's, has no properties. Nor has a message with too many properties.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,9 +26,9 @@ Simple = bool | int | float | str | None
 
 REMEMBERED: Final = 256
 SHORT: Final = 1024
-"""Bytes of a section that is remembered at most, and how many of each kind are."""
+"""Bytes of a cached section, at most; `REMEMBERED` of each kind are cached."""
 MOST_PROPERTIES: Final = 1024
-"""Of a message that has more, none is known."""
+"""A message with more application properties counts as having none."""
 _MOST_FIELDS: Final = max(map(len, FIELDS.values()))
 
 
@@ -39,11 +39,11 @@ class Content:
         self._message = message
         self._properties: _ApplicationProperties | None = None
         self._fields: dict[int, list[Any]] = {}
-        """Of the sections that were asked for."""
+        """Fields of the sections that were read."""
         self._places: dict[tuple[str, str], int] | None = None
 
     def application_property(self, name: bytes) -> Simple:
-        """By its name in UTF-8."""
+        """The value of the property with this name in UTF-8; None if there is none."""
         if self._properties is None:
             section = self._section(APPLICATION_PROPERTIES)
             read = _remembered_properties if len(section) <= SHORT else _ApplicationProperties
@@ -58,7 +58,9 @@ class Content:
         return _simple(fields[number]) if number < len(fields) else None
 
     def places(self, text: str, character: str) -> int:
-        """Where it stands in one of the message's texts: a bit for each place, the lowest for the first."""
+        """Positions of the character in one of the message's texts: one bit for each position, the lowest for the
+        first.
+        """
         if self._places is None:
             self._places = {}
         known = self._places.get((text, character))
@@ -83,7 +85,7 @@ def _places_in(text: str, character: str) -> int:
 
 
 class _ApplicationProperties:
-    """Values are read when one is asked for."""
+    """Application properties, each of which is decoded at its first use."""
 
     __slots__ = ("_places", "_section", "_values")
 
@@ -113,8 +115,7 @@ _remembered_fields = lru_cache(REMEMBERED)(_fields)
 
 
 def _places(section: bytes) -> dict[bytes, int]:
-    """Where the values of a map begin, by their keys, as far as these are texts. Raises AmqpError on one that is
-    damaged."""
+    """Offsets of the values of a map, keyed by the keys that are texts. Raises AmqpError if the map is damaged."""
     if section[:1] not in (b"\xc1", b"\xd1"):
         return {}
     width = 1 if section[0] == 0xC1 else 4
@@ -176,7 +177,7 @@ _PLACES: Final[Mapping[str, tuple[int, int]]] = {
 }
 _DURABLE, _PRIORITY, _FAILURES = (_field("header", name) for name in ("durable", "priority", "delivery-count"))
 DEFAULT_PRIORITY: Final = 4
-"""AMQP 1.0 3.2.1."""
+"""Default of AMQP 1.0 3.2.1."""
 
 
 def _delivery_mode(content: Content) -> Simple:
@@ -197,8 +198,8 @@ _DEFAULTED: Final[Mapping[str, Property]] = {
 
 
 def property_named(name: str) -> Property:
-    """JMS's names of header fields and properties, AMQP's with `amqp.` in front and `_` for `-`, or else the name of an
-    application property."""
+    """The property with this name: a JMS name of a header field or property, an AMQP name with `amqp.` in front and `_`
+    for `-`, or else an application property."""
     if name in _DEFAULTED:
         return _DEFAULTED[name]
     if name in _PLACES:

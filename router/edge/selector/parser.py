@@ -1,4 +1,4 @@
-"""A selector, read: its tokens make one term.
+"""The parser of selectors: it turns the tokens of a selector into one term.
 
 condition   conjunction { OR conjunction }
 conjunction negation { AND negation }
@@ -34,13 +34,13 @@ from router.edge.selector.terms import (
 from router.edge.selector.tokens import END, NAME, NUMBER, SIGN, TEXT, WORD, SelectorError, Token, tokens_of
 
 DEEPEST: Final = 32
-"""Parentheses, NOT and signs in each other."""
+"""Nesting depth of parentheses, NOT and signs, at most."""
 MOST_TERMS: Final = 256
-"""Numbers, texts, names and what is made of them: what asking costs."""
+"""Numbers, texts, names and operations in one selector, at most: each costs a step per message."""
 
 
 def parse(selector: str) -> tuple[Term, int]:
-    """With how many steps it takes to ask it, at most. Raises SelectorError."""
+    """The selector's term, and the steps of one evaluation, at most. Raises SelectorError."""
     parser = _Parser(tokens_of(selector))
     return parser.whole(), parser.steps
 
@@ -52,7 +52,7 @@ class _Parser:
         self._depth = 0
         self._terms = 0
         self._sought = 0
-        """Characters of patterns."""
+        """Characters of the patterns of LIKE."""
 
     @property
     def steps(self) -> int:
@@ -76,7 +76,7 @@ class _Parser:
         return token
 
     def _takes(self, kind: str, *values: str) -> Token | None:
-        """The next token, if it is one of these."""
+        """Take and return the next token if it is one of these; else None."""
         token = self._next
         return self._take() if token.kind is kind and token.value in values else None
 
@@ -199,7 +199,7 @@ class _Parser:
 
 
 def _elements(pattern: str, escape: str | None, column: int) -> list[str | None]:
-    """As `like` takes them."""
+    """The elements of a pattern, as `like` takes them. Raises SelectorError."""
     found: list[str | None] = []
     escaped = False
     for character in pattern:

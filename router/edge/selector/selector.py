@@ -1,4 +1,4 @@
-"""A filter by selector, as the topic core asks it (`topic.edge.filters`)."""
+"""A filter by selector, as the topic core evaluates it (`topic.edge.filters`)."""
 
 from attrs import field, frozen
 
@@ -10,7 +10,7 @@ from router.edge.selector.tokens import SelectorError
 
 @frozen
 class Selector:
-    """Raises SelectorError for a text that is none. Those of one text are equal."""
+    """A parsed selector. Selectors with the same text are equal. Raises SelectorError for a malformed text."""
 
     text: str
     cost: int = field(init=False, eq=False, repr=False)
@@ -27,5 +27,5 @@ class Selector:
         return Content(message)
 
     def wants(self, content: Content) -> bool:
-        """Only what is true is wanted: not what is unknown, nor what is no truth value."""
+        """Whether the selector is true for the message. An unknown result, or one that is no truth value, is false."""
         return self._term(content) is True
