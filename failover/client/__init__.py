@@ -1,8 +1,8 @@
-"""Clients of a mesh, trio-native: a publisher that is told what became of its messages, and a subscriber.
+"""Clients of a mesh, for trio: a publisher, which learns the outcome of each message, and a subscriber.
 
-Both resume: their links outlive routers, connections and, with a store, their own process. On the same engine as the
-routers (`router.amqp`), so that they can do what other clients cannot: unsettled maps, settle mode second on both
-sides, and delivery keys and logs for the audit.
+Both resume: their links outlive routers, connections and, with a store, their own process. They use the same AMQP
+engine as the routers (`router.amqp`). So they have features that other clients lack: unsettled maps, settle mode second
+on both sides, and delivery keys and logs for the audit.
 """
 
 from failover.client.delivery import Delivery

@@ -1,4 +1,4 @@
-"""A delivery to a subscriber: the message, and the user's one answer to it."""
+"""A delivery to a subscriber: the message, and its user's one answer to it."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -12,28 +12,28 @@ from topic.properties import ADDRESS
 
 
 class Delivery:
-    """One message: `key` is its delivery-tag, its name in the whole mesh. To be answered once.
+    """One message for the user to answer once. `key` is its delivery-tag, its name in the whole mesh.
 
-    An answer returns when it is durable in the subscriber's store. It reaches the router over the link of that time or
-    a later one. The attributes from `answered` on are the subscriber's.
+    An answer returns when it is durable in the subscriber's store. The answer reaches the router over the current link
+    or a later one. The attributes from `answered` on belong to the subscriber.
     """
 
     __slots__ = ("_answer", "_message", "answered", "condition", "description", "handle", "key", "link", "state")
 
     def __init__(self, answer: "Callable[[Delivery, Outcome], Awaitable[None]]", key: bytes, message: bytes) -> None:
         self.key = key
-        self._message = message  # in an envelope, if it is of another format than 0
+        self._message = message  # in an envelope, if its message-format is not 0
         self.answered = False  # by the user
-        self.state = NO_STATE  # as the unsettled map says it: the answer, once it is durable
-        self.condition = ""  # of a rejection
+        self.state = NO_STATE  # the state in the unsettled map: the answer, once it is durable
+        self.condition = ""  # AMQP's condition for a rejection
         self.description = ""
-        self.handle: EngineHandle = None  # on the link that is attached, while it is unsettled there
-        self.link: Link | None = None  # that it was transferred on and took credit of, not given back yet
+        self.handle: EngineHandle = None  # the engine's handle on the attached link, while it is unsettled there
+        self.link: Link | None = None  # the link that transferred it, until the subscriber gives its credit again
         self._answer = answer
 
     @property
     def message(self) -> bytes:
-        """As it was transferred."""
+        """The encoded message, as its publisher sent it."""
         return content_of(self._message)
 
     @property
@@ -43,7 +43,7 @@ class Delivery:
 
     @property
     def body(self) -> bytes:
-        """Raises AmqpError if the message has neither data nor text for a body, or is of another format."""
+        """The body. Raises AmqpError if the message has neither data nor text for a body, or is of another format."""
         return body_of(self._message)
 
     @property
@@ -52,20 +52,22 @@ class Delivery:
 
     @property
     def address(self) -> str | None:
-        """That it was published to, for a subscriber of a pattern. Raises AmqpError on what is no message."""
+        """The address that the message was published to, if the subscriber has a pattern; otherwise None. Raises
+        AmqpError if the message is malformed."""
         address = annotation_of(self._message, ADDRESS)
         return address if isinstance(address, str) else None
 
     async def accept(self) -> None:
-        """It is processed, for good. Raises StateError if that cannot be kept, ConnectionError if the subscriber has
-        given up: then it may come again."""
+        """State that the message is processed. Raises StateError if the store cannot keep this, and ConnectionError if
+        the subscriber has given up: then the message may come again."""
         await self._answer(self, Outcome.ACCEPTED)
 
     async def reject(self, condition: str = "amqp:not-allowed", description: str = "") -> None:
-        """It is not to be had here, and not to come again; its publisher is told so. Raises as `accept` does."""
+        """Refuse the message for good: it does not come again, and its publisher reads the rejection. Raises as
+        `accept` does."""
         self.condition, self.description = condition, description
         await self._answer(self, Outcome.REJECTED)
 
     async def release(self) -> None:
-        """Have it delivered again, to this subscriber, later."""
+        """Let the router deliver the message to this subscriber again, later."""
         await self._answer(self, Outcome.RELEASED)

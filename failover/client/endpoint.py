@@ -1,8 +1,8 @@
-"""What publisher and subscriber share: one link of a mesh, from when its user enters the block until it is left.
+"""The common part of publisher and subscriber: one link of a mesh, while its user is in the `async with` block.
 
-The link's identity (container-id, link name, address) stays, whatever router it is attached to (`attachment`; protocol
-2, 6 and 7). The first attach carries a null map, all later ones a map, and they return what the last answer said:
-generation and epoch. Whoever waits for something goes on waiting.
+The link's identity (container-id, link name, address) is the same at every router (`attachment`; protocol 2, 6 and 7).
+The first attach carries a null map. All later attaches carry a map, and echo the generation and epoch of the last
+answer. Tasks that wait for a message or an outcome keep waiting across attaches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,23 +27,24 @@ from topic.properties import EPOCH, GENERATION, TOLD
 TIMEOUT_S: Final = 60
 IDLE_S: Final = 1.5
 TURN_S: Final = 0.01
-"""Of a user who never has to wait, until other tasks get theirs: commits take time, and who is silent is given up."""
+"""Seconds after which a user that never has to wait gives way to other tasks: commits need time, and routers give up a
+silent client."""
 
 
 class Options(TypedDict, total=False):
-    """What may be said of either kind of client."""
+    """Options of publishers and subscribers."""
 
     log: Path | None  # a directory for its delivery log
     store: Store | None  # None: the link ends with the block. Else it may be resumed from the store
     timeout: int  # seconds for which the mesh waits for the client, and the client looks for a router. 0: none
-    idle: float  # seconds of silence after which a router counts as gone; before, if its mesh says so
+    idle: float  # seconds of silence after which a router counts as gone; less, if its mesh says so
     events: Listener | None
-    credentials: Credentials  # none of them: anonymous
-    moves: bool  # whether it goes to another router where one asks it to, as that has fewer links
+    credentials: Credentials  # default: anonymous
+    moves: bool  # whether it moves to another router if its router asks for it, as that router has fewer links
 
 
 class Endpoint(Attachment):
-    """Used as an async context manager."""
+    """A client with one link, used as an async context manager."""
 
     role: ClassVar[Role]
 
@@ -69,18 +70,18 @@ class Endpoint(Attachment):
         self._durable = 0 if not timeout else store.durable if store is not None else MemoryStore.durable
         self._kept = LinkStore(store if store is not None else MemoryStore(), self.role, self.identity)
         self._commits = GroupCommit[Change, StateError](self._kept, StateError, self._give_up)
-        self._ours: Mapping[bytes, int] | None = None  # the map in our attach
+        self._ours: Mapping[bytes, int] | None = None  # the map in the last attach
         self._turn_ends = 0.0
-        self._scope = trio.CancelScope(shield=True)  # all that goes on in the background
-        self._work = trio.CancelScope()  # the same without the connections
+        self._scope = trio.CancelScope(shield=True)  # for all background tasks
+        self._work = trio.CancelScope()  # for the background tasks, without the connections
 
     # -- for subclasses
 
     async def _finish(self) -> None:
-        """An orderly end begins: what is still to be waited for."""
+        """Wait for what an orderly end needs, before the client leaves the link."""
 
     def _map(self) -> Mapping[bytes, int] | None:
-        """What is unsettled, for an attach that resumes."""
+        """The unsettled deliveries with their states, for an attach that resumes; None for a null map."""
         return {}
 
     def _options(self) -> AttachOptions:
@@ -124,7 +125,8 @@ class Endpoint(Attachment):
         self._resumes, self.generation, self.epoch = saved.attached, saved.generation, saved.epoch
 
     async def _run(self) -> None:
-        """All that goes on in the background. A cancelled user still gets to say goodbye, so it is shielded."""
+        """Run all background tasks. The scope is shielded, so that a cancelled user's client still closes its
+        connection."""
         with self._scope:
             async with trio.open_nursery() as self._connections:
                 with self._work:
@@ -151,7 +153,8 @@ class Endpoint(Attachment):
             await self._stop()
 
     def _part(self, error: BaseException | None) -> None:
-        """Without a store nobody could resume the link: then it ends, however it is left, and holds nobody up."""
+        """Leave the connection, and end the link if `_ends` says so. Without a store no client could resume the link.
+        So it ends even after an exception, and no router waits for it."""
         link, connection = self._link, self._connection
         self._connection = self._attaching = self._link = None
         self._give_up(ClientError(None, "the client has left"))
@@ -165,11 +168,12 @@ class Endpoint(Attachment):
         connection.wake()
 
     def _ends(self, error: BaseException | None) -> bool:
-        """Whether the link is to end with the block, rather than to wait for being resumed."""
+        """Whether the link ends with the block. Otherwise the link is suspended, until a client resumes it."""
         return not self._keeps
 
     async def _stop(self) -> None:
-        """The nursery gets no exception of the caller's, so that it does not come out wrapped in a group."""
+        """Stop the background tasks. The nursery gets no exception of the caller, because it would wrap the exception
+        in a group."""
         self._connection = None
         self._work.cancel()
         self._scope.deadline = trio.current_time() + GOODBYE_S

@@ -1,11 +1,11 @@
-"""What goes wrong between a client and its router, or its state."""
+"""Errors between a client and its router, and errors of a client's state."""
 
 import os
 import ssl
 
 
 class ClientError(ConnectionError):
-    """The link is gone, or was never granted: AMQP's condition and description, if the router gave any."""
+    """The link is gone, or no router granted it. Has AMQP's condition and description, if the router gave any."""
 
     def __init__(self, condition: str | None, description: str = "") -> None:
         text = condition or "the connection was lost"
@@ -15,7 +15,7 @@ class ClientError(ConnectionError):
 
 
 class MovingError(ClientError):
-    """Nothing is wrong: the router asks its client to go to another one."""
+    """The router asks its client to move to another router; nothing is wrong."""
 
     def __init__(self) -> None:
         ConnectionError.__init__(self, "the router asked this client to move to another router")
@@ -24,7 +24,7 @@ class MovingError(ClientError):
 
 
 class StateError(ClientError):
-    """The client's state cannot be read or kept: where, and why. It does not go on without."""
+    """The client's state cannot be read or stored: where, and why. The client stops."""
 
     def __init__(self, where: str, reason: str) -> None:
         ConnectionError.__init__(self, f"{where}: {reason}")
@@ -33,7 +33,8 @@ class StateError(ClientError):
 
 
 def why_unreachable(reason: Exception) -> str:
-    """Of a host's addresses trio says no more than that all failed; each has a cause of its own."""
+    """Why no connection to a host came about, in words. trio says only that all addresses of the host have failed; each
+    address has its own cause."""
     errors = reason.__cause__.exceptions if isinstance(reason.__cause__, ExceptionGroup) else (reason,)
     numbers = [error.errno for error in errors if isinstance(error, OSError) and not isinstance(error, ssl.SSLError)]
     causes = dict.fromkeys(os.strerror(number) for number in numbers if number is not None and number > 0)

@@ -1,4 +1,4 @@
-"""What a client is told about its link while it works: connections come and go, and nothing need be done about it."""
+"""Events of a link that a client reports while it works. The user need not react to any."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 MISSED: Final = "amqp:resource-deleted"
-"""The condition by which a subscriber is told that messages were accepted without it (protocol 8, Apart)."""
+"""The condition with which a router tells a subscriber that messages were accepted without it (protocol 8, Apart)."""
 
 
 @frozen
@@ -19,30 +19,30 @@ class Connected:
 
 @frozen
 class Lost:
-    """The link is not attached any more. The client looks for a router."""
+    """The link is no longer attached. The client looks for a router."""
 
     reason: str
-    condition: str | None = None  # AMQP's, if a router named one; of a subscriber that has missed something, MISSED
+    condition: str | None = None  # AMQP's, if a router named one; MISSED, if a subscriber has missed messages
 
 
 @frozen
 class Searching:
-    """No router that is known has taken a link that was lost, or kept: they are tried again, for so many seconds."""
+    """No known router takes the lost or stored link. The client keeps trying for `left` seconds."""
 
-    reason: str  # why the last one has not
+    reason: str  # why the last router did not take it
     left: float
 
 
 @frozen
 class Resumed:
-    """The link was resumed with so many deliveries whose outcome was in doubt; they are being cleared up."""
+    """The client has resumed the link with `in_doubt` unsettled deliveries; both ends now clear up their outcomes."""
 
     in_doubt: int
 
 
 @frozen
 class Abandoned:
-    """The router does not know the link's former life: so many deliveries stay in doubt for good."""
+    """The router does not know the link's former life: `in_doubt` deliveries stay in doubt for good."""
 
     in_doubt: int
 

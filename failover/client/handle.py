@@ -1,4 +1,4 @@
-"""A delivery of a publisher's: what its user holds to learn the outcome, and what is needed to transfer it again."""
+"""A delivery of a publisher: its user waits here for the outcome, and the client finds here what a transfer needs."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,9 +12,9 @@ from router.amqp.format.values import NO_STATE
 
 
 class Handle:
-    """One delivery: its key in the mesh (None if the router is not of one), and its outcome to come.
+    """One delivery: its key in the mesh (None if the router belongs to no mesh), and its outcome to come.
 
-    The attributes from `message` on are the publisher's.
+    The attributes from `message` on belong to the publisher.
     """
 
     __slots__ = (
@@ -36,12 +36,12 @@ class Handle:
         """`check` raises if the publisher has given up."""
         self.tag = tag
         self.key = key
-        self.detail = values.OutcomeDetails()  # the outcome as AMQP has it
+        self.detail = values.OutcomeDetails()  # the outcome in AMQP's terms
         self.message = message  # dropped when settled
-        self.state = NO_STATE  # as the unsettled map says it: terminal once it is durable that it is
-        self.step = ResumeStep.NEW  # how it is transferred on the link that is attached
-        self.stored = False  # before that it must not be transferred
-        self.transferred = False  # on any link ever: before that it is not in the unsettled map
+        self.state = NO_STATE  # the state in the unsettled map: terminal once the outcome is durable
+        self.step = ResumeStep.NEW  # how the client transfers it on the attached link
+        self.stored = False  # the client must not transfer it before it is stored
+        self.transferred = False  # on any link ever; only then is it in the unsettled map
         self.logged = False
         self._check = check
         self._result: Outcome | None = None
@@ -49,11 +49,11 @@ class Handle:
 
     @property
     def number(self) -> int:
-        """Its place among all that this link has ever sent, from 0 on."""
+        """Its position among all messages that this link has ever sent, from 0 on."""
         return int.from_bytes(self.tag, "big")
 
     async def outcome(self) -> Outcome:
-        """What became of it. Raises ConnectionError if the publisher gives up before that is known: it is in doubt."""
+        """Wait for the outcome. Raises ConnectionError if the publisher gives up first: the delivery is in doubt."""
         while self._result is None:
             self._check()
             if self._done is None:
@@ -67,23 +67,23 @@ class Handle:
 
     @property
     def result(self) -> Outcome | None:
-        """The outcome as far as it is known."""
+        """The outcome, or None if it is not known."""
         return self._result
 
     def decide(self, state: int) -> None:
-        """The outcome is known."""
+        """Set the outcome, by its state."""
         self.state = state
         self.tell(OF_STATE.get(state, Outcome.UNKNOWN))
 
     def tell(self, outcome: Outcome | None) -> None:
-        """To whoever waits; None: there will be none."""
+        """Wake the tasks that wait for the outcome. None: no outcome will come."""
         self._result = self._result or outcome
         if self._done is not None:
             self._done.set()
 
 
 class Answer(NamedTuple):
-    """What the router said about a delivery."""
+    """The router's answer about one delivery."""
 
     handle: values.Handle
     delivery: Handle

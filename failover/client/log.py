@@ -1,8 +1,8 @@
-"""A client's delivery log (docs/architecture.md): what it published or processed, for the audit.
+"""A client's delivery log (docs/architecture.md): the messages that the client published or processed, for the audit.
 
-The format is `topic.journal`'s. Entries are saved before what they tell of leaves, so that they outlive a client that
-is killed; they are gathered into blocks and written every now and then, into segments of their own.
-Nobody's behaviour depends on it: without a directory nothing is logged.
+`topic.journal` defines the format. The client saves an entry before it sends the bytes that the entry tells of, so that
+the entry outlives a client that is killed. The client gathers entries into blocks, and writes them at intervals, into
+its own segments. The log changes nothing in the behaviour of a client. A client without a directory logs nothing.
 """
 
 import json
@@ -20,7 +20,8 @@ from topic.identity import LinkIdentity, link_name
 from topic.journal import Block, Event, LoggedOutcome
 
 RUN_US = 1000
-"""Publications within this make one entry, which has the time of the first: latencies are measured from there."""
+"""Publications within so many microseconds make one entry with the time of the first one; the audit measures latencies
+from this time."""
 
 
 class ClientLog:
@@ -42,7 +43,7 @@ class ClientLog:
     def attached(
         self, mode: str, timeout: int, epoch: str | None, generation: bytes | None = None, *, afresh: bool = False
     ) -> None:
-        """`afresh`: a subscriber's map was null, or its router's."""
+        """Log an attach. `afresh`: the map of the subscriber was null, or the map of its router."""
         self._generation = generation
         detail: dict[str, object] = {
             "role": self._role,
@@ -57,7 +58,7 @@ class ClientLog:
         self._append(Event.ATTACHED, epoch=epoch, detail=json.dumps(detail))
 
     def published(self, key: bytes, tag: bytes) -> None:
-        """Gathered: a run of these becomes one entry."""
+        """Log a publication. A run of publications becomes one entry."""
         now = _now_us()
         if now - self._published_us > RUN_US:
             self._end_run()
@@ -71,8 +72,9 @@ class ClientLog:
         self._append(event, keys, outcome=outcome)
 
     def kept(self, unsettled: Iterable[tuple[bytes, int]], published: int | None = None) -> None:
-        """What the client's store had when it began: the keys of unsettled deliveries with their states, a publisher's
-        in its order; and how many it has ever published. Makes up for what an earlier life could not write any more."""
+        """Log the content of the client's store at the start: the keys of unsettled deliveries with their states (a
+        publisher's in its order), and how many messages the publisher has ever published. These entries stand in for
+        entries that an earlier life could no longer write."""
         self._append(Event.KEPT, detail=None if published is None else json.dumps({"published": published}))
         for state, run in groupby(unsettled, lambda kept: kept[1]):
             outcome = LOGGED[OF_STATE.get(state, Outcome.UNKNOWN)]
@@ -127,7 +129,7 @@ class ClientLog:
         )
 
     def save(self) -> None:
-        """What was appended outlives this process from here on; called before anything is written to a router."""
+        """Make all entries so far outlive this process; called before each write to a router."""
         self._end_run()
         self._file.save()
 
@@ -136,13 +138,13 @@ class ClientLog:
         self._file.flush()
 
     async def run(self) -> None:
-        """Write what has gathered, every so often, until cancelled."""
+        """Write the gathered entries every `FLUSH_S`, until cancelled."""
         while True:
             await trio.sleep(FLUSH_S)
             self.flush()
 
     def close(self) -> None:
-        """The client ends in an orderly way."""
+        """Log the orderly end of the client, and close the file."""
         self._append(Event.STOPPED)
         self.flush()
         self._file.close()

@@ -1,8 +1,8 @@
-"""A client of `$management` (docs/management.md): asks one router, and by way of it all others.
+"""A client of `$management` (docs/management.md): asks one router, and through it all other routers.
 
-Requests are sent one at a time to each router; an answer is known by its correlation-id. When its router is lost, or
-answers nothing for `ANSWER_S`, it goes on at another one, as all clients here do, and asks again. So it asks for
-nothing that must be done once only.
+The client sends requests to each router one at a time, and recognises an answer by its correlation-id. If its router is
+lost, or answers nothing for `ANSWER_S`, the client goes to another router, like all clients here, and asks again. So
+every request must be safe to repeat.
 """
 
 import json
@@ -25,15 +25,15 @@ from router.amqp.sasl.credentials import NOBODY, Credentials
 
 NODE: Final = "$management"
 CREDIT: Final = 16
-"""Answers under way. A router lets as many requests of a connection wait."""
+"""Answers under way, at most. A router lets as many requests of a connection wait."""
 ANSWER_S: Final = 30.0
-"""For a router that lives to answer one of our requests. It asks other routers for us one after the other, and waits up
-to 10 s for each of them."""
+"""Seconds for a live router to answer one of the client's requests. The router asks other routers one after the other,
+and waits up to 10 s for each of them."""
 GOOD: Final = range(200, 300)
 
 
 class RefusedError(ClientError):
-    """The router does not do what was asked: `status` is AMQP Management's code."""
+    """The router refuses a request. `status` is AMQP Management's code."""
 
     def __init__(self, status: int, description: str) -> None:
         ConnectionError.__init__(self, f"{status}: {description}")
@@ -43,8 +43,8 @@ class RefusedError(ClientError):
 
 
 class Management(Endpoint):
-    """Used as an async context manager. `timeout`: seconds for which it looks for a router after a loss. `events` is
-    told of losses."""
+    """A client for requests, used as an async context manager. `timeout`: seconds for which it looks for a router after
+    a loss. `events` is called with each loss."""
 
     role = "subscriber"
 
@@ -74,8 +74,8 @@ class Management(Endpoint):
         self._answers: dict[int, dict[str, Any]] = {}
 
     async def ask(self, operation: str, router: str | None = None, body: Any = None, **asked: Any) -> Any:
-        """The body of the answer of that router, or of the one that this client is connected to. Raises RefusedError,
-        or ClientError if there is none."""
+        """Return the body of the answer of that router, or of the router that this client is connected to. Raises
+        RefusedError if the router refuses, ClientError if no answer comes."""
         address = f"_topo/0/{router}/{NODE}" if router is not None else NODE
         async with self._turns.setdefault(address, trio.Lock()), self._under_way:
             while True:
@@ -86,7 +86,7 @@ class Management(Endpoint):
                     return _body(answer)
 
     async def _answer(self, link: Link, address: str, asked: Mapping[str, Any], body: Any) -> dict[str, Any] | None:
-        """None if the connection is lost before it comes."""
+        """Send a request and return the answer; None if the connection is lost first."""
         sender, number, source = self._sender(address), next(self._numbers), link.remote_source
         since = trio.current_time()
         sections = {
@@ -105,7 +105,7 @@ class Management(Endpoint):
         return self._answers.pop(number)
 
     async def query(self, kind: str, names: Sequence[str] = (), router: str | None = None) -> list[dict[str, Any]]:
-        """All entities of a type, with these attributes, or all; page by page."""
+        """All entities of a type, page by page, with the attributes in `names`, or all attributes if it is empty."""
         rows: list[dict[str, Any]] = []
         while True:
             body = {"attributeNames": list(names)}
@@ -115,16 +115,16 @@ class Management(Endpoint):
             rows += (dict(zip(page["attributeNames"], row, strict=True)) for row in page["results"])
 
     async def routers(self) -> list[str]:
-        """Those that can be asked, by name; the one that this client is connected to is the first."""
+        """The names of the routers that the client can ask. The router that it is connected to comes first."""
         nodes = await self.ask("GET-MGMT-NODES")
         return [node.rsplit("/", 2)[-2] for node in nodes]
 
     async def status(self, router: str | None = None) -> dict[str, Any]:
-        """As docs/status.md has it, without the link that this client has for the answers."""
+        """The status as in docs/status.md, without the link that this client has for the answers."""
         return self._without_own(await self.ask("GET-STATUS", router))
 
     async def look(self, router: str | None = None) -> dict[str, Any]:
-        """What `GET-LOOK` answers (docs/management.md), without that link in its `status`."""
+        """The answer to `GET-LOOK` (docs/management.md), without that link in its `status`."""
         told: dict[str, Any] = await self.ask("GET-LOOK", router)
         return told | {"status": json.dumps(self._without_own(told["status"]))}
 
@@ -136,14 +136,14 @@ class Management(Endpoint):
     def _sender(self, address: str) -> Link:
         if address not in self._senders:
             assert self._connection is not None
-            self._refused.pop(address, None)  # of a former link, while nobody asked
+            self._refused.pop(address, None)  # a refusal of a former link, while no request waited
             self._senders[address] = self._connection.sender(f"requests {address}", address)
             self._connection.wake()
         return self._senders[address]
 
     async def _may_come(self, link: Link, address: str, since: float) -> bool:
-        """Wait for something to change. False if no answer comes on this link any more. The router has to answer some
-        request within `ANSWER_S`; ours has waited `since` then."""
+        """Wait for a change. False if no answer can come on this link any more. The router has to answer some request
+        within `ANSWER_S`; `since` is when this request began to wait."""
         if (refused := self._refused.pop(address, None)) is not None:
             raise refused
         with trio.move_on_at(max(since, self._answered) + ANSWER_S) as patience:

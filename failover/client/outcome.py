@@ -1,4 +1,4 @@
-"""Outcomes of deliveries, as clients are told them and as their log has them."""
+"""Outcomes of deliveries, as clients report and log them."""
 
 from enum import StrEnum
 
@@ -7,14 +7,14 @@ from topic.journal import LoggedOutcome
 
 
 class Outcome(StrEnum):
-    """What became of a delivery."""
+    """The outcome of a delivery for a client."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
     RELEASED = "released"
     MODIFIED = "modified"
-    UNKNOWN = "unknown"  # settled without saying
-    IN_DOUBT = "in doubt"  # no router knows any more, and it will not be sent again: perhaps delivered, perhaps not
+    UNKNOWN = "unknown"  # settled without an outcome
+    IN_DOUBT = "in doubt"  # no router knows the outcome, and the client does not send it again
 
 
 OF_STATE = {

@@ -1,14 +1,15 @@
-"""A publisher: sends messages, and is told what became of each, whatever routers die meanwhile (protocol 5 and 7).
+"""A publisher sends messages and learns the outcome of each, even if routers die meanwhile (protocol 5 and 7).
 
-A delivery's life: written to the store → transferred, as soon as there is credit → its outcome comes and is written to
-the store → settled, and told → forgotten. It is named by its key, the same in the whole mesh.
+A delivery goes through these steps. The publisher writes it to the store; transfers it when there is credit; writes its
+outcome to the store; settles it and reports the outcome; forgets it. Its key names it in the whole mesh.
 
-When the link is attached anew, both ends' unsettled maps say what became of the deliveries between transfer and
-settlement (`comparison`): they are transferred again, in their old order and before anything new. They are not when
-the router does not know the link's former life: when it returns another generation or a null map. Then their outcome is
-`IN_DOUBT`, or with `resend_in_doubt` they are sent as new ones: at least once.
+When the link is attached again, the unsettled maps of both ends tell what became of the deliveries between transfer and
+settlement (`comparison`). The publisher transfers these deliveries again, in their old order and before any new one. If
+the router does not know the link's former life, it returns another generation or a null map. Then the outcome of these
+deliveries is `IN_DOUBT`; or, with `resend_in_doubt`, the publisher sends them as new ones, at least once.
 
-While a map is incomplete, only what both maps name goes on; then the link is attached again.
+While a map is incomplete, the publisher goes on only with deliveries that both maps name; then it attaches the link
+again.
 """
 
 from collections import deque
@@ -38,8 +39,9 @@ from topic.properties import ANSWERS
 class Publisher(Endpoint):
     """`async with Publisher(urls, address, container=..., link=...) as p: handle = await p.send(body)`
 
-    Leaving the block waits for all outcomes and ends the link; leaving it by an exception waits for nothing, and the
-    link stays to be resumed if it has a store. `resumed` has the deliveries that the store held.
+    At the end of the block the publisher waits for all outcomes and ends the link. If an exception ends the block, the
+    publisher waits for nothing, and with a store the link stays and can be resumed. `resumed` has the deliveries that
+    the store held.
     """
 
     role: ClassVar[Role] = "publisher"
@@ -68,16 +70,17 @@ class Publisher(Endpoint):
         self._queue: deque[Handle] = deque()  # to be transferred on this link
         self._under_way: dict[EngineHandle, Handle] = {}  # transferred on this link, no outcome yet
         self._theirs: Mapping[bytes, int] = {}  # the router's map for this link
-        self._incomplete = False  # one of the maps of this link is
+        self._incomplete = False  # one of the maps of this link is incomplete
         self._count = SubscriberCount(self._news)
 
     @property
     def alone(self) -> int:
-        """How many of the accepted deliveries nobody was subscribed to, as far as routers have told by now."""
+        """How many accepted deliveries had no subscriber, as far as routers have reported."""
         return self._count.alone
 
     async def subscribers(self) -> int:
-        """How many are subscribed now; they are waited for from here on. ClientError if the router does not tell."""
+        """The number of subscribers. The mesh awaits them for each message from now on. Raises ClientError if the
+        router does not report the number."""
         while not await self._count.ask():
             if self._link is None:
                 await self._change()
@@ -89,17 +92,17 @@ class Publisher(Endpoint):
 
     @property
     def sent(self) -> int:
-        """How many messages `send` has ever taken on this link; with a store, in all its lives: a program that
-        publishes what is numbered goes on with this number."""
+        """How many messages `send` has ever taken on this link; with a store, in all its lives. A program that
+        publishes numbered messages continues with this number."""
         return self._next
 
     async def send(self, body: bytes, properties: Mapping[str, Any] | None = None) -> Handle:
-        """Send a message, as soon as a router has credit for it and not too many are under way. Raises ConnectionError
-        if the publisher has given up before: then it is not sent."""
+        """Send a message, as soon as a router has credit for it and fewer than `in_flight` deliveries are unsettled.
+        Raises ConnectionError if the publisher gives up first: the message is not sent."""
         return await self.send_message(data_message(body, properties))
 
     async def send_message(self, message: bytes) -> Handle:
-        """The same with a whole message, as AMQP encodes it."""
+        """Send a whole message, in AMQP's encoding, as `send` does."""
         self._check()
         await self._give_way()
         while not self._has_room():
@@ -120,13 +123,13 @@ class Publisher(Endpoint):
         return delivery
 
     async def drain(self) -> None:
-        """Wait until nothing is under way. Raises ConnectionError if the publisher gives up before."""
+        """Wait until no delivery is unsettled. Raises ConnectionError if the publisher gives up first."""
         while self._deliveries:
             await self._change()
 
     async def _finish(self) -> None:
         await self.drain()
-        if self.epoch is not None:  # a mesh's router can tell
+        if self.epoch is not None:  # the router belongs to a mesh, so it reports the number
             await self._count.ask()
         await self._commits.commit((Ended(),), lambda: None)
 
@@ -203,7 +206,8 @@ class Publisher(Endpoint):
             self._tell(Resumed(sum(delivery.state == NO_STATE for delivery in self._queue)))
 
     def _abandon(self, ours: Mapping[bytes, int]) -> None:
-        """The router knows nothing of what was transferred."""
+        """Give up the transferred deliveries as in doubt, or send them again as new ones: the router knows none of
+        them."""
         in_doubt = 0
         for delivery in [self._deliveries[tag] for tag in ours if tag in self._deliveries]:
             if delivery.state in TERMINAL:
@@ -227,7 +231,8 @@ class Publisher(Endpoint):
                     self._queue.append(delivery)
 
     def _asked(self, link: Link) -> None:
-        """Whoever answers has what it was told in its store: the router will not expect it to ask for that again."""
+        """Answer an echo when all outcomes so far are in the store: the router relies on the answer, and expects no
+        question about these outcomes."""
         self._commits.add((), partial(super()._asked, link))
 
     def _parted(self) -> None:
@@ -281,7 +286,8 @@ class Publisher(Endpoint):
                 self._transfer_state(link, delivery)
 
     def _transfer_state(self, link: Link, delivery: Handle) -> None:
-        """Of a delivery whose outcome the router knows. If that is another one than ours, ours is restated by it."""
+        """Resume a delivery whose outcome the router knows, without its message. If the publisher has another outcome,
+        it restates this one."""
         theirs = self._theirs[delivery.tag]
         state = agreed_state(delivery.state, theirs)
         handle = link.send(delivery.tag, b"", resume=True, state=state)
@@ -291,7 +297,7 @@ class Publisher(Endpoint):
             self._under_way[handle] = delivery
 
     def _attach_again(self) -> None:
-        """Once nothing is left to be done with incomplete maps."""
+        """Have the link attached again, once nothing is left to do with incomplete maps."""
         if all(delivery.step is ResumeStep.WAIT or not delivery.transferred for delivery in self._deliveries.values()):
             self._lose(ClientError(None, "the unsettled map does not fit into one frame"))
 
@@ -313,7 +319,8 @@ class Publisher(Endpoint):
             self._answered(link, answers)
 
     def _answered(self, link: Link, answers: list[Answer]) -> None:
-        """Outcomes are durable before we settle: who settles and forgets might send again what nobody knows."""
+        """Write outcomes to the store before they are settled. A publisher that settled and then forgot an outcome
+        might send a message again whose delivery no router knows."""
         changes: list[Change] = [
             Removed(answer.delivery.tag) if answer.settled else Decided(answer.delivery.tag, answer.state)
             for answer in answers
@@ -322,7 +329,7 @@ class Publisher(Endpoint):
         self._commits.add(changes, partial(self._conclude, link, answers))
 
     def _conclude(self, link: Link, answers: list[Answer]) -> None:
-        """Tell and settle. What cannot be settled as its link is gone is for the next attach."""
+        """Report outcomes and settle. If the link is gone, the next attach settles."""
         for _, delivery, state, _ in answers:
             if not delivery.told:
                 delivery.decide(state)
@@ -338,7 +345,7 @@ class Publisher(Endpoint):
         self._news.unpark_all()
 
     def _forget(self, delivery: Handle) -> None:
-        """It is settled."""
+        """Drop a settled delivery, and log its settlement."""
         if delivery.tag in self._deliveries:
             self._drop(delivery)
             self._note(Event.SETTLED, delivery, Outcome.UNKNOWN)

@@ -1,4 +1,4 @@
-"""A router's status, asked over AMQP: one message from its node `$status`, with JSON for a body."""
+"""Asks a router for its status over AMQP: the node `$status` sends one message with JSON as its body."""
 
 import json
 import secrets
@@ -20,7 +20,8 @@ STATUS_ADDRESS = "$status"
 async def fetch_status(
     host: str, port: int, timeout: float, credentials: Credentials = NOBODY, scheme: str = "amqp"
 ) -> dict[str, Any]:
-    """Raises OSError if the router cannot be asked, trio.TooSlowError if it does not answer in time."""
+    """Return a router's status. Raises OSError if the router cannot be asked, trio.TooSlowError if it does not answer
+    within `timeout` seconds."""
     with trio.fail_after(timeout):
         async with _Inquiry(RouterAddress(host, port, scheme).url, credentials, timeout) as inquiry:
             return await inquiry.answer()
@@ -30,7 +31,7 @@ class _Inquiry(Endpoint):
     role = "subscriber"
 
     def __init__(self, url: str, credentials: Credentials, patience: float) -> None:
-        """`patience`: seconds, also of silence: a router that is too busy for a sign of life may still answer."""
+        """`patience`: seconds, also of silence: a router that is too busy for a heartbeat may still answer."""
         container = f"status-{secrets.token_hex(4)}"
         super().__init__(
             [url], STATUS_ADDRESS, container=container, link="status", timeout=0, idle=patience, credentials=credentials

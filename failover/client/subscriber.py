@@ -1,13 +1,14 @@
-"""A subscriber: takes messages, and says what became of each; none is handed out twice (protocol sections 5 and 6).
+"""A subscriber takes messages and answers each; it hands out no message twice (protocol 5 and 6).
 
-With settle mode second an answer is written to the store, then stated to the router; the delivery is forgotten when the
-router has settled it. Until then it is in the unsettled map of every attach: what was answered is never handed out
-again, only answered again; what the user still has stays with the user, whose answer goes over the link of that time.
-With a router that answers a null map, which knows nothing of all this, the subscriber forgets as well and goes on: at
-least once. So it is with settle mode first, across a lost connection.
+In settle mode second, the subscriber writes an answer to the store, and then sends it to the router. When the router
+has settled the delivery, the subscriber forgets it. Until then the unsettled map of every attach names the delivery. So
+the subscriber never hands out an answered delivery again, but answers it again. A delivery that the user has not
+answered stays with the user, and the answer goes over the link of that time. A router that answers a null map knows
+none of these deliveries. Then the subscriber forgets them, too, and goes on: at least once. The same holds in settle
+mode first, across a lost connection.
 
-Credit is given for what was answered, not for what was settled: settlement waits for other subscribers, and could wait
-for us.
+The subscriber gives credit again for answered deliveries, not for settled ones: a settlement waits for other
+subscribers, and these could wait for this subscriber.
 """
 
 from collections import deque
@@ -33,15 +34,15 @@ from router.amqp.format.values import Handle as EngineHandle
 from router.amqp.proton.link import Link
 from topic.journal import Event
 
-MOST_PAUSES = 10  # moments that a link lives at most whose map was told in part
-SETTLE_S = 2.0  # how long an orderly end waits for the router to settle what we answered
+MOST_PAUSES = 10  # limits the pause before the next attach when the map is incomplete, in units of `LIVED_S`
+SETTLE_S = 2.0  # for the router to settle answered deliveries at an orderly end
 
 
 class Subscriber(Endpoint):
     """`async with Subscriber(urls, address, container=..., link=...) as s: async for delivery in s: ...`
 
-    Leaving the block ends the subscription, unless it has a store: then it waits for being resumed until its timeout,
-    or until `end` was called.
+    Leaving the block ends the subscription. With a store, the subscription stays instead, and can be resumed until its
+    timeout, unless `end` was called.
     """
 
     role: ClassVar[Role] = "subscriber"
@@ -55,7 +56,7 @@ class Subscriber(Endpoint):
         link: str,
         credit: int = 100,  # deliveries transferred and not answered
         settle: Literal["first", "second"] = "second",
-        filter: str | None = None,  # a selector: nothing else is given to it (docs/clients.md)
+        filter: str | None = None,  # a selector; messages that do not match it do not come (docs/clients.md)
         **options: Unpack[Options],
     ) -> None:
         super().__init__(urls, address, container=container, link=link, **options)
@@ -69,13 +70,13 @@ class Subscriber(Endpoint):
         self._unsettled: dict[bytes, Delivery] = {}  # by key; mode second only
         self._by_handle: dict[EngineHandle, Delivery] = {}
         self._is_to_end = False
-        self._parts = 0.0  # of its map that were told in a row: 1.0 is all of it, once
+        self._parts = 0.0  # the share of the map that incomplete maps in a row have told; 1.0: all of it, once
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
         return self
 
     async def __anext__(self) -> Delivery:
-        """The next message. Raises ConnectionError when the subscriber has given up finding a router."""
+        """Return the next message. Raises ConnectionError when the subscriber has given up finding a router."""
         await self._give_way()
         while not self._waiting:
             await self._change()
@@ -84,19 +85,19 @@ class Subscriber(Endpoint):
         return delivery
 
     def here(self, most: int) -> list[Delivery]:
-        """What has come meanwhile, `most` at most: to be answered together (`accept_all`)."""
+        """The messages that have come and wait, `most` at most, to be answered together (`accept_all`)."""
         deliveries = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
         if deliveries:
             self._note(Event.DELIVERED, [delivery.key for delivery in deliveries])
         return deliveries
 
     async def accept_all(self, deliveries: Sequence[Delivery]) -> None:
-        """They are processed, for good, in this order. It is durable in the store in one commit; raises as
+        """State that these messages are processed, in this order. One commit makes the answers durable. Raises as
         `Delivery.accept` does."""
         await self._answer_all(deliveries, Outcome.ACCEPTED)
 
     def end(self) -> None:
-        """Have the subscription end for good as the block is left, although it has a store."""
+        """Make the subscription end for good when the block ends, although it has a store."""
         self._is_to_end = True
 
     def _ends(self, error: BaseException | None) -> bool:
@@ -154,7 +155,8 @@ class Subscriber(Endpoint):
             self._resume(link, self._ours)
 
     def _resume(self, link: Link, ours: Mapping[bytes, int]) -> None:
-        """What the router leaves out of its map is settled, if the maps are complete."""
+        """Forget deliveries that the router's map leaves out, if it is complete: the router has settled them. If either
+        map is incomplete, begin to tell the rest of the map."""
         assert link.remote_unsettled is not None
         theirs = link.remote_unsettled.keys()
         silent, omitted = link.remote_incomplete_unsettled, frozenset(link.omitted)
@@ -170,7 +172,7 @@ class Subscriber(Endpoint):
             self._tell(Resumed(len(self._unsettled)))
 
     def _start_anew(self) -> None:
-        """The router knows nothing of us, and may use the same tags for other messages."""
+        """Forget all deliveries: the router knows none of them, and may use the same tags for other messages."""
         before = len(self._waiting)
         self._waiting = deque(delivery for delivery in self._waiting if delivery.key not in self._unsettled)
         handed_out = len(self._unsettled) - (before - len(self._waiting))
@@ -180,21 +182,25 @@ class Subscriber(Endpoint):
             self._tell(Abandoned(handed_out))
 
     async def _tell_the_rest(self, link: Link, named: Collection[bytes]) -> None:
-        """With incomplete maps nothing new comes. What they have named must be answered before the rest is told, not
-        settled: that may wait for another subscriber, and it for what we left out. A link that has lived is followed by
-        one at the same router, which knows what it was told; after ever longer, when it has been told all of it."""
+        """Have the link attached again, to tell the rest of a map that was incomplete.
+
+        With incomplete maps no new delivery comes. The subscriber first answers the deliveries that the maps named. It
+        does not wait for their settlement: this may wait for another subscriber, which may wait for deliveries that the
+        map left out. A link that has lived is followed by a link at the same router, which knows what it has read so
+        far. When the subscriber has told its whole map, it waits longer before each further attach.
+        """
         told = False
         while self._link is link and not told:
             await trio.sleep(LIVED_S * min(1 + int(self._parts), MOST_PAUSES))
             left = [key for key in named if key in self._unsettled]
             told = all(self._unsettled[key].state != NO_STATE for key in left)
         if self._link is link:
-            for key in left:  # behind what was left out, which the next map begins with
+            for key in left:  # after the omitted deliveries: the next map begins with the omitted ones
                 self._unsettled[key] = self._unsettled.pop(key)
             self._lose(ClientError(None, "the unsettled map does not fit into one frame"))
 
     def _parted(self) -> None:
-        """What was released is not ours any more, and comes again as it would have."""
+        """Forget released deliveries: the router delivers them again. Other deliveries lose their engine handles."""
         self._owed = 0
         if self._settle == "first":
             self._waiting = deque(delivery for delivery in self._waiting if delivery.handle is None)
@@ -230,7 +236,7 @@ class Subscriber(Endpoint):
                 self._unsettled[tag] = delivery
 
     def _take_again(self, link: Link, handle: EngineHandle, delivery: Delivery) -> None:
-        """One that we have, or had."""
+        """Take a resumed delivery that the subscriber knows. If it has an answer, send the answer again."""
         self._by_handle[handle] = delivery
         delivery.handle, delivery.link = handle, link
         if delivery.state in TERMINAL:
@@ -255,7 +261,8 @@ class Subscriber(Endpoint):
         self._news.unpark_all()
 
     def _take_unknown(self, link: Link, handle: EngineHandle, tag: bytes, message: bytes, state: int) -> None:
-        """Not in our map: with a message it is as good as new, without one there is nothing to be done about it."""
+        """Take a resumed delivery that the subscriber's map does not name. If it has a message and no outcome, it
+        counts as new. Otherwise settle it."""
         if message and state not in TERMINAL:
             self._take(link, handle, tag, message)
         else:
@@ -263,7 +270,7 @@ class Subscriber(Endpoint):
             self._replenish(link)
 
     def _restate(self, link: Link, handle: EngineHandle, delivery: Delivery, state: int) -> None:
-        """The sender has another outcome than we: its own counts (AMQP 1.0 2.6.13)."""
+        """Settle with the sender's outcome, which differs from ours: the sender's counts (AMQP 1.0 2.6.13)."""
         link.update(handle, state, settle=True)
         self._forget([delivery])
         self._replenish(link)
@@ -275,7 +282,7 @@ class Subscriber(Endpoint):
 
     async def _answer_all(self, deliveries: Sequence[Delivery], outcome: Outcome) -> None:
         if self._keeps:
-            self._check()  # nobody writes to the store any more
+            self._check()  # after giving up, no task writes to the store
         for delivery in deliveries:
             assert not delivery.answered
             delivery.answered = True
@@ -288,7 +295,7 @@ class Subscriber(Endpoint):
         self._check()
 
     def _decided(self, deliveries: Sequence[Delivery], state: int) -> None:
-        """The answers are durable."""
+        """Send the answers, which are durable now."""
         self._note(Event.PROCESSED, [delivery.key for delivery in deliveries], OF_STATE[state])
         for delivery in deliveries:
             delivery.state = state
@@ -300,7 +307,7 @@ class Subscriber(Endpoint):
             self._link.connection.wake()
 
     def _state(self, delivery: Delivery) -> None:
-        """State the answer on the link that the delivery was transferred on, and give its credit again."""
+        """Send the answer on the link that transferred the delivery, and give its credit again."""
         link, handle, first = delivery.link, delivery.handle, self._settle == "first"
         assert link is not None
         if handle is not None:
@@ -330,7 +337,7 @@ class Subscriber(Endpoint):
         self._news.unpark_all()
 
     def _forget(self, deliveries: Collection[Delivery]) -> None:
-        """Settled, by the router or by us."""
+        """Forget deliveries that the router or the subscriber has settled, and log the settlement."""
         for delivery in deliveries:
             self._drop(delivery)
         if keys := [delivery.key for delivery in deliveries if delivery.answered]:

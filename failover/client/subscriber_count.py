@@ -1,7 +1,8 @@
-"""What a publisher's router tells of who listens (protocol 5, Nobody).
+"""Adds up the router's reports about a publisher's subscribers (protocol 5, Nobody).
 
-How many are subscribed, and how many deliveries it has accepted with nobody subscribed: in the properties of the link's
-flow (AMQP 1.0 2.7.4), and counted anew on every link. Here it is added up.
+A router reports how many subscribers there are, and how many deliveries it has accepted without a subscriber. It
+reports both in the properties of the link's flow (AMQP 1.0 2.7.4), and counts anew on every link. `SubscriberCount`
+adds up the counts of all links.
 """
 
 from typing import Final
@@ -12,19 +13,19 @@ from failover.client.errors import ClientError
 from router.amqp.proton.link import Link
 from topic.properties import ALONE, SUBSCRIBERS
 
-ANSWER_S: Final = 5.0  # for a router to tell
+ANSWER_S: Final = 5.0  # for a router to answer
 
 
 class SubscriberCount:
-    """Of one publisher, over all its links."""
+    """The counts of one publisher, over all its links."""
 
     def __init__(self, news: trio.lowlevel.ParkingLot) -> None:
-        """`news` wakes whoever waits when an answer has come or the link is lost."""
+        """`news` wakes the tasks that wait, when an answer has come or the link is lost."""
         self._news = news
         self._link: Link | None = None  # the last one that was attached
         self._is_attached = False
-        self._former = 0  # alone on those before
-        self._answered = False  # the last question
+        self._former = 0  # deliveries accepted without a subscriber, on former links
+        self._answered = False  # the router has answered the last echo
 
     def attached(self, link: Link) -> None:
         self._former, self._link, self._is_attached = self.alone, link, True
@@ -40,14 +41,14 @@ class SubscriberCount:
         return self._former + (self._said(ALONE) or 0)
 
     def subscribers(self) -> int:
-        """As the router has told last. Raises ClientError if it does not tell."""
+        """The number of subscribers in the router's last report. Raises ClientError if the router has none."""
         said = self._said(SUBSCRIBERS)
         if said is None:
             raise ClientError("amqp:not-implemented", "this router does not report the number of subscribers")
         return said
 
     async def ask(self) -> bool:
-        """Have the router tell how it is now; False if the link is lost before."""
+        """Ask the router for a new report. False if the link is lost first."""
         link, self._answered = self._link, False
         if link is None or not self._is_attached:
             return False

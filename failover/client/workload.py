@@ -1,6 +1,7 @@
-"""A load: a publisher at an even pace, a subscriber that accepts everything; for chaos and for `oncemesh bench`.
+"""A load: a publisher with an even pace, and a subscriber that accepts everything; for chaos and for `oncemesh bench`.
 
-Both tell an account what they see, at once: of a delivery before it is accepted, in one transaction if there is any.
+Both report each event to an account at once. The account hears of a delivery before the subscriber accepts it, in one
+transaction if the store has transactions.
 """
 
 import math
@@ -13,15 +14,16 @@ import trio
 from failover.client import Delivery, Handle, Outcome, Publisher, Subscriber
 
 TICK_S = 0.02
-"""Messages are sent in bursts, a tick apart: on the way through the mesh a burst costs little more than one message."""
+"""Seconds between two bursts of messages. On its way through the mesh a burst costs little more than one message."""
 ARREARS_S = 1.0
-"""Of time in which nothing could be sent: so much is made up for, what is more is let go."""
+"""Seconds. If nothing could be sent for a while, the pace makes up for the last `ARREARS_S`, and skips the rest."""
 AT_ONCE = 1000
 LEAST_SLEEP_S = 0.005
 
 
 class LoadAccount(Protocol):
-    """`number` is the message's; `due` is when it was to be sent, in ns of the monotonic clock."""
+    """Takes the events of a publisher. `number` is the message's number; `due` is when it was to be sent, in ns of the
+    monotonic clock."""
 
     def sent(self, number: int, due: int) -> None: ...
 
@@ -29,7 +31,8 @@ class LoadAccount(Protocol):
 
 
 class Pace:
-    """When messages are due, in ns: `rate` a second, the first a step after `since`; `number` is that of the next."""
+    """The times when messages are due, in ns: `rate` a second, the first one a step after `since`. `number` is the
+    number of the next message."""
 
     def __init__(
         self,
@@ -42,17 +45,18 @@ class Pace:
         arrears: float = ARREARS_S,
         tick: float = TICK_S,
     ) -> None:
-        """`most` in all, and none from `until` on. Without a rate a message is due whenever there is time."""
+        """`most`: how many numbers there are. `until`: when the pace ends, in ns. `arrears` and `tick` are in seconds.
+        Without a rate, a message is always due."""
         self.number = number
         self._until = until
         self._most = most
         self._step = round(1e9 / rate) if rate is not None else 0
         self._since = since if since is not None else time.monotonic_ns()
-        self._arrears = max(arrears * 1e9, 2 * self._step)  # a slow one is due after all
+        self._arrears = max(arrears * 1e9, 2 * self._step)  # a step longer than `arrears` still makes its messages due
         self._tick = tick
 
     def due(self, now: int) -> list[int]:
-        """When each of the messages was due that are due by now."""
+        """The due times of all messages that are due by now."""
         if self.is_over(now):
             assert self._until is not None
             now = self._until - 1
@@ -68,7 +72,7 @@ class Pace:
         return self._until is not None and now >= self._until
 
     async def rest(self) -> None:
-        """Until more may be due."""
+        """Sleep until more messages may be due."""
         if self._step:
             await trio.sleep(self._tick or max(0, self._since + self._step - time.monotonic_ns()) / 1e9)
 
@@ -76,10 +80,10 @@ class Pace:
 async def publish(
     publisher: Publisher, pace: Pace, make: Callable[[int, int], bytes], account: LoadAccount, finish: trio.Event
 ) -> None:
-    """From the number where the publisher's store stands on, until told to finish or the pace is over, and all outcomes
-    are known. `make` has a message's body, of its number and when it is due.
+    """Publish from the number on where the publisher's store stands. Returns when `finish` is set or the pace is over,
+    and all outcomes are known. `make` returns a message's body for its number and the time when it is due.
 
-    Outcomes are awaited in the order of sending: an acceptance counts when all before it are known as well.
+    The function awaits outcomes in the order of sending: an acceptance counts when all earlier outcomes are known, too.
     """
     to_await, awaited = trio.open_memory_channel[tuple[Handle, int]](AT_ONCE)
     async with trio.open_nursery() as nursery, to_await:
@@ -100,7 +104,7 @@ async def publish(
 
 
 def number_of(handle: Handle) -> int:
-    """The client numbers its deliveries by their tags."""
+    """The delivery's number, which the client uses as its tag."""
     return int.from_bytes(handle.tag, "big")
 
 
@@ -110,7 +114,8 @@ async def _tell(awaited: "trio.MemoryReceiveChannel[tuple[Handle, int]]", accoun
 
 
 async def subscribe(subscriber: Subscriber, received: Callable[[Delivery], None], think: float = 0.0) -> None:
-    """Each message takes `think` seconds. Short ones are slept for together: a sleep takes a millisecond at least."""
+    """Accept every message. Each message takes `think` seconds. Short thinking times are added up before the task
+    sleeps, because a sleep takes at least a millisecond."""
     busy = 0.0
     async for delivery in subscriber:
         if think:

@@ -1,1 +1,2 @@
-"""One link kept attached to some router of a mesh: which router, until when, and why it has ended. No deliveries."""
+"""Keeps one link attached to some router of a mesh, and decides which router, for how long, and why the link has ended.
+Handles no deliveries."""

@@ -1,13 +1,13 @@
-"""One link, kept attached to some router of a mesh: connections come and go, whatever is unsettled stays.
+"""Keeps one link attached to some router of a mesh. Connections come and go; unsettled deliveries stay unsettled.
 
-When a connection is lost the next router is tried, and the link attached there. Only what no other router could mend,
-or a link lost for longer than its timeout, becomes a `ClientError`. The attach is made when the router has opened:
-before that its frames are too small for a map.
+When the client loses a connection, it tries its routers in turn, and attaches the link at the first one that takes it.
+The link ends with an error only if no other router could help, or if the link has been lost for longer than its
+timeout. The client sends the attach after the router's open: before the open, frames are too small for a map.
 
-A client that can resume its link also listens to `$routers`, where the router tells which others there are now, and may
-ask it to go to one of them. Then the link is lost like any other, and attached there first.
+A client that can resume its link also receives from `$routers`. There the router lists the current routers, and may ask
+the client to move to one of them. The client then drops the connection as after a loss, and tries that router first.
 
-Never here: what an attach says, and what its deliveries are; nor when all this begins and ends (`endpoint`).
+Never here: the content of an attach, the deliveries, and the start and end of the client (`endpoint`).
 """
 
 from collections.abc import Callable, Sequence
@@ -32,17 +32,17 @@ from router.amqp.transport import serve
 from topic.identity import EPOCH_TEXT, GENERATION_LENGTH, LinkIdentity
 from topic.properties import EPOCH, GENERATION, ROUTERS, SERVER_LIST
 
-CONNECT_S: Final = 1.0  # for a router to take a connection, while there is another one to try
-LAST_CONNECT_S: Final = 5.0  # for the last of a round: a host so busy that it, or we, need longer is not lost
-ATTACH_S: Final = 30.0  # for a router that lives to answer an attach; it may have to wait for others
-LIVED_S: Final = 1.0  # a link that lived so long was no failure
-LISTS: Final = 8  # messages of `$routers` that may come before we have read the first
-REST_S: Final = 60.0  # after a move at a router's wish, before the next; twice as long after each
+CONNECT_S: Final = 1.0  # for a router to accept a connection, while another router is left to try
+LAST_CONNECT_S: Final = 5.0  # for the last router of a round: a busy host, or a busy client, may need longer
+ATTACH_S: Final = 30.0  # for a live router to answer an attach; the router may have to wait for other routers
+LIVED_S: Final = 1.0  # a link that has lived so long does not count as a failed attempt
+LISTS: Final = 8  # the credit for messages from `$routers`
+REST_S: Final = 60.0  # the least time between two moves that routers ask for; it doubles with each move
 LONGEST_REST_S: Final = 3600.0
 
 
 class Attachment(Handler):
-    """A handler of the connections of one link. `_connections` is the nursery in which they are served."""
+    """Attaches one link again and again, as the handler of its connections. The nursery `_connections` serves them."""
 
     _connections: trio.Nursery
 
@@ -61,60 +61,60 @@ class Attachment(Handler):
         self.identity = identity
         self._moves = moves
         self._credentials = credentials
-        self.generation: bytes | None = None  # as the router's attach says
-        self.epoch: str | None = None  # the same
-        self.granted_timeout = 0  # seconds for which routers wait for the link, the same
+        self.generation: bytes | None = None  # from the router's answer to the attach
+        self.epoch: str | None = None  # from the same answer
+        self.granted_timeout = 0  # seconds for which routers wait for the link, from the same answer
         self._routers = Routers(urls, f"{identity.container} {identity.link}")
         self._timeout = timeout
         self._idle = idle
         self._patience = Patience(idle)
         self._tell = events or (lambda event: None)
         self._log = log
-        self._resumes = False  # an attach of this link has been answered before
-        self._searches = False  # no router takes it, which is told once until the next loss
-        self._told = False  # that the last link has ended without our doing: said until an attach is answered
+        self._resumes = False  # a router has answered an attach of this link before
+        self._searches = False  # no router takes the link: the client reports `Searching` once for each loss
+        self._told = False  # a router has said MISSED; the next attaches say so until a router answers one
         self._connection: Connection | None = None  # the current one
-        self._beside: trio.Nursery  # for what ends with it
-        self._attaching: Link | None = None  # its link, from our attach on
-        self._link: Link | None = None  # the same, from the router's attach on
-        self._listening: Link | None = None  # its link from `$routers`
+        self._beside: trio.Nursery  # for tasks that end with the connection
+        self._attaching: Link | None = None  # the link on this connection, from the client's attach on
+        self._link: Link | None = None  # the same link, from the router's attach on
+        self._listening: Link | None = None  # the link from `$routers` on this connection
         self._rest_s = REST_S
-        self._rested = 0.0  # when we may move again
-        self._ghosts = 0  # attaches of ours that we gave up waiting for: a router may still come to read one
-        self._over = trio.Event()  # the current connection is not used any more
-        self._since = 0.0  # when the link was attached, or else lost, or the search for a router began
-        self._attached = trio.Event()  # for the first time, or never
+        self._rested = 0.0  # the time from which on the client may move again
+        self._ghosts = 0  # attaches whose answers the client gave up: a router may still read such an attach
+        self._over = trio.Event()  # the client no longer uses the current connection
+        self._since = 0.0  # the time when the link was attached or lost, or when the search for a router began
+        self._attached = trio.Event()  # the link has been attached once, or never will be
         self._error: ConnectionError | None = None
-        self._news = trio.lowlevel.ParkingLot()  # whoever waits for something to change
+        self._news = trio.lowlevel.ParkingLot()  # tasks that wait for a change
 
     # -- for subclasses
 
     def _attach(self, connection: Connection) -> Link:
-        """Attach, as subclasses do it."""
+        """Send the attach; each subclass has its own."""
         raise NotImplementedError
 
     @property
     def _may_move(self) -> bool:
-        """Whether it is wanted, and a move would cost nothing but a moment."""
+        """Whether moves are enabled, and the link can be resumed after one."""
         return self._moves and self._timeout > 0
 
     def _granted(self, link: Link, generation: bytes | None) -> None:
-        """The router has answered our attach, and names this generation; `self.generation` is still the former one."""
+        """The router has answered the attach and names this generation; `self.generation` is still the former one."""
 
     def _settled_on(self) -> None:
-        """Generation and epoch are those of this attach."""
+        """`generation` and `epoch` now have the values of this attach."""
 
     def _parted(self) -> None:
-        """The link was lost, with all handles of its deliveries."""
+        """The link is lost, and the engine handles of its deliveries are no longer valid."""
 
     def _asked(self, link: Link) -> None:
-        """The router asks whether we are still here; which on a link that we have left, nobody is."""
+        """Answer the router's echo, unless the client has left this link."""
         if link is self._link:
             link.answer_echo()
             link.connection.wake()
 
     async def _change(self) -> None:
-        """Wait until something has changed; raises if that is that there will be no link any more."""
+        """Wait until something changes. Raises ConnectionError if the link has ended for good."""
         self._check()
         await self._news.park()
         self._check()
@@ -130,7 +130,7 @@ class Attachment(Handler):
             try:
                 with trio.fail_after(LAST_CONNECT_S if self._routers.at_last else CONNECT_S):
                     stream = await self._connect(router)
-            except (OSError, ValueError, trio.TooSlowError) as reason:  # ValueError: no host can be called that
+            except (OSError, ValueError, trio.TooSlowError) as reason:  # ValueError: not a valid host name
                 why = why_unreachable(reason)
                 self._not_taken(ConnectionError(f"cannot reach a router at {router.host}:{router.port}: {why}"))
             else:
@@ -147,7 +147,7 @@ class Attachment(Handler):
             raise
 
     async def _use(self, router: RouterAddress, stream: trio.abc.Stream) -> None:
-        """Attach on this connection and leave it to its tasks, until the link is lost."""
+        """Attach the link on this connection, and wait until the client stops using the connection."""
         self._over = trio.Event()
         connection = self._connection = Connection(
             self,
@@ -172,7 +172,7 @@ class Attachment(Handler):
         finally:
             connection.close()
             connection.wake()
-            if not connection.opened:  # no goodbye to who has not said hello: it would not be answered
+            if not connection.opened:  # a peer that has sent no open would not answer our close
                 serving.cancel()
 
     async def _await_attach(self, router: RouterAddress) -> None:
@@ -183,15 +183,16 @@ class Attachment(Handler):
             self._lose(ClientError(None, f"the router at {router.url} did not answer the attach"))
 
     async def _watch(self, router: RouterAddress, connection: Connection, serving: trio.CancelScope) -> None:
-        """A router that wakes up later must find this connection closed, not half of a goodbye: it would take us for
-        still attached, and resume us there."""
+        """Drop the connection when the router falls silent, without waiting for an answer to the close. A router that
+        wakes up later must find the connection closed. Otherwise it would take the client for attached, and resume the
+        link there."""
         await silence(connection, self._patience)
         self._lose(ClientError(None, f"the router at {router.url} is silent"), elsewhere=True)
         serving.cancel()
 
     def _lose(self, error: ClientError, *, fatal: bool = False, elsewhere: bool = False) -> None:
-        """Have done with the current connection: what is unsettled stays so, for the next, perhaps at another router in
-        any case."""
+        """Stop using the current connection; unsettled deliveries stay unsettled for the next one. `fatal`: the link
+        ends. `elsewhere`: the client tries another router first."""
         was_attached = self._link is not None
         self._ghosts += self._attaching is not None and not was_attached
         self._connection = self._attaching = self._link = self._listening = None
@@ -216,13 +217,14 @@ class Attachment(Handler):
             self._failed(error)
         elif self._timeout == 0:
             self._give_up(error)
-        else:  # the same router comes first: if it lives, it knows best what is unsettled
+        else:  # the same router comes first: if it lives, it knows most about the unsettled deliveries
             self._routers.succeeded()
-            if elsewhere:  # but not if it sent us away, or fell silent
+            if elsewhere:  # unless it sent the client away, or fell silent
                 self._routers.move_on()
 
     def _failed(self, error: ConnectionError) -> None:
-        """An attempt, or a link that hardly lived. Where no link is waiting to be resumed one round is enough."""
+        """Count an attempt that failed, or a link that hardly lived. A link that no router has ever taken gives up
+        after one round; other links try until their time is over."""
         self._routers.failed()
         if not self._resumes:
             if self._routers.exhausted:
@@ -231,7 +233,7 @@ class Attachment(Handler):
             self._give_up(error)
 
     def _not_taken(self, error: ConnectionError) -> None:
-        """A router has not taken the link."""
+        """Count a router that has not taken the link, and report `Searching` after the first round without success."""
         self._failed(error)
         if self._resumes and self._error is None and self._routers.exhausted and not self._searches:
             self._searches = True
@@ -239,7 +241,7 @@ class Attachment(Handler):
 
     @property
     def _left(self) -> float:
-        """Seconds for which a link that is lost can be resumed."""
+        """Seconds for which the client can still resume the lost link."""
         return self._timeout - (trio.current_time() - self._since)
 
     def _give_up(self, error: ConnectionError) -> None:
@@ -267,7 +269,7 @@ class Attachment(Handler):
     def on_attached(self, link: Link) -> None:
         terminus = link.remote_target if link.is_sender else link.remote_source
         if link is not self._attaching or terminus is None:
-            return  # refused: the reason comes with the detach
+            return  # the router refuses the link: the reason comes with the detach
         generation, epoch = link.remote_properties.get(GENERATION), link.remote_properties.get(EPOCH)
         if not isinstance(generation, bytes) or len(generation) != GENERATION_LENGTH:
             generation = None
@@ -283,13 +285,13 @@ class Attachment(Handler):
         self._granted(link, generation)
         self.generation = generation
         self._settled_on()
-        if self._may_move and self._connection is not None:  # we have not given up just now
+        if self._may_move and self._connection is not None:  # unless the link has ended meanwhile
             self._listening = self._connection.receiver(ROUTERS, ROUTERS)
             self._listening.flow(LISTS)
         self._news.unpark_all()
 
     def on_transfers(self, link: Link, transfers: Transfers) -> None:
-        """From `$routers`; what comes on the link itself is a subclass' business."""
+        """Read the lists of `$routers`. Subclasses handle the transfers of the link itself."""
         for message in transfers.messages:
             if link is self._listening:
                 link.flow(1)
@@ -297,7 +299,8 @@ class Attachment(Handler):
         link.connection.wake()
 
     def _follow(self, servers: Any, asked: bool) -> None:
-        """Go to the first of these, if we are asked to. Not again and again: it may not have us, or ask us to go on."""
+        """Learn the routers of a list, and move to the first one if the router asks for it. The client rests between
+        moves: the other router may refuse the link, or ask the client to move again."""
         self._routers.learn(servers)
         now = trio.current_time()
         if asked and now >= self._rested and (other := self._routers.other(servers)) is not None:
@@ -307,14 +310,15 @@ class Attachment(Handler):
 
     def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
         if link is self._attaching:
-            if self._link is None:  # refused
+            if self._link is None:  # the router has refused the link
                 self._attaching = None
             self._told = self._told or (condition is not None and condition.name == MISSED)
             fatal = closed and condition is not None and self._is_fatal(condition)
             self._lose(error_of(condition, self.identity.container if fatal else ""), fatal=fatal)
 
     def _is_fatal(self, condition: ErrorCondition) -> bool:
-        """Whether no router would have us: not if it may be ourselves who stole the link."""
+        """Whether no router would take the link. A stolen link does not count if a late attach of this client may have
+        stolen it."""
         if condition.name == STOLEN and self._ghosts:
             self._ghosts -= 1
             return False
@@ -332,4 +336,4 @@ async def _serve(
 
 
 def _nothing() -> None:
-    """What a client without a log saves."""
+    """Save nothing: the client has no log."""

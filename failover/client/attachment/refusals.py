@@ -1,4 +1,4 @@
-"""Why a link or a connection has ended, and whether another router may do better: AMQP's conditions told apart."""
+"""Reads AMQP's conditions: why a link or a connection has ended, and whether another router may do better."""
 
 from typing import Final
 
@@ -17,13 +17,13 @@ OF_ROUTER: Final = (
     "amqp:resource-limit-exceeded",
     MISSED,
 )
-"""Detaches and closes with these say something about the router, not about us: the next one may do better. After the
-last the link begins anew: a subscriber has missed something while it was out of reach, and is told so; of a publisher,
-what was in doubt stays so."""
+"""Conditions of detaches and closes that tell of the router and not of the client: another router may take the link.
+After the last one, the link begins afresh. A subscriber has missed messages while it was out of reach, and its user is
+told so; the deliveries of a publisher that were in doubt stay in doubt."""
 
 
 def error_of(condition: ErrorCondition | None, thief: str = "") -> ClientError:
-    """`thief`: what another process must be called that has stolen the link."""
+    """`thief`: the container-id under which another process may have stolen the link, or empty."""
     if condition is None:
         return ClientError(None)
     stolen = f": another process has also attached as {thief}" if thief and condition.name == STOLEN else ""
@@ -31,7 +31,7 @@ def error_of(condition: ErrorCondition | None, thief: str = "") -> ClientError:
 
 
 def no_router(router: RouterAddress, condition: ErrorCondition | None) -> ClientError:
-    """What is there has not answered the open, or does not let us in."""
+    """The error for a peer that has not answered the open like a router, or that has refused the login."""
     if condition and condition.name == UNAUTHORIZED:
         return ClientError(UNAUTHORIZED, f"{router.url}: {condition.description}")
     silent = "" if router.tls else ": it may speak MQTT, or TLS (use amqps:// for TLS)"

@@ -1,9 +1,9 @@
-"""The routers that a client may attach to, whose turn it is, and how long to wait before trying on.
+"""The routers that a client may attach to: which one comes next, and how long the client pauses before it tries.
 
-Those that the client was given come first, then those that the last router named (`failover-server-list`). When a link
-has lived, the others are shuffled: clients of a router that dies do not all go to the same next one. After a
-loss a router is tried at once; only a round through all of them without success is followed by a pause, a longer one
-after each.
+The routers that the user has given come first, then the routers that the last router named (`failover-server-list`).
+When a link has lived, the client shuffles the other routers, so that the clients of a router that dies do not all go to
+the same next one. After a loss the client tries a router at once. It pauses only after a round through all routers
+without success, and longer after each such round.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from router.amqp.format.sections import read_message
 from topic.properties import MOVE
 
 SCHEMES: Final = {"amqp": 5672, "amqps": 5671}
-"""With their ports."""
+"""Schemes with their default ports."""
 PORTS: Final = range(1, 65536)
 MAX_ROUTERS: Final = 256
 FIRST_PAUSE_S: Final = 0.05
@@ -39,9 +39,9 @@ class RouterAddress(NamedTuple):
 
 
 def parse_url(url: str) -> RouterAddress:
-    """Host and port of amqp://host:port or amqps://host:port; scheme and port may be left out. Who asks and for what is
-    not said in it: nothing is passed over that somebody has meant."""
-    if "@" in url:  # wherever it stands, a password may be before it: the URL is not shown
+    """Parse amqp://host:port or amqps://host:port; scheme and port are optional. Raises ValueError for a URL with any
+    other part, such as a user or a path, because the client would ignore that part."""
+    if "@" in url:  # a password may precede the @ wherever it stands, so the message leaves out the URL
         raise ValueError(
             "a router's URL must not have a user or password; use --user and --password-file (Credentials)"
         )
@@ -58,10 +58,10 @@ def parse_url(url: str) -> RouterAddress:
 
 
 class Routers:
-    """A ring. `failures` counts the attempts since the last link that lived."""
+    """A ring of routers. `failures` counts the attempts since the last link that lived."""
 
     def __init__(self, urls: Sequence[str], client: str = "") -> None:
-        """`client` names who shuffles: others do it otherwise."""
+        """`client` seeds the shuffle, so that each client has its own order."""
         self._given = frozenset(map(parse_url, urls))
         self._ring = list(dict.fromkeys(map(parse_url, urls)))
         if not self._ring:
@@ -76,12 +76,12 @@ class Routers:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all have failed since the last success."""
+        """Whether all routers have failed since the last success."""
         return self.failures >= len(self._ring)
 
     @property
     def at_last(self) -> bool:
-        """Whether this round ends with `current`."""
+        """Whether `current` is the last router of this round."""
         return (self.failures + 1) % len(self._ring) == 0
 
     @property
@@ -91,7 +91,7 @@ class Routers:
         return min(FIRST_PAUSE_S * 2.0 ** min(rounds - 1, 10), LONGEST_PAUSE_S) if rounds and not rest else 0.0
 
     def succeeded(self) -> None:
-        """A link at `current` has lived."""
+        """Count a link at `current` that has lived: clear `failures`, and shuffle the other routers."""
         self.failures = 0
         others = [router for router in self._ring if router != self.current]
         self._random.shuffle(others)
@@ -105,17 +105,17 @@ class Routers:
         self._turn = (self._turn + 1) % len(self._ring)
 
     def move_to(self, router: RouterAddress) -> None:
-        """One of those that we have learned."""
+        """Make `router` the current one. It has to be in the ring."""
         self._turn = self._ring.index(router)
 
     def other(self, servers: Any) -> RouterAddress | None:
-        """The first of these, if we have learned it, and it is another one than `current`."""
+        """The first router of a list, if it is in the ring and is not `current`; otherwise None."""
         first = _address(servers[0]) if isinstance(servers, list) and servers else None
         return first if first in self._ring and first != self.current else None
 
     def learn(self, servers: Any) -> None:
-        """As a router's open names them, or its `$routers`. What is not understood is left out; routers that an earlier
-        one has named, and this one does not, have left the mesh."""
+        """Learn the list of routers from a router's open or from `$routers`. Malformed entries are ignored. A router
+        that an earlier list named, and this one does not, has left the mesh, and leaves the ring."""
         if not isinstance(servers, list | tuple):
             return
         named = [_address(server) for server in servers]
@@ -123,7 +123,7 @@ class Routers:
         self._ring = [router for router in self._ring if router in kept]
         self._turn = self._ring.index(current)
         for address in named:
-            if address is None or address.scheme != self.current.scheme:  # nobody talks us out of TLS
+            if address is None or address.scheme != self.current.scheme:  # a list must not make the client leave TLS
                 continue
             if address not in self._ring and len(self._ring) < MAX_ROUTERS:
                 self._ring.append(address)
@@ -143,7 +143,7 @@ def _address(server: Any) -> RouterAddress | None:
 
 
 def told(message: bytes) -> tuple[Any, bool]:
-    """What a message of `$routers` says: which routers there are, and whether we are asked to go to the first."""
+    """Read a message of `$routers`: the list of routers, and whether the client is to move to the first."""
     try:
         sections = read_message(message)
     except AmqpError:

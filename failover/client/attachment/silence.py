@@ -1,8 +1,9 @@
-"""When a router that says nothing counts as gone.
+"""Decides when a silent router counts as gone.
 
-Routers believe each other dead after the time that their topology names, and say so to clients as they open. A client
-believes no longer in its router than the other routers do: it is at the next one when that has given up the lost one
-too. But it cannot expect to hear from a router more often than it has asked for, which is what its own idle timeout is.
+Routers believe each other dead after the time that their topology names, and tell clients this time in their open. A
+client trusts its router no longer than the other routers do: the client attaches to the next router when that router
+has given up the lost one, too. But no router sends more often than the client's own idle timeout demands, so the client
+waits at least half of this timeout.
 """
 
 from collections.abc import Mapping
@@ -13,28 +14,29 @@ import trio
 from router.amqp.connection import Connection
 from topic.properties import DEAD
 
-GRACE_S: Final = 0.02  # for what has come while we did not run ourselves
-HEARD: Final = 0.5  # of the idle timeout: within that a router that lives is heard, its heartbeats come more often
+GRACE_S: Final = 0.02  # for frames that have come while this process did not run
+HEARD: Final = 0.5  # of the idle timeout: a live router sends a heartbeat within this part
 
 
 class Patience:
-    """Of one client. `idle` is in seconds, and what it announces to its routers."""
+    """The silence that one client allows. `idle`: its idle timeout in seconds, as its open announces it."""
 
     def __init__(self, idle: float) -> None:
         self._idle = idle
-        self.least = HEARD * idle  # seconds: the limit is never below
+        self.least = HEARD * idle  # seconds; `limit` is never less
         self.limit = idle  # seconds of silence
 
     def learn(self, properties: Mapping[str, Any]) -> None:
-        """From the properties of a router's open."""
+        """Set `limit` from the properties of a router's open."""
         dead_ms = properties.get(DEAD)
         if isinstance(dead_ms, int) and dead_ms > 0:
             self.limit = min(self._idle, max(dead_ms / 1000, self.least))
 
 
 async def silence(connection: Connection, patience: Patience) -> None:
-    """Wait until nothing has come from the peer for so long. For how long it says as it opens, which may take a while:
-    until then, and whenever something else has come, only the least time is slept for."""
+    """Wait until the peer has been silent for `patience.limit`. The limit comes with the peer's open, perhaps only
+    while this function waits. So the function sleeps for `patience.least` first, and reads the limit only if nothing
+    has come."""
     begun = trio.current_time()
 
     def heard() -> float:

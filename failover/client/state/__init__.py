@@ -1,1 +1,1 @@
-"""What a client keeps to resume its link, how that reaches its store, and what follows from both ends' maps."""
+"""The state that a client keeps to resume its link: its store, and the comparison of both ends' maps."""

@@ -1,12 +1,13 @@
-"""What the sender of a resumed link does about each delivery, by both ends' unsettled maps (protocol 6.8 and 7.2).
+"""Decides what the sender of a resumed link does with each delivery, by both ends' unsettled maps (protocol 6.8 and
+7.2).
 
-The rules of AMQP 1.0 (2.6.3, 2.6.13, 2.7.3) as one table, for publishers as senders to a router. These keep whole
-messages: what they resume they resume from its beginning, so `received` means no more than null here, on either side.
+One table has the rules of AMQP 1.0 (2.6.3, 2.6.13, 2.7.3) for publishers, which are senders to a router. A publisher
+keeps whole messages, and resumes each from its beginning. So `received` means the same as null here, in either map.
 
-A map says of a delivery-tag either nothing, or a state, by AMQP's descriptor codes: `NULL`, `RECEIVED`, or one of the
-terminal ones. An incomplete map proves nothing by what it leaves out.
+A map either leaves out a delivery-tag, or gives its state by AMQP's descriptor codes: `NULL`, `RECEIVED`, or a terminal
+one. If an incomplete map leaves out a tag, this proves nothing.
 
-Never here: a link, a message, or what settling a delivery takes.
+Never here: links, messages, or what settling a delivery takes.
 """
 
 from enum import Enum, auto
@@ -20,7 +21,7 @@ TERMINAL: Final = frozenset(map(int, DeliveryOutcome))
 
 
 class ResumeStep(Enum):
-    """What the sender does."""
+    """The sender's next step with a delivery."""
 
     NEW = auto()  # transfer the whole message as a new delivery, `resume` false
     WHOLE = auto()  # transfer the whole message, `resume` true
@@ -28,12 +29,12 @@ class ResumeStep(Enum):
     SETTLED = auto()  # the same, and settled at once: both ends know the outcome
     ABORTED = auto()  # transfer `resume` and `aborted` true: the receiver discards what it has; settles it too
     FORGET = auto()  # nothing is sent: the receiver has settled it
-    IGNORE = auto()  # nothing to do with us: the receiver settles it when it sees our map
+    IGNORE = auto()  # nothing to do for the sender: the receiver settles it when it reads the sender's map
     WAIT = auto()  # the receiver's map proves nothing about it: compare again at the next attach
 
 
 class Mine(Enum):
-    """What the sender's map says."""
+    """The state in the sender's map."""
 
     NOTHING = auto()
     UNDECIDED = auto()  # null or received
@@ -41,26 +42,26 @@ class Mine(Enum):
 
 
 class Theirs(Enum):
-    """What the receiver's map says."""
+    """The state in the receiver's map."""
 
     NOTHING = auto()
-    UNPROVEN = auto()  # nothing, and its silence proves nothing
+    UNPROVEN = auto()  # not in the map, which proves nothing
     UNDECIDED = auto()  # null or received
     SAME = auto()  # the sender's terminal state
     OTHER = auto()  # a terminal state that is not the sender's
 
 
 TABLE: Final = {
-    # As the receiver has not got it, or has forgotten it: the map of ours that says it is in doubt decides.
+    # The receiver has never had it, or has forgotten it. The sender's map decides, and there it is in doubt.
     (Mine.UNDECIDED, Theirs.NOTHING): ResumeStep.NEW,
     (Mine.UNDECIDED, Theirs.UNPROVEN): ResumeStep.WAIT,
     (Mine.UNDECIDED, Theirs.UNDECIDED): ResumeStep.WHOLE,
-    (Mine.UNDECIDED, Theirs.OTHER): ResumeStep.STATE,  # theirs: it is never sent again
+    (Mine.UNDECIDED, Theirs.OTHER): ResumeStep.STATE,  # the receiver's state: the message is never sent again
     (Mine.DECIDED, Theirs.NOTHING): ResumeStep.FORGET,
     (Mine.DECIDED, Theirs.UNPROVEN): ResumeStep.WAIT,
     (Mine.DECIDED, Theirs.UNDECIDED): ResumeStep.ABORTED,
     (Mine.DECIDED, Theirs.SAME): ResumeStep.SETTLED,
-    (Mine.DECIDED, Theirs.OTHER): ResumeStep.STATE,  # ours: the receiver restates it and settles
+    (Mine.DECIDED, Theirs.OTHER): ResumeStep.STATE,  # the sender's state: the receiver restates it and settles
     (Mine.NOTHING, Theirs.NOTHING): ResumeStep.IGNORE,
     (Mine.NOTHING, Theirs.UNPROVEN): ResumeStep.IGNORE,
     (Mine.NOTHING, Theirs.UNDECIDED): ResumeStep.IGNORE,
@@ -69,13 +70,13 @@ TABLE: Final = {
 
 
 def step(mine: int | None, theirs: int | None, *, proven: bool = True) -> ResumeStep:
-    """For one delivery, by the states in the two maps (None: not in it). `proven` is whether being left out of the
-    receiver's map proves anything: whether both maps are complete as far as this delivery goes."""
+    """The step for one delivery, by its states in the two maps (None: not in the map). `proven`: whether both maps are
+    complete as far as this delivery goes, so that its absence from the receiver's map proves something."""
     return TABLE[_mine(mine), _theirs(mine, theirs, proven)]
 
 
 def agreed_state(mine: int, theirs: int) -> int:
-    """The terminal state with which `ResumeStep.STATE` and `ResumeStep.SETTLED` resume: the sender's if it has one."""
+    """The terminal state with which `ResumeStep.STATE` and `ResumeStep.SETTLED` resume: the sender's, if it has one."""
     state = mine if mine in TERMINAL else theirs
     assert state in TERMINAL
     return state

@@ -1,15 +1,15 @@
-"""Where a client keeps what it would need to resume its link: its unsettled deliveries, generation and epoch.
+"""Stores what a client needs to resume its link: unsettled deliveries, generation and epoch.
 
-A `Store` takes changes in batches, each of which is kept as a whole or not at all. The order in which a client makes
-them durable is what keeps exactly-once across its own crash:
+A `Store` takes changes in batches, and stores each batch as a whole or not at all. The client stays exactly-once across
+its own crash because of the order in which it makes changes durable:
 
 - publisher: message and tag before the transfer, the outcome before the settlement;
 - subscriber: key and outcome before the disposition.
 
-That a delivery was settled may be written at any later time: resuming with a delivery that the mesh has settled does no
-harm, as the router leaves it out of its map.
+The client may store a settlement at any later time. If it resumes a delivery that the mesh has settled, this does no
+harm: the router leaves the delivery out of its map.
 
-Never here: when to write (`router.disk.commits`), or what to do with what was kept.
+Never here: when to write (`router.disk.commits`), and how a client uses the stored state.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ Role: TypeAlias = Literal["publisher", "subscriber"]
 
 TAG_LENGTH: Final = 8
 LARGEST_NUMBER: Final = 2**62
-"""No client comes so far; SQLite's integers end at twice that."""
+"""More than any client sends; SQLite's integers end at twice this number."""
 LONGEST_TAG: Final = 32  # AMQP 1.0 2.8.7
 UNUSABLE: Final = "cannot be used as a state file"
 UNKEPT: Final = "the state cannot be stored"
@@ -45,14 +45,14 @@ def tag_of(number: int) -> bytes:
 
 
 class Attached(NamedTuple):
-    """A router has answered the attach: from now on the link is resumed."""
+    """A router has answered the attach: from now on the client resumes the link."""
 
     generation: bytes | None
     epoch: str | None
 
 
 class Added(NamedTuple):
-    """A publisher's delivery. Numbers are never used twice."""
+    """A new delivery of a publisher. No number is used twice."""
 
     number: int
     message: bytes
@@ -72,7 +72,7 @@ class Removed(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The link is detached for good; the next one has a life of its own, but goes on counting."""
+    """The link is detached for good. The next link has a life of its own, but its numbers continue."""
 
 
 Change: TypeAlias = Attached | Added | Decided | Removed | Ended
@@ -87,7 +87,7 @@ class Unsettled(NamedTuple):
 
 @define
 class Saved:
-    """What is kept of one link."""
+    """The stored state of one link."""
 
     attached: bool = False
     generation: bytes | None = None
@@ -97,21 +97,21 @@ class Saved:
 
 
 class Store(Protocol):
-    """`durable` is what the link's terminus asks for (AMQP 1.0 3.5.3); `threaded` whether `write` takes its time and is
-    to be called from a worker thread. What cannot be read or kept is a StateError."""
+    """A place for the state of links. `durable` is the durability for the link's terminus (AMQP 1.0 3.5.3). `threaded`:
+    whether `write` blocks, so that it has to run in a worker thread. Both methods raise StateError if they fail."""
 
     durable: int
     threaded: bool
 
     def load(self, role: Role, identity: LinkIdentity) -> Saved:
-        """What was kept of a link."""
+        """Return the stored state of a link."""
 
     def write(self, role: Role, identity: LinkIdentity, changes: Sequence[Change]) -> None:
-        """Keep these changes, all or none."""
+        """Store these changes, all or none."""
 
 
 class MemoryStore:
-    """Lives as long as its process: enough for the loss of routers and connections."""
+    """A store in memory. It outlives routers and connections, but not its process."""
 
     durable = 1
     threaded = False
@@ -181,7 +181,7 @@ def _key(role: Role, identity: LinkIdentity) -> tuple[str, ...]:
 
 
 def _is_sound(role: Role, saved: Saved) -> bool:
-    """Whether it can be what a client wrote: a column takes any type."""
+    """Whether a client can have written this state. SQLite does not check: a column takes any type."""
     generation, epoch = saved.generation, saved.epoch
     return (
         (generation is None or (isinstance(generation, bytes) and len(generation) == GENERATION_LENGTH))
@@ -201,19 +201,19 @@ def _fits(role: Role, tag: bytes, entry: Unsettled) -> bool:
 
 
 class SqliteStore:
-    """Survives its process, in an SQLite file of its own or in tables of an open connection.
+    """A store in an SQLite file of its own, or in tables of an open connection. It outlives its process.
 
-    A file is held for one process at a time. On a given connection every write also commits what the connection's
-    user has done since the last commit: `await delivery.accept()` then makes the user's own changes and the acceptance
-    one transaction. Nothing but acceptances (rejections) commits on a subscriber's behalf. The connection has to open
-    transactions by itself, as it does by default; with `isolation_level=None` its user has to.
+    A file serves one process at a time. On a given connection every write also commits what the connection's user has
+    done since the last commit. So `await delivery.accept()` makes the user's own changes and the acceptance one
+    transaction. For a subscriber, only acceptances and rejections commit. The connection has to open transactions by
+    itself, as it does by default; with `isolation_level=None` its user has to.
     """
 
     durable = 2
 
     def __init__(self, where: str | PathLike[str] | sqlite3.Connection) -> None:
-        """Raises StateError if the file is somebody else's or cannot be used, also if another process holds it; or if
-        the connection has no transactions."""
+        """Raises StateError if the file belongs to another program, cannot be used, or is held by another process; or
+        if the connection has no transactions."""
         self.threaded = not isinstance(where, sqlite3.Connection)
         self._lock = threading.Lock()  # a publisher and a subscriber may share the store
         self._ids: dict[tuple[Role, LinkIdentity], int] = {}
@@ -228,7 +228,7 @@ class SqliteStore:
                 self._connection = self._file.connection
 
     def _join(self) -> None:
-        """The tables are beside those of the connection's user."""
+        """Create the tables beside those of the connection's user."""
         if getattr(self._connection, "autocommit", None) is True:  # since Python 3.12
             raise UnusableError(
                 "it commits each statement at once (autocommit), expected a connection with transactions"
@@ -248,7 +248,7 @@ class SqliteStore:
             raise StateError(self._where, f"{what}: {error}") from error
 
     def close(self) -> None:
-        """A connection that was given stays open."""
+        """Close the file. A given connection stays open."""
         if self._file is not None:
             self._file.close()
 
@@ -276,7 +276,7 @@ class SqliteStore:
             return saved
 
     def others(self, role: Role, identity: LinkIdentity) -> list[tuple[str, LinkIdentity, int]]:
-        """The links that are kept beside this one, and have not ended: role, identity, how much is unsettled."""
+        """The other links in this store that have not ended: role, identity, and number of unsettled deliveries."""
         with self._lock, self._explained(UNUSABLE):
             rows = self._ask(_OTHERS, _key(role, identity)).fetchall()
         return [(other, LinkIdentity(*names), unsettled) for other, *names, unsettled in rows]
@@ -292,14 +292,15 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def _their_transaction(self) -> Iterator[None]:
-        """With what the connection's user has done before. If it fails, to undo that is the user's business."""
+        """Write in one transaction with what the connection's user has done before. If this fails, the user has to roll
+        back."""
         if not self._connection.in_transaction:
             self._connection.execute("BEGIN IMMEDIATE")
         yield
         self._connection.commit()
 
     def _id(self, role: Role, identity: LinkIdentity) -> int:
-        """Of the link's row, which is there from its first change on."""
+        """The id of the link's row. The first change of the link makes the row."""
         if (role, identity) not in self._ids:
             key, found = _key(role, identity), f"SELECT id {_OF_LINK}"
             if not self._ask(found, key).fetchone():
@@ -308,7 +309,7 @@ class SqliteStore:
         return self._ids[role, identity]
 
     def _ask(self, query: str, parameters: tuple[str | int, ...]) -> sqlite3.Cursor:
-        """Rows as tuples, whatever the connection's user has them made."""
+        """Run a query. The rows are tuples, whatever row factory the connection's user has set."""
         cursor = self._connection.cursor()
         cursor.row_factory = None
         return cursor.execute(query, parameters)
@@ -332,7 +333,7 @@ class SqliteStore:
 
 
 class LinkStore:
-    """What a store keeps of one link."""
+    """One link's part of a store."""
 
     def __init__(self, store: Store, role: Role, identity: LinkIdentity) -> None:
         self.threaded = store.threaded
