@@ -1,7 +1,7 @@
-"""The edge for MQTT clients: who has a session, here or elsewhere (docs/mqtt.md).
+"""The edge for MQTT clients: which client has a session, at this router or at another one (docs/mqtt.md).
 
-A client is known in the mesh by its links alone: the directory tells every router of them, and so whether a client that
-comes has been here or elsewhere. What becomes of a delivery is not decided here.
+The mesh knows a client by its links alone. The directory has them at every router, and so shows whether a client that
+connects has been here or elsewhere. The core decides the outcome of each delivery, not this module.
 """
 
 import logging
@@ -41,21 +41,22 @@ from topic.node import Node
 log = logging.getLogger("oncemesh.mqtt")
 
 HEADROOM: Final = 64 * 1024
-"""Bytes of a packet beside those of the message that it may carry."""
+"""Bytes of a packet beside the bytes of the message in it."""
 PATIENCE: Final = 8
-"""Times the receive maximum: some clients send again more than that when they come back, and would do so for ever."""
+"""A client may have this many times the receive maximum in flight: some clients send more than the maximum again when
+they come back, and would be disconnected again and again."""
 MOST_IDENTIFIERS: Final = 0xFFFF
 NEVER: Final = 0xFFFF_FFFF
-"""Of a session's expiry."""
+"""The session expiry interval of a session that does not expire, in seconds."""
 LONGEST_CLIENT: Final = 256
 """Characters of a client identifier."""
 
 
 class Entrance(Protocol):
-    """Who is let in by this listener."""
+    """Decides which clients this listener admits."""
 
     def user_of(self, packet: ConnectPacket) -> str:
-        """Raises MqttError."""
+        """The user of the client; empty if it is not authenticated. Raises MqttError if the client is not admitted."""
 
 
 class MqttEdge:
@@ -64,7 +65,7 @@ class MqttEdge:
     def __init__(
         self, node: Node, clients: ClientEdge, guard: Guard, prefixes: Sequence[str], limits: Limits, longest: int
     ) -> None:
-        """`longest`: seconds for which a session outlives its connection at most."""
+        """`longest`: the longest time for which a session outlives its connection, in seconds."""
         self._node = node
         self._clients = clients
         self._guard = guard
@@ -73,11 +74,11 @@ class MqttEdge:
         self._longest = longest
         self._numbers = count(1)
         self.sessions: dict[tuple[str, str], MqttSession] = {}
-        """By user and client identifier."""
+        """Keyed by user and client identifier."""
         self._of: dict[MqttConnection, MqttSession] = {}
         self._away = Away(self)
         self._at_first_word: dict[MqttConnection, Callable[[], None]] = {}
-        """What waits for the client to show that it has heard that it is let in."""
+        """Calls that wait for the client's first packet, which shows that the client has read its CONNACK."""
         self.entrances: dict[MqttConnection, Entrance] = {}
 
     # who comes and goes
@@ -135,7 +136,7 @@ class MqttEdge:
         self._clients.enter(connection)
 
     def _session(self, client: str, connection: MqttConnection, *, clean: bool) -> tuple[MqttSession, bool]:
-        """The client's, and whether it was there before, here or elsewhere."""
+        """The client's session, and whether the client had it before, here or elsewhere."""
         self._away.expire(self._node.now() - self._longest)
         name = connection.user, client
         former = self.sessions.get(name)
@@ -161,8 +162,9 @@ class MqttEdge:
         return session, session.resumes
 
     def _is_overdue(self, session: MqttSession | None, links: Collection[LinkEntry]) -> bool:
-        """Whether its client was away for longer than it was to last, and not elsewhere. The mesh may keep some of its
-        links still, and what others had in doubt would be taken for new."""
+        """Whether the client was away for longer than its session may last, and not at another router. The mesh may
+        still keep some links of the session. If the client continued it, its messages that were in doubt on the ended
+        links would count as new messages."""
         if session is None or session.connection is not None:
             return False
         if self._away.since[session] + session.timeout >= self._node.now():
@@ -174,16 +176,17 @@ class MqttEdge:
             del self.sessions[session.user, session.client]
 
     def _is_current(self, session: MqttSession) -> bool:
-        """Whether the client has begun no other one here since."""
+        """Whether this session is still the client's session at this router."""
         return self.sessions.get((session.user, session.client)) is session
 
     def _links_of(self, client: str, user: str) -> list[LinkEntry]:
-        """That last, and that the client has not closed, as the mesh knows them."""
+        """The client's lasting links that the client has not closed, from the directory."""
         known = self._node.topic.directory.of_session((client, user))
         return [entry for entry in known if entry.status is not Status.CLOSED and entry.identity.link in LASTING]
 
     def _begin(self, session: MqttSession, connection: MqttConnection, timeout: int, *, present: bool) -> None:
-        """What was under way goes on, or ends, when it is certain that the client is here, and nowhere else (7.8)."""
+        """Continue or end the client's former links once it is certain that the client is here, and nowhere else
+        (7.8)."""
         known = self._links_of(session.client, session.user)
         if session.was_here:
             begin = partial(self._go_on, session, timeout)
@@ -204,7 +207,7 @@ class MqttEdge:
             begin()
 
     def _go_on(self, session: MqttSession, timeout: int) -> None:
-        """The client has come back to where it was, and was told so."""
+        """The client has come back to its session at this router, and the CONNACK has said so."""
         known, connection = self._links_of(session.client, session.user), session.connection
         assert connection is not None
         if is_over(known):
@@ -219,7 +222,7 @@ class MqttEdge:
             self._take_over_links(session, connection, others)
 
     def _take_over(self, session: MqttSession) -> None:
-        """The client was elsewhere, or here before this router was started again, and was told that it has these."""
+        """The client had a session elsewhere, or here before this router restarted, and the CONNACK has said so."""
         known, connection = self._links_of(session.client, session.user), session.connection
         told, session.told = session.told, None
         assert connection is not None and told is not None
@@ -232,7 +235,7 @@ class MqttEdge:
         self._take_over_links(session, connection, known)
 
     def _take_over_links(self, session: MqttSession, connection: MqttConnection, known: Collection[LinkEntry]) -> None:
-        """The client has these links here from now on: else they would expire, with the client here."""
+        """Attach these links here. Otherwise they would expire while the client is connected here."""
         for entry in known:
             address, receives = shown_address(entry.identity.address), entry.role is Role.SUBSCRIBER
             if connection.is_over or not entry.live:  # it has ended by what became of the one before, or long ago
@@ -252,7 +255,8 @@ class MqttEdge:
         return session.publishers.setdefault((topic, qos), end)
 
     def _end_links(self, session: MqttSession, told: Mapping[Index, Epoch] | None = None) -> None:
-        """The client wants to know nothing of what it had, or is not to: it has missed something, or came too late."""
+        """End the client's former links: the client wants a new session, has missed messages, or came too late. If
+        `told` is given, only the links at these epochs end."""
         session.told = None
         for entry in self._links_of(session.client, session.user):
             if told is None or told.get(entry.index) == entry.epoch:  # else it is of a later session
@@ -335,7 +339,7 @@ class MqttEdge:
             subscribe()
 
     def _is_elsewhere(self, session: MqttSession, address: str) -> bool:
-        """Whether the client has this subscription at another router, where it may be by now (7.8)."""
+        """Whether the client has this subscription at another router, and may be there by now (7.8)."""
         if address in session.subscribers:
             return False
         name = link_name(LinkIdentity(session.client, LINK, address, session.user))
@@ -351,12 +355,12 @@ class MqttEdge:
             session.batch()
 
     def waiting_bytes(self, connection: MqttConnection) -> int:
-        """Of what the client has sent, and nobody has taken yet."""
+        """Bytes that the client has sent and no link has transferred yet."""
         session = self._of.get(connection)
         return session.waiting_bytes if session is not None else 0
 
 
 def _expired_just_now(session: MqttSession, connection: MqttConnection) -> None:
-    """As it began: its client is told of that when it is back."""
+    """The session has expired while its client connected. End the connection; the next CONNACK tells the client."""
     session.told, session.is_expected = None, False
     connection.leave(Reason.ADMINISTRATIVE, "the session has expired just now")

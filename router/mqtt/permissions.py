@@ -1,4 +1,4 @@
-"""What an MQTT client may publish and subscribe to, and why not: in reason codes, and in words for the log."""
+"""Decides what an MQTT client may publish and subscribe to. A refusal has a reason code, and words for the log."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -23,12 +23,12 @@ log = logging.getLogger("oncemesh.mqtt")
 LONGEST_SHOWN: Final = 100
 """Characters of a topic in the log."""
 MOST_LOOKED_AT: Final = 100
-"""Topics, for one that was not published to for long."""
+"""Topics among which the router looks for an idle one."""
 Publisher = TypeVar("Publisher", MqttPublisher, PresettledPublisher)
 
 
 class Permissions:
-    """At one router."""
+    """The permissions at one router."""
 
     def __init__(self, node: Node, guard: Guard, prefixes: Sequence[str], limits: Limits) -> None:
         self._node = node
@@ -39,7 +39,7 @@ class Permissions:
     def grant(
         self, connection: MqttConnection, session: MqttSession, filters: Iterable[FilterRequest]
     ) -> list[tuple[str, int]]:
-        """Of one SUBSCRIBE: each with its QoS, or with why not."""
+        """Answer one SUBSCRIBE: each filter with its granted QoS, or with the reason code of its refusal."""
         granted, fresh, kept = list[tuple[str, int]](), set[str](), set[str]()
         durable = durable_of(self._node, connection.user)
         for asked in filters:
@@ -54,7 +54,8 @@ class Permissions:
     def _grant(
         self, connection: MqttConnection, session: MqttSession, asked: FilterRequest, fresh: int, durable: int
     ) -> int:
-        """The QoS, or why not. So many new ones are granted already, and so many of the user's are durable."""
+        """The granted QoS, or the reason code of the refusal. `fresh` subscriptions of this SUBSCRIBE are granted
+        already; the user has `durable` durable ones."""
         address, why = asked.filter, None
         if address.startswith("$share/"):
             why = Reason.NO_SHARED, "shared subscriptions are not supported"
@@ -77,7 +78,8 @@ class Permissions:
     def refusal(
         self, connection: MqttConnection, session: MqttSession, address: str, fresh: int = 0, *, receives: bool
     ) -> tuple[Reason, str] | None:
-        """Why this topic is not for this client; None if it is. A topic more may take the place of an idle one."""
+        """Why the client may not use this topic; None if it may. If the client has too many topics, the new one
+        replaces an idle one."""
         is_there = address.startswith(self._prefixes) or (not receives and is_known_dynamic(self._node, address))
         if not is_there or len(address) > LONGEST_ADDRESS:
             known = ", ".join(prefix + "…" for prefix in self._prefixes)
@@ -103,7 +105,7 @@ class Permissions:
         return None
 
     def _is_full(self, session: MqttSession, most: int) -> bool:
-        """Whether there is no place for another topic, not even that of one which was not published to for long."""
+        """Whether the session has `most` topics. An idle topic is ended first, if there is one, to make room."""
         if len(session.publishers) + len(session.presettled) + len(session.subscribers) < most:
             return False
         idle = _pop_idle(session.presettled) or _pop_idle(session.publishers)
@@ -113,7 +115,7 @@ class Permissions:
         return idle is None
 
     def allow(self, connection: MqttConnection, address: str, *, receives: bool) -> bool:
-        """Whether the rules of the client's user do."""
+        """Whether the rules of the client's user allow this link."""
         try:
             self._guard.attaches(connection, address, receives=receives)
         except Refusal:
@@ -136,19 +138,20 @@ class Permissions:
 
 
 def _pop_idle(ends: dict[tuple[str, int], Publisher]) -> Publisher | None:
-    """One that was not used for long, and has nothing under way."""
+    """Remove and return an idle end; None if there is none among those that were used least recently."""
     idle = next((index for index, end in islice(ends.items(), MOST_LOOKED_AT) if end.is_idle), None)
     return ends.pop(idle) if idle is not None else None
 
 
 def _begins_to_last(session: MqttSession, asked: FilterRequest) -> bool:
-    """Whether the subscription outlives its router, and did not before."""
+    """Whether the subscription becomes durable by this request."""
     known = session.subscribers.get(asked.filter)
     return session.timeout > 0 and asked.qos > 0 and (known is None or known.qos == 0)
 
 
 def overflow(session: MqttSession, packet: PublishPacket) -> None:
-    """More than is to be kept for a client that does not wait for its answers."""
+    """Drop a message of QoS 0, because too many bytes of the client's messages wait already. Raises MqttError at QoS 1
+    and 2."""
     why = f"{session.waiting_bytes} bytes of earlier messages are not accepted yet"
     if packet.qos:
         raise MqttError(Reason.QUOTA, why, "unsettled")
@@ -156,7 +159,7 @@ def overflow(session: MqttSession, packet: PublishPacket) -> None:
 
 
 def refuse(session: MqttSession, packet: PublishPacket, reason: Reason, why: str) -> None:
-    """A message that may not be published. MQTT 3.1.1 has no word for that but the end."""
+    """Refuse a message that the client may not publish. Raises MqttError in MQTT 3.1.1, which can only disconnect."""
     connection = session.connection
     assert connection is not None
     if packet.qos and connection.version == V3:

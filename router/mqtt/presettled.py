@@ -1,8 +1,9 @@
-"""A topic that an MQTT client publishes to at QoS 0: a publisher's link whose deliveries are settled as they are sent.
+"""A topic that an MQTT client publishes to at QoS 0: a publisher's link whose deliveries are presettled.
 
-It ends with its connection, has a name of its own, and no life for others to know of (`router.mqtt.publisher`): so it
-waits for no proof that the client is here. What has come before the client was gone is transferred after that; if the
-client is back at this router meanwhile, before what it publishes then.
+The link ends with its connection. Its name is its own, and no other router knows a life of it
+(`router.mqtt.publisher`), so it waits for no proof that the client is here. Messages that came before the client
+disconnected are transferred afterwards. If the client comes back to this router meanwhile, they are transferred before
+its new messages.
 """
 
 from collections import deque
@@ -19,11 +20,11 @@ from topic.identity import link_name
 from topic.node import Node
 
 LINK_QOS_0: Final = "mqtt-qos0"
-"""How its name begins: what is published at QoS 0 has an order of its own (MQTT 5 4.6)."""
+"""The prefix of the link's name: messages of QoS 0 have an order of their own (MQTT 5 4.6)."""
 
 
 def _name(host: EndHost, node: Node, address: str) -> str:
-    """One that no other router uses, and no end that lingers here."""
+    """A name that is used by no other router, and by no lingering end of this one."""
     name = first = f"{LINK_QOS_0}-{node.name}"
     while known := node.topic.directory.publisher(link_name(identity_at(host, name, address))):
         if not known.live:
@@ -38,15 +39,15 @@ class PresettledPublisher(MqttEnd, ClientPublishingEnd[Any]):
         ClientPublishingEnd.__init__(self, node, identity, Lifetime(), settles_first=False)
         self.host = host
         self.lingers = False
-        """Its client has gone, and has left something that is still to be done."""
+        """Whether the client has gone and its messages are still to be transferred."""
         self.signs = SignsOfLife(self, answers=False)
         self._waiting: deque[tuple[bytes, float]] = deque()
-        """What is not transferred yet: each with when its time is over."""
+        """Messages to be transferred, each with the time at which it expires."""
         self._credit = self._count = 0
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of the client's is under way."""
+        """Whether none of the client's messages waits."""
         return not self._waiting
 
     @property
@@ -56,12 +57,12 @@ class PresettledPublisher(MqttEnd, ClientPublishingEnd[Any]):
     # what the client does
 
     def take(self, message: bytes, until: float) -> None:
-        """It goes on with `go_on`."""
+        """Add a message, which `go_on` transfers."""
         self._waiting.append((message, until))
         self.host.waiting_bytes += OVERHEAD + len(message)
 
     def go_on(self) -> None:
-        """Transfer what may be. What comes of it is performed."""
+        """Transfer as many messages as the credit allows, and perform the core's actions."""
         if self.ended:
             return
         if self.epoch is None:
@@ -85,14 +86,14 @@ class PresettledPublisher(MqttEnd, ClientPublishingEnd[Any]):
         self.node.perform()
 
     def gone(self, now: float, *, closed: bool) -> None:
-        """What waits is transferred yet, unless the core has asked for something that was not done."""
+        """The client has gone. Its messages are still transferred, unless the core has detached the link meanwhile."""
         is_attached = self.epoch is not None and not self.is_detached
         self.lingers = is_attached and bool(self._waiting) and not self.host.was_left
         if not self.lingers:
             self._leave()
 
     def comes_back(self) -> bool:
-        """The client has, in the same session. Whether something waits still."""
+        """The client has come back, in the same session. Returns whether messages still wait."""
         lingered, self.lingers = self.lingers, False
         return lingered
 

@@ -1,18 +1,19 @@
 """A topic that an MQTT client publishes to: a publisher's link, whose deliveries the client knows by identifiers.
 
-PUBLISH is the transfer. PUBREC, or PUBACK, is said when the outcome is here: accepted by all. PUBREL settles; at QoS 1
-the link settles first. What is published at QoS 0 is not here (`router.mqtt.presettled`).
+PUBLISH is the transfer. When all have accepted the message, the router answers with PUBREC, or with PUBACK at QoS 1.
+PUBREL settles; at QoS 1 the link settles first. Messages of QoS 0 have another link (`router.mqtt.presettled`).
 
-**Tags.** Packet identifiers are used again at once. The tag of what may be sent again elsewhere is the identifier and a
-hash of the message: the same for its copy (DUP) at whatever router. Of what ends with its connection it is a count.
+**Tags.** A client uses packet identifiers again at once. If the session outlives its connection, the tag is the
+identifier and a hash of the message, so a copy (DUP) has the same tag at any router. Otherwise the tag is a count.
 
-**Maps.** A client that comes back sends again what is open, each as a DUP, and never says that this was all. At the
-router where it was, the session knows, and its map is complete. At another one the map is incomplete, and names the
-copies that have come; a copy that comes later is named by another attach. Where nobody has heard of the link, and
-routers are out of contact, that attach waits (protocol 7.6): one of these may know it. With the first message that is
-no copy all copies of its link have come, as they come first and in their order (MQTT 5 4.6): once they are over, a new
-life begins. So what the former one has left ends. At QoS 1 one begins at once: what reads the same may be another
-message.
+**Maps.** A client that comes back sends its open messages again, each as a DUP, and never says which is the last. At
+the same router the session knows them, so the map is complete. At another router the map is incomplete, and names the
+copies that have come; another attach names each later copy. If no router in contact knows the link, and some routers
+are out of contact, that attach waits (protocol 7.6), because one of these routers may know it.
+
+Copies come first and in their order (MQTT 5 4.6). So when the first new message comes, all copies of its link have
+come. Once they are over, a new life begins, and all that is left of the former life ends. At QoS 1 a new life begins at
+once, because a message with the same bytes may be another message.
 """
 
 from collections import deque
@@ -36,7 +37,7 @@ from topic.node import Node
 
 @define(eq=False)
 class ReceivedMessage:
-    """A message of the client's, until it is over for both."""
+    """A message from the client, until both the client and the mesh have settled it."""
 
     end: "MqttPublisher"
     identifier: int
@@ -53,35 +54,36 @@ class ReceivedMessage:
 
     @property
     def size(self) -> int:
-        """Of what it takes here, in bytes."""
+        """Bytes that the message takes at this router."""
         return OVERHEAD + len(self.message)
 
 
 class PublisherHost(EndHost, Protocol):
     resumes: bool
-    """The client was told that its session goes on."""
+    """Whether the CONNACK said that the session continues."""
 
     def answer(self, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
-        """Tell the client of an outcome: whether all have accepted, and what else there is to say."""
+        """Send the client the outcome: whether all have accepted, and otherwise why not (`why`)."""
 
     def over(self, released: Iterable[ReceivedMessage]) -> None:
-        """The mesh knows that the client has released these: their identifiers may be used again."""
+        """The mesh knows that the client has released these messages, so their identifiers may be used again."""
 
 
 class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
     host: PublisherHost
 
     def __init__(self, host: PublisherHost, node: Node, address: str, *, first: bool) -> None:
-        """`first`: for what comes at QoS 1."""
+        """`first`: the link is for messages of QoS 1."""
         identity = identity_at(host, LINK_QOS_1 if first else LINK, address)
         ClientPublishingEnd.__init__(self, node, identity, host.lifetime(0), settles_first=first)
         self.host = host
         self.signs = SignsOfLife(self, answers=False)
         self.waiting: deque[ReceivedMessage] = deque()
-        """What is not transferred yet."""
+        """Messages to be transferred."""
         self._over: list[ReceivedMessage] = []  # released since the last batch
         self._stated: list[ReceivedMessage] = []
-        """Released, and settled by the maps of attaches: known when nobody waits to hear of it."""
+        """Released messages that the map of an attach has settled. They are over once no router waits to learn of
+        that."""
         self._named: set[bytes] = set()  # tags of copies that the map of this attach has
         self._inherits = False  # its life began at another router
         self._renews = False  # all that this was for is over: the next attach begins a life
@@ -98,31 +100,31 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of the client's is under way."""
+        """Whether no message of the client is in progress on this link."""
         return not (self.waiting or self.open or self._stated or self._begins)
 
     @property
     def _attached(self) -> HomeStream | None:
-        """Its stream, while that is attached here, or about to be."""
+        """The stream of this link, if this end is attached or about to be; else None."""
         return self.stream if self.epoch is not None and self.stream.link is self else None
 
     # what the client does
 
     def take(self, incoming: ReceivedMessage) -> None:
-        """It goes on with `go_on`."""
+        """Add a message, which `go_on` transfers."""
         self.waiting.append(incoming)
         self.host.waiting_bytes += incoming.size
 
     def release(self, incoming: ReceivedMessage) -> None:
-        """The client knows of the outcome, or wants to know no more of it; settled with `go_on`."""
+        """The client knows the outcome, or no longer wants it. `go_on` settles the delivery."""
         record, incoming.released = incoming.record, True
         goes_on = incoming.told and self.is_answered and not self._resumes
         if goes_on and record is not None and self.open.pop(record, None) is not None:
             self._over.append(incoming)
 
     def go_on(self) -> None:
-        """Settle what was released, and transfer what may be. What comes of it is performed. With what the core grants
-        it goes on `later`: what is transferred then comes behind all that is still to be delivered."""
+        """Settle the released messages, transfer as many as the credit allows, and perform the core's actions. New
+        credit continues this `later`, so that new transfers come after all deliveries that are still to be made."""
         if self._over:
             self._settle()
         while self._resumes and not (self.ended or self._begins):
@@ -154,7 +156,8 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         return ready
 
     def _get_past(self, head: ReceivedMessage) -> None:
-        """The map of this attach does not have it: it is another copy, or all copies have come."""
+        """The map of this attach lacks the first waiting message: attach again, as it is another copy, or as all copies
+        have come."""
         is_copy = head.dup and head.tag not in self._named
         if is_copy or not (head.dup or self.open):
             self._renews = not is_copy
@@ -172,22 +175,22 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
     # attaching
 
     def resume(self) -> None:
-        """The client is back at this router. It has all its links again, that they expire together."""
+        """The client is back at this router. All links of a session attach again, so that they expire together."""
         if self.epoch is not None:
             self._attach()
 
     def take_over(self) -> None:
-        """The client comes from another router, which is certain. What it will send again is not known yet."""
+        """The client has certainly come from another router. Which messages it will send again is not known yet."""
         self._inherits = True
         self._begin()
 
     def _goes_on(self) -> bool:
-        """Whether this life goes on here: nobody in the mesh knows of a later attach."""
+        """Whether this life continues here: the mesh knows no later attach of the link."""
         return self.epoch is not None and self.is_current and not self._renews
 
     def _attach(self) -> None:
-        """A life that is to last begins, or comes from elsewhere, when it is certain that the client is here (protocol
-        7.8)."""
+        """Attach. If this begins a lasting life, or takes one over from another router, it waits until it is certain
+        that the client is here (protocol 7.8)."""
         if self.host.timeout and not self._goes_on():
             self._begins = True
             self.when_certain(self._begin)
@@ -213,7 +216,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         self._is_unproven = may_begin and not self.is_answered and self.host.timeout > 0
 
     def _map(self) -> dict[bytes, int] | None:
-        """By tag, of this attach; None begins afresh."""
+        """The unsettled map of this attach, keyed by tag. None begins a new life."""
         copies = {incoming.tag for incoming in self.waiting if incoming.dup}
         self._stated += [incoming for incoming in self.open.values() if incoming.released]
         self.open = {record: incoming for record, incoming in self.open.items() if not incoming.released}
@@ -236,7 +239,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         return states | dict.fromkeys(self._named, 0)
 
     def gone(self, now: float, *, closed: bool) -> None:
-        """What waits the client sends again, if its session has not ended elsewhere."""
+        """The client has gone. It sends the waiting messages again, unless its session ends elsewhere."""
         self.host.waiting_bytes -= sum(one.size for one in self.waiting)
         self.waiting.clear()
         if closed or not self.host.timeout:
@@ -251,7 +254,7 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         self.node.perform()
 
     def forget(self) -> None:
-        """Its session is over."""
+        """The session is over: drop all references to messages."""
         self._awaited = None
         for left in (self.waiting, self.open, self._over, self._stated):
             left.clear()
@@ -278,7 +281,8 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
         self.node.later(self.go_on)
 
     def _transfer_again(self) -> None:
-        """What was transferred before is, by us; what was released since, another attach settles."""
+        """Transfer again all messages that were transferred before this attach. If the client has released one since,
+        attach again instead, so that the map settles it."""
         self._resumes = False
         if any(incoming.told and incoming.released for incoming in self.open.values()):
             return self._attach()
@@ -288,7 +292,8 @@ class MqttPublisher(MqttEnd, ClientPublishingEnd[ReceivedMessage]):
             self._transfer(again)
 
     def _believe(self) -> None:
-        """The mesh knows what was stated, and nobody waits to hear of; who is here not every kernel tells."""
+        """Messages that a map has settled are over, unless the kernel can prove the client and a router still asks for
+        them."""
         if self.is_answered:
             stream = self.stream
             asked = stream.is_questioned if self.connection.can_prove else lambda _: False

@@ -1,8 +1,8 @@
-"""What an MQTT client and this router have in common: topics, and what each identifier of a packet stands for.
+"""What an MQTT client and this router share: topics, and the message that each packet identifier stands for.
 
-While the router lives a session goes on exactly where it was, as both ends know their identifiers. It is nowhere else:
-another router knows the links of the client, by the directory, but no identifiers (docs/mqtt.md has what follows). Who
-may have a session, and what is asked for in vain, is `router.mqtt.edge`'s business.
+While this router lives, a session here continues exactly where it was, because both ends know the identifiers. Another
+router knows the client's links by the directory, but no identifiers (docs/mqtt.md has the consequences).
+`router.mqtt.edge` decides who may have a session, and which requests are refused.
 """
 
 import logging
@@ -31,35 +31,37 @@ log = logging.getLogger("oncemesh.mqtt")
 
 
 class SessionKeeper(Protocol):
-    """Who knows which sessions there are: `router.mqtt.edge`."""
+    """Keeps the sessions of this router: `router.mqtt.edge`."""
 
     def lost(self, session: "MqttSession", action: Detach) -> None:
-        """The core has detached one of its links: the session is elsewhere, or has ended without the client."""
+        """The core has detached a link of this session: the session is at another router, or has ended without its
+        client."""
 
     def forget(self, session: "MqttSession") -> None:
-        """It is over, unless its client has come meanwhile, or has begun another."""
+        """The session is over, unless its client has connected again or has begun another session."""
 
 
 class MqttSession:
     def __init__(self, node: Node, client: str, user: str, keeper: SessionKeeper) -> None:
         self.client, self.user, self.timeout = client, user, 0
         self.is_expected = False
-        """By its client, who was told of it, or wanted a new one. Else, if it has heard nothing, it expects another."""
+        """Whether the client expects this session: the CONNACK has named it before, or the client asked for a new one.
+        A client that reads nothing from here expects another session."""
         self.resumes = False
         self.told: dict[Index, Epoch] | None = None
-        """The links that it had as its client came, of which that was told. What becomes of them waits until it is
-        certain that it is here; None: no more."""
+        """The links that the session had when the client connected, which the CONNACK reported. They continue or end
+        once it is certain that the client is here; None: nothing waits for that."""
         self.connection: MqttConnection | None = None
         self.was_left, self.waiting_bytes = False, 0
         self.publishers: dict[tuple[str, int], MqttPublisher] = {}
-        """By topic, and QoS: 1 or 2. The one that was used last comes last."""
+        """Keyed by topic and QoS (1 or 2), least recently used first."""
         self.presettled: dict[tuple[str, int], PresettledPublisher] = {}
-        """The same at QoS 0: of this connection, and what the one before has left waiting."""
+        """The same for QoS 0: links of this connection, and links of the former one with messages that still wait."""
         self.subscribers: dict[str, MqttSubscriber] = {}
         self.received: dict[int, ReceivedMessage] = {}
-        """By identifier: the client's messages that are not over."""
+        """Keyed by identifier: the client's messages that are not over."""
         self.sent: dict[int, SentMessage] = {}
-        """By identifier: ours."""
+        """Keyed by identifier: messages that the router has sent."""
         self._node = node
         self._keeper = keeper
         self._quota, self._largest = MOST_SENT, 0
@@ -72,7 +74,7 @@ class MqttSession:
         return f"client {self.client!r}"
 
     def begin(self, connection: MqttConnection, asked: dict[str, Any]) -> None:
-        """The client is here. `asked` are the properties of its CONNECT."""
+        """The client has connected. `asked` are the properties of its CONNECT."""
         self.connection = connection
         self.presettled = {index: end for index, end in self.presettled.items() if end.comes_back()}
         self._quota = min(MOST_SENT, asked.get("receive-maximum", MOST_SENT))
@@ -80,22 +82,22 @@ class MqttSession:
 
     @property
     def was_here(self) -> bool:
-        """Whether there is something that can go on here, as its client has come."""
+        """Whether the session has links or messages here that can continue."""
         return bool(self.publishers or self.subscribers or self.sent)
 
     def take_over(self, known: Sequence[LinkEntry]) -> None:
-        """The client goes on with these links, which it had elsewhere."""
+        """The client continues these links, which it had at another router."""
         self.resumes = True
         if any(entry.role is Role.SUBSCRIBER and entry.lifetime.durable == 2 for entry in known):
             self._identifiers.may_be_held()
 
     def free(self) -> None:
-        """Have the client let go of what it may hold from elsewhere."""
+        """Send PUBREL for each identifier that the client may hold from another router."""
         for number in self._identifiers.to_be_let_go():
             self._say(PacketKind.PUBREL, number)
 
     def resume(self) -> None:
-        """All that was under way goes on."""
+        """Continue all messages and links that were in progress."""
         self.free()
         for outgoing in list(self.sent.values()):
             if outgoing.released:
@@ -110,16 +112,16 @@ class MqttSession:
             publisher.resume()
 
     def is_whole(self, known: Collection[LinkEntry]) -> bool:
-        """Whether what the identifiers stand for still holds, by the client's links as the mesh knows them."""
+        """Whether the identifiers still stand for the same messages, judged by the client's links in the directory."""
         return are_whole(known, self.ends)
 
     @property
     def ends(self) -> list[MqttPublisher | MqttSubscriber]:
-        """Of the links that last."""
+        """The ends of the links that outlive a connection."""
         return [*self.publishers.values(), *self.subscribers.values()]
 
     def lifetime(self, durable: int) -> Lifetime:
-        """Of a link. That of a subscription tells its QoS, for other routers."""
+        """The lifetime of a link. A subscription's `durable` is its QoS, for other routers."""
         return Lifetime(self.timeout, TOGETHER, durable) if self.timeout else Lifetime()
 
     def gone(self, now: float, *, closed: bool) -> None:
@@ -139,7 +141,8 @@ class MqttSession:
     # what the client publishes
 
     def publish(self, packet: PublishPacket, most: int) -> None:
-        """There is an end for it. `most` bytes may a message have."""
+        """Take a PUBLISH for which there is an end. A message has at most `most` bytes. Raises MqttError if it is
+        larger."""
         message, index = to_amqp(packet.payload, packet.qos, packet.properties), (packet.topic, packet.qos)
         if len(message) > most:
             why = f"the message has {len(message)} bytes, expected at most {most}"
@@ -159,7 +162,8 @@ class MqttSession:
             self._touched[end] = None
 
     def _is_known(self, packet: PublishPacket, message: bytes) -> bool:
-        """Whether it is under way already. Else the client has let go of what had this identifier."""
+        """Whether the packet is a copy of a message in progress. If another message has its identifier, the client has
+        released that message."""
         known = self.received.get(packet.identifier)
         if known is None:
             return False
@@ -181,8 +185,8 @@ class MqttSession:
         self._touched[incoming.end] = None
 
     def over(self, released: Iterable[ReceivedMessage]) -> None:
-        """PUBCOMP waits for this. Else the client could publish what reads the same under the identifier, and be cut
-        off; at the next router its copy would be taken for this one."""
+        """Send PUBCOMP, which has waited for this. Otherwise the client could publish an equal message under the same
+        identifier and be cut off; the next router would take the copy of that message for a copy of this one."""
         for incoming in released:
             if self.received.get(incoming.identifier) is incoming:
                 del self.received[incoming.identifier]
@@ -190,7 +194,7 @@ class MqttSession:
                     self._say(PacketKind.PUBCOMP, incoming.identifier)
 
     def answer(self, incoming: ReceivedMessage, accepted: bool, why: str) -> None:
-        """Tell the client of the outcome. MQTT 3.1.1 has but one word for any (3.1.1 3.3.5)."""
+        """Send the client the outcome. MQTT 3.1.1 has one acknowledgement for every outcome (3.1.1 3.3.5)."""
         connection = self.connection
         if connection is None:  # it hears of that when it is back
             return
@@ -250,7 +254,7 @@ class MqttSession:
             self._touched[outgoing.end] = None
 
     def batch(self) -> None:
-        """All that came at once was taken."""
+        """All packets of one read have been handled: continue the links that they concern."""
         touched, self._touched = self._touched, {}
         for end in touched:
             end.go_on()
@@ -295,7 +299,7 @@ class MqttSession:
             end.refuse([record])
 
     def _send(self, topic: bytes, content: MqttContent, qos: int, number: int, *, dup: bool = False) -> bool:
-        """False: it is larger than the client takes."""
+        """Returns False if the packet is larger than the client accepts."""
         connection = self.connection
         assert connection is not None
         found = b"" if connection.version == V3 else content.properties
@@ -318,7 +322,7 @@ class MqttSession:
     # subscriptions
 
     def subscribe(self, identifier: int, granted: Sequence[tuple[str, int]]) -> None:
-        """To topics, each with its QoS, or with why not: then that is 0x80 or more."""
+        """Subscribe to topics, each with its granted QoS, or with a reason code of at least 0x80 if it was refused."""
         waiting = WaitingSuback(identifier, [reason for _, reason in granted])
         for address, qos in {name: qos for name, qos in granted if qos < REFUSED}.items():  # the last of equal ones
             self._subscribe(address, qos, waiting)
