@@ -1,11 +1,11 @@
-"""Signs of life of one publisher's client: what shows that it is alive, and attached here (protocol 6.6).
+"""Signs of life of one publisher's client: proof that it is alive, and attached here (protocol 6.6).
 
-Its word is the answer to an echo that was sent after the question came up. For a client that has not said in its attach
-that it answers, and has not answered any on this link, its machine's acknowledgement stands in for that
-(`router.amqp.tcp`). So it is asked once as its attach is answered, before it matters. There is never more than one echo
-under way: an answer that is late must not be taken for that to a younger question.
+A sign is the client's answer to an echo that was sent after the question arose. If the client has not said in its
+attach that it answers echoes, and has not answered one on this link, an acknowledgement of its machine counts instead
+(`router.amqp.tcp`). So the router sends an echo when it answers the attach, before the result matters. At most one echo
+is under way: a late answer must not count for a younger question.
 
-Never here: what the question is for (`topic.home.liveness`).
+Never here: the purpose of the question (`topic.home.liveness`).
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class ProvingConnection(Protocol):
 
 
 class EchoedLink(Protocol):
-    """What is asked of `router.amqp.proton.link.Link`, or of what stands for it."""
+    """The part of `router.amqp.proton.link.Link`, or of its substitute, that signs of life need."""
 
     @property
     def connection(self) -> ProvingConnection: ...
@@ -27,18 +27,18 @@ class EchoedLink(Protocol):
 
 
 class LivingEnd(Protocol):
-    """Our end of the link: it has the signs, and they do not keep it. Else each would be left to Python's search for
-    cycles, which is rare (`router.garbage`)."""
+    """Our end of the link. It owns the signs of life, which refer to it weakly: a cycle would wait for Python's garbage
+    collector, which runs rarely (`router.garbage`)."""
 
     @property
     def echoed(self) -> EchoedLink: ...
 
     def alive(self, answered: bool) -> None:
-        """Told once for each question, with whether it was the client's own word."""
+        """Called once for each question. `answered`: the client itself has answered."""
 
 
 class SignsOfLife:
-    """Of the client behind one link that we receive from."""
+    """Signs of life of the client behind one link that we receive from."""
 
     __slots__ = ("_covers", "_end", "_under_way", "_wanted", "answers")
 
@@ -51,12 +51,12 @@ class SignsOfLife:
         self._covers = False  # which was sent after the question came up
 
     def begin(self) -> None:
-        """Its attach has been answered."""
+        """Start when the attach has been answered."""
         if not self.answers:
             self._echo()
 
     def ask(self) -> None:
-        """A question came up; one at a time."""
+        """Ask for a sign of life. At most one question is open."""
         assert not self._wanted
         self._wanted = True
         self._covers = not self._under_way
@@ -66,7 +66,7 @@ class SignsOfLife:
             self._living.echoed.connection.prove(self.acknowledged)
 
     def end(self) -> None:
-        """The link is attached anew: what was asked before is not asked any more, so an answer to it is none."""
+        """Drop the question, as the link attaches again: a later answer to it does not count."""
         self._wanted = False
 
     def answered(self) -> None:
@@ -80,7 +80,7 @@ class SignsOfLife:
             self._echo()
 
     def acknowledged(self) -> None:
-        """Its machine has, after the last question; perhaps after that was answered."""
+        """The client's machine has acknowledged data after the last question, perhaps after that was answered."""
         if self._wanted and not self.answers:
             self._tell()
 

@@ -1,11 +1,11 @@
-"""The node `$status`: whoever attaches to it and gives credit is sent the router's report (docs/status.md).
+"""The node `$status`: a client that attaches to it and gives credit gets the router's report (docs/status.md).
 
-What it costs a router to be looked at is bounded, however many look and whatever credit they give. Reports are made
-at most ten times a second, and take at most a tenth of the router's time; one report serves all who wait. A connection
-gets one copy of it, on the link that waits longest, and the next only when that has left. A report is never older than
-the credit that it is sent for. A link that does not take so large a message is detached.
+The cost to the router is bounded, however many clients watch and however much credit they give. The router makes at
+most ten reports a second, in at most a tenth of its time; one report serves all links that wait. A connection gets one
+copy of it, on the link that waits longest, and the next copy only when this one is written. A report is never older
+than the credit that it answers. A link that does not take so large a message is detached.
 
-Never here: what a report says (`router.entities.report`).
+Never here: the contents of a report (`router.entities.report`).
 """
 
 from typing import Final, Protocol
@@ -24,16 +24,16 @@ SHARE: Final = 9  # a report is followed by a pause of so many times what it too
 
 
 class StatusReports(Protocol):
-    """Who makes them: `router.entities.report`."""
+    """The function that makes reports: `router.entities.report`."""
 
     def __call__(self) -> bytes: ...
 
 
 class Views(Protocol):
-    """Who knows what a user may see: `router.process`."""
+    """The object that knows what a user may see: `router.process`."""
 
     def view(self, report: bytes, user: str) -> bytes:
-        """What of a report the user is shown."""
+        """The part of a report that the user may see."""
 
 
 class StatusNode:

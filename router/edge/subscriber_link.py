@@ -1,8 +1,8 @@
 """The end of a link that we send to: a subscriber's, with its deliveries that are not settled.
 
-A re-attach (protocol 6.11) brings no unsettled map, as nothing was lost: the session has gone on. The end that was left
-behind knows what such a map would say, and for the core the attach is one that resumes. What both ends still have is
-not transferred again: the core's new record is given the old handle.
+A re-attach (protocol 6.11) brings no unsettled map: the session has continued, so nothing was lost. The former end
+knows what this map would contain, and the core handles the attach as one that resumes. A delivery that both sides still
+have is not transferred again: the core's new record gets the old handle.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ from topic.properties import ADDRESS, EPOCH
 from topic.termini.attaches import Claim
 
 NOTHING: Final = b"\x00\x53\x75\xa0\x00"
-"""An empty data section, for resumed transfers without payload: some clients choke on transfers without any."""
+"""An empty data section, for resumed transfers without payload: some clients fail on transfers without any section."""
 OUTCOMES: Final = {int(outcome): outcome for outcome in DeliveryOutcome}
 NOT_MODIFIED: Final = OutcomeDetails()
 
@@ -66,16 +66,18 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self.handles: dict[Record, Handle] = {}
         self.records: dict[Handle, Record] = {}
         self.again: dict[bytes, Handle] = {}
-        """By key: what of `named` the client has in hand, as it was sent it on the link that this one continues."""
+        """Keyed by key: handles of the former link of the deliveries in `named` that the client already has."""
         self._says_map = True  # in the answer, unless the client has brought none
         self.modified: dict[Record, tuple[int, bytes]] = {}
-        """What its modified outcomes make of a message that is offered again: failed deliveries, and annotations."""
+        """The changes by the client's modified outcomes to a message that is offered again: failed deliveries, and
+        annotations.
+        """
         self.of_pattern = is_pattern(request.identity.address)
 
     def go_on_from(self, former: "SubscriberLink") -> Claim:
-        """This attach continues that link: it brings the map that its client would. What that has released, it has not
-        got any more. It is answered with a null map, unless the client had brought a map before and was still being
-        resumed by it."""
+        """Continue the former link. Returns the claim with the map that the client would have sent, without the
+        deliveries that it has released. The answer has a null map, unless the client had sent a map before, and this
+        had not been resumed completely."""
         if former.link.pointer in self.link.continued:  # else it is freed: it had nothing unsettled
             former.forget_unsent()
         named = {key: state for key, state in former.named.items() if key not in former.again}
@@ -99,8 +101,9 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self.leave(now, closed=closed)
 
     def forget_unsent(self) -> None:
-        """The last transfers were never written: the client has not got them. Some may have been settled meanwhile. As
-        the link ended, nobody could tell: what there was room for went out before our detach."""
+        """Forget the last transfers, which were never written: the client does not have them. Some may have been
+        settled meanwhile. This could not be seen when the link ended: all transfers that had room were written before
+        our detach."""
         count = self.link.unsent
         for handle in list(self.records)[-count:] if count else ():
             if self.link.is_unsent(handle) or not self.records[handle].size:
@@ -112,12 +115,14 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self._drain()
 
     def _take_first_credit(self) -> None:
-        """What there is as the attach is answered."""
+        """Take the credit that the link has when the attach is answered."""
         if self.is_there:
             self.on_credit()
 
     def _drain(self) -> None:
-        """If all that there is credit for was sent, and nothing waits for room, the rest of the credit is used up."""
+        """Use up the rest of the credit of a draining link, if all ready deliveries were sent and none waits for
+        room.
+        """
         waits = self.subscriber.room <= 0 and self.subscriber.ready
         if self.link.draining and self.subscriber.answered and not waits:
             self.link.drained()
@@ -137,7 +142,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self.node.topic.echoed(self.subscriber)
 
     def on_dispositions(self, dispositions: Dispositions) -> None:
-        """Outcomes in runs of the same state, so that the order of redeliveries is that of the client's."""
+        """Pass outcomes to the core in runs of the same state, so that redeliveries keep the client's order."""
         handles, states, settled = dispositions.handles, dispositions.states, dispositions.settled
         found = list(map(self.records.get, handles))
         if None in found:  # settled; or what the core has yet to resume, which is looked at then
@@ -174,12 +179,12 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
     def _modified(
         self, handles: list[Handle], records: list[Record], states: list[int]
     ) -> dict[Record, OutcomeDetails]:
-        """The details of these outcomes, while the handles are valid."""
+        """The details of the modified outcomes, read while the handles are valid."""
         rows = zip(records, handles, states, strict=True)
         return {record: self.link.remote_outcome(handle) for record, handle, state in rows if state == MODIFIED}
 
     def _settle(self, records: Sequence[Record]) -> None:
-        """Settle those of the records that are still unsettled on this link."""
+        """Settle the records that are still unsettled on this link."""
         take = self.handles.pop
         handles = [handle for record in records if (handle := take(record, None)) is not None]
         for handle in handles:
@@ -187,7 +192,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self.link.settle_many(handles)
 
     def _modify(self, record: Record, outcome: OutcomeDetails) -> None:
-        """The client's outcome is modified (AMQP 1.0 3.4.5)."""
+        """Note a modified outcome of the client (AMQP 1.0 3.4.5)."""
         failures, annotations = self.modified.get(record, (0, b""))
         with suppress(AmqpError):  # annotations that are none change nothing
             annotations = merged(annotations, outcome.annotations)
@@ -195,20 +200,22 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             self.modified[record] = failures + outcome.failed, annotations
 
     def _added(self, outcome: OutcomeDetails) -> bytes:
-        """What the next consumer of a queue gets of the annotations of this outcome."""
+        """The annotations of this outcome for the next consumer of a queue; empty elsewhere, or if they are too
+        long.
+        """
         is_known = self.subscriber.kind.is_of_set and len(outcome.annotations) <= MOST_ANNOTATIONS
         return outcome.annotations if is_known else b""
 
     def message_again(self, record: Record) -> bytes:
-        """As it is offered once more: unchanged, if it was released (AMQP 1.0 3.4.4)."""
+        """The message as it is offered again: unchanged, if it was released (AMQP 1.0 3.4.4)."""
         return modified(self.message(record), *self.modified.get(record, (0, b"")))
 
     def message(self, record: Record) -> bytes:
-        """With its address, for who has subscribed to a pattern."""
+        """The message; for a subscriber to a pattern, with its address as an annotation."""
         assert record.message is not None
         return modified(record.message, 0, _annotation(record.stream.address)) if self.of_pattern else record.message
 
-    # what the core asks
+    # what the core orders
 
     def begin(self, action: AnswerSubscriber) -> None:
         ours = action.unsettled if self._says_map else None
@@ -218,7 +225,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self.node.later(self._take_first_credit)
 
     def forget(self, keys: Sequence[bytes]) -> None:
-        """What the client has in hand; of the others our map tells."""
+        """Settle deliveries that the client already has. Our map covers the others."""
         for key in keys:
             if (handle := self.again.pop(key, None)) is not None:
                 self.link.settle(handle)
@@ -244,7 +251,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             self.handles.update(zip(records, handles, strict=True))
 
     def _refuse(self, records: Sequence[Record]) -> None:
-        """The client cannot be given these: they take neither its credit nor room."""
+        """Refuse messages that are too large for the client: they take neither its credit nor room."""
         if records:
             self._give_back(records)
             refuse_for(
@@ -255,7 +262,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             )
 
     def _give_back(self, records: Sequence[Record]) -> None:
-        """Credit and room, which the core has counted for these."""
+        """Give back the credit and the room that the core has counted for these records."""
         self.node.topic.credit(self.subscriber, self.subscriber.credit + len(records))
         self.node.topic.room(self.subscriber, self.subscriber.room + sum(record.size for record in records))
 
@@ -293,7 +300,9 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
             self.handles[record] = handle
 
     def _take_up(self, action: Resume, handle: Handle) -> None:
-        """What a client has in hand that attached again is not transferred again: it takes neither credit nor room."""
+        """Resume a delivery that the client already has: it is not transferred again, and takes neither credit nor
+        room.
+        """
         state, settled = self.link.remote_state(handle)
         if action.settled:
             self.link.settle(handle)
@@ -316,7 +325,7 @@ class SubscriberLink(TopicEnd, ClientSubscribingEnd):
         self.link.detach(action.condition, action.description, answered=answered)
 
     def _told(self) -> None:
-        """Its client knows that its link has ended without its doing (protocol 8, Apart)."""
+        """Note that the client knows that its link has ended without its doing (protocol 8, Apart)."""
         self.node.now()
         self.node.topic.told(self.subscriber)
         self.node.perform()

@@ -1,5 +1,5 @@
-"""The node behind every address of a topic: attaches are checked here, and answered when the core says so (protocol 1,
-2, 6 and 7).
+"""The node behind every address of a topic: it checks attaches, and answers them when the core says so (protocol 1, 2,
+6 and 7).
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Topics:
         guard: Guard,
         answering: Answering,
     ) -> None:
-        """`longest` is the longest timeout, in seconds, that a terminus is granted."""
+        """`longest`: the longest timeout of a terminus, in seconds."""
         self._node = node
         self._guard = guard
         self._prefixes = tuple(rule.prefix for rule in addresses)
@@ -83,17 +83,17 @@ class Topics:
             self._undo(link, now)
 
     def _inside(self, request: AttachRequest, *, receives: bool) -> AttachRequest:
-        """The request as the mesh has it. Raises `Refusal`."""
+        """The request with its address in the mesh. Raises `Refusal`."""
         address = address_inside(self._node, request.identity.address, receives=receives)
         return attrs.evolve(request, identity=attrs.evolve(request.identity, address=address))
 
     def _check_there(self, address: str) -> None:
-        """Raises `Refusal` if it is the address of a dynamic node that there is not, or is no more."""
+        """Raises `Refusal` for the address of a dynamic node that does not exist, or no longer."""
         if is_dynamic(address) and not is_known_dynamic(self._node, address):
             raise Refusal(NOT_FOUND, f"no node {address!r}: the link for which it was created has ended")
 
     def _is_to_be_kept(self, link: Link, request: AttachRequest) -> bool:
-        """Whether it is a durable link that is in nobody's store yet, for all that is known."""
+        """Whether the link is durable and, as far as this router knows, in no router's store yet."""
         if not (request.lifetime.durable and request.lifetime.timeout):
             return False
         role = Role.SUBSCRIBER if link.is_sender else Role.PUBLISHER
@@ -101,7 +101,7 @@ class Topics:
         return known is None or not (known.live and known.outlives_router)
 
     def _undo(self, link: Link, now: float) -> None:
-        """Nobody has heard of the attach yet."""
+        """Undo the attach, which no other router knows yet. Raises `Refusal`."""
         end: TopicEnd = link.context
         end.part()
         end.gone(now, closed=True)
@@ -111,7 +111,9 @@ class Topics:
         return Refusal(RESOURCE_LIMIT, f"cannot remember a durable link: {self._node.unkept}")
 
     def _former(self, link: Link, request: AttachRequest) -> TopicEnd | None:
-        """What a re-attach continues: that very link, if it has been attached nowhere else since, as far as we know."""
+        """The end that a re-attach continues; None if the link has, as far as this router knows, been attached
+        elsewhere since.
+        """
         end: TopicEnd | None = link.former.context if link.former is not None else None
         if end is None:
             return None
@@ -154,11 +156,10 @@ class Topics:
 
 
 def is_known_dynamic(node: Node, address: str) -> bool:
-    """Whether it is that of a dynamic node. All routers in contact know one before its client does."""
+    """Whether it is the address of a dynamic node. All routers in contact know the node before its client does."""
     return is_dynamic(address) and bool(node.topic.directory.subscribers(address))
 
 
 def durable_of(node: Node, user: str) -> int:
-    """A user's durable links in the mesh, as far as it is in contact; those of all who have not said who they are, of
-    the user ""."""
+    """Durable links of a user in the part of the mesh that is in contact. Anonymous clients count as the user ""."""
     return node.topic.directory.kept.get(user, 0)

@@ -1,9 +1,9 @@
-"""What messages say of their time (AMQP 1.0 3.2.1, 3.2.4): the header's `ttl`, the properties' `absolute-expiry-time`.
+"""The times of messages (AMQP 1.0 3.2.1, 3.2.4): the header's `ttl`, the properties' `absolute-expiry-time`.
 
-Whichever is over first counts. What is 0, or less, or no number, says nothing: that is how JMS writes *never*. What
-becomes of a delivery whose time is over is `topic.home.ttl`'s business.
+The earlier one counts. A value of 0 or less, or one that is no number, does not count: JMS writes *never* in this way.
+`topic.home.ttl` decides about a delivery whose time is over.
 
-Hot path: most messages say nothing of their time, which shows by their first bytes.
+Hot path: most messages have no time, which their first bytes show.
 """
 
 from collections.abc import Sequence
@@ -27,14 +27,13 @@ from topic.node import Node
 _TTL: Final = list(FIELDS["header"]).index("ttl")
 _EXPIRY: Final = list(FIELDS["properties"]).index("absolute-expiry-time")
 _BEHIND: Final = b"\x00\x53" + bytes([APPLICATION_PROPERTIES])
-"""How messages begin that have neither section; from here up to `_END`."""
+"""Messages with neither section begin with bytes from here up to `_END`."""
 _END: Final = b"\x00\x54"
 _LIST0, _LIST8, _MAP8, _MAP32, _NULL, _TIMESTAMP = 0x45, 0xC0, 0xC1, 0xD1, 0x40, 0x83
 
 
 def times_of(messages: Sequence[bytes], node: Node) -> list[float] | None:
-    """When the time of each message that has just come is over, for `Topic.publish`; None if they say nothing of it, as
-    most do."""
+    """The time at which each message that has just come expires, for `Topic.publish`; None if no message has a time."""
     saying = _saying(messages)
     if saying is None:
         return None
@@ -44,13 +43,13 @@ def times_of(messages: Sequence[bytes], node: Node) -> list[float] | None:
 
 
 def left_ms(messages: Sequence[bytes], wall_ms: float) -> list[float] | None:
-    """How long each message has still to live, in milliseconds: infinity if it does not say. None if none says so."""
+    """Milliseconds that each message has left, infinity if it has no time; None if no message has one."""
     saying = _saying(messages)
     return _lefts_ms(saying, wall_ms) if saying is not None else None
 
 
 def _saying(messages: Sequence[bytes]) -> list[bytes | None] | None:
-    """The messages, with None in the place of each that says nothing of its time; None if none does."""
+    """The messages, with None in the place of each message that surely has no time; None if none may have one."""
     if min(messages) >= _BEHIND and max(messages) < _END:
         return None
     saying = [None if _says_nothing(message) else message for message in messages]
@@ -63,8 +62,8 @@ def _lefts_ms(saying: Sequence[bytes | None], wall_ms: float) -> list[float] | N
 
 
 def _says_nothing(message: bytes) -> bool:
-    """Whether its sections have too few fields for that, or no more than a creation-time behind none, as JMS writes
-    them; False also where this look is too quick to tell."""
+    """Whether the sections have too few fields for a time, or only a creation-time after an empty expiry, as JMS writes
+    them. False also if this quick look cannot tell."""
     at = 0
     try:
         if message[2] == HEADER:
@@ -88,12 +87,12 @@ def _says_nothing(message: bytes) -> bool:
 
 
 def _ends_in_creation(message: bytes, end: int) -> bool:
-    """Whether properties that end there, in a creation-time, have no expiry in front of that."""
+    """Whether properties that end at `end`, in a creation-time, have no expiry before it."""
     return message[end - 10] == _NULL and message[end - 9] == _TIMESTAMP and message[end - 18] != _TIMESTAMP
 
 
 def _left_ms(message: bytes, wall_ms: float) -> float:
-    """How long the message has still to live; infinity if it does not say."""
+    """Milliseconds that the message has left; infinity if it has no time."""
     try:
         ttl = _time(section_of(message, HEADER), _TTL)
         expiry = _time(section_of(message, PROPERTIES), _EXPIRY)
@@ -103,7 +102,7 @@ def _left_ms(message: bytes, wall_ms: float) -> float:
 
 
 def _time(section: bytes, place: int) -> int:
-    """That field of a section, in milliseconds; 0 if there is none. Raises AmqpError."""
+    """The field at that place of a section, in milliseconds; 0 if it has none. Raises AmqpError."""
     fields = fields_of(section, place + 1)
     value = simple(fields[place]) if len(fields) > place else None
     return max(value, 0) if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,8 +1,9 @@
-"""What the terms of a selector are worth for one message, in SQL's three-valued logic.
+"""The values of a selector's terms for one message, in SQL's three-valued logic.
 
-A term is a function of a message's content. Its value is a bool, a number or a text, or None: unknown, as everything is
-that is said of a property that the message does not have. No value costs more than the message and the selector are
-long: where a pattern could cost their product, a step is one of its characters, for all places of the text at once.
+A term is a function of a message's content. Its value is a bool, a number or a text, or None for unknown: each term on
+a property that the message does not have is unknown. No value costs more than the message and the selector are long.
+Where a pattern could cost the product of both, one step tries one of its characters at all positions of the text at
+once.
 """
 
 import operator
@@ -19,7 +20,7 @@ Value: TypeAlias = bool | int | float | str | None
 Term: TypeAlias = Callable[[Content], Value]
 
 LONGEST_LIKE: Final = 4096
-"""Characters of a text that a pattern is tried on. What a longer one is like is unknown."""
+"""Characters of a text to which a pattern is applied, at most. For a longer text the result is unknown."""
 
 COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
@@ -32,20 +33,20 @@ COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 _EQUALITY: Final = (operator.eq, operator.ne)
 _TRIED: Final = 4096
-"""Steps that it may take to try a run at each place of a text."""
+"""Steps allowed to try a run at each position of a text."""
 
 
 @frozen(slots=True)
 class _Stretch:
-    """A part of a pattern that stands for so many characters; "" for any one."""
+    """A part of a pattern with a fixed number of characters; "" stands for any one."""
 
     characters: tuple[str, ...]
     pattern: re.Pattern[str]
     is_plain: bool
-    """Then each character of a text is looked at once."""
+    """Whether it has no "": a search then looks at each character of a text once."""
 
     def find(self, content: Content, text: str, at: int) -> int:
-        """Where it first matches, from there on; -1 if nowhere."""
+        """First position of a match at or after `at`; -1 if there is none."""
         length = len(self.characters)
         if self.is_plain or length * len(text) <= _TRIED:
             found = self.pattern.search(text, at)
@@ -63,7 +64,7 @@ def constant(value: Value) -> Term:
 
 
 def both(one: Term, other: Term) -> Term:
-    """False if either is; unknown if either is no truth value."""
+    """False if either term is false; unknown if either is no truth value."""
 
     def term(content: Content) -> Value:
         first = one(content)
@@ -95,8 +96,8 @@ def negated(one: Term) -> Term:
 
 
 def compared(sign: str, one: Term, other: Term) -> Term:
-    """Numbers with numbers, texts with texts, in the order of their characters; truth values are equal or not. Of
-    different kinds no comparison holds."""
+    """Compares numbers with numbers, and texts with texts in the order of their characters; truth values are only equal
+    or not. A comparison of different kinds is false."""
     holds = COMPARED[sign]
     return lambda content: _compared(holds, one(content), other(content))
 
@@ -113,7 +114,7 @@ def _kind(value: Value) -> type:
 
 
 def computed(sign: str, one: Term, other: Term) -> Term:
-    """Of numbers. A quotient of whole numbers is whole, as in SQL; by zero it is unknown."""
+    """Computes with numbers. The quotient of whole numbers is whole, as in SQL; a division by zero is unknown."""
 
     def term(content: Content) -> Value:
         left, right = one(content), other(content)
@@ -143,7 +144,7 @@ def _number(sign: str, left: float, right: float) -> Value:
 
 
 def between(one: Term, low: Term, high: Term) -> Term:
-    """As with both comparisons, but it asks once: what is within each other would be asked twice at each level."""
+    """As both comparisons, but it evaluates the term once: nested terms would double the evaluations at each level."""
 
     def term(content: Content) -> Value:
         value = one(content)
@@ -157,7 +158,7 @@ def between(one: Term, low: Term, high: Term) -> Term:
 
 
 def one_of(one: Term, choices: Sequence[Term]) -> Term:
-    """Unknown if it is equal to none of them, and one is unknown."""
+    """Whether the term equals one of the choices. Unknown if it equals none, and one comparison is unknown."""
 
     def term(content: Content) -> Value:
         value = one(content)
@@ -185,7 +186,7 @@ def like(one: Term, pattern: Sequence[str | None]) -> Term:
 
 
 def _runs(pattern: Sequence[str | None]) -> list[_Stretch]:
-    """What stands between the places for any number of characters."""
+    """The parts of a pattern between the places for any number of characters."""
     found: list[list[str]] = [[]]
     for element in pattern:
         if element is None:
@@ -201,7 +202,7 @@ def _run(characters: tuple[str, ...]) -> _Stretch:
 
 
 def _is_like(content: Content, text: str, runs: Sequence[_Stretch]) -> bool:
-    """A run's length is fixed, so the first place where it matches is as good as any later one."""
+    """Whether the text matches. The length of a run is fixed, so its first match is as good as any later one."""
     first, last = runs[0], runs[-1]
     if len(runs) == 1:
         return len(text) == len(first.characters) and first.pattern.match(text) is not None

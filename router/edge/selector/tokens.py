@@ -1,4 +1,4 @@
-"""A selector's text, taken apart into tokens. What they make together is `parser`'s business."""
+"""Cuts a selector's text into tokens. `parser` puts them together."""
 
 import re
 from typing import Final
@@ -6,17 +6,17 @@ from typing import Final
 from attrs import frozen
 
 NUMBER, TEXT, NAME, WORD, SIGN, END = "number", "text", "name", "word", "sign", "end"
-"""Kinds of tokens. A word is reserved; a name is a property's."""
+"""Kinds of tokens. A word is reserved; a name is the name of a property."""
 
 WORDS: Final = frozenset(
     ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"),
 )
 LONGEST: Final = 4096
-"""Characters of a selector."""
+"""Characters of a selector, at most."""
 SHOWN: Final = 40
-"""Characters of a token that an error shows."""
+"""Characters of a token that an error shows, at most."""
 LARGEST: Final = 2**63
-"""Whole numbers are below this, as AMQP's long is."""
+"""Whole numbers are below this, as in AMQP's long."""
 
 _TOKENS: Final = re.compile(
     r"(?P<space>[ \t\r\n\f]+)"
@@ -29,7 +29,7 @@ _TOKENS: Final = re.compile(
 
 
 class SelectorError(ValueError):
-    """What is wrong with a selector, and where: `column` counts from 1."""
+    """A malformed selector: the problem, and its place. `column` counts from 1."""
 
     def __init__(self, column: int, what: str) -> None:
         super().__init__(f"selector, column {column}: {what}")
@@ -40,7 +40,7 @@ class SelectorError(ValueError):
 class Token:
     kind: str
     value: str | int | float
-    """Of a number what it is worth, of a text and a name what they say; a word in capitals."""
+    """The value of a number, the characters of a text or a name, or a word in capitals."""
     column: int
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Token:
 
 
 def tokens_of(selector: str) -> list[Token]:
-    """With one of kind END behind the last. Raises SelectorError."""
+    """The tokens of the selector, with one of kind END behind the last. Raises SelectorError."""
     if len(selector) > LONGEST:
         raise SelectorError(LONGEST + 1, f"the selector is longer than {LONGEST} characters")
     found: list[Token] = []
