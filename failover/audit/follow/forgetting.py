@@ -68,7 +68,7 @@ class Forgetting:
         if row.role != "router":
             if not ended or row.source in self._irregular_writers:  # the row fills in for missing rows
                 return row.log_name, row.event, str(row.details.get("generation"))
-            is_last = row.event == Event.ATTACHED and link not in self._closed  # the client was there until the log's last entry
+            is_last = row.event == Event.ATTACHED and link not in self._closed  # it shows how long the client was there
             return (link, row.role) if is_last else None
         if link is None and row.peer is None:
             return row.log_name, row.event
