@@ -1,7 +1,6 @@
-"""What every log says of each delivery of a bucket, side by side; and of its record at each incarnation of a router.
+"""The facts that all logs have about each delivery of a bucket, and about its record at each incarnation of a router.
 
-Only facts are gathered here, no rule is applied. A fact is the row that tells it, or `NONE`; a time
-that nobody tells is `BIG`.
+This module applies no rule. A fact is the row that has it, or `NONE`; a time that no row has is `BIG`.
 """
 
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from failover.audit.read.facts import BIG, Facts, Groups, codes_of, taken
 from topic.journal import ONE_OF_MANY, Event
 
 Spans = list[tuple[Flags | Ints, Sequence[Span]]]
-"""Which elements they are about, and from when to when."""
+"""The elements that the spans concern, and the spans."""
 
 
 @attrs.frozen
@@ -29,42 +28,42 @@ class Deliveries:
     uses: Uses
     """Which deliveries these are."""
     address: Ints
-    """Code."""
+    """The code of the address."""
     published: Ints
-    """By the publisher's log, or what it kept."""
+    """The row by which the publisher's log, or the state that the publisher kept, has it."""
     handed: Flags
-    """To some subscriber, by anybody's log."""
+    """Whether any log shows that a subscriber was handed it."""
     ranked: Ints
-    """Where a home gave it its place in the publisher's order."""
+    """The row at which a home gave it its place in the publisher's order."""
     begun_time: Ints
     undated: Flags
-    """Nobody can tell by wall clocks when."""
+    """Whether wall clocks cannot date it."""
     received_hlc: Ints
-    """The first router to receive it."""
+    """The hybrid clock at which the first router received it."""
     sent_last: Ints
-    """The latest attach of its publisher under which a router received it, by its epoch's clock."""
+    """The latest attach of its publisher under which a router received it, as the clock of the attach's epoch."""
     has_audience: Flags
     balanced: Flags
-    """It is for one of many."""
+    """Whether its address is balanced, or a queue."""
     answered: Ints
-    """The first answer to the publisher by a home."""
+    """The row of a home's first answer to the publisher."""
     accepted: Ints
-    """The first acceptance by a home, by hybrid clock."""
+    """The row of the first acceptance by a home, in the order of hybrid clocks."""
     accepted_first: Ints
-    """The same by wall clock."""
+    """The same in the order of wall clocks."""
     refused: Flags
     told_accepted: Ints
-    """By the publisher's log."""
+    """The row at which the publisher read *accepted*, by its own log."""
     told_time: Ints
     told_refused: Flags
     abandoned: Flags
     omitted: Flags
-    """The map of its publisher omits it, by the word of a home that had not received it under that attach."""
+    """Whether its publisher's map omits it, according to a home that had not received it under that attach."""
     home_settled_time: Ints
     first_home: Ints
     last_home: Ints
-    """`homes` that its entries name, the first and the last of them. If no router received it, they are only those that
-    were asked about it: none."""
+    """The first and the last of the `homes` that its entries name; `NONE` if no router received it, because the entries
+    then name only homes that routers asked about it."""
 
 
 def gather(facts: Facts, uses: Uses) -> Deliveries:
@@ -109,7 +108,8 @@ def gather(facts: Facts, uses: Uses) -> Deliveries:
 
 
 def _omitted(facts: Facts, groups: Groups) -> Flags:
-    """Such a home writes nothing itself if it has no record: the routers that asked it tell what it said."""
+    """The rows that show a map's omission. A home without a record logs nothing itself, but the routers that asked it
+    log its answer."""
     rows, number = facts.rows, len(facts.rows.strings) + 1
     resolved, under = facts.by_router & facts.tells(Event.RESOLVED), groups.of * number + rows.epoch
     received = facts.at_home & facts.tells(Event.RECEIVED)
@@ -118,12 +118,12 @@ def _omitted(facts: Facts, groups: Groups) -> Flags:
 
 
 def dated(undated: Flags, begun: Ints, ended: Ints) -> tuple[Ints, Ints]:
-    """What nobody can date may have lasted all the time."""
+    """The spans of the deliveries; a delivery that wall clocks cannot date may have lasted all the time."""
     return np.where(undated, 0, begun), np.where(undated & (ended != BIG), BIG - 1, ended)
 
 
 def within(spans: Spans, begun: Ints, ended: Ints) -> Flags:
-    """Which elements, that lasted so long, overlap any of the spans that are about them."""
+    """Which elements overlap any of the spans that concern them."""
     found = np.zeros(len(begun), np.bool_)
     for about, listed in spans:
         for since, till in listed:
@@ -136,17 +136,17 @@ class Records:
     """One element per record."""
 
     groups: Groups
-    """The rows of the bucket that tell of records, and which record each of them tells of."""
+    """The rows of the bucket about records, and the record that each concerns."""
     delivery: Ints
     log: Ints
     held_place: Ints
     held_time: Ints
     forgotten_place: Ints
     settled: Ints
-    """The row that first tells it."""
+    """The row that first shows the settlement."""
     settled_time: Ints
     awaited: Flags
-    """Whether the log ends with a subscriber of it suspended."""
+    """Whether the log ends while a subscriber of the record is suspended."""
 
 
 def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
@@ -168,9 +168,10 @@ def gather_records(facts: Facts, uses: Uses, case: Case) -> Records:
 
 
 def outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints) -> Flags:
-    """Which of these settled records were so after the life of their publisher had ended, for their router or for the
-    home that told it: the one in which it was sent last, or a later one. Or under an attach of another life,
-    or one that no router answered: nobody knows whether that began another."""
+    """Which of these records were settled after the life of their publisher had ended, for their router or for the home
+    that told the router of the settlement. The life is the one in which the delivery was sent last, or a later one. A
+    record also counts if it was settled under an attach of another life, or under an attach that no router answered:
+    such an attach may have begun another life."""
     settled, delivery = found.settled[records], found.delivery[records]
     sent, publisher = of.sent_last[delivery], of.uses.publisher()[delivery]
     router = np.array([log.name for log in facts.rows.logs])[found.log[records]]
@@ -194,7 +195,7 @@ def outlived(facts: Facts, found: Records, of: Deliveries, case: Case, records: 
 
 
 def _suspended(facts: Facts, case: Case) -> Flags:
-    """Rows about subscribers that are suspended where the log ends."""
+    """The rows about subscribers that are suspended where the log ends."""
     found = np.zeros(len(facts.rows), np.bool_)
     for number, log in enumerate(facts.rows.logs):
         if names := case.suspended.get(log.name):

@@ -1,8 +1,8 @@
 """The kinds of violation, and the reasons why a subscriber got more or less than it was owed, in words.
 
-What the rules are is `publishers`', `subscribers`', `routers`' and `order`'s to say. Most fire where something was done
-and no entry is there that would explain it. Where a log may lack such an entry, which was written when it had broken
-off (`Case.open_spans`), nothing is concluded: it is not known. `SHOWN_BY` says for each kind which logs these are.
+The rules are in `publishers`, `subscribers`, `routers` and `order`. Most rules fire if a client or router did
+something, and no entry explains it. If a log that breaks off may have lost this entry (`Case.open_spans`), the audit
+concludes nothing: the case is unknown. `SHOWN_BY` has the logs that would have the entry, for each kind.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,9 +13,9 @@ import numpy as np
 from failover.audit.read.columns import Flags
 
 Violating = Mapping[str, Flags]
-"""By kind, the elements that are."""
+"""Keyed by kind: flags of the elements that violate it."""
 FINDINGS_KEPT = 20
-"""Violations of one kind that are listed; all are counted."""
+"""The number of violations of one kind that reports list; all are counted."""
 
 DISPUTED = "content disputed"
 LOST_AT_REST = "lost at rest"
@@ -61,7 +61,8 @@ UNOWED = {
 }
 """Why a subscriber processed deliveries that it was not owed."""
 UNACCEPTED = ("unpublished", "declined", "unanswered")
-"""Of these: to whom published them they are none. Who publishes such a one again, under another key, has it twice."""
+"""For the publisher, these were not accepted. A publisher that publishes such a message again, under another key, has
+it twice."""
 FIRST, ENDED, LATE, AFRESH = "first", "ended", "late", "afresh"
 REPEATED = {
     FIRST: "because their publisher, which uses settle mode first, attached again (at least once is promised)",
@@ -77,24 +78,24 @@ UNPROCESSED = {
     "refused": "accepted although the subscriber refused them",
     "unknown": "unknown, because a part of a log is lost",
 }
-"""What became of deliveries that it was owed and did not process."""
+"""The fates of deliveries that a subscriber was owed and did not process."""
 
-# which logs would show what is absent
+# the logs that would have an absent entry
 
 OWN = "the subscriber's own"
-"""PROCESSED; or, of who has no log, what its routers say in its place."""
+"""PROCESSED; for a subscriber without a log, the entries of its routers."""
 EDGE = "those of its routers"
 """DELIVERED, OUTCOME, PASSED."""
 HOME = "those of its homes"
 """RECEIVED, AUDIENCE (also that it is for one of many), APART, ACCEPTED."""
 LINK = "those of all routers, until its client attached again"
-"""CLOSED and EXPIRED: its link had ended; JOINED, CONTACT: its home knew it."""
+"""CLOSED and EXPIRED (its link had ended); JOINED and CONTACT (its home knew it)."""
 ANY = "those of all routers, while it was on its way"
-"""ATTACHED, ABANDONED: why it was sent again."""
+"""ATTACHED, ABANDONED: the reasons why a router sent it again."""
 REPLICAS = "those of all routers, from their beginning on"
-"""ENQUEUED, by whichever replica."""
+"""ENQUEUED, by any replica."""
 ALL = "those of everybody"
-"""Who has processed it, whoever that may be."""
+"""PROCESSED or OUTCOME, of any subscriber."""
 
 SHOWN_BY: Final[Mapping[str, Iterable[str]]] = {
     "lost": (OWN, EDGE, HOME, LINK),
@@ -109,19 +110,19 @@ SHOWN_BY: Final[Mapping[str, Iterable[str]]] = {
     "settled by nobody": (ANY,),
     "settled before accepted": (HOME, ANY),
 }
-"""What is not here rests on what is told, or asks by itself which log is whole."""
+"""Kinds that are missing here need no absent entry, or check themselves which log is whole."""
 NEEDED: Final = (
     *("lost", "accepted though refused", "accepted too early", "duplicated"),
     *("processed by several", "processed by nobody", "never enqueued"),
 )
-"""What befalls a subscriber: while that is not known, nothing holds."""
+"""The kinds that concern a subscriber. If one of them is unknown, the verdict does not hold."""
 
 Lacking = Callable[[str], Flags]
-"""Given whose logs: the elements of which these may lack an entry."""
+"""Maps a group of logs to flags of the elements of which these logs may lack an entry."""
 
 
 def concluded(found: Violating, lacking: Lacking) -> tuple[Violating, Flags]:
-    """What is certain of what the rules found; and the elements of which something is not known that is needed."""
+    """The certain part of what the rules found, and flags of the elements of which a needed fact is unknown."""
     certain, unknown = {}, np.zeros_like(next(iter(found.values())))
     for kind, flags in found.items():
         certain[kind] = flags

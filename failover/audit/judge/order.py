@@ -1,6 +1,6 @@
-"""Whether a subscriber was handed the deliveries of a publisher in order: over all of them, so after the buckets.
+"""Whether a subscriber was handed the deliveries of a publisher in order: judged over all buckets, after the buckets.
 
-What a bucket knows of it is packed by (publisher, subscriber) and brought together once more: two places per delivery.
+Each bucket packs its facts by (publisher, subscriber), two places for each delivery; here they come together.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,13 +20,15 @@ from failover.audit.read.columns import KEY_TYPE, NONE, Flags, Ints, Texts
 KIND = "out of order"
 TYPES = {"handed": "i8", "handed_minor": "i8", "position": "i8", "position_minor": "i8", "vague": "i1"}
 RIGHTLY, UNKNOWN = 1, 2
-"""It may have come later rightly; or, as a log lacks its end, nobody knows whether it has. 0 where neither is so."""
+"""Values of `vague`: the delivery may rightly have come later; or it is unknown, because a log lacks its end. 0
+otherwise."""
 KEYS = {"key": KEY_TYPE, "life": "i8"}
 
 
 def pack_order(found: Deliveries, fates: Fates, pairs: Pairs, of: SubscriberVerdicts) -> Iterator[tuple[str, bytes]]:
-    """By publisher and subscriber, what was handed over and has a place in the order of the publisher. What that gave
-    up, or left behind with a life that ended, has none, if no home accepted it."""
+    """Pack the deliveries that were handed over and have a place in the publisher's order, keyed by publisher and
+    subscriber. A delivery that the publisher gave up, or left behind with a life that ended, has no place if no home
+    accepted it."""
     placed = (fates.position[1] != NONE) & ~(found.abandoned & ~fates.is_accepted)
     at = np.flatnonzero((of.handed[1] != NONE) & placed[pairs.delivery])
     delivery = pairs.delivery[at]
@@ -53,7 +55,7 @@ def packed(columns: Mapping[str, Any]) -> bytes:
 
 
 def judge_order(names: str, parts: Iterable[bytes]) -> Tally:
-    """Counts and the first findings."""
+    """The counts and the first findings."""
     keys, lives, unknown = overtaken(parts)
     publisher, subscriber = names.split(" ")
     tally = Tally()
@@ -68,8 +70,9 @@ def judge_order(names: str, parts: Iterable[bytes]) -> Tally:
 
 
 def overtaken(parts: Iterable[bytes]) -> tuple[Texts, Ints, int]:
-    """Handed to the subscriber for the first time after a later delivery of the same publisher was: keys, and which use
-    of its key each is. And of how many that is not certain."""
+    """The deliveries that were handed to the subscriber for the first time after a later delivery of the same
+    publisher: their keys, and which use of its key each is. The number counts the deliveries of which this is not
+    certain."""
     columns = unpacked(parts)
     handed = np.lexsort((columns["handed_minor"], columns["handed"]))
     place = _ranks(columns["position"], columns["position_minor"])[handed]
@@ -88,7 +91,7 @@ def unpacked(parts: Iterable[bytes]) -> dict[str, Any]:
 
 
 def _ranks(major: Ints, minor: Ints) -> Ints:
-    """The place of each among all; the same for equal ones."""
+    """The rank of each; equal ones have the same rank."""
     order = np.lexsort((minor, major))
     new: Flags = np.ones(len(order), np.bool_)
     new[1:] = (np.diff(major[order]) != 0) | (np.diff(minor[order]) != 0)

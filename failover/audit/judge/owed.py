@@ -1,9 +1,14 @@
 """Which deliveries each subscriber is owed, and the reasons why it got more than these, or less.
 
-A subscriber is owed what was accepted while its home had it among the audience; but not what its home says that it
-accepted without it, nor what is for one of many, nor what its own router says that its filter leaves out, nor what was
-accepted after its link had ended for that home, or after the whole mesh had begun without its state stores; nor what a
-later home accepted that cannot have heard of it.
+A subscriber is owed a delivery that was accepted while the subscriber was in its home's audience. A delivery is not
+owed in these cases:
+
+1. The home logs that it accepted the delivery without the subscriber.
+2. The delivery is for one subscriber of many.
+3. The subscriber's own router logs that the subscriber's filter leaves the delivery out.
+4. The delivery was accepted after the subscriber's link had ended for that home, or after the whole mesh had started
+   without its state stores.
+5. A later home accepted it that cannot have heard of the subscriber.
 """
 
 from collections.abc import Iterable
@@ -23,7 +28,7 @@ class Owed:
     """One flag per pair."""
 
     def __init__(self, each: Testimony, timely: Flags) -> None:
-        """`timely`: it was certainly done with it before the publisher was answered."""
+        """`timely`: the subscriber had certainly answered it before the publisher was answered."""
         self._each, self._ended = each, ended(each)
         accepted = each.fates.is_accepted[each.at]
         listed: Flags = each.pairs.in_audience & accepted & ~each.pairs.apart & ~each.pairs.passed
@@ -36,7 +41,7 @@ class Owed:
         self.got: Flags = self.flags & each.taken
 
     def unowed(self) -> dict[str, Flags]:
-        """By the reasons of `kinds.UNOWED`."""
+        """Keyed by the reasons of `kinds.UNOWED`."""
         each, at = self._each, self._each.at
         accepted, found = each.fates.is_accepted[at], each.deliveries
         return by_reason(
@@ -55,7 +60,7 @@ class Owed:
 
 
 def by_reason(among: Flags, *reasons: tuple[str, Flags]) -> dict[str, Flags]:
-    """Each of `among` by the first reason that holds for it."""
+    """Splits `among` by the first reason that holds."""
     found = {}
     for name, holds in reasons:
         found[name] = among & holds
@@ -64,9 +69,10 @@ def by_reason(among: Flags, *reasons: tuple[str, Flags]) -> dict[str, Flags]:
 
 
 def ended(each: Testimony) -> Flags:
-    """Whether the subscriber was gone for good, as far as this delivery's home is concerned, before the delivery was
-    accepted. The home's JOINED rows tell in which of its lives the subscriber was owed the delivery. Its attaches do if
-    the home had not joined it when the home received the delivery: the home knew it by the word of others then."""
+    """Whether the subscriber's link had ended for this delivery's home before the delivery was accepted. The home's
+    JOINED rows show in which of its lives the subscriber was owed the delivery. If the home received the delivery
+    before it had joined the subscriber, it knew of the subscriber from other routers; then the subscriber's attaches
+    show the life."""
     found = np.zeros(len(each.at), np.bool_)
     for code, _ in each.clients:
         pairs = each.pairs_of(code)
@@ -78,9 +84,9 @@ def ended(each: Testimony) -> Flags:
 
 
 def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flags, Flags, Flags]:
-    """Whether any of these applies to the delivery, whether any that does had ended when it was accepted, and whether
-    any had begun when it was received. At the home that accepted it, every one applies between when *that* received it
-    and when it accepted."""
+    """Three flags a pair: whether any of these terms applies to the delivery; whether any that applies had ended when
+    the delivery was accepted; whether any had begun when it was received. At the home that accepted the delivery, a
+    term applies if it overlaps the time from this home's receipt to its acceptance."""
     applies, relieved, begun = (np.zeros(len(pairs), np.bool_) for _ in range(3))
     received, accepted = each.received_hlc[pairs], each.accepted_hlc[pairs]
     at, found = each.at[pairs], each.deliveries
@@ -100,8 +106,8 @@ def _in_terms(each: Testimony, pairs: Ints, terms: Iterable[Term]) -> tuple[Flag
 
 
 def _unreachable(each: Testimony, suspect: Flags) -> Flags:
-    """Which of these had ended, without a timeout, in the life in which they were last meant to get this: for the home
-    that accepted it later, or for all."""
+    """Which subscribers without a timeout had ended in the life in which they were last in an audience of the delivery,
+    for the home that accepted it later, or for all homes."""
     found = np.zeros(len(each.at), np.bool_)
     for code, client in each.clients:
         pairs = each.pairs_of(code)
@@ -118,7 +124,8 @@ def _unreachable(each: Testimony, suspect: Flags) -> Flags:
 
 
 def _forgotten(each: Testimony) -> Flags:
-    """Whether the mesh forgot the subscriber after it had last been meant to get this, and before it was accepted."""
+    """Whether the mesh forgot the subscriber after the subscriber was last in an audience of the delivery, and before
+    the acceptance."""
     found = np.zeros(len(each.at), np.bool_)
     meant, accepted = each.pairs.meant_hlc, each.accepted_hlc
     for lost in each.case.state_losses:
@@ -127,8 +134,8 @@ def _forgotten(each: Testimony) -> Flags:
 
 
 def _unheard(each: Testimony, suspect: Flags) -> Flags:
-    """Which of these the home accepted while it need not have known the subscriber. Without the end of a router's log
-    nobody can say who was in contact."""
+    """Which of these the home accepted while it need not have known the subscriber. If a router's log lacks its end,
+    the contacts are unknown, and no pair is flagged."""
     found = np.zeros(len(each.at), np.bool_)
     suspect = suspect & ~each.link_doubted
     if not suspect.any():
@@ -147,6 +154,6 @@ def _unheard(each: Testimony, suspect: Flags) -> Flags:
 
 
 def _known(case: Case, client: Client, home: str) -> list[Span]:
-    """When the home knew the subscriber: it must have heard of it, or says that it had joined it, be it once more."""
+    """The spans in which the home knew the subscriber: it must have heard of it, or logged that it had joined it."""
     joined = [(term.since, term.ended) for term in case.terms.get(client.name, ()) if term.home == home]
     return case.acquaintance.spans(client, home) + joined
