@@ -1,1 +1,1 @@
-"""The command line, a module for each command or group of them."""
+"""The command line: one module for each command or group of commands."""

@@ -1,6 +1,6 @@
-"""What commands share: the console, signals, trio's run, the choice of a run directory.
+"""The common part of commands: the console, signals, trio's run, the choice of a run directory.
 
-Router processes load this module too, so it imports only what they need anyway.
+Router processes load this module, too, so it imports only what they need anyway.
 """
 
 import signal
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 PIPE_WIDTH = 100_000
-"""Columns. Where there is no terminal no line is too long: rich would assume 80, and wrap."""
+"""Columns of a console without a terminal, where no line is too long. Without this width, rich would wrap lines at
+80."""
 
 
 def standard_output() -> TextIO:
-    if sys.stdout is None:  # closed by who has started us
+    if sys.stdout is None:  # the parent process has closed it
         raise click.ClickException("there is no standard output")
     return sys.stdout
 
@@ -39,7 +40,7 @@ def console(*, stderr: bool = False) -> "Console":
 
 @asynccontextmanager
 async def until_signal() -> AsyncIterator[trio.CancelScope]:
-    """The body is cancelled by ctrl-C, SIGTERM or a closed terminal; the scope tells whether it was."""
+    """Cancel the body on Ctrl-C, SIGTERM or a closed terminal. The scope tells whether this has happened."""
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
 
@@ -54,7 +55,8 @@ async def until_signal() -> AsyncIterator[trio.CancelScope]:
 
 
 def run(main: Callable[..., Awaitable[Result]], *arguments: Any) -> Result:
-    """`trio.run`, with an error that was alone in its exception groups raised as itself, however many tasks met it."""
+    """Like `trio.run`. If all tasks fail with one and the same error, this error is raised without its exception
+    groups."""
     try:
         return trio.run(main, *arguments)
     except BaseExceptionGroup as group:

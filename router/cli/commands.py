@@ -1,6 +1,6 @@
-"""Groups of commands: they tell the users' errors plainly, and load a command when it is asked for.
+"""Groups of commands. A group prints errors of users in one line, and loads a command only when the user names it.
 
-Loads click, and nothing else of weight: `oncemesh --help` loads no command.
+This module imports click, and nothing else that loads slowly: `oncemesh --help` loads no command.
 """
 
 import errno
@@ -17,19 +17,20 @@ import click
 from router.cli.loading import interruptible
 from router.mesh.errors import FileError, RunError
 
-# What matters of a connection is told otherwise; without a handler Python would print the log's warnings. Routers have
-# handlers of their own.
+# Commands report lost connections themselves; without a handler, Python would also print the log's warnings. Routers
+# have their own handlers.
 logging.getLogger("oncemesh").addHandler(logging.NullHandler())
 
 INTERRUPTED: Final = 130
-"""The exit status, as shells report it."""
+"""The exit status after Ctrl-C, as shells report it."""
 
 NARROW: Final = 52
-"""Columns. On a terminal of less, such as a phone's, click's helps are wider than it."""
+"""Columns. On a narrower terminal, such as a phone's, click's help texts are too wide."""
 
 
 class Listed(click.Command):
-    """A command by the place where it is: `module:attribute`. `help` is the first sentence of the command's own."""
+    """A command that is not loaded yet. `place` is `module:attribute`; `help` is the first sentence of the command's
+    help."""
 
     def __init__(self, name: str, place: str, help: str) -> None:
         super().__init__(name, help=help)
@@ -43,7 +44,7 @@ class Listed(click.Command):
 
 
 class Commands(click.Group):
-    """A group that lists its commands in the order of use and tells the users' errors plainly."""
+    """A group that lists its commands in the order of use, and prints errors of users in one line."""
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         cmd.short_help = cmd.get_short_help_str(limit=1000)  # click would cut it on a narrow terminal
@@ -71,7 +72,7 @@ class Commands(click.Group):
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """What is no bug is told in one line; who presses ctrl-C knows why it ends."""
+    """Print an error that is no bug in one line, without a traceback. After Ctrl-C print nothing."""
     try:
         yield
     except KeyboardInterrupt:
@@ -82,12 +83,13 @@ def plain_errors() -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and error.filename is None:
             nobody_reads_on()
             raise click.ClickException(f"standard output: {error.strerror}") from None
-        # One that names a file is about what the user gave us; any other deserves its traceback.
+        # An OSError with a file name is about a file that the user has given. Any other one is a bug, and keeps its
+        # traceback.
         if error.filename is None or isinstance(error, BrokenPipeError):
             raise
         raise click.ClickException(f"{os.fsdecode(error.filename)}: {error.strerror}") from None
 
 
 def nobody_reads_on() -> None:
-    """What is left to be written to standard output would fail at the exit again."""
+    """Point standard output at /dev/null: otherwise Python's flush at the exit would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

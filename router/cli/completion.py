@@ -1,4 +1,4 @@
-"""The command that prints what a shell reads to complete the others."""
+"""The command that prints a shell's completion script."""
 
 import click
 from click.shell_completion import BashComplete, FishComplete, ZshComplete

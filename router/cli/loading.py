@@ -1,4 +1,4 @@
-"""What is loaded of the command line, and when; it loads nothing itself."""
+"""Lets Ctrl-C end a command that is still loading. Imports nothing heavy itself."""
 
 import signal
 import threading
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C while modules are loaded has nothing to undo yet: it ends the command without a traceback."""
+    """While modules are loaded, Ctrl-C ends the command without a traceback: there is nothing to undo yet."""
     here = threading.current_thread() is threading.main_thread()
     if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield

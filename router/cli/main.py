@@ -1,6 +1,7 @@
-"""The command `oncemesh`, all its commands in the order in which one meets them.
+"""The command `oncemesh` with all its commands, in the order in which a user meets them.
 
-It names commands of this package and of `failover`, and imports none: the one that is asked for is loaded then.
+This module names commands of this package and of `failover`, and imports none of them. A command is loaded when the
+user names it.
 """
 
 import sys

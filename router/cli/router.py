@@ -1,8 +1,7 @@
-"""The command that is one router: `oncemesh router`, and `python -m router` as the launcher starts it.
+"""The command that runs one router: `oncemesh router`, and `python -m router` as the launcher starts it.
 
-It finds the router's listeners (inherited, or bound here) and the addresses of its neighbours (in
-mesh.json, or in the topology), then hands over to router/process.py. Loads nothing that a router does not
-need: its memory counts.
+It finds the router's listeners (inherited, or bound here) and the addresses of its neighbours (in mesh.json, or in the
+topology), and hands over to router/process.py. It imports only what a router needs, to save memory.
 """
 
 import errno
@@ -28,7 +27,7 @@ from router.mesh.topology import TopologyError, load
 from router.text.printable import printable
 
 FULL_DISK: Final = "disk-full"
-"""The file of a chaos run that says that a disk is full."""
+"""The file with which a chaos run pretends that a disk is full."""
 
 
 @click.command()
@@ -100,7 +99,7 @@ def router(
 
 
 def load_with(name: str, path: Path) -> Topology:
-    """The topology in that file, which has to have a router of this name."""
+    """Load the topology of a file. Raises RunError if it has no router of this name."""
     plan = load(path)
     if name not in plan.routers:
         raise RunError(f'there is no router "{name}" in {path}, {expected(name, plan.routers)}')
@@ -108,8 +107,8 @@ def load_with(name: str, path: Path) -> Topology:
 
 
 def offset_wall_clock(seconds: float) -> None:
-    """As on another host, whose clock is set wrong: for all in this process that ask for the time of day, or for the
-    name of the host, by which delivery logs say who shares a clock."""
+    """Shift the wall clock of this process, as if the host's clock were wrong. Also change the host's name, because the
+    audit takes sources with one host name as sharing a clock."""
     for name, by in (("time", seconds), ("time_ns", int(seconds * 1e9))):
         setattr(time, name, functools.partial(_ahead, getattr(time, name), by))
     socket.gethostname = functools.partial(str, f"{socket.gethostname()}{seconds:+g}s")
@@ -120,7 +119,7 @@ def _ahead(clock: Callable[[], float], by: float) -> float:
 
 
 def let_disk_fill(file: Path) -> None:
-    """The store of replica sets of this process finds no room while there is this file."""
+    """Let the replica sets' store of this process find its disk full while this file exists."""
     from router.queues import store
 
     def check_room(*of: Any, **more: Any) -> None:
@@ -133,7 +132,8 @@ def let_disk_fill(file: Path) -> None:
 
 
 def check_addresses(plan: Topology, name: str) -> None:
-    """A router that is started alone finds its neighbours, and they it, by the topology only."""
+    """Check that the topology has all addresses: a router that starts alone, and its neighbours, find each other only
+    there. Raises TopologyError."""
     missing = [peer for peer, address in plan.dialled_by(name).items() if not _is_known(address)]
     if any(link.b == name for link in plan.links_of(name)) and not _is_known(plan.routers[name].inter):
         missing.append(name)
@@ -149,8 +149,8 @@ def _is_known(address: Address | None) -> bool:
 
 
 def _claim(directory: RunDirectory, name: str, listeners: Listeners) -> None:
-    """Whoever started this process tells mesh.json that it did, if it is not killed before. Then it is on us, and on us
-    to make way where a later start knows of other listeners."""
+    """Enter this process into mesh.json. Its starter does so, too, unless it is killed first. Raises RunError if a
+    later start has given the router other listeners, or has removed it."""
     with directory.edit() as record:
         directory.check_idle(name)
         entry = record.routers.get(name)
@@ -177,7 +177,7 @@ def _serve_alone(plan: Topology, name: str, directory: RunDirectory, starts: str
 
 
 class LineFormatter(logging.Formatter):
-    """A message is one line, whatever names and reasons of strangers it tells."""
+    """A formatter that writes each message as one line, whatever text of a stranger it has."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record))
@@ -194,7 +194,7 @@ def _serve(
     from router.plan.request import Start
     from router.process import run_router
 
-    logging.raiseExceptions = False  # a line for which the disk has no room is lost: no traceback in its place
+    logging.raiseExceptions = False  # if the disk has no room for a line, the line is lost: no traceback in its place
     logging.basicConfig(level=logging.INFO, handlers=handlers)
     for handler in handlers:
         handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(message)s"))

@@ -1,1 +1,1 @@
-"""Commands and options about who may come in: users, certificates, what a client shows."""
+"""Commands and options for access control: users, certificates, and the credentials of a client."""

@@ -1,4 +1,4 @@
-"""The command `oncemesh certs`: certificates for trying TLS out."""
+"""The command `oncemesh certs`: certificates to try out TLS."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The options by which a client of the command line says who it is."""
+"""The options with which a client of the command line logs in."""
 
 import functools
 import ssl
@@ -26,7 +26,7 @@ _OPTIONS = (
 
 
 def login_options(command: Command) -> Command:
-    """The command gets one argument for them all: `credentials`."""
+    """Add the login options to a command, which gets one argument for them all: `credentials`."""
 
     @functools.wraps(command)
     def logged_in(
@@ -52,7 +52,7 @@ def login_options(command: Command) -> Command:
 
 
 def _check(credentials: Credentials) -> None:
-    """Raises RunError, or OSError with a file's name."""
+    """Read the files of the credentials. Raises RunError, or OSError with the name of the file."""
     files = [file for file in (credentials.ca, credentials.certificate, credentials.key) if file is not None]
     for file in files:
         file.read_bytes()  # TLS does not say which file it cannot read
@@ -65,7 +65,7 @@ def _check(credentials: Credentials) -> None:
 
 
 def read_password(path: Path) -> str:
-    """Raises RunError, or OSError."""
+    """The first line of a password file. Raises RunError if there is none, OSError if the file cannot be read."""
     try:
         password = path.read_text().partition("\n")[0].removesuffix("\r")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The command `oncemesh user`: who is in a file of users."""
+"""The command `oncemesh user`: the users in a file of users."""
 
 import json
 import sys

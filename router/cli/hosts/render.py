@@ -1,4 +1,5 @@
-"""The command `oncemesh render`: files that run a mesh on its hosts. What it did not write it does not write over."""
+"""The command `oncemesh render`: writes files that run a mesh on its hosts. It overwrites only files that it has
+written."""
 
 from pathlib import Path
 from typing import Final
@@ -41,7 +42,7 @@ def render(topology: Path, folder: Path) -> None:
 
 
 def rendered(plan: Topology) -> dict[str, str]:
-    """By their names."""
+    """File name -> content."""
     files = dict(unit(plan, router) for router in plan.routers) | {FILE: compose(plan)}
     mark = f"{MARK} from {plan.path.name}; the next oncemesh render replaces it. Add your settings in another file.\n"
     return {name: mark + text for name, text in files.items()}
