@@ -1,1 +1,1 @@
-"""What runs a mesh on its hosts: files for systemd and for containers, made from its topology."""
+"""Files that run a mesh on its hosts, for systemd and for containers, made from its topology."""

@@ -1,6 +1,6 @@
-"""A compose file with a service for each router: of one file, each host starts the services that are its own.
+"""A compose file with a service for each router. Every host has the same file, and starts its own services.
 
-Containers use their host's network, so that the topology's addresses are what they are without containers.
+Containers use the network of their host, so the addresses of the topology are valid in them, too.
 """
 
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Where things are on a host that runs routers (docs/operations.md), and how one of them is started there."""
+"""Paths on a host that runs routers (docs/operations.md), and the command that starts a router there."""
 
 import math
 import signal
@@ -13,18 +13,18 @@ CONFIGURATION: Final = PurePosixPath("/etc/oncemesh")
 STATE: Final = PurePosixPath("/var/lib/oncemesh")
 USER: Final = "oncemesh"
 PRIVILEGED: Final = 1024
-"""The first port that anybody may listen at."""
+"""The lowest port at which a process may listen without a privilege."""
 STOP_SIGNAL: Final = signal.Signals(DRAIN).name
 PATIENCE_S: Final = math.ceil(DRAIN_S + STOP_S)
-"""For which whoever stops a router waits before it is killed."""
+"""Seconds for a router to stop; then it is killed."""
 
 
 def capabilities(topology: Topology, router: str) -> list[str]:
-    """What it needs beside the rights of anybody."""
+    """The Linux capabilities that a router needs."""
     ports = [address.port for name, _, address in topology.listeners() if name == router]
     return ["NET_BIND_SERVICE"] if min(ports) < PRIVILEGED else []
 
 
 def command(topology: Topology, router: str) -> list[str]:
-    """What runs the router in the foreground, behind the program's name."""
+    """The arguments that run the router in the foreground, without the program's name."""
     return ["router", router, str(CONFIGURATION / f"{topology.mesh}.yaml"), "--run-dir", str(STATE / topology.mesh)]

@@ -1,4 +1,5 @@
-"""A unit of systemd for a router: stopped by a drain, started again if it fails, and allowed nothing but its work."""
+"""A systemd unit for a router. systemd stops the router by a drain, restarts it if it fails, and takes all rights from
+it that it does not need."""
 
 from typing import Final
 
@@ -53,7 +54,7 @@ WantedBy=multi-user.target
 
 
 def unit(topology: Topology, router: str) -> tuple[str, str]:
-    """The name of the router's unit, and what stands in it."""
+    """The name of the router's unit, and its content."""
     text = UNIT.format(
         router=router,
         mesh=topology.mesh,
