@@ -1,1 +1,2 @@
-"""What happens at a router, by its kind: named by who logs it, kept for who asks (docs/management.md, Events)."""
+"""Events of a router: each has a kind, the log's caller names it, and the router keeps it for clients
+(docs/management.md, Events)."""

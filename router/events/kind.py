@@ -1,7 +1,7 @@
-"""The kinds of events, and how a line of the router's log says that it tells of one.
+"""The kinds of events, and how a log call attaches an event to its line.
 
-A line of the log is for people; what it tells of is the same, for programs: its kind, and fields by name. So who logs
-something says both at once, with `extra=event(...)`. Never here: where events go (`router.management.recent_events`).
+A line of the log is for people. Its event tells programs the same: a kind, and named fields. Code that logs an event
+gives both at once, with `extra=event(...)`. Never here: where events go (`router.management.recent_events`).
 """
 
 from enum import StrEnum
@@ -12,7 +12,7 @@ EVENT: Final = "event"
 
 
 class EventKind(StrEnum):
-    """The fields are those of docs/management.md."""
+    """The kind of an event. docs/management.md lists its fields."""
 
     BOOT = "boot"
     DRAINING = "draining"
@@ -40,9 +40,9 @@ class EventKind(StrEnum):
     ASIDE = "store-aside"
     SET_CHANGED = "set-changed"
     WARNING = "warning"
-    """Whatever else the log warns of."""
+    """Any other warning of the log."""
 
 
 def event(kind: EventKind, **fields: Any) -> dict[str, Any]:
-    """The `extra` of a line of the log that tells of this."""
+    """The `extra` of a log call that tells of this event."""
     return {EVENT: (kind, fields)}

@@ -1,4 +1,4 @@
-"""What an event says, for people: the command `events` and the console show the same words."""
+"""Sentences for events. The command `events` and the console show the same words."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -9,8 +9,8 @@ Fields = Mapping[str, Any]
 
 
 def sentence(event: Fields) -> str:
-    """Of an event as `RecentEvents` keeps it, whose kind may be one of a later version. Texts of strangers in it are as
-    they came."""
+    """The sentence for an event of `RecentEvents`. If a later version of the program has made its kind, the event's own
+    text. Text of strangers in it is not escaped."""
     try:
         said = _SENTENCES[EventKind(str(event.get("kind")))]
     except ValueError:
