@@ -1,1 +1,2 @@
-"""What a router process does as the plan of its mesh changes (protocol 11): whom it dials and names, when it ends."""
+"""Applies the plan of the mesh to a router process (protocol 11): whom it dials, which routers it names, when it
+ends."""

@@ -1,7 +1,9 @@
-"""Where clients of this router may go instead: its open's `failover-server-list`, and what `$routers` tells.
+"""The other routers that clients of this router may use: `failover-server-list` of its open, and the messages of
+`$routers`.
 
-Members of the plan: those that can be reached now come first, the fewest links before others, and equals by chance, so
-that not all clients of a router that dies go to the same next one. Who is not there now may be when it is tried.
+The list has the members of the plan. Reachable routers come first, and among these the routers with the fewest links.
+The order of equals is random, so that the clients of a router that dies do not all go to the same next one. Unreachable
+routers are in the list, too: a client may reach them when it tries.
 """
 
 from random import Random
@@ -13,7 +15,7 @@ from router.mesh.quantities import Address
 from topic.node import Node
 
 MOST_NAMED: Final = 256
-"""Our clients go to no more, and a client's frame has room for these."""
+"""Our clients keep no more routers, and the frame of a client has room for these."""
 
 
 class Alternates:
@@ -25,7 +27,7 @@ class Alternates:
         self._random = Random()
 
     def __call__(self, first: str = "") -> list[dict[str, object]]:
-        """`first`: the router that is to head the list, however many links it has."""
+        """The list. `first`: the router that heads it, however many links it has."""
         directory = self._node.topic.directory
         others = self._others()
 
@@ -37,18 +39,19 @@ class Alternates:
         return [self._server(Address.parse(others[name])) for name in names[:MOST_NAMED]]
 
     def known(self) -> list[tuple[str, str, bool]]:
-        """What makes another list: who the others are, where, and whether they can be reached."""
+        """All that the list depends on, except loads: the other routers, their addresses, and whether they can be
+        reached."""
         contacts = self._node.topic.directory.contacts
         return [(name, at, name in contacts) for name, at in self._others().items()]
 
     def loads(self) -> dict[str, int]:
-        """How many links each router has, this one among them; nothing while a member cannot be reached."""
+        """Router -> number of its links, this router included; empty while a member cannot be reached."""
         directory = self._node.topic.directory
         names = (self.router, *self._others()) if directory.complete else ()
         return {name: directory.load_of(name) for name in names}
 
     def _others(self) -> dict[str, str]:
-        """Router -> the address that clients are told. A router that leaves takes no clients."""
+        """Router -> its address for clients. A router that leaves takes no clients."""
         plan = self._mesh.plan
         return {name: at for name in sorted(plan.members - {self.router}) if (at := plan.routers[name].amqp)}
 

@@ -1,10 +1,10 @@
-"""Which routers have too many links, how many of these are to be asked to go where, and when.
+"""Decides which routers have too many links, how many of these move, where, and when.
 
-Every router counts the same links, as the directory is the same everywhere, and comes to the same answer. So each of
-them acts on its own part of it, and they do not all send links to one that has room for a few. Nothing is done for
-little, nor at once, as routers come and go, nor for many links at a time.
+Every router has the same directory, so all routers count the same links and get the same result. Each router moves its
+own part of these links, and so the routers do not all send links to one router with room for a few. A router ignores
+small differences, waits before it acts, because routers come and go, and moves few links at a time.
 
-Never here: whose links these are (`routers_node`).
+Never here: which links move (`routers_node`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,14 +12,15 @@ from itertools import islice
 from typing import Final
 
 LITTLE: Final = 2
-"""Nobody moves for so many links that one router has more than another."""
+"""No link moves if one router has only so many links more than another."""
 AT_ONCE: Final = 10
-"""So many links are asked to move at a time."""
+"""The number of links that are asked to move at a time."""
 
 
 def moves(loads: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """From which router to which other a link is to go, for each that is, until all have as many, give or take one;
-    none if they are not uneven. Those with the most come first, and give to those with the fewest."""
+    """Yield (giver, taker) for each link that has to move, until all routers have the same number, give or take one.
+    Yields nothing if the loads are even enough. The routers with the most links give first, and to those with the
+    fewest."""
     fewest = min(loads.values(), default=0)
     if max(loads.values(), default=0) <= max(2 * fewest, fewest + LITTLE):
         return iter(())
@@ -32,18 +33,20 @@ def moves(loads: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 
 
 class Balance:
-    """Of one router, which is looked at again and again."""
+    """The moves of one router; its owner calls `takers` again and again."""
 
     def __init__(self, router: str, patience: float, now: float) -> None:
-        """`patience`: seconds for which links have to be uneven, and for which those that were asked may take to go."""
+        """`patience`: seconds for which links have to be uneven before a move, and for which asked clients may take to
+        move."""
         self._router = router
         self._patience = patience
         self._goal = -1
-        """How many links this router has when those that were asked to go have gone."""
+        """The number of this router's links when all asked clients have moved."""
         self._due = now + patience
 
     def takers(self, loads: Mapping[str, int], now: float) -> list[str]:
-        """Where links are to be asked to go now, a router for each link. `loads` is empty while they are not known."""
+        """The routers to which links are to move now, one for each link. `loads` is empty while the loads are not
+        known."""
         takers = list(islice((taker for giver, taker in moves(loads) if giver == self._router), AT_ONCE))
         if not takers:
             self._goal = -1

@@ -1,4 +1,5 @@
-"""When a router ends: an operator tells it to stop or to drain, or the plan of its mesh is without it (protocol 11)."""
+"""Decides when a router ends: an operator tells it to stop or to drain, or the mesh's plan is without it (protocol
+11)."""
 
 import logging
 import signal
@@ -22,7 +23,7 @@ LOOK_S: Final = 0.01
 
 
 class Departure:
-    """Of one router. `send_away` closes its doors and the connections of its clients."""
+    """The end of one router. `send_away` closes its listeners and the connections of its clients."""
 
     def __init__(self, node: Node, mesh: Mesh, send_away: Callable[[], None]) -> None:
         self._node = node
@@ -32,12 +33,12 @@ class Departure:
         self._was_removed = False
 
     def removed(self) -> None:
-        """A neighbour says so."""
+        """A neighbour says that the mesh has removed this router."""
         self._was_removed = True
         self._unwanted.set()
 
     def follow(self) -> None:
-        """The plan may have changed."""
+        """Follow a plan that may have changed."""
         if self._is_out or self._mesh.plan.routers[self._node.name].standing is Standing.LEAVING:
             self._unwanted.set()
 
@@ -46,11 +47,12 @@ class Departure:
         return self._was_removed or self._mesh.plan.is_out(self._node.name, self._node.incarnation)
 
     def asked(self) -> AbstractContextManager[AsyncIterator[int]]:
-        """By signals, to be given to `until_told`."""
+        """Catch the signals that end a router, for `until_told`."""
         return taken(STOP, signal.SIGINT, DRAIN)
 
     async def until_told(self, signals: AsyncIterator[int]) -> None:
-        """By a signal to stop at once, or to drain, and all clients have moved away; or by the mesh."""
+        """Wait until the router has to end: after a stop signal at once, after a drain signal when all clients have
+        moved, or when the mesh has removed the router."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._until_removed, nursery.cancel_scope)
             if await anext(signals) == DRAIN:
@@ -60,7 +62,8 @@ class Departure:
             nursery.cancel_scope.cancel()
 
     async def _until_removed(self, removed: trio.CancelScope) -> None:
-        """Until the mesh has taken this router out, or it has left, as it was to."""
+        """Wait until the plan is without this router, or marks it as leaving. A leaving router drains and then leaves
+        the plan."""
         await self._unwanted.wait()
         log.warning("router %s was removed from the mesh", self._node.name)
         if not self._is_out:
@@ -69,7 +72,7 @@ class Departure:
         removed.cancel()
 
     async def _drain(self, drained: trio.CancelScope | None = None) -> None:
-        """Send all clients away and wait until other routers have them; we stay for what these have to ask of us."""
+        """Send all clients away, and wait until other routers have them and need no more answers of this router."""
         log.info("draining", extra=event(EventKind.DRAINING))
         self._send_away()
         with trio.move_on_after(DRAIN_S) as patience:
@@ -81,7 +84,7 @@ class Departure:
             drained.cancel()
 
     def _is_needed(self) -> bool:
-        """Clients that no other router has taken over, or deliveries that another may ask about."""
+        """Whether a client of this router has no other router yet, or another router may still ask about a delivery."""
         topic = self._node.topic
         ours = (entry for entry in topic.directory.entries() if entry.live and topic.directory.is_mine(entry))
         return bool(topic.records.by_key) or any(ours)

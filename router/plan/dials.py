@@ -1,4 +1,4 @@
-"""The neighbours that a router dials: those of the plan with higher names, each at its address (protocol 11)."""
+"""The neighbours that a router dials: the plan's neighbours with higher names, each at its address (protocol 11)."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -9,22 +9,22 @@ from linkstate.mesh import Mesh
 from router.mesh.quantities import Address
 
 GOODBYE_S: Final = 1.0
-"""For which a connection with who is no neighbour any more may still be written to."""
+"""Seconds to write the last bytes to a router that is no longer a neighbour."""
 Dial = Callable[[str, Address], Awaitable[None]]
 
 
 class Dials:
-    """Each a task that keeps a connection."""
+    """One task for each dialled neighbour, which keeps the connection."""
 
     def __init__(self, mesh: Mesh, nursery: trio.Nursery, dial: Dial) -> None:
         self._mesh = mesh
         self._nursery = nursery
         self._dial = dial
         self._scopes: dict[tuple[str, str], trio.CancelScope] = {}
-        """By neighbour and address."""
+        """Keyed by neighbour and address."""
 
     def follow(self) -> None:
-        """The plan may have changed."""
+        """Follow a plan that may have changed."""
         wanted = set(self._mesh.plan.dialled_by(self._mesh.name).items())
         for target in self._scopes.keys() - wanted:
             self._scopes.pop(target).deadline = trio.current_time() + GOODBYE_S

@@ -1,10 +1,10 @@
-"""Whether the process of a neighbour out of contact is gone (protocol 8, Lost router).
+"""Finds out whether the process of a neighbour out of contact is gone (protocol 8, Lost router).
 
-Plain subscribers end with their router. Homes wait for them for a grace, as the router may be behind a cut, or paused.
-But a machine refuses connections to a process that it does not run: then nobody needs to wait. Only neighbours try, as
-other routers may not be able to reach it; they hear of it from the neighbours.
+A plain subscriber ends with its router. Homes wait for it for a grace, because its router may be paused or cut off. But
+if a machine refuses connections to the router's port, the process is gone, and the homes need not wait. Only neighbours
+probe, because other routers may have no way to the machine; the neighbours tell the others.
 
-A machine that is gone answers nothing, and a network that is cut neither: then the grace runs its full time.
+A machine that is gone does not answer, and neither does a network that is cut. Then the grace runs its full time.
 """
 
 import errno
@@ -19,23 +19,23 @@ from router.mesh.quantities import Address
 from topic.node import Node
 
 PAUSE_S: Final = 0.25
-"""Between two attempts."""
+"""Seconds between two attempts."""
 PATIENCE_S: Final = 1.0
-"""For an attempt that is not answered."""
+"""Seconds for an attempt to be answered."""
 
 
 class Probes:
     """One router's attempts to connect to neighbours that it has lost."""
 
     def __init__(self, node: Node, mesh: Mesh, nursery: trio.Nursery, gone: Callable[[str], None]) -> None:
-        """`gone` is told the name of a neighbour whose process is gone."""
+        """`gone` is called with the name of a neighbour whose process is gone."""
         self._node = node
         self._mesh = mesh
         self._nursery = nursery
         self._gone = gone
 
     def lost(self, router: str) -> None:
-        """The contact with a router is over."""
+        """The contact with a router is lost: probe it, if it is a neighbour."""
         if router in self._mesh.neighbours:
             self._nursery.start_soon(self._probe, router)
 
@@ -52,7 +52,7 @@ class Probes:
 
 
 async def is_refused(address: Address) -> bool:
-    """Whether nothing listens there. False if it cannot be told."""
+    """Whether the machine refuses connections to this address. False if this is not certain."""
     try:
         with trio.fail_after(PATIENCE_S):
             stream = await trio.open_tcp_stream(address.host, address.port)

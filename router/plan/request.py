@@ -1,7 +1,7 @@
-"""An operator's word that the routers and links of a mesh are to be others (protocol 11).
+"""An operator's request to change the routers and links of a mesh (protocol 11).
 
-The command writes the topology into the run directory and sends a router there `APPLY`. From that router the plan goes
-to all others, wherever they run.
+The command writes the topology into the run directory and sends a router of this directory the signal `APPLY`. This
+router spreads the plan to all other routers, on any host.
 """
 
 import logging
@@ -19,19 +19,20 @@ log = logging.getLogger("oncemesh")
 
 
 class Start(Enum):
-    """What a router is started for, when it is."""
+    """The reason for which a router is started."""
 
     AGAIN = "again"
-    """A mesh that it has been in: the plan is what it remembers of it."""
+    """It comes back to its mesh, with the plan that it remembers."""
     MESH = "mesh"
-    """The whole mesh is started: the plan is what the topology says."""
+    """The whole mesh is started, with the plan of the topology."""
     JOIN = "join"
-    """A mesh that runs, as a new router, whatever one of its name has left. It takes clients when it is in."""
+    """It joins a running mesh as a new router, and sets aside the state of an earlier router of its name. It takes no
+    clients before it has joined."""
 
 
 def apply(node: Node, mesh: Mesh, run_dir: Path, *, afresh: bool = False) -> None:
-    """Make the plan what the topology in the run directory says. `afresh`: the whole mesh is being started, and who was
-    leaving as it stopped is gone."""
+    """Replace the plan by the topology in the run directory. `afresh`: the whole mesh is being started, and routers
+    that were leaving when it stopped are gone."""
     directory = RunDirectory(run_dir)
     try:
         wanted, forced = planned(directory.topology()), directory.read().forced
@@ -48,7 +49,7 @@ def apply(node: Node, mesh: Mesh, run_dir: Path, *, afresh: bool = False) -> Non
 
 
 def leave(node: Node, mesh: Mesh) -> None:
-    """Say that this router, which was leaving, is gone."""
+    """Tell the mesh that this router, which was leaving, is gone."""
     now = node.now()
     mesh.replan(mesh.plan.without(node.name, (node.topic.outlet.clock.stamp(), node.name)), now)
     node.pump()

@@ -1,11 +1,11 @@
-"""The node `$routers`: whoever attaches to it is told where it may go instead, and anew whenever that has changed.
+"""The node `$routers`: tells clients the other routers, and again whenever these have changed.
 
-A message is the list of the router's open, `failover-server-list`, as it is now. One with `oncemesh:move` also asks its
-client to go to the first router of that list, as this one has too many links (`balance`). Nobody is made to go, and who
-does not listen here is never asked. Nor is a connection that came only a while ago, was asked a while ago, or has a
-link that would end with it. A connection has one link here.
+A message is the current `failover-server-list`, as in the router's open. If this router has too many links (`balance`),
+it sets `oncemesh:move` in some messages. Such a message asks its client to move to the first router of the list. A
+client may ignore this. The router asks only clients that have a link here. It does not ask a connection that is new,
+was asked a short time ago, or has a link that would end with it. A connection has one link here.
 
-Never here: who is in the list (`alternates`).
+Never here: which routers are in the list (`alternates`).
 """
 
 import logging
@@ -28,24 +28,25 @@ log = logging.getLogger("oncemesh")
 
 LOOK_S: Final = 1.0
 PATIENCE: Final = 5
-"""So many times what a router may be silent (`timing.dead`) links are uneven before anybody is asked to go."""
+"""For so many times `timing.dead` links have to be uneven before the router asks a client to move."""
 YOUNG: Final = 30
-"""So many times a client is here before it is asked to go: one that has come just now may be gone as soon."""
+"""For so many times `timing.dead` a client has to be here before the router asks it to move: a newer one may soon
+leave."""
 AGAIN_S: Final = 60.0
-"""Who was asked, and has not gone, is not asked again before that."""
+"""Seconds before the router asks the same client again."""
 
 
 class RoutersNode:
-    """Of one router. `run` tells and asks."""
+    """The node of one router. `run` sends the lists."""
 
     def __init__(self, alternates: Alternates, dead: float, turn: Callable[[], Awaitable[None]]) -> None:
-        """`dead`, in seconds, is the mesh's; `turn` returns when a client may be told something."""
+        """`dead`: the mesh's `timing.dead`, in seconds. `turn` returns when the router may send to the next client."""
         self.alternates = alternates
         self._turn = turn
         self._young = YOUNG * dead
         self._balance = Balance(alternates.router, PATIENCE * dead, trio.current_time())
         self._ends: dict[Host, RoutersEnd] = {}
-        """In the order in which they came."""
+        """In the order of their attaches."""
         self._known = alternates.known()
 
     def attach(self, link: Link) -> None:
@@ -63,12 +64,12 @@ class RoutersNode:
             del self._ends[end.link.connection]
 
     def message(self, first: str = "") -> bytes:
-        """`first`: where its reader is asked to go."""
+        """The encoded list. `first`: the router to which the client is asked to move, or empty."""
         asked = {"application-properties": {MOVE: True}} if first else {}
         return write_message({**asked, "value": self.alternates(first)})
 
     async def run(self) -> None:
-        """For as long as the router runs."""
+        """Send lists and ask clients to move, as long as the router runs."""
         while True:
             await next_look(LOOK_S)
             if (known := self.alternates.known()) != self._known:
@@ -84,7 +85,7 @@ class RoutersNode:
             end.tell(message)
 
     def _ask(self, takers: list[str], now: float) -> None:
-        """For each link of those who are asked, one of these routers has room."""
+        """Ask clients to move. `takers` has a router for each link that is to move."""
         asked, named = 0, set[str]()
         for end in self._ends.values():
             if asked == len(takers):
@@ -106,17 +107,17 @@ class RoutersEnd(End):
     __slots__ = ("_is_behind", "_node", "_sent", "askable")
 
     def __init__(self, link: Link, node: RoutersNode, askable: float) -> None:
-        """`askable`: the time from which on its connection may be asked to go."""
+        """`askable`: the time from which on the router may ask this connection to move."""
         super().__init__(link)
         self._node = node
         self._sent = 0
         self._is_behind = True
-        """It has not been told the list as it is now."""
+        """The client does not have the current list."""
         self.askable = askable
 
     @property
     def movable(self) -> int:
-        """How many links would move with its connection; none if one of them would end by that."""
+        """How many links would move with the connection; 0 if one of them would end by the move."""
         ends: list[End | None] = [link.context for link in self.link.connection.links if link is not self.link]
         return len(ends) if all(end is not None and end.lasts for end in ends) else 0
 
@@ -126,7 +127,7 @@ class RoutersEnd(End):
         self.link.drained()
 
     def tell(self, message: bytes) -> None:
-        """The list is another one. Who has no credit is told what it is when it has."""
+        """Send a new list. A client without credit gets the list when it gives credit."""
         self._is_behind = self.link.credit <= 0
         if not self._is_behind and self.link.takes(message):
             self._sent += 1
