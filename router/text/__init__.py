@@ -1,1 +1,1 @@
-"""Texts for people: from strangers, made fit for terminals and logs; tables of any width. Imports nothing of ours."""
+"""Text for people: strangers' text, escaped for terminals and logs; tables of any width. Imports nothing of ours."""

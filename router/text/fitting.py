@@ -1,7 +1,7 @@
-"""Tables for people on terminals of any width.
+"""Tables for terminals of any width.
 
-Where a table does not fit into a line, its long cells are folded. Where that is not enough, it goes without some
-columns, and says without which. Where that is not enough either, each row becomes a few lines that name every value.
+If a table is too wide, its long cells are folded. If it is still too wide, some columns are left out, and a line names
+them. If that does not suffice, each row becomes a few lines that name every value.
 """
 
 from collections.abc import Collection, Iterator
@@ -17,14 +17,15 @@ from rich.text import Text
 _GAP: Final = 3
 _INDENT: Final = 2
 _UNBOUNDED: Final = 100_000
-"""Columns of a terminal: enough for whatever stands in a cell."""
+"""Columns of a terminal: enough for any cell."""
 _FOLDED: Final = 16
-"""Columns that a folded cell has room in, at least."""
+"""The least width of a folded cell."""
 
 
 class Fitting:
-    """`table` has texts in its cells, and one in the first of each row. Columns with overflow="fold" may be folded.
-    `least` are the headings of columns that it can go without, the least important first."""
+    """A table that fits itself to the terminal. The cells of `table` are texts; the first cell of each row is not
+    empty. Columns with overflow="fold" may be folded. `least` has the headings of columns that may be left out, the
+    least important first."""
 
     def __init__(self, table: Table, *least: str) -> None:
         self.table = table
@@ -41,7 +42,7 @@ class Fitting:
         yield from self._as_lines(console, options.max_width)
 
     def _table(self, without: Collection[str]) -> Table:
-        """The table without these columns; only cells that may be are folded."""
+        """The table without these columns. Only columns with overflow="fold" wrap."""
         table = copy(self.table)
         kept = [column for column in self.table.columns if str(column.header) not in without]
         table.columns = [
@@ -50,7 +51,7 @@ class Fitting:
         return table
 
     def _least_width(self, console: Console, options: ConsoleOptions, without: Collection[str]) -> int:
-        """Columns of a terminal that it takes with all folded."""
+        """The width that the table needs when all foldable cells are folded."""
         table = self._table(without)
         for column in table.columns:
             if column.overflow == "fold":
@@ -68,7 +69,7 @@ class Fitting:
                 yield line
 
     def _lines(self, cells: list[Text], width: int) -> Iterator[Text]:
-        """As many values to a line as it has room for; one that is longer than a line is folded."""
+        """Put as many values on a line as it has room for. A value that is longer than a line is folded."""
         headings = (str(column.header) for column in self.table.columns)
         named = zip(headings, cells, strict=True)
         line, *others = (_value(heading, cell) for heading, cell in named if cell.plain)
