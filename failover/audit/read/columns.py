@@ -1,7 +1,7 @@
-"""What logs say of deliveries, as columns: packed into bytes by bucket of delivery keys, and unpacked again.
+"""The entries about deliveries as columns: packed into bytes by bucket of delivery keys, and unpacked again.
 
-Runs inside Spark's Python workers. Spark moves the bytes; no event ever is an object, of Python's or of Java's. All
-events of one delivery come into one bucket, whichever log they are from, and a bucket is as much as is held at a time.
+Runs inside Spark's Python workers. Spark moves the bytes; no entry becomes an object, of Python or of Java. All entries
+about one delivery come into one bucket, from whichever log, and a worker holds one bucket at a time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ TYPES = NUMBERS | {"place": "i8", "n": "i8", "log": "i4"} | dict.fromkeys(NAMES,
 
 
 class LogName(NamedTuple):
-    """Who wrote: one incarnation of one writer."""
+    """One incarnation of one writer."""
 
     source: str
     role: str
@@ -47,7 +47,8 @@ class LogName(NamedTuple):
 
 
 class Rows:
-    """One row per (event, delivery). Names are codes of `strings`, logs those of `logs`; `NONE` is none."""
+    """One row for each entry and delivery. Names are indices into `strings`, logs are indices into `logs`; `NONE` is no
+    name."""
 
     def __init__(self, columns: dict[str, Any], strings: Sequence[str], logs: Sequence[LogName]) -> None:
         self.event: NDArray[np.uint8] = columns["event"]
@@ -64,7 +65,7 @@ class Rows:
         self.detail: Codes = columns["detail"]
         self.key: Texts = columns["key"]
         self.undated: Flags = np.zeros(len(self.event), np.bool_)
-        """Whether nothing can be ordered by the time of a row; see `clocks`."""
+        """Flags the rows whose time orders nothing; see `clocks`."""
         self.strings = strings
         self.logs = logs
 
@@ -73,17 +74,18 @@ class Rows:
 
     @cached_property
     def _addresses(self) -> dict[str, int]:
-        """The code of each."""
+        """Maps each address of a row to its code."""
         return {self.strings[code]: code for code in np.flatnonzero(np.bincount(self.address + 1)[1:]).tolist()}
 
     @property
     def has_address(self) -> Flags:
-        """Which rows tell the address of their deliveries. Who has subscribed to a pattern tells that."""
+        """Flags the rows with the address of their delivery. A row with a pattern does not have it: the subscriber has
+        subscribed to the pattern."""
         patterns = [code for address, code in self._addresses.items() if is_pattern(address)]
         return ~np.isin(self.address, [NONE, *patterns])
 
     def meets(self, addresses: Codes | Ints, subscribed: str | None) -> Flags:
-        """At which of these addresses of deliveries a subscriber is to what it has subscribed to: one, or a pattern."""
+        """Flags the addresses of deliveries that a subscription covers: a subscription is one address, or a pattern."""
         if subscribed and is_pattern(subscribed):
             return np.isin(addresses, [code for at, code in self._addresses.items() if meets(at, subscribed)])
         found: Flags = addresses == self._addresses.get(subscribed or "", NOWHERE)
@@ -91,10 +93,10 @@ class Rows:
 
 
 class Packer:
-    """Gathers the blocks of files and gives them back by bucket."""
+    """Gathers blocks of files, and packs their rows by bucket."""
 
     def __init__(self, *, tagged: bool = False) -> None:
-        """`tagged`: with the delivery-tags of keys, which no rule asks for."""
+        """`tagged`: keep the delivery-tags of keys, which no rule needs."""
         self._tags: dict[bytes, bytes] | None = {} if tagged else None
         self._columns: dict[str, list[Any]] = {name: [] for name in TYPES}
         self._strings: dict[str, int] = {}
@@ -104,7 +106,7 @@ class Packer:
         return sum(map(len, self._columns["event"]))
 
     def add(self, block: BlockView, source: str) -> None:
-        """The entries of a block that tell of deliveries."""
+        """Add the entries of a block that are about deliveries."""
         columns = block.columns
         count = np.array(columns["count"], np.int64)
         entry = np.repeat(np.arange(len(count)), count)
@@ -124,12 +126,12 @@ class Packer:
             self._columns[name].append(column)
 
     def _coded(self, strings: Sequence[str]) -> Codes:
-        """Codes of the gathered strings by those of a block; its -1 is the last."""
+        """Map the codes of a block to the codes of the packer; the last element is for -1, no string."""
         known = self._strings
         return np.array([*(known.setdefault(text, len(known)) for text in strings), NONE], np.int32)
 
     def buckets(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """What was gathered, spread over so many."""
+        """Yield the gathered rows, packed, spread over `number` buckets: the number of the bucket, and its bytes."""
         if not self._columns["event"]:
             return
         columns = {name: np.concatenate(parts) for name, parts in self._columns.items()}
@@ -150,14 +152,14 @@ class Packer:
 
 
 def _tags(keys: Texts, tags: Sequence[Sequence[bytes] | None], starts: Ints) -> Iterator[tuple[bytes, bytes]]:
-    """Of the entries of a block that tell them."""
+    """Yield key and delivery-tag, from the entries that have tags."""
     for listed, start in zip(tags, starts.tolist(), strict=True):
         if listed:
             yield from zip(keys[start : start + len(listed)].tolist(), listed, strict=True)
 
 
 def pack(rows: Rows) -> bytes:
-    """As `Packer` packs them, without the names that none of them has."""
+    """Pack rows like `Packer`, without the names that no row has."""
     columns = {name: getattr(rows, name) for name in TYPES}
     logs, named = np.unique(rows.log), np.unique(np.concatenate([columns[name] for name in NAMES]))
     kept = named[named != NONE].tolist()
@@ -180,7 +182,7 @@ def tags_of(parts: Iterable[bytes]) -> dict[bytes, bytes]:
 
 
 def unpack(parts: Iterable[bytes]) -> Rows:
-    """The rows of one bucket, of whichever files."""
+    """Unpack the rows of one bucket, from several files."""
     strings: dict[str, int] = {}
     logs: dict[LogName, int] = {}
     columns: dict[str, list[Any]] = {name: [] for name in TYPES}
@@ -200,7 +202,7 @@ def unpack(parts: Iterable[bytes]) -> Rows:
 
 
 def before(rows: Rows, ends: Mapping[str, int]) -> Rows:
-    """Without those that are in one of these logs, at that place or behind it."""
+    """Return the rows without those that are in one of these logs at the log's end, a place, or after it."""
     if not ends:
         return rows
     end = np.array([ends.get(log.name, np.iinfo(np.int64).max) for log in rows.logs], np.int64)
@@ -209,14 +211,14 @@ def before(rows: Rows, ends: Mapping[str, int]) -> Rows:
 
 
 def chosen(rows: Rows, kept: Flags) -> Rows:
-    """Those, as they are."""
+    """Return the rows that are flagged."""
     found = Rows({name: getattr(rows, name)[kept] for name in TYPES}, rows.strings, rows.logs)
     found.undated = rows.undated[kept]
     return found
 
 
 def hashed(keys: Texts) -> NDArray[np.uint64]:
-    """A number for each key, of its 20 bytes that are a hash already."""
+    """A hash of each key, made of the last 24 of its 32 bytes, which are mostly a hash already."""
     words = np.ascontiguousarray(keys).view("<u8").reshape(len(keys), KEY_LENGTH // 8)
     with np.errstate(over="ignore"):
         mixed: NDArray[np.uint64] = (words[:, 2] * MIX) ^ (words[:, 3] + words[:, 1] * MIX)
@@ -224,7 +226,7 @@ def hashed(keys: Texts) -> NDArray[np.uint64]:
 
 
 def places(block: BlockView, count: Ints, entry: Ints) -> Ints:
-    """Where in its log each row is; an entry without keys takes a place as well."""
+    """The place of each row in its log. An entry without keys takes a place, too."""
     width = np.maximum(count, 1)
     assert width.sum() < ROWS_PER_BLOCK
     before, keys_before = np.cumsum(width) - width, np.cumsum(count) - count
@@ -233,7 +235,7 @@ def places(block: BlockView, count: Ints, entry: Ints) -> Ints:
 
 
 def positions(columns: dict[str, list[Any]], entry: Ints, offset: Ints) -> Ints:
-    """The n of each row: counted on from the entry's first, or listed by the entry; `NONE` where unknown."""
+    """The n of each row: the entry's first n counted on, or the n that the entry lists; `NONE` if it is unknown."""
     first = np.array(columns["n"], np.int64)[entry]
     n: Ints = np.where(first < 0, NONE, first + offset)
     for index, listed in enumerate(columns["ns"]):

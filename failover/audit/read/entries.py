@@ -1,4 +1,4 @@
-"""Rows of few deliveries as objects: for stories, and for keys that were used again. Runs inside Spark's workers."""
+"""Rows of a few deliveries as objects: for stories, and for keys that were used again. Runs inside Spark's workers."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
@@ -16,14 +16,14 @@ from topic.journal import Event
 
 KEYS_LISTED = 10
 OF_MESSAGES: Final = (Event.ENQUEUED, Event.RETURNED, Event.LEFT)
-"""What replicas tell of the messages of queues."""
+"""The events of replicas about the messages of queues."""
 QueuePlace = tuple[str, int]
 """The address of the egress of a queue, and the position of a message."""
 
 
 @attrs.frozen(slots=True)
 class DeliveryEntry(Row):
-    """What one entry of a log says of the delivery; the columns of the rows."""
+    """One entry of a log about one delivery; the fields are the columns of the rows."""
 
     outcome: int
     n: int
@@ -36,12 +36,12 @@ class DeliveryEntry(Row):
 
 
 def has_key(start: str) -> Wanted:
-    """Blocks that may have a key that begins so."""
+    """Want the blocks that may have a key that begins so."""
     return lambda block: start.encode() in block.keys
 
 
 def has_position(positions: Collection[int]) -> Wanted:
-    """Blocks in which a replica tells of a message at one of these positions."""
+    """Want the blocks in which a replica logs a message at one of these positions."""
 
     def is_told(block: BlockView) -> bool:
         columns = (block.columns[name] for name in ("event", "count", "n", "ns"))
@@ -56,7 +56,7 @@ def has_position(positions: Collection[int]) -> Wanted:
 
 
 def find_keys(start: str, parts: Iterable[bytes]) -> set[str]:
-    """The keys that begin so; no more of a part than tell that there are too many."""
+    """The keys that begin so; from each part at most one more than the caller lists."""
     kind, found = f"S{len(start)}", set[str]()
     for part in parts:
         keys = unpack([part]).key
@@ -66,7 +66,7 @@ def find_keys(start: str, parts: Iterable[bytes]) -> set[str]:
 
 
 def queue_places(key: str, parts: Iterable[bytes]) -> set[QueuePlace]:
-    """Where queues have, or had, the message that this delivery brought, or takes."""
+    """The places in queues of the message that this delivery brought into a queue, or took out of one."""
     found = set[QueuePlace]()
     for part in parts:
         rows = unpack([part])
@@ -76,8 +76,8 @@ def queue_places(key: str, parts: Iterable[bytes]) -> set[QueuePlace]:
 
 
 def keys_at(places: Collection[QueuePlace], parts: Iterable[bytes]) -> set[tuple[str, bool]]:
-    """The deliveries that have brought the messages at these places, and taken them: their keys, and whether it has
-    brought one."""
+    """The keys of the deliveries that brought the messages at these places into the queue, or took them out; and
+    whether the delivery brought one."""
     found = set[tuple[str, bool]]()
     for part in parts:
         rows = unpack([part])
@@ -89,7 +89,7 @@ def keys_at(places: Collection[QueuePlace], parts: Iterable[bytes]) -> set[tuple
 
 
 def pick_entries(keys: Sequence[str], parts: Iterable[bytes]) -> list[DeliveryEntry]:
-    """What packed rows tell of these deliveries."""
+    """The entries about these deliveries in packed rows."""
     wanted, found = hashed(np.array([key.encode() for key in keys], KEY_TYPE)), list[DeliveryEntry]()
     for part in parts:
         rows = unpack([part])

@@ -1,8 +1,7 @@
-"""The rows of one bucket, what the tables beside them say of each row, and facts of groups of rows, all groups at once.
+"""Facts about the rows of one bucket, and about groups of rows, for all groups at once.
 
-`Facts` tells whose a row is, and where and in which order it was written. `Groups` tells which row of a group comes
-first, how many there are, the highest value: it is given for each row the group that it is of. Rows are named by their
-index; `NONE` where a group has no such row.
+`Facts` has the writer and the home of each row. `Groups` finds the first row of each group, the number of rows, the
+highest value; it gets the group of each row. A row is named by its index; `NONE` if a group has no such row.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,26 +28,26 @@ class Facts:
         self.hosts = sorted({log.host for log in rows.logs} - {""})
         self.source = _by_log([sources[log.source] for log in rows.logs])[rows.log]
         self.host = _by_log([self.host_code(log.host) for log in rows.logs])[rows.log]
-        """Index into `hosts`, `NONE` where it is not known."""
+        """Index into `hosts`; `NONE` if the host is unknown."""
         self.homes, of_epoch, hlc = _epochs(rows.strings)
-        """router.incarnation, sorted."""
+        """The homes that epochs name, as router.incarnation, sorted."""
         self.home = of_epoch[rows.epoch]
         """Index into `homes`."""
         self.epoch_hlc = hlc[rows.epoch]
 
     def tells(self, *events: Event) -> Flags:
-        """Rows of these events."""
+        """Flags the rows of these events."""
         found: Flags = np.logical_or.reduce([self.rows.event == event for event in events])
         return found
 
     def host_code(self, host: str) -> int:
-        """Index into `hosts`, or behind its end if nothing was written there."""
+        """Index into `hosts`; one past its end if no row has this host, `NONE` if the host is empty."""
         if not host:
             return NONE
         return self.hosts.index(host) if host in self.hosts else len(self.hosts)
 
     def home_code(self, home: str) -> int:
-        """Index into `homes`, or behind its end if no row names that one."""
+        """Index into `homes`; one past its end if no row names this home."""
         return self.homes.index(home) if home in self.homes else len(self.homes)
 
 
@@ -61,7 +60,8 @@ def _ranks(texts: Iterable[str]) -> dict[str, int]:
 
 
 def _epochs(strings: Sequence[str]) -> tuple[list[str], Ints, Ints]:
-    """The homes that epochs name; and by code, the last being that of no string, which home and which clock."""
+    """Return the homes that epochs name; and for each code its home and its hybrid clock. The last element is for no
+    string."""
     parsed = [*(epoch_of(text) for text in strings), (None, None)]
     ranks = _ranks(home for _, home in parsed if home is not None)
     of_epoch = np.array([NONE if home is None else ranks[home] for _, home in parsed], np.int64)
@@ -69,21 +69,22 @@ def _epochs(strings: Sequence[str]) -> tuple[list[str], Ints, Ints]:
 
 
 def epoch_of(text: str) -> tuple[int | None, str | None]:
-    """("hlc.router.incarnation") -> hlc and "router.incarnation"; what else a log names is no epoch."""
+    """("hlc.router.incarnation") -> hlc and "router.incarnation"; (None, None) for other texts."""
     hlc, dot, home = text.partition(".")
     return (int(hlc), home) if dot and hlc.isdigit() and len(hlc) < 19 else (None, None)
 
 
 class Groups:
-    """Of rows of a bucket. Flags and columns are always those of all its rows."""
+    """Groups of the rows of a bucket. Flags and columns have an element for each row of the bucket."""
 
     def __init__(self, of: Ints, number: int, at: Ints | None = None) -> None:
-        """`of` says which group each row is of; with `at`, each of these, which may name a row several times."""
+        """`of` is the group of each row. With `at`, `of` is the group of each element of `at`, which may name a row
+        several times."""
         self.of, self.number, self.at = of, number, np.arange(len(of)) if at is None else at
         self._is_of_all = at is None
 
     def told(self, flags: Flags) -> tuple[Ints, Ints]:
-        """The groups of the rows for which it is true, and these rows."""
+        """Return the flagged rows, after the group of each."""
         if self._is_of_all:
             rows = np.flatnonzero(flags)
             return self.of[rows], rows
@@ -91,7 +92,7 @@ class Groups:
         return self.of[chosen], self.at[chosen]
 
     def all_told(self, flags: Flags, groups: Ints) -> tuple[Ints, Ints]:
-        """For each of these groups, by its place among them, all its rows for which it is true."""
+        """Return all flagged rows of these groups, after the index in `groups` of the group of each."""
         group, rows = self.told(flags)
         order = np.argsort(group, kind="stable")
         start, end = (np.searchsorted(group[order], groups, side) for side in ("left", "right"))
@@ -99,7 +100,7 @@ class Groups:
         return np.repeat(np.arange(len(groups)), end - start), rows[order[np.concatenate([start[:0], *spans])]]
 
     def first(self, flags: Flags, *by: Any) -> Ints:
-        """The row of those with the lowest `by`, the first of these columns counting most."""
+        """The flagged row of each group with the lowest `by`; the first of these columns counts most."""
         group, rows = self.told(flags)
         ordered = np.lexsort((*(column[rows] for column in reversed(by)), group))
         rows, group = rows[ordered], group[ordered]
@@ -116,21 +117,21 @@ class Groups:
         return np.bincount(self.told(flags)[0], minlength=self.number)
 
     def lowest(self, flags: Flags, column: Any) -> Ints:
-        """`BIG` for groups without any."""
+        """The lowest value of the flagged rows of each group; `BIG` for a group without any."""
         group, rows = self.told(flags)
         found = np.full(self.number, BIG, np.int64)
         np.minimum.at(found, group, column[rows])
         return found
 
     def highest(self, flags: Flags, column: Any) -> Ints:
-        """`NONE` for groups without any."""
+        """The highest value of the flagged rows of each group; `NONE` for a group without any."""
         group, rows = self.told(flags)
         found = np.full(self.number, NONE, np.int64)
         np.maximum.at(found, group, column[rows])
         return found
 
     def distinct(self, flags: Flags, *columns: Any) -> Ints:
-        """How many different values of these columns."""
+        """The number of different values of these columns in the flagged rows of each group."""
         group, rows = self.told(flags)
         together = (group, *(column[rows] for column in columns))
         ordered = np.lexsort(together)
@@ -142,7 +143,7 @@ class Groups:
 
 
 def taken(column: Any, index: Ints, none: Any = NONE) -> Any:
-    """The column at these rows; `none` where there is no row."""
+    """The column at these rows; `none` for an index without a row."""
     if not len(column):
         return np.full(len(index), none)
     found = column[index]
@@ -152,7 +153,7 @@ def taken(column: Any, index: Ints, none: Any = NONE) -> Any:
 
 
 def by_key(keys: Texts) -> tuple[Ints, Texts]:
-    """For each row the group of its key, and the key of each group."""
+    """Return the group of each row, one for each key, and the key of each group."""
     number = hashed(keys)
     order = np.argsort(number, kind="stable")
     number, ordered = number[order], keys[order]
@@ -167,6 +168,6 @@ def by_key(keys: Texts) -> tuple[Ints, Texts]:
 
 
 def codes_of(names: Sequence[str], strings: Sequence[str]) -> Ints:
-    """The codes that these names have among the strings; of those that none says, `NONE`."""
+    """The codes of these names among the strings; `NONE` for a name that is not there."""
     known = {text: code for code, text in enumerate(strings)}
     return np.array([known.get(name, NONE) for name in names], np.int64)

@@ -1,7 +1,7 @@
-"""What was done to the mesh while it ran, as `DIR/chaos.json` tells it.
+"""The faults of a chaos run, as `DIR/chaos.json` lists them.
 
-It decides nothing: the verdict rests on the logs alone, faults only say where in time to look. So a chaos.json that
-cannot be read is told of and left out.
+The verdict rests on the logs alone; faults only say where in time to look. So the audit reports a chaos.json that it
+cannot read, and continues without it.
 """
 
 import json
@@ -38,11 +38,11 @@ class Chaos:
     offered: float | None = None
     """Messages per second of all publishers."""
     clients: dict[str, dict[str, Any]] = attrs.field(factory=dict)
-    """What the clients themselves counted."""
+    """The counts of the clients themselves."""
     crashes: int = 0
     """Routers and clients that ended by themselves."""
     unfinished: tuple[str, ...] = ()
-    """What had not come to its end when the run did."""
+    """The parts of the run that had not ended when the run did."""
 
 
 @attrs.frozen(slots=True)
@@ -53,7 +53,8 @@ class ChaosFile:
 
 
 def find_chaos(run_dirs: Sequence[str], read: Callable[[str], str | None]) -> ChaosFile:
-    """That of the first run directory with one. `read` gives the text of a file, or None if there is none."""
+    """Read chaos.json of the first run directory that has one. `read` returns the text of a file, or None if there is
+    none. A file that cannot be read gives a problem."""
     for run_dir in run_dirs:
         path = f"{run_dir.rstrip('/')}/{FILE}"
         try:

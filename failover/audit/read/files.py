@@ -1,16 +1,16 @@
-"""The files of runs on this machine: which run directories there are, and what their logs hold. Nothing is decoded."""
+"""The files of runs on this machine: run directories, and the contents of their logs. Decodes nothing."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Set where `spark-submit` has started this program."""
+"""Set in the environment if `spark-submit` has started this program."""
 LOGS = ("*/log/*.oml", "clients/*/log/*.oml", "log/*.oml")
-"""In a run directory, the last in what is one router's or client's."""
+"""Paths of segments in a run directory; the last is for the directory of one router or client."""
 NEAR_SHOWN = 3
 
 Progress = Callable[[int, int], None]
-"""Told of bytes read, and of how many there are."""
+"""Called with the bytes read so far, and the bytes of all files."""
 
 
 class AuditError(Exception):
@@ -18,11 +18,12 @@ class AuditError(Exception):
 
 
 def ignore(read: int, size: int) -> None:
-    """For those who do not show it."""
+    """The progress that shows nothing."""
 
 
 def distinct(run_dirs: Sequence[str]) -> list[str]:
-    """Without those that are named again, or lie in another: what is read twice would look doubled."""
+    """Return the directories without repeated ones, and without directories inside another: logs that are read twice
+    would look doubled."""
     places: dict[str, str] = {}
     for run_dir in run_dirs:
         places.setdefault(_place(run_dir), run_dir)
@@ -34,8 +35,8 @@ def _place(run_dir: str) -> str:
 
 
 def beside(run_dir: str) -> Path:
-    """Where what is said of a run is written: its directory, also as a `file:` URI; here, if it is no directory of this
-    machine."""
+    """The directory for files about a run: the run directory, also if it is given as a `file:` URI; or the current
+    directory if the run directory is not on this machine."""
     named = Path(run_dir)
     if not named.exists() and run_dir.startswith("file:"):
         named = Path("/" + run_dir.removeprefix("file:").lstrip("/"))
@@ -43,7 +44,8 @@ def beside(run_dir: str) -> Path:
 
 
 def local_dirs(run_dirs: Sequence[str]) -> list[Path]:
-    """Those that are of this machine; what has a scheme and is no directory here is Hadoop's."""
+    """The directories on this machine; a path with a scheme that is no directory here is left to Hadoop. Raises
+    `AuditError` if one is no run directory."""
     found = [Path(path) for path in run_dirs if Path(path).exists() or "://" not in path]
     for path in found:
         _check(path)
@@ -51,7 +53,7 @@ def local_dirs(run_dirs: Sequence[str]) -> list[Path]:
 
 
 def files_of(directories: Iterable[Path]) -> tuple[list[Path], int]:
-    """And how large they are together."""
+    """The files below these directories, and their bytes together."""
     below = (path for directory in directories for path in sorted(directory.rglob("*")))
     found = [path for path in below if path.name == "mesh.json" or path.suffix == ".oml"]
     return found, sum(path.stat().st_size for path in found)

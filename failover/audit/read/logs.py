@@ -1,7 +1,7 @@
-"""Who reads the logs of a run and works on them: this process if they are here and few, else Spark.
+"""Reads the logs of a run and works on them: in this process if the logs are local and small, else by Spark.
 
-Both do the same to them: what files say is packed by bucket of delivery keys (`segments`), and the work on buckets is
-given as functions. A laptop is done with a short run long before Spark has started.
+Both pack the logs by bucket of delivery keys (`segments`), and run given functions on the buckets. For a short run,
+this process is done long before Spark has started.
 """
 
 import os
@@ -18,32 +18,33 @@ from failover.audit.read.inventory import ControlRow
 from failover.audit.read.segments import CONTROL_BUCKET, Left, OnBucket, OnJoined, Wanted, buckets, pack_files
 
 LOCAL_BYTES = 100 << 20
-"""More is read by Spark, on all the cores it is given."""
+"""Larger logs are read by Spark, on all the cores that it gets."""
 
 Answer = TypeVar("Answer")
 
 
 class Logs(Protocol):
-    """What all files below the run directories say."""
+    """The contents of all files below the run directories."""
 
     def control(self) -> list[ControlRow]:
-        """What is about links, routers and files: little, so it is judged in plain Python."""
+        """The rows about links, routers and files: few, so plain Python judges them."""
 
     def some(self) -> Iterable[bytes]:
-        """A part of what is about deliveries, by chance, as it is packed; of a short run, all."""
+        """A random part of the rows about deliveries, packed; for a short run all of them."""
 
     def work(self, on_bucket: OnBucket[Left], on_joined: OnJoined[Left]) -> Iterable[Left]:
-        """What is left of each bucket of packed rows; and of what these leave under a name, brought together."""
+        """Yield the result of `on_bucket` for each bucket of packed rows; and the result of `on_joined` for each name,
+        over all that the buckets yield under this name."""
 
     def ask(self, question: Callable[[Iterable[bytes]], Answer]) -> Iterable[Answer]:
-        """What a function finds in packed rows, a part at a time."""
+        """Yield the answers of a function to packed rows, a part at a time."""
 
     def text(self, path: str) -> str | None:
-        """Of another file there; None if there is none."""
+        """The text of another file; None if there is none."""
 
 
 class LocalLogs:
-    """Read and worked on in this process. The wanted blocks are held in memory, in about twice their size."""
+    """Logs that this process reads and works on. It holds the wanted blocks in memory, in about twice their size."""
 
     def __init__(self, files: Iterable[tuple[str, bytes]], size: int, wanted: Wanted | None = None) -> None:
         """`files`: paths and contents, of `size` bytes. `wanted`: see `pack_files`."""
@@ -84,8 +85,8 @@ def open_logs(
     progress: Progress = ignore,
     wanted: Wanted | None = None,
 ) -> Iterator[Logs]:
-    """`spark`: Spark reads the logs also if they are local and few. `wanted`: local logs are always read by this
-    process, and it keeps only these blocks; Spark keeps all. Errors about local paths are raised before Spark
+    """Open the logs. `spark`: Spark reads the logs even if they are local and small. `wanted`: this process reads local
+    logs of any size, and keeps only these blocks; Spark keeps all blocks. Raises errors about local paths before Spark
     starts."""
     local = local_dirs(run_dirs)
     by_spark = wanted is None and (spark or master is not None or SUBMITTED in os.environ)
