@@ -1,8 +1,11 @@
-"""What a subscriber processed more than once, and whether it was promised that it would not.
+"""Deliveries that a subscriber processed more than once, and whether exactly once was promised.
 
-It is not across an attach that began afresh, nor across one of a publisher that settles first, nor where a publisher
-without a timeout has ended for a router that lost its home, nor where a late attach of the publisher has ended a life
-that went on at another router: that is at least once (protocol 1, 10). Each of these is counted by its reason.
+Only *at least once* is promised in four cases (protocol 1, 10); each repeat counts by its reason:
+
+1. An attach of the subscriber began afresh between.
+2. The publisher uses settle mode first, and attached again.
+3. A publisher without a timeout had ended for a router that lost its home.
+4. A router read an attach of the publisher late, and this ended a life that went on at another router.
 """
 
 from abc import ABC, abstractmethod
@@ -35,13 +38,13 @@ class Repeats:
         by_publisher = weaker(each, repeated)
         afresh &= ~np.logical_or.reduce([*by_publisher.values()])
         self.unpromised: Mapping[str, Flags] = {**by_publisher, AFRESH: afresh}
-        """By the reasons of `kinds.REPEATED`."""
+        """Keyed by the reasons of `kinds.REPEATED`."""
         self.duplicated: Flags = repeated & ~np.logical_or.reduce([*self.unpromised.values()])
 
 
 def weaker(each: Testimony, repeated: Flags) -> Mapping[str, Flags]:
-    """Which of these pairs had a delivery more than once as their publisher was not promised more: by the reasons of
-    `kinds.REPEATED` that are about publishers."""
+    """Which of these pairs had a delivery more than once because their publisher has a weaker promise; keyed by the
+    reasons of `kinds.REPEATED` that are about publishers."""
     first = repeated & _settled_first(each)
     ended = repeated & ~first & has_ended(each)
     late = repeated & ~first & ~ended & _given_up_late(each, repeated)
@@ -49,8 +52,9 @@ def weaker(each: Testimony, repeated: Flags) -> Mapping[str, Flags]:
 
 
 def _suspects(each: Testimony) -> Flags:
-    """Processed more than once, by its own logs. By its routers': accepted, and sent after that by their clocks, or
-    several times; or accepted more often than there are routers that tell it."""
+    """The pairs that may have been processed more than once. A subscriber's own logs show it directly. Routers' logs
+    show it if a router sent the delivery after it was accepted, or if routers sent it several times, or if there are
+    more acceptances than routers that log one."""
     pairs, accepted, facts = each.pairs, each.pairs.edge_stamp >= 0, each.facts
     later = pairs.last_sent_hlc > taken(facts.rows.hlc, pairs.edge_stamp)
     later |= pairs.groups.count(facts.by_router & facts.tells(Event.DELIVERED)) > 1
@@ -58,7 +62,7 @@ def _suspects(each: Testimony) -> Flags:
 
 
 def _told(each: Testimony, pairs: Ints) -> Iterator[tuple[int, Rows]]:
-    """Of each of these, by whom it is judged, all rows that tell that it was sent, or accepted."""
+    """For each of these pairs, all rows of the deciding logs in which it was sent or accepted."""
     if not len(pairs):
         return
     facts = each.facts
@@ -70,7 +74,7 @@ def _told(each: Testimony, pairs: Ints) -> Iterator[tuple[int, Rows]]:
 
 
 class _Witness(ABC):
-    """What logs tell of a delivery and a subscriber."""
+    """The entries of logs about one delivery and one subscriber."""
 
     def __init__(self, each: Testimony, pair: int) -> None:
         self._facts, self._attaches = each.facts, each.case.attaches
@@ -78,7 +82,7 @@ class _Witness(ABC):
         self._client = each.case.clients.subscribers[self._subscriber]
 
     def links(self, rows: Rows) -> list[Rows]:
-        """Apart from each other by attaches that began afresh."""
+        """Split the rows at each attach that began afresh."""
         found = defaultdict[int, Rows](list)
         for row in rows:
             found[self._begun(row)].append(row)
@@ -86,15 +90,15 @@ class _Witness(ABC):
 
     @abstractmethod
     def _begun(self, row: int) -> int:
-        """How often it had begun afresh by then."""
+        """How often the subscriber had begun afresh up to this row."""
 
     @abstractmethod
     def repeats(self, rows: Rows) -> bool:
-        """Whether they tell of more than one acceptance."""
+        """Whether the rows show more than one acceptance."""
 
 
 class _Itself(_Witness):
-    """By the subscriber's own logs."""
+    """The subscriber's own logs."""
 
     def _begun(self, row: int) -> int:
         return self._attaches.begun_itself(
@@ -102,22 +106,23 @@ class _Itself(_Witness):
         )
 
     def repeats(self, rows: Rows) -> bool:
-        """What it kept of an earlier life is one of that."""
+        """See `_Witness`. A delivery in the kept state of an earlier life is one acceptance of that life."""
         event, life = self._facts.rows.event, self._facts.incarnation
         processed, kept = ([int(life[row]) for row in rows if event[row] == of] for of in (Event.PROCESSED, Event.KEPT))
         return len(processed) > 1 or bool(processed and kept and max(processed) >= min(kept))
 
 
 class _Routers(_Witness):
-    """By those of routers."""
+    """The logs of routers."""
 
     def _begun(self, row: int) -> int:
         return self._attaches.begun(self._subscriber, self._attach(row))
 
     def repeats(self, rows: Rows) -> bool:
-        """Whether it was accepted twice at one router, or sent again on the attach that accepted it; or sent and
-        accepted on a later one, as what is sent may go to a link that its client has left. No clock orders what two
-        routers are told by one client, but the epochs of its attaches do, if it echoes them."""
+        """Whether it was accepted twice at one router; or sent again on the attach that accepted it; or sent and
+        accepted on a later attach. A sending alone on a later attach does not count, because it may go to a link that
+        its client has left. No clock orders what two routers read from one client. The epochs of its attaches do, if it
+        echoes them."""
         facts, attaches, earlier = self._facts, defaultdict[Life, Rows](list), False
         is_ordered = not self._client.is_read_in_disorder
         for row in rows:
@@ -165,7 +170,7 @@ def _witness(each: Testimony, pair: int) -> _Witness:
 
 
 def _settled_first(each: Testimony) -> Flags:
-    """Whether its publisher ever did, and was answered by several homes, or one of several epochs."""
+    """Whether its publisher ever used settle mode first, and homes received it under several epochs."""
     facts = each.facts
     received = facts.at_home & facts.tells(Event.RECEIVED)
     found: Flags = (each.deliveries.groups.distinct(received, facts.rows.epoch) > 1)[each.at]
@@ -173,8 +178,8 @@ def _settled_first(each: Testimony) -> Flags:
 
 
 def sent_anew(each: Testimony) -> Flags:
-    """Whether its publisher settles first, and attached again after a home had answered, and so settled, the delivery:
-    the publisher has lost the answer, and the home that receives it then takes it for a new one."""
+    """Whether its publisher settles first, and attached again after a home had answered, and so settled, the delivery.
+    The publisher has lost the answer, and the home that receives the delivery then takes it for a new one."""
     facts, deliveries = each.facts, each.deliveries
     answered = deliveries.groups.lowest(facts.at_home & facts.tells(Event.ACCEPTED), facts.epoch_hlc)
     found: Flags = (answered < deliveries.sent_last)[each.at]
@@ -182,7 +187,7 @@ def sent_anew(each: Testimony) -> Flags:
 
 
 def has_ended(each: Testimony) -> Flags:
-    """Whether a router other than its home gave it up, as its publisher, which has no timeout, had ended there."""
+    """Whether a router other than its home gave it up because its publisher, which has no timeout, had ended there."""
     facts = each.facts
     given_up = facts.by_router & facts.tells(Event.ABANDONED) & (facts.rows.peer != NONE)
     found: Flags = each.deliveries.groups.any(given_up)[each.at]
@@ -190,9 +195,8 @@ def has_ended(each: Testimony) -> Flags:
 
 
 def _given_up_late(each: Testimony, repeated: Flags) -> Flags:
-    """Whether a router gave a repeated delivery up, as its publisher had begun another life, although the publisher
-    went on with the former life: a home received the delivery on a later attach, and this attach was not of the other
-    life."""
+    """Whether a router gave a repeated delivery up because it took the publisher's life for ended, although this life
+    went on: a home received the delivery on a later attach, and this attach was not of the other life."""
     facts, rows, deliveries = each.facts, each.facts.rows, each.deliveries
     given_up = facts.by_router & facts.tells(Event.ABANDONED) & (rows.detail != NONE)
     given_up &= facts.epoch_hlc < deliveries.sent_last[deliveries.uses.of]

@@ -1,7 +1,7 @@
-"""The verdicts on each (delivery, subscriber): a function for each kind of violation, and what is not known.
+"""The verdicts on each (delivery, subscriber): a function for each kind of violation, and what is unknown.
 
-And on each delivery of a balanced address, which one subscriber is to have. Out of order is judged last, over all
-deliveries of a publisher to a subscriber: see `order`.
+The same for each delivery of a balanced address, which one subscriber gets. `order` judges the order last, over all
+deliveries of a publisher to a subscriber.
 """
 
 from collections.abc import Mapping
@@ -31,24 +31,24 @@ class SubscriberVerdicts:
     taken: Flags
     unknown: Flags
     unplaced: Flags
-    """It cannot be said whether these came in order."""
+    """It is unknown whether these came in order."""
     handed: Order
     vague: Flags
-    """Nothing is concluded."""
+    """The audit concludes nothing about these."""
     unordered: Flags
-    """These may rightly have come later: another filter may have let them through then, another subscriber had them
-    before, a router had given them up, or their publisher sent them anew; or no attach tells in which order they were
-    sent."""
+    """These may rightly have come later, for one of these reasons: another filter may have let them through then;
+    another subscriber had them before; a router had given them up; their publisher sent them anew; no attach shows in
+    which order they were sent."""
     unsure: Flags
-    """The same, if a log that lacks its end told so."""
+    """These may rightly have come later if a log that lacks its end had an entry of this."""
     timely: Flags
-    """Certainly done with it before the publisher was answered."""
+    """The subscriber had certainly answered it before the publisher was answered."""
     repeated: Mapping[str, Flags]
-    """Processed more than once, where that is not promised: by the reasons of `kinds.REPEATED`."""
+    """Processed more than once without a promise against it, keyed by the reasons of `kinds.REPEATED`."""
     unowed: Mapping[str, Flags]
-    """Processed, though not owed: by the reasons of `kinds.UNOWED`."""
+    """Processed, though not owed, keyed by the reasons of `kinds.UNOWED`."""
     unprocessed: Mapping[str, Flags]
-    """Owed, and not processed: by those of `kinds.UNPROCESSED`."""
+    """Owed, and not processed, keyed by `kinds.UNPROCESSED`."""
 
 
 def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
@@ -108,7 +108,8 @@ def lost(each: Testimony, owed: Owed) -> Flags:
 
 
 def sent_though_left_out(each: Testimony) -> Flags:
-    """Sent by the router that had left it out by the subscriber's filter, which had not attached there again."""
+    """The router sent it although it had left it out by the subscriber's filter, and the subscriber had not attached
+    there again."""
     rows, left_out, sent = each.facts.rows, each.pairs.left_out, each.pairs.last_sent
     found: Flags = (left_out != NONE) & (sent != NONE) & (taken(rows.log, left_out) == taken(rows.log, sent))
     found &= taken(rows.place, left_out) < taken(rows.place, sent)
@@ -120,9 +121,9 @@ def sent_though_left_out(each: Testimony) -> Flags:
 
 
 def early(each: Testimony) -> tuple[Flags, Flags]:
-    """Whether the publisher was answered before the subscriber was done, and whether it is certain that it was not. Of
-    two routers the hybrid clocks tell that, whatever their wall clocks are set to. A wall clock that was put right says
-    nothing against them: the clock that put it right may have been set."""
+    """Two flags a pair: whether the publisher was answered before the subscriber had accepted, and whether it certainly
+    was not. Between two routers the hybrid clocks decide, however their wall clocks are set. A corrected wall clock is
+    no evidence against them, because the clock that corrected it may have been set."""
     later, known = _edge_later(each)
     after, before = _clocks(each)
     in_time = known & ~later
@@ -138,20 +139,20 @@ def accepted_though_refused(each: Testimony, owed: Owed) -> Flags:
 
 
 def never_published(each: Testimony) -> Flags:
-    """Handed to a subscriber, and certainly published by nobody."""
+    """Handed to a subscriber, although certainly no publisher published it."""
     return each.was_handed & each.fates.invented[each.at]
 
 
 def sent_by_nobody(each: Testimony) -> Flags:
-    """The subscriber was handed it, and no router says that it sent it there."""
+    """The subscriber was handed it, and no router logs that it sent it to this subscriber."""
     unsent: Flags = (each.pairs.own_order >= 0) & (each.pairs.last_sent_hlc == NONE)
     return unsent & ~_unended(each)
 
 
 def outcome_disputed(each: Testimony, owed: Owed) -> Flags:
-    """A router tells an acceptance that the subscriber does not, or only refusals where the subscriber accepted; of
-    subscribers that log, and whose routers take nothing for accepted before they say so. Of a tag that was used again
-    nobody knows which delivery a map names."""
+    """A router logs an acceptance that the subscriber's log lacks, or only refusals although the subscriber accepted.
+    This concerns subscribers with logs whose routers log an acceptance only when they read it. If a tag was used again,
+    it is unknown which delivery a map names."""
     pairs, told, clear = each.pairs, each.pairs.edge_stamp >= 0, ~each.deliveries.uses.reused[each.at]
     own_doubted = each.doubted | each.bridged | _unended(each)
     invented = told & (clear | (pairs.edge_count > 0)) & (pairs.own_count == 0) & ~own_doubted & ~lost(each, owed)
@@ -171,13 +172,14 @@ def _is_refused_on_link(each: Testimony) -> Flags:
 
 
 def _unended(each: Testimony) -> Flags:
-    """Whether it may have lasted until the end of any log, and any lacks its end."""
+    """Whether the delivery may have lasted until the end of all logs while any log lacks its end."""
     found: Flags = (each.accepted_time == BIG) & bool(each.case.unfinished)
     return found
 
 
 def _before_any_answer(each: Testimony) -> Flags:
-    """Whether it was processed before its publisher, whose log breaks off after that, can have been answered."""
+    """Whether it was processed at a time at which its publisher, whose log breaks off later, cannot have had an
+    answer."""
     since, processed = each.fates.unheard_since[each.at], each.processed
     by = taken(each.facts.rows.time, processed) + each.slack(processed, each.deliveries.published[each.at])
     found: Flags = (processed >= 0) & (since != NONE) & (by <= since)
@@ -185,7 +187,8 @@ def _before_any_answer(each: Testimony) -> Flags:
 
 
 def _edge_later(each: Testimony) -> tuple[Flags, Flags]:
-    """Whether the subscriber's acceptance came to its router after the home had accepted, and whether that is known."""
+    """Two flags a pair: whether the subscriber's acceptance came to its router after the home had accepted, and whether
+    this is known."""
     rows, source = each.facts.rows, each.facts.source
     edge, home = each.pairs.edge_stamp, each.accepted
     known = (edge >= 0) & (home >= 0)
@@ -196,8 +199,8 @@ def _edge_later(each: Testimony) -> tuple[Flags, Flags]:
 
 
 def _heard_too_soon(each: Testimony) -> Flags:
-    """Whether the only router that sent it says that it had the acceptance sooner than the subscriber can have given
-    it. Two durations show that, each by one clock, so it does not matter how far the two clocks are apart."""
+    """Whether the only router that sent it logs the acceptance sooner than the subscriber can have given it. Two
+    durations show this, each by one clock, so the difference between the clocks does not matter."""
     rows, pairs = each.facts.rows, each.pairs
     sent, heard, came, done = pairs.first_sent, pairs.edge_stamp, pairs.own_order, pairs.own_processed
     shown = (sent >= 0) & (heard >= 0) & (came >= 0) & (done >= 0) & ~taken(rows.undated, heard, True)
@@ -216,7 +219,8 @@ def _answer(each: Testimony) -> Ints:
 
 
 def _clocks(each: Testimony) -> tuple[Flags, Flags]:
-    """Whether by wall clocks it was processed certainly after, and certainly before, the publisher knew."""
+    """Two flags a pair: whether, by wall clocks, it was processed certainly after, and certainly before, the publisher
+    read the answer."""
     time, processed, answer = each.facts.rows.time, each.processed, _answer(each)
     known = (processed >= 0) & (answer >= 0)
     slack = each.slack(processed, answer)
@@ -228,7 +232,7 @@ def _clocks(each: Testimony) -> tuple[Flags, Flags]:
 
 
 def judge_balanced(each: Testimony) -> tuple[Violating, Flags]:
-    """One flag per delivery: violations, and whether it is not known that one has had it."""
+    """One flag per delivery: the violations, and whether it is unknown that a subscriber has had it."""
     sure = each.deliveries.balanced & each.deliveries.uses.sure
     if not sure.any():
         return {"processed by several": sure, "processed by nobody": sure}, sure
@@ -237,15 +241,15 @@ def judge_balanced(each: Testimony) -> tuple[Violating, Flags]:
 
 
 def had_by_several(each: Testimony) -> Flags:
-    """More than one has processed it, of those that were not gone for good, nor apart for too long, by the time that it
-    was accepted: who had it then may have had it before the next one was given it."""
+    """More than one subscriber has processed it. Subscribers are left out if their link had ended, or if they were
+    apart for too long, when it was accepted: such a subscriber may have had the delivery before the next one got it."""
     stays = each.taken & ~ended(each) & ~each.pairs.apart
     found: Flags = np.bincount(each.at[stays], minlength=len(each.deliveries.balanced)) > 1
     return found
 
 
 def had_by_nobody(each: Testimony) -> Flags:
-    """Accepted, while all who have processed it had certainly not done so yet."""
+    """Accepted at a time at which no subscriber had processed it yet."""
     too_early, _ = early(each)
     may_have = (each.taken & ~too_early) | each.doubted | each.edge_doubted
     number = len(each.deliveries.balanced)

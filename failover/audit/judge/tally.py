@@ -1,5 +1,7 @@
-"""What is left of a bucket once it is judged: counts, and the first few violations of each kind. Little, whatever the
-size of the bucket; what several buckets left is added up."""
+"""The result of judging a bucket: counts, and the first few violations of each kind.
+
+Its size does not depend on the size of the bucket, and the tallies of several buckets add up.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,26 +29,26 @@ Told = tuple[str, Iterable[int]]
 
 @attrs.frozen
 class Verdicts:
-    """On one bucket."""
+    """The verdicts on one bucket."""
 
     fates: Fates
     publishers: Violating
     unshared: Flags
-    """Deliveries of balanced addresses of which it is not known that one has had them."""
+    """The deliveries of balanced addresses of which it is unknown whether one subscriber had them."""
     subscribers: SubscriberVerdicts
     routers: RouterVerdicts
     queues: QueueVerdicts | None
-    """None: what replicas tell of messages was not judged."""
+    """None if the entries of replicas about messages were not judged."""
 
 
 @attrs.frozen(slots=True, order=True)
 class Violation:
-    """One violation, everybody by name."""
+    """One violation; all parties are named."""
 
     key: str
     life: int
     router: str
-    """Empty where a rule is not about one router's record."""
+    """Empty if the rule is not about one router's record."""
     publisher: str
     subscribers: tuple[str, ...]
 
@@ -54,24 +56,24 @@ class Violation:
 @attrs.define(slots=True)
 class Tally:
     publishers: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """By publisher and what is counted; pairs by both and that."""
+    """Keyed by publisher and by what is counted. `pairs` is keyed by publisher, subscriber and what is counted."""
     addresses: dict[str, str] = attrs.field(factory=dict)
     pairs: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
     violations: Counter[str] = attrs.field(factory=Counter)
-    """By kind."""
+    """Keyed by kind."""
     findings: dict[str, list[Violation]] = attrs.field(factory=dict)
     in_vain: InVain = attrs.field(factory=Counter)
     without: Without = attrs.field(factory=dict)
     away: Away = attrs.field(factory=Counter)
     unknown_records: int = 0
     left_out: int = 0
-    """Deliveries that began, or may have, before all that the logs keep."""
+    """The number of deliveries that began, or may have begun, before the logs that are kept."""
     queues: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """Messages, by the address of the egress of their queue and what is counted."""
+    """The number of messages, keyed by the address of the egress of their queue and by what is counted."""
     passed: dict[tuple[str, str], Passage] = attrs.field(factory=dict)
-    """By log and set."""
+    """Keyed by log and set."""
     unstored: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """As of `judge.queues.passages.unstored`."""
+    """As returned by `judge.queues.passages.unstored`."""
 
     def add(self, other: "Tally") -> None:
         for whose, passage in other.passed.items():
@@ -93,7 +95,7 @@ class Tally:
 
 
 class Counting:
-    """Of one bucket."""
+    """Counts one bucket."""
 
     def __init__(self, facts: Facts, found: Deliveries, pairs: Pairs, records: Records, verdicts: Verdicts) -> None:
         self._facts, self._found, self._pairs, self._records = facts, found, pairs, records
@@ -148,7 +150,7 @@ class Counting:
             self.tally.addresses[self._publishers[publisher]] = self._facts.rows.strings[address]
 
     def _heard(self) -> Flags:
-        """Deliveries that somebody was to get."""
+        """The deliveries with at least one subscriber in an audience."""
         heard = np.zeros(len(self._found.uses.key), np.bool_)
         heard[self._pairs.delivery[self._pairs.in_audience]] = True
         return heard
@@ -173,7 +175,7 @@ class Counting:
         _add(self.tally.pairs, names, which, flags)
 
     def _find(self, kind: str, flag: Flags, deliveries: Ints, tell: Callable[[int], Told]) -> None:
-        """The deliveries with the lowest keys are kept."""
+        """Count the violations, and keep those with the lowest keys."""
         at = np.flatnonzero(flag)
         if not len(at):
             return

@@ -1,6 +1,6 @@
-"""What the verdicts on subscribers rest on: who tells of each (delivery, subscriber), and what may be missing of that.
+"""The evidence for the verdicts on subscribers: which logs tell of each (delivery, subscriber), and what they may lack.
 
-A subscriber with logs of its own is judged by them, any other by its routers.
+The logs of a subscriber decide if it has any; else the logs of its routers decide.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,24 +37,24 @@ class Testimony:
         self._order = np.argsort(pairs.subscriber, kind="stable")
         self._ends = np.cumsum(np.bincount(pairs.subscriber, minlength=len(pairs.names)))
         self.accepted, self.accepted_first, self.unmeant = self._acceptances()
-        """The first acceptance by a home, but for those that went on without the subscriber, unless all did: by hybrid
-        clock, and by wall clock. A zombie may have gone on without who was awaited at the next home.
-        `unmeant`: whether it was accepted only in epochs before the subscriber was in any audience, or, if that is
-        plain, only by homes that did not know it."""
+        """The rows of the first acceptance by a home, in the order of hybrid clocks and of wall clocks. Acceptances
+        without the subscriber do not count, unless all are without it: a zombie may have gone on without a subscriber
+        that the next home awaited. `unmeant` flags a delivery that was accepted only in epochs before the subscriber
+        was in any audience, or, if the subscriber is plain, only by homes that did not know it."""
         hlc, time = taken(facts.rows.hlc, self.accepted), taken(facts.rows.time, self.accepted_first)
         self.accepted_hlc = np.where(self.accepted != NONE, hlc, fates.accepted_hlc[at])
         self.accepted_time = np.where(self.accepted_first != NONE, time, fates.accepted_time[at])
-        """When that was; if no home says so, when its publisher was told."""
+        """The time of this acceptance; if no home logs one, the time at which the publisher read it."""
         self.acceptor = taken(facts.home, self.accepted)
         self.received_hlc = np.where(of.received_hlc[at] != BIG, of.received_hlc[at], self.accepted_hlc)
 
         self.own = self._flag(lambda client: bool(client.logs))
-        """Whether it is judged by logs of its own."""
+        """Whether the subscriber's own logs decide."""
         self.edge_doubted = self._overlaps(lambda client: client.custody, case.open_windows)
         """Whether entries of its routers may be missing."""
         self.link_doubted = self._overlaps(lambda client: client.unseen, case.open_windows)
         self.link_doubted |= self._overlaps(lambda client: client.unmet) & ~self._joined()
-        """Whether entries about the end of its link may be missing, or about who knew of it."""
+        """Whether entries about the end of its link, or about the routers that knew it, may be missing."""
         self.bridged = self._overlaps(lambda client: client.bridged)
         self.doubted = self._overlaps(lambda client: client.doubts, case.open_windows)
         self.doubted |= self.bridged & self.edge_doubted  # entries of those by whom it is judged may be missing
@@ -64,7 +64,7 @@ class Testimony:
         """Whether it processed the delivery."""
         self.refused: Flags = np.where(self.own, pairs.own_refused, pairs.edge_refused)
         self.processed: Ints = np.where(self.own, pairs.own_processed, pairs.edge_accepted)
-        """The row that tells it first."""
+        """The row that first shows it."""
         self.handed = self._handed()
         self.disordered = self._flag(lambda client: not client.logs and client.is_read_in_disorder)
 
@@ -86,7 +86,8 @@ class Testimony:
 
     @cached_property
     def taken_over_hlc(self) -> Ints:
-        """When the home that accepted it had received it; `BIG` if it does not say so."""
+        """The hybrid clock at which the home that accepted the delivery had received it; `BIG` if the home does not log
+        it."""
         facts, number = self.facts, len(self.facts.homes) + 1
         rows = np.flatnonzero(facts.at_home & facts.tells(Event.RECEIVED))
         told, of = np.unique(self.deliveries.uses.of[rows] * number + facts.home[rows] + 1, return_inverse=True)
@@ -98,12 +99,12 @@ class Testimony:
         return np.where(is_told, first[place], BIG)
 
     def lacking(self, logs: str) -> Flags:
-        """Of which pairs these may lack an entry."""
+        """Flags the pairs of which these logs may lack an entry."""
         known = {OWN: self.doubted, EDGE: self.edge_doubted, LINK: self.link_doubted}
         return known[logs] if logs in known else self.fates.lacking(logs)[self.at]
 
     def lacking_of_any(self, logs: str) -> Flags:
-        """Of which deliveries they may, whichever the subscriber."""
+        """Flags the deliveries of which these logs may lack an entry, for any subscriber."""
         if logs not in (OWN, EDGE, LINK):
             return self.fates.lacking(logs)
         found: Flags = np.bincount(self.at[self.lacking(logs)], minlength=len(self.deliveries.balanced)) > 0
@@ -120,22 +121,23 @@ class Testimony:
         return found
 
     def slack(self, one: Ints, other: Ints) -> Ints:
-        """By how much the wall clocks may differ that these rows were written by, in µs."""
+        """How far the wall clocks of these two rows may differ, in µs."""
         host, undated = self.facts.host, self.facts.rows.undated
         unordered = taken(undated, one, False) | taken(undated, other, False)
         one_clock = (taken(host, one) == taken(host, other)) & (taken(host, one) != NONE)
         return np.where(unordered, UNORDERED_US, np.where(one_clock, 0, SKEW_US))
 
     def is_put_right(self, one: Ints, other: Ints) -> Flags:
-        """Whether the times of these two rows were compared only after one clock had been put right by others."""
+        """Whether the times of these two rows are comparable only because one clock was corrected by others."""
         ahead_us = np.array([self.case.clocks.ahead_us.get(log.name, 0) for log in self.facts.rows.logs], np.int64)
         by_one, by_other = (taken(ahead_us, taken(self.facts.rows.log, row), 0) for row in (one, other))
         found: Flags = by_one != by_other
         return found
 
     def _handed(self) -> Order:
-        """When the subscriber was handed it first, in the order of its log; or as its routers sent it, in the order of
-        its attaches: no clock orders what two routers that are out of contact sent to one client."""
+        """The place at which the subscriber was first handed it, in the order of its own log. Without a log, the place
+        at which its routers sent it, in the order of its attaches: no clock orders what two routers out of contact send
+        to one client."""
         rows, pairs, life = self.facts.rows, self.pairs, sent_under(self.facts, self.case)
         sent = pairs.groups.first(life != NONE, life, rows.place)
         index = np.where(self.own, pairs.own_order, sent)
@@ -143,7 +145,8 @@ class Testimony:
         return major, taken(rows.place, index)
 
     def _joined(self) -> Flags:
-        """Whether the home that accepted it says that it had joined the subscriber by then, as it was attached then."""
+        """Whether the home that accepted the delivery had logged by then that it joined the subscriber in its attach of
+        that time."""
         found = np.zeros(len(self.at), np.bool_)
         for code, client in self.clients if self.case.open_spans else ():
             pairs = self.pairs_of(code)
@@ -164,8 +167,8 @@ class Testimony:
         return found
 
     def _overlaps(self, of: Callable[[Client], Sequence[Span]], otherwise: Sequence[Span] = ()) -> Flags:
-        """Whether the delivery was open while entries about the subscriber may have got lost. `otherwise` is for
-        subscribers that nobody knows anything about."""
+        """Whether the delivery was under way while entries about the subscriber may have been lost. `otherwise` has the
+        spans for subscribers that no control row names."""
         spans: Spans = [
             (self.pairs_of(code), otherwise if client is None else of(client)) for code, client in self.clients
         ]
@@ -175,8 +178,9 @@ class Testimony:
 
 
 def sent_under(facts: Facts, case: Case) -> Ints:
-    """For each row that sends a delivery to a subscriber without a log: the epoch's clock of the attach under which its
-    router sent it; if no log names that attach, the time of the row. `NONE` for all other rows."""
+    """For each row in which a router sends a delivery to a subscriber without a log: the clock of the attach's epoch
+    under which it sent the delivery; if no log names that attach, the hybrid clock of the row. `NONE` for all other
+    rows."""
     rows, clients = facts.rows, case.clients.subscribers
     own = np.array([*(bool(name in clients and clients[name].logs) for name in rows.strings), False], np.bool_)
     sent = facts.by_router & facts.tells(Event.DELIVERED) & ~own[rows.subscriber]

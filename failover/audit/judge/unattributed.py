@@ -1,9 +1,10 @@
-"""Deliveries, accepted for all that is known, that cannot be laid at anybody's door by their audience: it got lost, or
-did not count.
+"""Accepted deliveries that their audience does not assign to a subscriber, because the audience is lost or did not
+count.
 
-*Unaddressed*: the audience got lost with the log of its home, so who was owed it has to be told from elsewhere.
-*Without*: accepted while its home did not know, or no longer waited for, a subscriber that was to get it: not owed, but
-to be seen. *Away*: the same, but the subscriber itself was gone for longer than its timeout.
+*Unaddressed*: the audience is lost with the log of the home, so other logs have to show which subscribers were owed the
+delivery. *Without*: the home accepted the delivery while it did not know, or no longer awaited, a subscriber that
+should have had it; the delivery was not owed, but reports show it. *Away*: the same, but the subscriber was gone for
+longer than its timeout.
 """
 
 from collections import Counter
@@ -22,16 +23,16 @@ from failover.audit.read.columns import NONE, Flags, Ints
 from failover.audit.read.facts import BIG, Facts, taken
 
 InVain = Counter[tuple[str | None, bool]]
-"""By the last home that is known, and whether it is a known subscriber that did not get it: how many."""
+"""The number of deliveries, keyed by their last known home, and by whether a known subscriber did not get them."""
 Without = dict[tuple[str, str, str], "Missed"]
-"""By publisher, subscriber and home."""
+"""Keyed by publisher, subscriber and home."""
 Away = Counter[tuple[str, str]]
-"""By publisher and subscriber."""
+"""Keyed by publisher and subscriber."""
 
 
 @attrs.frozen(slots=True)
 class Missed:
-    """How many deliveries, and when the first and the last of them were accepted, by hybrid clock."""
+    """The number of missed deliveries, and the hybrid clocks at which the first and the last of them were accepted."""
 
     count: int
     first: int
@@ -44,7 +45,7 @@ class Missed:
 
 
 class Unattributed:
-    """The accepted deliveries of a bucket, and which pairs of them are served."""
+    """The accepted deliveries of a bucket, and the pairs in which a subscriber had the delivery."""
 
     def __init__(self, facts: Facts, found: Deliveries, fates: Fates, pairs: Pairs, case: Case) -> None:
         self._facts, self._found, self._fates, self._pairs, self._case = facts, found, fates, pairs, case
@@ -52,7 +53,8 @@ class Unattributed:
         self._received_hlc = np.where(found.received_hlc != BIG, found.received_hlc, fates.accepted_hlc)
 
     def unaddressed(self, verdicts: SubscriberVerdicts) -> tuple[InVain, Flags]:
-        """Counted, and by delivery. Not if everybody was forgotten before, by routers whose logs are whole."""
+        """The unaddressed deliveries: counted, and one flag per delivery. Left out are deliveries before which routers
+        with whole logs had forgotten all subscribers."""
         unheard = self._fates.unheard
         astray = (self._fates.is_accepted | unheard) & ~self._found.has_audience
         for lost in self._case.state_losses:
@@ -73,7 +75,7 @@ class Unattributed:
         return counted, found
 
     def without(self, verdicts: SubscriberVerdicts) -> tuple[Without, Away]:
-        """What was missed, counted."""
+        """The missed deliveries, counted."""
         without, away = Without(), Away()
         for name, at, there in self.missed(verdicts):
             away.update((publisher, name) for publisher in self._publishers(at[~there]))
@@ -82,8 +84,8 @@ class Unattributed:
         return without, away
 
     def missed(self, verdicts: SubscriberVerdicts) -> Iterator[tuple[str, Ints, Flags]]:
-        """By subscriber that should have been known, the deliveries that it was neither owed nor given, nor left out by
-        its filter, and whether it was there."""
+        """For each subscriber that routers had to know: the deliveries that it was neither owed nor given, and that its
+        filter did not leave out, and whether it was there."""
         got = self._served(verdicts.owed | verdicts.taken | self._pairs.passed)
         for name, presence in self._case.presences.items():
             meant = self._fates.is_accepted & ~self._found.balanced
@@ -105,7 +107,7 @@ class Unattributed:
         return [name.decode() for name in self._found.uses.publisher()[deliveries].tolist()]
 
     def _by_home(self, deliveries: Ints) -> Iterator[tuple[str, str, Missed]]:
-        """By publisher and the home that accepted them, as far as that is known."""
+        """The missed deliveries by publisher and by the home that accepted them, "" if unknown."""
         rows, accepted = self._facts.rows, self._found.accepted[deliveries]
         homes = [*(log.name for log in rows.logs), ""]
         by = [homes[log] for log in taken(rows.log, accepted).tolist()]
@@ -120,7 +122,7 @@ class Unattributed:
         return self._facts.rows.meets(self._found.address, address)
 
     def _served(self, flags: Flags) -> Ints:
-        """Numbers of the pairs for which it is true, in order."""
+        """The numbers of the flagged pairs, in order."""
         return np.sort(self._number(self._pairs.delivery[flags], self._pairs.subscriber[flags]))
 
     def _number(self, deliveries: Ints, subscriber: Ints | int) -> Ints:
@@ -128,7 +130,8 @@ class Unattributed:
         return found
 
     def _are(self, served: Ints, deliveries: Ints, name: str) -> Flags:
-        """Asked for each of many cuts, so it must not cost a sort."""
+        """Whether each of these deliveries was served to the subscriber. Callers ask this for many subscribers, so it
+        must not sort."""
         numbers = self._number(deliveries, self._codes.get(name, len(self._codes)))
         found: Flags = np.searchsorted(served, numbers, side="right") > np.searchsorted(served, numbers, side="left")
         return found
@@ -138,8 +141,8 @@ class Unattributed:
         return (names[home] for home in self._found.last_home[deliveries].tolist())
 
     def _may_have_been_there(self, at: Ints, name: str, client: Client) -> Flags:
-        """Whether any attach of the subscriber had begun and not ended when the delivery was accepted, if it is known
-        when that was."""
+        """Whether any attach of the subscriber had begun and not ended when the delivery was accepted. True if the time
+        of the acceptance is unknown."""
         hlc, time = self._fates.accepted_hlc[at], self._fates.accepted_time[at]
         begun, time = dated(self._found.undated[at], self._found.begun_time[at], time)
         found = np.zeros(len(at), np.bool_)
@@ -151,9 +154,9 @@ class Unattributed:
         return (found | self._fates.unheard[at]) & self._addressed(client.address)[at]
 
     def _unwatched(self, at: Ints) -> Flags:
-        """Whether the delivery's home, or any that may have been it, had a log without a clean end, and no router with
-        a whole one saw who was joined there. The home's wall clock and its witness's may differ; contact is lost later
-        than the router, so this is of no consequence for a router that died."""
+        """Whether the delivery's home, or a router that may have been it, has a log without a clean end, and no router
+        with a whole log saw which subscribers it joined. The wall clocks of the home and its witness may differ. This
+        does not matter for a router that died, because the witness loses the contact later than that."""
         blind = np.zeros(len(at), np.bool_)
         first, last = self._found.first_home[at], self._found.last_home[at]
         time = self._fates.accepted_time[at]
