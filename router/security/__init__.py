@@ -1,1 +1,1 @@
-"""Who may come in, and who we are: users, certificates, the mesh's secret (docs/security.md)."""
+"""Authentication and authorization: users, certificates, the mesh's secret (docs/security.md)."""

@@ -1,14 +1,15 @@
-"""Wrong passwords: from where too many have come, the next one has to wait for its turn (docs/security.md).
+"""Limits on wrong passwords: after too many from one address, the next attempt waits for its turn (docs/security.md).
 
-By the address that clients come from, as anybody can make new connections: the first `FREE` within `FORGET_S` cost
-nothing, then there is one attempt every `EVERY_S`. Whoever would have to wait for longer than `MOST_S` is turned away.
-What comes from this host itself is let through: it may be a proxy that many come by.
+The limit is per client address, as a client can make new connections at will. The first `FREE` wrong passwords within
+`FORGET_S` cost nothing, then there is one attempt every `EVERY_S`. An attempt that would wait for longer than `MOST_S`
+is refused. Attempts from this host itself are not limited: it may be a proxy of many clients.
 
-A connection waits as it comes. One that came while passwords were free has no turn, and asks for one once it says its
-password: else whoever opens many connections first would have a guess on each.
+A connection waits when it comes. A connection that came while attempts were free has no turn, and asks for one when it
+sends its password: otherwise a client that opens many connections first would have a guess on each.
 
-To look at a password takes milliseconds, and the loop waits. So in one pass of the loop (`router.turns`) one is looked
-at, and addresses take turns: whoever says many at once, be they right, does not hold up those who come from elsewhere.
+A check of a password takes milliseconds, in which the loop waits. So one pass of the loop (`router.turns`) has at most
+one check, and addresses take turns: a client that sends many passwords at once, even right ones, does not delay clients
+from elsewhere.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,25 +26,25 @@ FORGET_S: Final = 60.0
 MOST_SOURCES: Final = 10_000
 Turn = Callable[[], Awaitable[None]]
 NETWORK: Final = 8
-"""Bytes of an IPv6 address: whoever has one of these networks has all the addresses in it."""
+"""Bytes of an IPv6 address that name its network: the owner of a network has all addresses in it."""
 
 
 @attrs.define(slots=True)
 class _Source:
     wrong: int = 0
     last: float = 0.0
-    """When it was wrong last."""
+    """Time of the last wrong password."""
     turn: float = 0.0
-    """No attempt before that."""
+    """No attempt is allowed before this time."""
 
 
 class Attempts:
-    """At one router."""
+    """Wrong passwords at one router, by address."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._sources: dict[bytes, _Source] = {}
-        """The one that was wrong last comes last."""
+        """In the order of their last wrong passwords."""
 
     def was_wrong(self, host: str) -> None:
         key, now = _source(host), self._now()
@@ -59,7 +60,7 @@ class Attempts:
             del self._sources[next(iter(self._sources))]
 
     def take_turn(self, host: str) -> float | None:
-        """For how many seconds an attempt from there has to wait; None if for too long, and then no turn is taken."""
+        """Seconds that an attempt from this host has to wait. None, and no turn is taken, if that is too long."""
         source, now = self._slowed(host), self._now()
         if source is None:
             return 0.0
@@ -70,7 +71,7 @@ class Attempts:
         return turn - now
 
     def take_turn_now(self, host: str) -> bool:
-        """Whether an attempt from there need not wait; only then a turn is taken."""
+        """Whether an attempt from this host need not wait; only then it takes a turn."""
         source, now = self._slowed(host), self._now()
         if source is not None:
             if source.turn + EVERY_S > now:
@@ -79,7 +80,7 @@ class Attempts:
         return True
 
     def _slowed(self, host: str) -> _Source | None:
-        """None for one from where attempts are free."""
+        """The source of this host; None if its attempts are free."""
         key = _source(host)
         source = self._sources.get(key) if key is not None else None
         if source is None or source.wrong < FREE or self._now() - source.last > FORGET_S:
@@ -88,8 +89,8 @@ class Attempts:
 
 
 class Checks(trio.abc.Instrument):
-    """Of passwords, in a loop of which it is an instrument. After a pass with one comes a pass without: what else is
-    heard of clients waits in a pass that has lasted for long, and would find none that is young."""
+    """The checks of passwords in a loop, of which this is an instrument. A pass without a check follows each pass with
+    one: other client events wait during a long pass, and need a short one."""
 
     def __init__(self) -> None:
         self._is_made = self._was_made = False  # in this pass; in the last
@@ -98,7 +99,7 @@ class Checks(trio.abc.Instrument):
         self._last: dict[bytes, None] = {}  # from where the last were, the oldest first
 
     def after_io_wait(self, timeout: float) -> None:
-        """A pass begins. It is for who has not had one for longest."""
+        """Start a pass. It belongs to the waiting origin whose last check is the oldest."""
         self._was_made, self._is_made = self._is_made, False
         self._next = None
         if self._waiting and not self._was_made:
@@ -114,7 +115,7 @@ class Checks(trio.abc.Instrument):
             del self._last[next(iter(self._last))]
 
     async def turn(self, host: str) -> None:
-        """Returns in a pass in which a password from there may be looked at."""
+        """Return in a pass in which a password from this host may be checked."""
         if not (self._waiting or self._is_made or self._was_made):
             return
         origin = _origin(host)
@@ -129,7 +130,7 @@ class Checks(trio.abc.Instrument):
 
 
 class Guesses:
-    """Of one connection."""
+    """The attempts of one connection."""
 
     def __init__(self, attempts: Attempts, host: str, checks: Checks, *, has_turn: bool = False) -> None:
         self._attempts = attempts
@@ -138,23 +139,25 @@ class Guesses:
         self._has_turn = has_turn
 
     def may(self) -> bool:
-        """Whether what is said now proves anything."""
+        """Whether the present attempt counts at all."""
         has_turn, self._has_turn = self._has_turn, False
         return has_turn or self._attempts.take_turn_now(self._host)
 
     def may_check(self) -> bool:
-        """The same of a password in words, which is looked at then."""
+        """As `may`, for a plain password, which is then checked in this pass."""
         may = self.may()
         if may:
             self._checks.made(self._host)
         return may
 
     async def turn(self) -> None:
-        """Before anything is heard that may be a password."""
+        """Wait for a pass that allows a check, before reading anything that may contain a password."""
         await self._checks.turn(self._host)
 
     def after(self, turn: Turn, is_in: Callable[[], bool]) -> Turn:
-        """Both turns, until the client is let in. This one last: it counts in the pass only in which it comes."""
+        """Both turns, until the client is let in. The turn of the checks comes last, as it is valid only in the pass in
+        which it returns.
+        """
 
         async def both() -> None:
             await turn()
@@ -168,12 +171,12 @@ class Guesses:
 
 
 def _origin(host: str) -> bytes:
-    """Where it comes from, be it this host."""
+    """The origin of a host, also of this host itself."""
     return _source(host) or host.encode()
 
 
 def _source(host: str) -> bytes | None:
-    """None for one that is not limited, be it that it has gone."""
+    """The limited source of a host; None if the host is not limited, or its address is unknown."""
     if not host:
         return None
     address = ip_address(host.partition("%")[0])

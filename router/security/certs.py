@@ -1,7 +1,7 @@
-"""A small CA, a certificate for each router and as many for users as are asked for: to try TLS out.
+"""A small CA, a certificate for each router, and certificates for users on demand: for trying out TLS.
 
-The key of the CA stays beside its certificate, so that more can be made: whoever has it is whoever he likes. A CA that
-is run with care keeps it elsewhere.
+The CA's key stays beside its certificate, so that more certificates can be made. Anyone who has the key can take any
+identity. For a CA in production, keep the key elsewhere.
 """
 
 import datetime
@@ -30,14 +30,16 @@ _DEMANDED: Final = {
     "basicConstraints": x509.BasicConstraints,
 }
 _SLACK: Final = datetime.timedelta(minutes=5)
-"""By which another host's clock may be behind."""
+"""Tolerance for a slow clock of another host."""
 
 
 class Authority:
-    """A CA in a folder. One that is there goes on."""
+    """A CA in a folder. An existing one is used again."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Raises OSError, or FileError if what is there is no CA's, or one that not everybody would believe."""
+        """Raises OSError, and FileError if the files there are not of a CA, or of one that some peer would not
+        accept.
+        """
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         certificate, key = self.paths(CA)
@@ -59,11 +61,13 @@ class Authority:
             _write(certificate, self._certificate.public_bytes(serialization.Encoding.PEM), 0o644)
 
     def paths(self, name: str) -> tuple[Path, Path]:
-        """Of a certificate and its key."""
+        """The paths of a certificate and its key."""
         return self._folder / f"{name}.pem", self._folder / f"{name}.key"
 
     def issue(self, name: str, hosts: Iterable[str] = (), days: int = DAYS) -> tuple[Path, Path]:
-        """A certificate whose common name this is, for these hosts, and its key. Negative days: one that is over."""
+        """Make a certificate with this common name for these hosts, and its key. Negative days: it has expired
+        already.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         built = _builder(_named(name), self._certificate.subject, key, days)
         built = built.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -80,7 +84,7 @@ class Authority:
 
 
 def issue_all(topology: Topology, folder: Path, users: Sequence[str]) -> list[Path]:
-    """Certificates for all routers of a topology, of the hosts where they listen, and for users."""
+    """Certificates for all routers of a topology, with the hosts where they listen, and for users."""
     authority = Authority(folder, f"{topology.mesh} CA")
     made = [authority.paths(CA)[0]]
     for name, router in topology.routers.items():
@@ -98,7 +102,9 @@ def _loaded(path: Path, load: Callable[[bytes], Loaded]) -> Loaded:
 
 
 def _doubt(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> str:
-    """Why somebody would not believe what the CA signs: Python 3.13 and later demand what RFC 5280, 4.2.1 does."""
+    """Why a peer may reject certificates of this CA; empty if none does. Python 3.13 and later demand what RFC 5280,
+    4.2.1 does.
+    """
     found = {type(extension.value): extension for extension in certificate.extensions}
     for name, kind in _DEMANDED.items():
         if kind not in found:
@@ -137,7 +143,7 @@ def _builder(
 
 
 def _usage(*, ca: bool) -> x509.KeyUsage:
-    """As RFC 5280, 4.2.1.3 has it; Python 3.13 and later accept no CA without."""
+    """The key usage of RFC 5280, 4.2.1.3; Python 3.13 and later accept no CA without it."""
     return x509.KeyUsage(
         digital_signature=not ca,
         key_cert_sign=ca,

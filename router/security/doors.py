@@ -1,8 +1,8 @@
-"""The doors of one router: how clients and neighbours come in, and how it comes in at its neighbours.
+"""The doors of one router: how clients and neighbours come in, and how the router comes in at its neighbours.
 
-Each way in is a stream, with TLS if the mesh has certificates, and an end of SASL. What of it is configured has to be
-shown: by a neighbour the certificate of its name, the mesh's secret, or both; by a client what users and certificates
-say (docs/security.md). Where nothing is configured a stream is what it was, and everybody is let in.
+Each way in is a stream, with TLS if the mesh has certificates, and an end of SASL. A peer has to show whatever is
+configured: a neighbour the certificate of its name, the mesh's secret, or both; a client a user's password or a
+certificate (docs/security.md). If nothing is configured, the stream stays as it is, and every peer is let in.
 """
 
 import logging
@@ -42,12 +42,12 @@ log = logging.getLogger("oncemesh.security")
 
 
 class LateError(TlsError):
-    """It takes too long."""
+    """The peer takes too long."""
 
 
 @contextmanager
 def told(peer: str, late: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Whose TLS fails is told in the log. `late` hears of those who took too long."""
+    """Log a failure of the peer's TLS. `late` is called if the peer took too long."""
     try:
         yield
     except LeftError:
@@ -64,11 +64,11 @@ WayIn = tuple[trio.abc.Stream, SaslServer]
 ClientWayIn = tuple[trio.abc.Stream, SaslServer, Guesses]
 WayOut = tuple[trio.abc.Stream, SaslClient]
 Secured = tuple[trio.SocketStream | TlsStream, str, Guesses]
-"""The stream, the user whose certificate it has shown ("" if none), and what its passwords cost."""
+"""The stream, the user of the certificate shown ("" if none), and the connection's password attempts."""
 
 
 class Doors:
-    """Raises FileError at first if files are missing or wrong."""
+    """The constructor raises FileError if files are missing or wrong."""
 
     def __init__(self, topology: Topology, name: str) -> None:
         security = topology.security
@@ -88,7 +88,7 @@ class Doors:
         self._load()
 
     def _load(self) -> None:
-        """Who comes from now on meets what is in the files now. Raises FileError, and then all stays as it was."""
+        """Read the files, for all peers that come from now on. Raises FileError, and then keeps the old contents."""
         users = Users(self._users_file) if self._users_file is not None else None
         rules = read_rules(self._rules_file) if self._rules_file is not None else {}
         secret = self.files.secret()
@@ -102,15 +102,17 @@ class Doors:
             self._decoys = Verifier.of(secret, b"decoys").stored_key
 
     def rule_of(self, user: str) -> Rule:
-        """As the files say now."""
+        """The user's rule, as in the files at present."""
         return self._rules.rule_of(user)
 
     def follow(self, routers: Collection[str]) -> None:
-        """These are the routers of the mesh from now on, which as users may do everything."""
+        """Follow the plan: these are the routers of the mesh from now on. As users they may do everything."""
         self._routers = self._rules.routers = routers
 
     async def reload_on_hangup(self) -> None:
-        """Certificates run out and secrets get known: new ones come while the router runs."""
+        """Read the files again at each SIGHUP: certificates expire and secrets leak, so new ones come while the router
+        runs.
+        """
         with taken(signal.SIGHUP) as signals:
             async for _ in signals:
                 try:
@@ -124,10 +126,10 @@ class Doors:
             return await TlsStream.over(stream, context)
         raise LateError("the peer began no TLS in time")
 
-    # who comes
+    # incoming connections
 
     async def client(self, stream: trio.SocketStream) -> ClientWayIn:
-        """Raises TlsError."""
+        """The way in of a client. Raises TlsError."""
         secured, certified, guesses = await self.let_in(stream)
         return secured, SaslServer(self._offer(certified, guesses), guesses.was_wrong), guesses
 
@@ -151,7 +153,7 @@ class Doors:
         return Verifier.decoy(user, self._users.decoys if self._users is not None else self._decoys)
 
     async def neighbour(self, stream: trio.SocketStream) -> WayIn:
-        """Raises TlsError."""
+        """The way in of a neighbour. Raises TlsError."""
         if self._contexts is None:
             return stream, self._of_neighbour("")
         secured = await self._secured(stream, self._contexts.for_neighbours)
@@ -168,7 +170,9 @@ class Doors:
         return SaslServer({SCRAM: lambda: ScramServer(find)})
 
     async def let_in(self, stream: trio.SocketStream) -> Secured:
-        """Whoever has said too many wrong passwords waits first. Raises TlsError."""
+        """Let a client's stream in, with TLS if configured. After too many wrong passwords from its host it waits
+        first. Raises TlsError.
+        """
         host = _host(stream)
         wait_s = self._attempts.take_turn(host)
         if wait_s is None:
@@ -181,17 +185,17 @@ class Doors:
         return secured, secured.peer, guesses
 
     def proves(self, user: str, password: str) -> bool:
-        """Whether it is the user's."""
+        """Whether it is the user's password."""
         return len(user) <= LONGEST and self._find(user).fits(password)
 
     def sees_all(self, user: str) -> bool:
         """Whether the user may see the links of all."""
         return self.rule_of(user).sees_all
 
-    # where we come
+    # outgoing connections
 
     async def to_neighbour(self, stream: trio.SocketStream, name: str) -> WayOut:
-        """Raises TlsError."""
+        """The way in at a neighbour, whose certificate has to name it. Raises TlsError."""
         if self._contexts is None:
             return stream, self._as_ourselves(name)
         secured = await self._secured(stream, self._contexts.as_neighbour)
@@ -206,7 +210,7 @@ class Doors:
 
 
 def _host(stream: trio.SocketStream) -> str:
-    """Where it comes from; empty if it has gone."""
+    """The peer's address; empty if the peer has gone."""
     try:
         return str(stream.socket.getpeername()[0])
     except OSError:
@@ -214,7 +218,7 @@ def _host(stream: trio.SocketStream) -> str:
 
 
 def check(topology: Topology, routers: Iterable[str]) -> None:
-    """Whether these find the files that they need, and let each other in; raises FileError."""
+    """Check that these routers find the files that they need, and that they let each other in. Raises FileError."""
     files = {name: Doors(topology, name).files for name in routers}
     for link in topology.links:
         if link.a in files and link.b in files:

@@ -1,6 +1,6 @@
 """The files that `security` names in a topology, read for one router: certificates and the mesh's secret.
 
-What is wrong with one is told with its path, and never with what it holds.
+Errors name the path of a file, and never its contents.
 """
 
 import ssl
@@ -17,11 +17,11 @@ from router.mesh.config import Topology
 from router.mesh.errors import FileError
 
 LEAST_SECRET: Final = 16
-"""Characters: whoever saw a neighbour prove the secret can try others at home."""
+"""Characters. A peer that saw a neighbour prove the secret can guess it offline."""
 
 
 class SecurityError(FileError):
-    """What is wrong with a file of certificates, or of the secret."""
+    """The problem of a file of certificates, or of the secret."""
 
 
 @attrs.frozen
@@ -43,7 +43,9 @@ class Files:
         )
 
     def contexts(self) -> Contexts:
-        """Of a router that others would believe: it meets itself as it meets neighbours. Raises SecurityError."""
+        """The contexts of the router, after a handshake with itself as with a neighbour. Raises SecurityError if this
+        fails.
+        """
         made = Contexts(self._server(ssl.CERT_OPTIONAL), self._server(ssl.CERT_REQUIRED), self._client())
         try:
             names = meet(made.as_neighbour, made.for_neighbours)
@@ -57,7 +59,7 @@ class Files:
         return made
 
     def check_neighbour(self, other: Self) -> None:
-        """Whether that router and this one, whose files are right by themselves, let each other in. Raises
+        """Check that the other router and this one let each other in; the files of each are right by themselves. Raises
         SecurityError."""
         if self.secret() != other.secret():
             assert self._secret is not None
@@ -75,7 +77,7 @@ class Files:
                 raise SecurityError(self._certificate, [f"{neighbour._certificate}: {what}"]) from None
 
     def _server(self, demand: ssl.VerifyMode) -> ssl.SSLContext:
-        """For who comes, with `demand` of a certificate. Raises SecurityError."""
+        """The context for incoming connections, with `demand` for a certificate. Raises SecurityError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = demand
         context.num_tickets = 0  # who comes back shows its certificate again
@@ -83,7 +85,9 @@ class Files:
         return self._filled(context)
 
     def _client(self) -> ssl.SSLContext:
-        """For neighbours: their certificates are of routers, and not of hosts. Raises SecurityError."""
+        """The context for connections to neighbours: their certificates name routers, not hosts. Raises
+        SecurityError.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         if sys.version_info >= (3, 13):  # as clients in Python do from then on
@@ -108,7 +112,7 @@ class Files:
         return context
 
     def secret(self) -> str | None:
-        """Raises SecurityError."""
+        """The mesh's secret; None if none is configured. Raises SecurityError."""
         if self._secret is None:
             return None
         try:
@@ -121,7 +125,7 @@ class Files:
         return text
 
     def credentials(self, user: str, names: frozenset[str]) -> Credentials:
-        """To come to routers of these names as who runs the mesh. Raises SecurityError."""
+        """The operator's credentials for routers of these names. Raises SecurityError."""
         secret = self.secret()
         return Credentials(
             user if secret is not None else "", secret or "", self._ca, self._certificate, self._key, names

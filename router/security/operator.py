@@ -1,4 +1,4 @@
-"""Who runs a mesh, to its routers: who can read the files that its topology names need not be let in by anybody."""
+"""The operator of a mesh: a process that can read the files of the topology needs no other permission."""
 
 import attrs
 
@@ -8,18 +8,20 @@ from router.mesh.rundir import RunDirectory
 from router.security.files import Files
 
 OPERATOR = "$mesh"
-"""The user whose password is the mesh's secret. Where there is none it is the routers themselves who ask."""
+"""The user whose password is the mesh's secret. Without a secret, the operator shows a router's certificate."""
 
 
 def operator_of(directory: RunDirectory, shown: Credentials = NOBODY) -> tuple[str, Credentials]:
-    """The scheme of the routers' URLs, and what to show them. Raises FileError."""
+    """The scheme of the routers' URLs, and the credentials to show them. Raises FileError."""
     topology = directory.topology()
     here = next(iter(directory.read().routers), next(iter(topology.routers)))  # the files of others are elsewhere
     return operator_at(topology, here, shown)
 
 
 def operator_at(topology: Topology, router: str, shown: Credentials = NOBODY) -> tuple[str, Credentials]:
-    """The same, where the files of that router are. Who is `shown` to be somebody believes the mesh's CA, too."""
+    """As `operator_of`, with the files of this router. Credentials that the caller has `shown` get the mesh's CA, if
+    they have none.
+    """
     operator = Files(topology, router).credentials(OPERATOR, frozenset(topology.routers))
     if shown == NOBODY:
         shown = operator

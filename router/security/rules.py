@@ -1,10 +1,10 @@
-"""Who may do what: a file of rules, each of one user.
+"""The permissions of users: a file of rules, each of one user.
 
     alice: {send: [topic/orders/*], receive: [topic/orders/eu, topic/prices/*], status: all, connections: 5, durable: 9}
     $anonymous: {receive: [topic/prices/*]}
 
-A user who has a rule may do what it says and nothing else; who has none may do everything. What a rule says is asked
-once: as a link is attached, a connection opened, a status sent. Links that are there stay.
+A user with a rule may do what it says and nothing else; a user without one may do everything. A rule is applied once:
+when a link is attached, a connection opened, or a status sent. Existing links stay.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,16 +27,16 @@ _REST: Final = "*"
 
 @attrs.frozen
 class Rule:
-    """Of one user. Addresses are named as they are, or by their begin and a *."""
+    """The rule of one user. It lists addresses in full, or prefixes followed by *."""
 
     send: tuple[str, ...] = ()
     receive: tuple[str, ...] = ()
     status: str = OWN
-    """Whose links `$status` shows it."""
+    """Whose links `$status` shows to the user: `all` or `own`."""
     connections: int | None = None
-    """At one router; None: what the topology says."""
+    """Connections to one router, at most; None: the topology's limit."""
     durable: int | None = None
-    """Links that outlive their connections, in the mesh; None: the same."""
+    """Links that outlive their connections, in the mesh, at most; None: the topology's limit."""
 
     def may_send(self, address: str) -> bool:
         return any(_fits(pattern, address) for pattern in self.send)
@@ -45,7 +45,7 @@ class Rule:
         return any(_fits(pattern, address) for pattern in self.receive)
 
     def may_receive_all(self, begin: str) -> bool:
-        """Whatever has that begin."""
+        """Whether the user may receive from all addresses with this prefix."""
         return any(pattern.endswith(_REST) and _fits(pattern, begin) for pattern in self.receive)
 
     @property
@@ -61,11 +61,11 @@ EVERYTHING: Final = Rule((_REST,), (_REST,), ALL)
 
 
 class RulesError(FileError):
-    """What is wrong with a file of rules."""
+    """The problem of a file of rules."""
 
 
 class Rules:
-    """Of a mesh with these limits. Its own routers, and who runs it, may do everything."""
+    """The rules of a mesh with these limits. Its own routers, and its operator, may do everything."""
 
     def __init__(self, rules: Mapping[str, Rule], limits: Limits, routers: Collection[str]) -> None:
         self._rules = rules
@@ -73,7 +73,7 @@ class Rules:
         self.routers = routers
 
     def rule_of(self, user: str) -> Rule:
-        """With all limits that there are: one of ours has none but by a rule."""
+        """The user's rule with all limits filled in. Routers and the operator have no limits."""
         is_own = user == OPERATOR or user in self.routers
         rule = EVERYTHING if is_own else self._rules.get(user or ANONYMOUS, EVERYTHING)
         if is_own:
@@ -89,7 +89,7 @@ class Rules:
 
 
 def read_rules(path: Path) -> dict[str, Rule]:
-    """Raises RulesError."""
+    """The rules in a file, keyed by user. Raises RulesError."""
     reader, root = _RulesReader(), document(path, "rules", ["the names of users"], RulesError)
     rules = {}
     for name, value in root.items():

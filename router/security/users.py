@@ -1,13 +1,13 @@
-"""The file of users: for each a verifier, from which the password is not to be had but by trying (RFC 5803's form).
+"""The file of users: for each user a verifier, which reveals the password only to guessing (the form of RFC 5803).
 
     decoys KEY
     NAME SCRAM-SHA-256$ITERATIONS:SALT$STORED-KEY:SERVER-KEY
 
-Of the key in the first line come the salts that are shown for users that there are not. All routers of a mesh show the
-same one, also when they have started anew, as they do of users that there are: so nobody is told who exists.
+The key in the first line gives the salts for unknown users. All routers of a mesh show the same salt for an unknown
+user, also after a restart, as they do for known users: so a client cannot find out which users exist.
 
-A router looks whether the file has changed whenever somebody says that he is a user: who is added may come in at once,
-who is removed comes in no more. He stays where he is connected.
+At each login, a router checks whether the file has changed: an added user may log in at once, a removed one no more.
+Existing connections stay.
 """
 
 import contextlib
@@ -38,20 +38,20 @@ _DECOYS: Final = re.compile(r"decoys ([A-Za-z0-9+/]{43}=)")
 
 
 class UsersError(FileError):
-    """What is wrong with a file of users."""
+    """The problem of a file of users."""
 
 
 @attrs.frozen
 class UserFile:
-    """What it holds."""
+    """The contents of a file of users."""
 
     verifiers: dict[str, Verifier] = attrs.field(factory=dict)
     decoys: bytes = attrs.field(factory=lambda: secrets.token_bytes(_KEY_BYTES), repr=False)
 
 
 def read_users(path: Path) -> UserFile:
-    """Raises UsersError, which tells nothing of what a line holds. An empty file is damaged, and not one without
-    users."""
+    """Read a file of users. Raises UsersError, which reveals nothing of a line. An empty file is damaged, not one
+    without users."""
     try:
         first, *lines = contents(path, "a file of users").decode().splitlines() or [""]
     except (OSError, UnicodeDecodeError, Malformed) as error:
@@ -89,7 +89,7 @@ def _verifier(path: Path, number: int, iterations: int, *parts: str) -> Verifier
 
 
 def write_users(path: Path, users: UserFile) -> None:
-    """At once, and for the owner's eyes only. Raises OSError."""
+    """Replace the file in one step, readable only by its owner. Raises OSError."""
     lines = [f"decoys {b64encode(users.decoys).decode()}\n"]
     lines += [f"{name} {_text(verifier)}\n" for name, verifier in users.verifiers.items()]
     try:
@@ -118,8 +118,8 @@ def _text(verifier: Verifier) -> str:
 
 
 class Users:
-    """The users of a router, as the file has them now. Raises UsersError if it cannot be read at first; later what was
-    read before goes on."""
+    """The users of a router, as the file has them at present. The constructor raises UsersError if the file cannot be
+    read. If a later read fails, the former contents stay."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -143,12 +143,12 @@ class Users:
 
     @property
     def decoys(self) -> bytes:
-        """The key of those of whom there are none."""
+        """The key for the salts of unknown users."""
         return self._file.decoys
 
 
 def _version(path: Path) -> tuple[int, int, int]:
-    """Of the file that is there: another if it has changed."""
+    """Changes whenever the file does."""
     try:
         found = path.stat()
     except OSError:
