@@ -1,7 +1,7 @@
-"""The series of `/metrics`, as the table of entities has them (`router.entities`): of each entity, counted, or summed.
+"""The series of `/metrics`, from the table of entities (`router.entities`): a value per entity, a count, or a sum.
 
-Measured when somebody asks, at the pace of management (`router.management.pace`), by the attributes that the other
-surfaces show: so no two say different things. Nothing is counted on the way of a message but totals.
+A request measures them, at the pace of management (`router.management.pace`), by the attributes that the other surfaces
+show: so all surfaces agree. The path of a message only counts totals.
 """
 
 from collections import Counter
@@ -18,14 +18,14 @@ from router.entities.table import Attribute, Entity, How
 from router.management.pace import LOOKS, WorkPace
 
 MOST_REMEMBERED: Final = 1000
-"""Entities of which it is known how long they have been seen to be so, the oldest ones."""
+"""Entities for which the router remembers since when it has seen the condition, at most."""
 
 Samples = list[tuple[tuple[str, ...], float]]
-"""The value of each label, and what is measured."""
+"""The values of the labels, and the measured value, of each sample."""
 
 
 class SeriesTally:
-    """Of one series. `take` begins the next look."""
+    """The tally of one series. `take` ends a look and begins the next."""
 
     def __init__(self, entity: Entity[Any], attribute: Attribute[Any]) -> None:
         assert attribute.series is not None
@@ -85,12 +85,12 @@ class MeasuredSeries:
     says: str
     labels: tuple[str, ...]
     counts: bool
-    """Whether it is a counter."""
+    """Whether the series is a counter."""
     samples: Samples
 
 
 class Census:
-    """Of one router. `take` looks anew."""
+    """The series of one router. Each `take` makes a new look."""
 
     def __init__(self, at: ObservedRouter, pace: WorkPace) -> None:
         self._at = at
@@ -120,6 +120,6 @@ def _measured(tally: SeriesTally) -> MeasuredSeries:
 
 
 def _in_turns(entities: Iterable[Any]) -> Iterator[list[Any]]:
-    """All that there are now: they may be others by the time that the last are looked at."""
+    """The present entities, in groups: the list is copied, as entities come and go before the last group."""
     there = iter(list(entities))
     return iter(lambda: list(islice(there, LOOKS)), [])

@@ -1,11 +1,11 @@
-"""What is asked over HTTP, and what is answered: values, as `server` reads and writes them and `site` decides them."""
+"""Requests and answers of HTTP, as values: `server` reads and writes them, `site` decides the answers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
 from attrs import define, field, frozen
 
 NextEvent = Callable[[], Awaitable[bytes]]
-"""The next bytes of a stream of events, once there are any."""
+"""Returns the next bytes of a stream of events, once there are any."""
 
 
 @frozen
@@ -14,7 +14,7 @@ class WebRequest:
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """By their names in lower case; of several of a name the last."""
+    """Keyed by the name in lower case; of several headers with the same name, the last."""
 
 
 @frozen
@@ -24,7 +24,7 @@ class WebAnswer:
     content_type: str = "text/plain; charset=utf-8"
     headers: tuple[tuple[str, str], ...] = ()
     events: NextEvent | None = None
-    """Instead of a body: goes on until the listener or the peer ends."""
+    """The stream in place of a body; it continues until the listener or the peer ends."""
 
 
 @define
@@ -32,28 +32,28 @@ class WebCaller:
     """The other end of one connection."""
 
     origin: str
-    """For the log."""
+    """Its address, for the log."""
     certified: str = ""
-    """The user whose certificate it has shown."""
+    """The user of the certificate shown; "" if none."""
     admit: Callable[[], bool] = field(default=lambda: True)
-    """Have it keep its place though others come; False if there is none."""
+    """Keeps the connection's place when others come; False if there is none."""
     may_try: Callable[[], bool] = field(default=lambda: True)
-    """Whether a password that is said now is looked at."""
+    """Whether a password sent now is checked."""
     denied: Callable[[], None] = field(default=lambda: None)
-    """Hears of each wrong password."""
+    """Called for each wrong password."""
     reads_events: bool = False
-    """Whether it may read what has happened, which tells of what others were refused."""
+    """Whether it may read events, which also show the refusals of other clients."""
     proven: tuple[str, str] | None = None
-    """The credentials that were found to be right on this connection, and whose they are."""
+    """The credentials that were right on this connection, and their user."""
 
 
 def told(status: int, text: str, *headers: tuple[str, str]) -> WebAnswer:
-    """A line of text."""
+    """An answer with one line of text."""
     return WebAnswer(status, f"{text}\n".encode(), headers=headers)
 
 
 class WebRefusal(Exception):
-    """A request that is not answered as it was meant to be."""
+    """A request that gets an error as its answer."""
 
     def __init__(self, status: int, text: str, *headers: tuple[str, str]) -> None:
         super().__init__(text)

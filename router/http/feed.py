@@ -1,8 +1,8 @@
-"""The stream of events of the console (Server-sent events): one look a second at the mesh, for all who watch.
+"""The stream of events of the console (server-sent events): one look at the mesh a second, for all browsers that watch.
 
-Nobody watches: nobody looks. A look is made once, however many watch, and as often as answering it leaves the routers
-time. Who reads slowly misses pictures, never happenings, unless they are older than those that are kept; nothing is
-kept for him.
+Without a watcher there is no look. One look serves all watchers; the pause between looks leaves the routers time for
+other work. A slow watcher misses pictures, but no events, unless these are older than the ones kept. Nothing is kept
+for a single watcher.
 """
 
 import json
@@ -26,13 +26,13 @@ MOST_HAPPENINGS: Final = 300
 MOST_POINTS: Final = 300
 PERIOD_S: Final = 1.0
 SHARE: Final = 4
-"""A look is followed by a pause of so many times what it took, or the rest of the period."""
+"""A look is followed by a pause of so many times its duration, or by the rest of the period."""
 GONE_S: Final = 3.0
-"""After which nobody who has not asked for more counts as watching."""
+"""Seconds without a request for more, after which a watcher no longer counts."""
 
 
 class Feed:
-    """Of one router. `run` looks, for as long as the router runs."""
+    """The feed of one router. `run` makes the looks, for as long as the router runs."""
 
     def __init__(self, gathering: Gathering) -> None:
         self._gathering = gathering
@@ -41,14 +41,16 @@ class Feed:
         self._wanted = trio.Event()
         self._looked = trio.Event()
         self.number = 0
-        """Of the last look."""
+        """Number of the last look."""
         self.picture = b""
         self.points: deque[Row] = deque(maxlen=MOST_POINTS)
         self.happened: deque[tuple[int, Row]] = deque(maxlen=MOST_HAPPENINGS)
-        """With the number of the look that brought it."""
+        """Events, each with the number of the look that brought it."""
 
     async def run(self) -> None:
-        """A look that fails is logged, and the next one is made: who looks at a router does not end it."""
+        """Make looks. A failed one is logged, and the next one is made: a fault in the console does not end the
+        router.
+        """
         while True:
             if not self._anybody():
                 self._wanted = trio.Event()
@@ -77,12 +79,12 @@ class Feed:
         self._looked = trio.Event()
 
     async def next_look(self) -> None:
-        """Returns when there is another one."""
+        """Returns after the next look."""
         self._wanted.set()
         await self._looked.wait()
 
     async def watch(self, request: WebRequest, caller: WebCaller) -> WebAnswer:
-        """Happenings are for those who may read them."""
+        """Answer with the stream. Only a caller with permission gets events. Raises WebRefusal if too many watch."""
         self._anybody()
         if len(self._watchers) >= MOST_WATCHERS or not caller.admit():
             raise WebRefusal(503, f"too many browsers are watching, at most {MOST_WATCHERS} may", ("Retry-After", "10"))
@@ -92,13 +94,13 @@ class Feed:
 
 
 class Watcher:
-    """Who is sent the stream."""
+    """One browser that gets the stream."""
 
     def __init__(self, feed: Feed, *, reads_events: bool) -> None:
         self._feed = feed
         self._reads_events = reads_events
         self._seen = -1
-        """The last look that was sent; first comes what there was before."""
+        """Number of the last look that was sent; -1 before the first, with which the earlier points are sent."""
         self.waits = False
         self.served = trio.current_time()
 

@@ -1,4 +1,4 @@
-"""The console's own files, as they come with the package: read once, and sent as they are."""
+"""The console's own files from the package: read once, and sent unchanged."""
 
 from importlib.resources import files
 from typing import Final
@@ -17,7 +17,7 @@ INDEX: Final = "index.html"
 
 
 def file_pages() -> dict[str, Page]:
-    """By path; `index.html` is the page itself."""
+    """The pages, keyed by path; `index.html` is `/`."""
     found = sorted(files(__package__).joinpath(FOLDER).iterdir(), key=lambda file: file.name)
     pages = {f"/{file.name}": _page(file.name, file.read_bytes()) for file in found}
     return {"/": pages.pop(f"/{INDEX}"), **pages}

@@ -1,7 +1,7 @@
-"""The whole mesh, asked by one router: each says of itself what `$management` tells anybody who asks it.
+"""A look at the whole mesh by one router: each router reports what `$management` shows to any client.
 
-All are asked at the same time, by the way that requests for other routers go. Who does not answer in time is left out
-of this look. Never here: what is made of it (`picture`), and how often (`feed`).
+The router asks all others at the same time, in the way of forwarded management requests. A router that does not answer
+in time is left out of this look. Never here: the picture of a look (`picture`), and the pace of looks (`feed`).
 """
 
 import time
@@ -19,9 +19,9 @@ from router.management.node import ManagementNodes
 
 PATIENCE_S: Final = 3.0
 MOST_PAGES: Final = 9
-"""Of events at one look: as many as a router keeps."""
+"""Pages of events at one look, at most: as many as a router keeps."""
 FRESH_MS: Final = 900
-"""A router makes one look at itself for all consoles that ask for it within that."""
+"""Milliseconds in which a router makes one look at itself for all consoles."""
 OF_PLAN: Final = ("name", "standing", "neighbours", "inContact", "isHere")
 
 
@@ -35,13 +35,13 @@ class MeshLook:
     """Seconds since 1970."""
     plan: list[Row]
     answers: dict[str, RouterLook] = field(factory=dict)
-    """Of those that have answered."""
+    """The routers that have answered."""
     events: list[Row] = field(factory=list)
-    """That happened since the last look, oldest first."""
+    """The events since the last look, oldest first."""
 
 
 class Gathering:
-    """By one router."""
+    """Makes the looks of one router."""
 
     def __init__(self, at: ObservedRouter, management: ManagementNodes) -> None:
         self._management = management
@@ -74,7 +74,7 @@ class Gathering:
                 pass  # the contact has just been lost
 
     async def _rows(self, router: str, kind: str, names: tuple[str, ...]) -> list[Row]:
-        """The first page: of routers there are not more."""
+        """The first page of the answer: there are no more routers than that."""
         body = {"attributeNames": list(names)}
         page = await self._management.ask(router, "QUERY", body, entityType=kind)
         return [dict(zip(page["attributeNames"], row, strict=True)) for row in page["results"]]

@@ -1,12 +1,8 @@
-"""Whether a router lives, and whether it is ready for clients: what an orchestrator or a load balancer asks.
+"""Whether a router lives, and whether it is ready for clients, for an orchestrator or a load balancer.
 
-*Healthy* is a process whose loop comes round in time: one whose loop lags by `dead` or more is lost to its neighbours.
-A loop that stands still does not answer at all, and is ended by the watch over it (`router.watchdog`).
+*Healthy* is a process whose loop is in time: its neighbours lose a router whose loop lags by `dead` or more. A loop that stands still does not answer at all; the watchdog ends it (`router.watchdog`).
 
-*Ready* is a router that answers publishers and lets clients in: it has heard of all routers, or has waited for them as
-long as it is to (protocol 8, Boot), and is neither joining nor on its way out. Whom it loses afterwards does not make
-it less ready: each side of a cut goes on (protocol 8, Partition), and the last router that is left must not be taken
-out.
+*Ready* is a router that answers publishers and lets clients in: it has heard from all routers, or has waited for them as long as it has to (protocol 8, Boot), and is neither joining nor leaving. A router that loses contacts later stays ready: each side of a partition continues (protocol 8, Partition), and a load balancer must not remove the last router.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,6 @@
-"""The listener `http` of a router: who comes in, and the pages there are.
+"""The listener `http` of a router: its connections, and its pages.
 
-It is looked for by `router.process` only where the topology has one: a router without it does not pay for what is
-imported here.
+`router.process` imports it only if the topology has this listener: other routers do not pay for the imports.
 """
 
 import logging
@@ -32,13 +31,13 @@ from router.security.doors import Doors, told
 log = logging.getLogger("oncemesh.http")
 
 PLACES: Final = 32
-"""Connections, three quarters of which are for who has shown that he may look."""
+"""Connections, at most; three quarters of them are for callers with permission to look."""
 
 Turn = Callable[[], Awaitable[None]]
 
 
 class WebListener:
-    """Of one router. `run` serves, for as long as the router runs."""
+    """The listener of one router. `run` serves, for as long as the router runs."""
 
     def __init__(self, at: ObservedRouter, management: ManagementNodes, doors: Doors, turn: Turn) -> None:
         topology = at.topology
@@ -83,5 +82,5 @@ class WebListener:
 
 
 def _refused(limit: str, who: str, what: str) -> None:
-    """Browsers open connections and say nothing: that is no news."""
+    """Log at debug level: browsers often open connections and send nothing."""
     log.debug("%s: limit %s: %s", who, limit, what)

@@ -1,7 +1,7 @@
-"""A delivery, looked up by its key or its publisher's tag: what every router in contact knows of it.
+"""Find a delivery by its key or its publisher's tag, at every router in contact.
 
-Its home alone knows the tag, and tells the key; by that all are asked. A router keeps no record of what everybody
-knows to be settled: then there is nothing to tell, but by the delivery log.
+Only the home knows the tag, and returns the key; all routers are then asked by the key. A router keeps no record that
+all routers know to be settled: then only the delivery log has the delivery.
 """
 
 import json
@@ -20,7 +20,7 @@ LONGEST: Final = 256
 
 
 class Lookup:
-    """One at a time: to look for a tag is to look at all records."""
+    """Finds deliveries, one at a time, as a search for a tag reads all records."""
 
     def __init__(self, at: ObservedRouter, management: ManagementNodes) -> None:
         self._at = at

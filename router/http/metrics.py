@@ -1,7 +1,7 @@
-"""`/metrics`, as Prometheus reads it: all series in its text format, by its own library.
+"""`/metrics` for Prometheus: all series in its text format, by its own library.
 
-What it costs to be looked at is bounded, however many look: one text serves all who wait for it, and is made no more
-than ten times a second, in a tenth of the router's time at most. It is never older than the request.
+The cost to the router is bounded, however many clients ask: one text serves all that wait for it. It is made at most
+ten times a second, in at most a tenth of the router's time, and is never older than the request.
 """
 
 import math
@@ -22,7 +22,7 @@ PAUSE_S: Final = 0.1
 
 
 class SeriesCollector(Collector):
-    """Of the last look."""
+    """Passes the series of the last look to the library."""
 
     def __init__(self) -> None:
         self.measured: list[MeasuredSeries] = []
@@ -38,7 +38,7 @@ class SeriesCollector(Collector):
 
 class Metrics:
     def __init__(self, take: Callable[[], Awaitable[list[MeasuredSeries]]]) -> None:
-        """All series, when they are `take`n."""
+        """`take` measures all series."""
         self._series = SeriesCollector()
         self._registry = CollectorRegistry()
         self._registry.register(self._series)

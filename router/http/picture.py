@@ -1,7 +1,6 @@
-"""A picture of the mesh, made of what its routers say of themselves: what the console shows, as JSON.
+"""A picture of the mesh, as JSON for the console, from the routers' reports.
 
-Rates are those since the last look (`router.entities.rates`). What is listed is
-bounded, and what is left out is counted.
+Rates are since the last look (`router.entities.rates`). Lists are bounded, and the rest is counted.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,13 +13,13 @@ from router.mesh.shown.sets import ShownSet, queues_in, sets_in
 from router.mesh.shown.waits import LASTING_S, lasting
 
 MOST_CLIENTS: Final = 100
-"""Of each router, and of publishers and subscribers each."""
+"""Publishers of each router that are listed, at most, and subscribers."""
 MOST_QUEUES: Final = 100
 MOST_WAITS: Final = 50
 
 
 class Painter:
-    """Of one mesh, look by look."""
+    """Makes the pictures of one mesh, look by look."""
 
     def __init__(self) -> None:
         self._before: dict[str, RouterLook] = {}
@@ -71,13 +70,13 @@ class Painter:
 
 
 Sent = Mapping[tuple[str, str], float]
-"""Bytes a second, from one router to another."""
+"""Bytes a second from one router to another."""
 Flows = Mapping[tuple[str, str], QueueRate]
-"""By leader and queue."""
+"""Keyed by leader and queue."""
 
 
 def _links(seen: MeshLook, sent: Sent) -> Iterator[Row]:
-    """Each once, as both ends see it."""
+    """The links, each once, as both ends see it."""
     known = {row["name"] for row in seen.plan}
     for row in seen.plan:
         for other, cost in sorted(row["neighbours"].items()):
@@ -111,7 +110,7 @@ def _clients(status: Row) -> Iterator[Row]:
 
 
 def _waits(seen: MeshLook) -> Iterator[Row]:
-    """Who waits for whom, and since when that has been seen."""
+    """The waits that last: router, waiting publisher, awaited subscriber, and the seconds since they were seen."""
     for wait in lasting(answer.status for answer in seen.answers.values()):
         held = wait.publishers
         who = held[0] if len(held) == 1 else f"{len(held)} publishers"
@@ -135,14 +134,14 @@ def _shown_sets(seen: MeshLook) -> list[ShownSet]:
 
 
 def _sets(seen: MeshLook) -> Iterator[Row]:
-    """Replica sets, each as the router knows it that knows best."""
+    """The replica sets, each as the router with the best knowledge reports it."""
     for one in _shown_sets(seen):
         told = {key: one.best[key] for key in ("name", "prefix", "voters", "learners", "behind", "queues", "term")}
         yield told | {"leader": one.leader, "unstored_bytes": one.best["unstored_bytes"], "needed": one.needed}
 
 
 def _queues(seen: MeshLook, flows: Flows) -> tuple[list[Row], int]:
-    """The deepest, and how many more there are."""
+    """The deepest queues, and the number of others."""
     rows = ((name, row) for name, answer in seen.answers.items() for row in answer.status.get("queues", ()))
     found, more = queues_in(_shown_sets(seen), rows)
     told = []
@@ -159,7 +158,7 @@ def _wait(router: str, who: str, awaited: str, since_s: float, records: int) -> 
 
 
 def _told(seen: MeshLook) -> Iterator[Row]:
-    """What somebody has to look after."""
+    """The problems that an operator should look at."""
     for name, answer in seen.answers.items():
         status = answer.status
         if status["waiting_for"]:
@@ -184,7 +183,7 @@ def _about(router: str, text: str) -> Row:
 
 
 def _point(time_s: float, routers: list[Row]) -> Row:
-    """Of the charts. The mean time of a delivery is what is under way by its rate (Little's law)."""
+    """One point of the charts. The mean time of a delivery is the number under way by its rate (Little's law)."""
     summed = "ingress", "egress", "unsettled", "message_bytes"
     sums: Mapping[str, Any] = {key: sum(router.get(key, 0) for router in routers) for key in summed}
     mean_s = sums["unsettled"] / sums["ingress"] if sums["ingress"] else None

@@ -1,10 +1,10 @@
-"""HTTP/1.1 on one connection: requests one after the other, and their answers. The protocol itself is h11's.
+"""HTTP/1.1 on one connection: requests one after the other, and their answers. h11 implements the protocol.
 
-All of it is bounded: a request's line and headers by `MOST_HEAD` bytes, and they have `HEAD_S` to come; it has no body;
-an answer has `ANSWER_S` to leave; who does not take an event within `EVENT_S` is cut off, and nothing waits for him but
-what the kernel holds. How many connections there are is for who accepts them (`router.admission`).
+Everything is bounded. A request's line and headers have at most `MOST_HEAD` bytes and `HEAD_S` to come; it has no body.
+An answer has `ANSWER_S` to leave. A peer that does not take an event within `EVENT_S` is cut off; only the kernel
+buffers for it. `router.admission` bounds the number of connections.
 
-Never here: what is answered (`site`).
+Never here: the contents of answers (`site`).
 """
 
 import logging
@@ -21,22 +21,22 @@ log = logging.getLogger("oncemesh.http")
 
 MOST_HEAD: Final = 16 * 1024
 MOST_FIELDS: Final = 8
-"""Of a query."""
+"""Fields of a query, at most."""
 READ: Final = 16 * 1024
 PIECE: Final = 64 * 1024
 IDLE_S: Final = 75.0
-"""Between two requests: more than a minute, in which some look once."""
+"""Seconds between two requests: more than a minute, as some monitors ask once a minute."""
 HEAD_S: Final = 5.0
 ANSWER_S: Final = 20.0
 EVENT_S: Final = 5.0
 LINGER_S: Final = 0.5
-"""For who was refused while he was still sending, to read why."""
+"""Seconds for a peer that was refused while it still sent, to read the reason."""
 
 Answering = Callable[[WebRequest], Awaitable[WebAnswer]]
 
 
 class WebConnection:
-    """`answer` is asked for each request."""
+    """`answer` is called for each request."""
 
     def __init__(self, stream: trio.abc.HalfCloseableStream, answer: Answering) -> None:
         self._stream = stream
@@ -45,7 +45,7 @@ class WebConnection:
         self._is_head = False
 
     async def run(self) -> None:
-        """Until either end has had enough. A fault of ours is logged: it ends this connection, and not the router."""
+        """Serve until either end closes. A fault of ours is logged: it ends this connection, and not the router."""
         try:
             try:
                 while await self._exchange():
@@ -59,7 +59,7 @@ class WebConnection:
             log.exception("a fault ended an HTTP connection")
 
     async def _exchange(self) -> bool:
-        """One request and its answer. Whether another may follow."""
+        """Handle one request and its answer. Returns whether another may follow."""
         request = await self._request()
         if request is None:
             return False
@@ -71,7 +71,7 @@ class WebConnection:
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _request(self) -> WebRequest | None:
-        """The next one; None if there is none. Raises h11.RemoteProtocolError and trio.TooSlowError."""
+        """The next request; None if the peer has closed. Raises h11.RemoteProtocolError and trio.TooSlowError."""
         self._is_head = False
         event = self._http.next_event()
         if event is h11.NEED_DATA:
@@ -96,12 +96,12 @@ class WebConnection:
         return WebRequest(event.method.decode("ascii"), target.path, query, headers)
 
     async def _read(self) -> None:
-        """No more than a head: h11 looks how long one is while it is incomplete, not once it is complete."""
+        """Read at most one head: h11 checks the length of a head only while it is incomplete."""
         come, _ = self._http.trailing_data
         self._http.receive_data(bytes(await self._stream.receive_some(MOST_HEAD - len(come))))
 
     async def _reply(self, answer: WebAnswer) -> None:
-        """All of it, or its head if that is all that was asked for: a stream of events has no body then, and no end."""
+        """Send the answer, or only its head after HEAD: a stream of events then has no body, and no end."""
         length = [("Content-Length", str(len(answer.body)))] if answer.events is None else []
         headers = [("Content-Type", answer.content_type), *length, *answer.headers]
         parts = [self._http.send(h11.Response(status_code=answer.status, headers=headers))]

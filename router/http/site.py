@@ -1,8 +1,9 @@
-"""What the listener `http` answers: a table of paths, and who may have what of it (docs/security.md).
+"""The answers of the listener `http`: a table of paths, and the permissions for them (docs/security.md).
 
-Whoever may connect may ask whether the router is well; everything else names links, and is for those who may see all of
-them. Only GET and HEAD: it shows, and does not command. A listener on loopback answers to names of loopback only: else
-a page from elsewhere, whose name an attacker points to 127.0.0.1, could read it (DNS rebinding).
+Every peer that can connect may ask whether the router is healthy. All other pages name links, and are for users that
+may see all links. The methods are GET and HEAD only: the listener shows, and does not command. A listener on loopback
+accepts only host names of loopback: otherwise a page from elsewhere, whose name an attacker points to 127.0.0.1, could
+read it (DNS rebinding).
 """
 
 import logging
@@ -29,13 +30,13 @@ PRUDENCE: Final = (
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("Cache-Control", "no-store"),
 )
-"""With every answer: a page runs what comes from here, and nothing else."""
+"""Headers of every answer: a page runs only code from this listener."""
 
 AT_AN_END: Final = ("Connection", "close")
-"""A wrong password costs a connection: these wait for their turn (`router.security.attempts`)."""
+"""A wrong password costs a connection, and new connections wait for their turn (`router.security.attempts`)."""
 
 LONGEST_SHOWN: Final = 64
-"""Characters of a user's name in the log."""
+"""Characters of a user's name in the log, at most."""
 
 Handler = Callable[[WebRequest, WebCaller], Awaitable[WebAnswer]]
 
@@ -44,17 +45,17 @@ Handler = Callable[[WebRequest, WebCaller], Awaitable[WebAnswer]]
 class Page:
     handler: Handler
     for_all: bool = False
-    """Of those who can connect; else it is for who may see all links."""
+    """Whether it is for every peer that can connect; otherwise it is for users that may see all links."""
 
 
 class Keys(Protocol):
-    """Who is who, as `router.security.doors` knows."""
+    """The check of passwords and permissions: `router.security.doors`."""
 
     def proves(self, user: str, password: str) -> bool:
         """Whether it is the user's password."""
 
     def sees_all(self, user: str) -> bool:
-        """Whether the user may see all links; of "" those who have not said who they are."""
+        """Whether the user may see all links; "" is the anonymous user."""
 
 
 class Site:
@@ -68,7 +69,9 @@ class Site:
         anybody: bool,
         passwords: bool,
     ) -> None:
-        """`host` is where it listens. `anybody` may look; or who says a password, if `passwords` are heard."""
+        """`host`: where it listens. `anybody`: anonymous callers may look. `passwords`: the listener takes
+        passwords.
+        """
         self._is_operator = is_operator
         self._is_loopback = is_loopback(host)
         self._keys = keys
@@ -77,7 +80,7 @@ class Site:
         self._passwords = passwords
 
     async def answer(self, request: WebRequest, caller: WebCaller) -> WebAnswer:
-        """Whatever goes wrong here is told and logged: who looks at a router does not end it."""
+        """Answer a request. A fault here is logged and answered with 500: it does not end the router."""
         try:
             answer = await self._page(request, caller).handler(request, caller)
         except WebRefusal as refusal:
@@ -88,7 +91,7 @@ class Site:
         return evolve(answer, headers=(*PRUDENCE, *answer.headers))
 
     def _page(self, request: WebRequest, caller: WebCaller) -> Page:
-        """Raises WebRefusal."""
+        """The page of the request. Raises WebRefusal."""
         if request.method not in ("GET", "HEAD"):
             raise WebRefusal(405, f"{request.method}, expected GET or HEAD", ("Allow", "GET, HEAD"))
         named = request.headers.get("host")  # which is left out by no browser, but by health checks in HTTP/1.0
@@ -106,7 +109,7 @@ class Site:
         return page
 
     def _user(self, request: WebRequest, caller: WebCaller) -> str:
-        """Who asks, by password or certificate; "" if nobody in particular. Raises WebRefusal."""
+        """The user, by password or certificate; "" if anonymous. Raises WebRefusal."""
         said = request.headers.get("authorization")
         if said is not None and self._passwords:
             if caller.proven is None or caller.proven[0] != said:
@@ -132,13 +135,13 @@ class Site:
         return user
 
     def _stranger(self, why: str, *headers: tuple[str, str]) -> WebRefusal:
-        """There is nothing to say for who is to show a certificate."""
+        """The refusal of an unknown caller. It asks for a password if the listener takes passwords."""
         ways = [("WWW-Authenticate", 'Basic realm="oncemesh", charset="UTF-8"')] if self._passwords else []
         return WebRefusal(401 if self._passwords else 403, why, *ways, *headers)
 
 
 def _host(header: str) -> str:
-    """Without its port."""
+    """The host of the header, without its port."""
     if header.startswith("["):
         return header[1:].partition("]")[0]
     return header.rpartition(":")[0] if ":" in header else header
