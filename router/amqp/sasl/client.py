@@ -20,22 +20,23 @@ from router.amqp.sasl.scram import SCRAM
 from router.amqp.sasl.server import ANONYMOUS, EXTERNAL, PLAIN
 
 WANTED: Final = {SCRAM: "a user and a password", PLAIN: "a user and a password", EXTERNAL: "a certificate"}
-"""What to say to who shows none, by what the server offers."""
+"""Keyed by mechanism that the server offers: the credential that a client without any needs."""
 
 
 class Proof(Protocol):
-    """Of who we are, by one mechanism."""
+    """Proves the client's identity by one mechanism."""
 
     @property
     def name(self) -> Symbol: ...
     def initial(self) -> bytes: ...
     def respond(self, challenge: bytes) -> bytes: ...
     def finish(self, final: bytes | None) -> None:
-        """The server has accepted; raises AmqpError if it has to prove itself, and does not."""
+        """The server has accepted. Raises AmqpError if the mechanism requires a proof of the server, and it is missing
+        or wrong."""
 
 
 class _Simple:
-    """All is said at once."""
+    """A mechanism with one message: the initial response."""
 
     def __init__(self, name: Symbol, initial: bytes) -> None:
         self.name = name
@@ -65,8 +66,8 @@ def plain(user: str, password: str) -> Proof:
 
 class SaslClient(SaslLayer):
     def __init__(self, proofs: Sequence[Proof] = (), server: str = "") -> None:
-        """`proofs`: those that we can give, the one that we like best first; none: anonymous. `server`: who the other
-        end is, as these prove, or as what is below has proved."""
+        """`proofs`: the proofs that the client can give, in order of preference; none: anonymous. `server`: the
+        identity of the other end, as the proofs expect it or as TLS has proved it."""
         super().__init__()
         self.out = SASL_HEADER
         self._proofs = proofs or (anonymous(),)

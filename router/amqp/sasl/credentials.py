@@ -1,4 +1,4 @@
-"""What a client shows to be let in, and whom it believes to be a router."""
+"""The credentials that a client shows, and the certificates by which it recognizes a router."""
 
 import ssl
 from collections.abc import Sequence
@@ -15,20 +15,21 @@ from router.amqp.tls import TlsError, TlsStream, UnknownCaError
 
 @attrs.frozen
 class Credentials:
-    """Without any it is anonymous. A password is never said in the clear: without TLS only SCRAM-SHA-256 is shown."""
+    """Without any credentials the client is anonymous. It never sends a password in the clear: without TLS it uses only
+    SCRAM-SHA-256."""
 
     user: str = ""
     password: str = attrs.field(default="", repr=False)
     ca: Path | None = None
-    """Certificates that are believed to vouch for routers; None: those that the system believes."""
+    """The certificate authorities that vouch for routers; None: those of the system."""
     certificate: Path | None = None
     key: Path | None = None
     names: frozenset[str] = frozenset()
-    """Of the certificates of routers; none: a certificate has to be of the host."""
+    """The names in routers' certificates; none: a certificate has to name the host."""
 
     @property
     def name(self) -> str:
-        """Who routers will say we are. Raises OSError, or ValueError, if that is for a certificate to say, and it does
+        """The user name that routers will see. Raises OSError or ValueError if the certificate has to give it, and does
         not."""
         if self.user or self.certificate is None:
             return self.user
@@ -39,15 +40,16 @@ class Credentials:
         return "".join(str(name.value) for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)[:1])
 
     def proofs(self, *, tls: bool) -> Sequence[Proof]:
-        """What is shown by SASL. To who runs the mesh all routers offer SCRAM: nobody is told the mesh's secret."""
+        """The SASL proofs to try. For the mesh's own user they are SCRAM alone, which every router offers: nobody gets
+        the mesh's secret."""
         if self.user:
             scram = ScramClient(self.user, self.password)
             return [scram, plain(self.user, self.password)] if tls and not self.names else [scram]
         return [external()] if tls and self.certificate is not None else []
 
     def context(self) -> ssl.SSLContext:
-        """Raises OSError, of which ssl.SSLError is one, or ValueError, if there are no such files, or they are no
-        certificates."""
+        """The TLS context. Raises OSError (ssl.SSLError is one) or ValueError if a file is missing or is no
+        certificate."""
         context = ssl.create_default_context(cafile=self.ca)
         context.check_hostname = not self.names
         if self.certificate is not None:
@@ -55,7 +57,8 @@ class Credentials:
         return context
 
     async def secure(self, stream: trio.SocketStream, host: str) -> TlsStream:
-        """Raises OSError, TlsError if the other end is no router of these; or ValueError, as `context` does."""
+        """Shake hands over TLS. Raises OSError, TlsError if the other end is no trusted router, or ValueError as
+        `context` does."""
         try:
             secured = await TlsStream.over(stream, self.context(), host)
         except UnknownCaError as error:

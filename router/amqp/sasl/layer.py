@@ -1,8 +1,8 @@
-"""What both ends of SASL share: a buffer, and frames out of it (AMQP 1.0 5.3).
+"""The common part of both ends of SASL: a buffer, and the frames in it (AMQP 1.0 5.3).
 
-Proton's own server side dies of a damaged sasl-init, process and all, and offers little. It begins by itself wherever a
-header of SASL comes first, so proton meets nothing but a header of AMQP. Sans-I/O: `receive` takes bytes until `over`
-and returns those that belong to AMQP.
+Proton's own server side crashes the process on a damaged sasl-init, and offers few mechanisms. It starts by itself when
+it reads a SASL header, so proton gets only the AMQP header. Sans-I/O: `receive` takes bytes until `over`, and returns
+the bytes that belong to AMQP.
 """
 
 from typing import Any, Final
@@ -27,23 +27,24 @@ def sasl_frame(code: int, *fields: Any) -> bytes:
 
 
 class SaslLayer:
-    """`out` is what is to be written."""
+    """`out` holds the bytes to be written."""
 
     def __init__(self) -> None:
         self.done = False
-        """SASL is: what is said from now on is AMQP."""
+        """Whether SASL is complete for output: later output is AMQP."""
         self.over = False
-        """So is what comes."""
+        """Whether SASL is complete for input: later input is AMQP."""
         self.out = b""
         self.user = ""
-        """Who the peer has proven to be; empty: it may be anybody."""
+        """The user that the peer has proven to be; empty if it has proven none."""
         self.mechanism = ""
-        """That the client chose; empty if it went without SASL."""
+        """The mechanism that the client chose; empty if it used no SASL."""
         self._buffer = b""
         self._greeted = False
 
     def receive(self, data: bytes) -> bytes:
-        """Raises AmqpError if this is not SASL, or SASL fails; `out` may still hold what the peer is to be told."""
+        """Returns the bytes that belong to AMQP. Raises AmqpError if the input is not SASL, or if SASL fails; then
+        `out` may still hold an answer for the peer."""
         self._buffer += data
         if not self._greeted and len(self._buffer) >= 8:
             self._greet()
@@ -86,7 +87,7 @@ class SaslLayer:
 
 
 def binary(frame: Described, place: int) -> bytes | None:
-    """A field of a frame; None if it is left out."""
+    """A binary field of a frame; None if it is left out."""
     value = frame.value[place] if len(frame.value) > place else None
     if value is not None and not isinstance(value, bytes):
         raise AmqpError(FRAMING_ERROR, "a SASL frame lacks its binary data")

@@ -1,8 +1,8 @@
-"""SCRAM-SHA-256 (RFC 5802, RFC 7677): both ends prove that they know a password, and neither says it.
+"""SCRAM-SHA-256 (RFC 5802, RFC 7677): both ends prove that they know a password, and neither sends it.
 
-The server keeps a `Verifier`, from which the password is not to be had but by trying. Of a user that there is not it
-has a decoy, so that nobody is told who exists. Without channel binding: who sits between both ends of a connection
-without TLS may listen, and change what follows.
+The server keeps a `Verifier`, from which the password can be found only by guessing. For an unknown user it uses a
+decoy, so that a client cannot learn which users exist. There is no channel binding: without TLS, an attacker between
+the two ends can read, and change what follows the exchange.
 """
 
 import hashlib
@@ -21,18 +21,20 @@ from router.amqp.format.errors import UNAUTHORIZED, AmqpError, TurnError
 
 SCRAM: Final = Symbol("SCRAM-SHA-256")
 ITERATIONS: Final = 16_384
-"""Of PBKDF2, for each guess of a password. It takes milliseconds, and the loop of a router waits for each PLAIN."""
+"""PBKDF2 iterations for each guess of a password. They take milliseconds, and a router's loop waits for each PLAIN."""
 LEAST_ITERATIONS: Final = 4096  # RFC 7677, section 4
 MOST_ITERATIONS: Final = 1_000_000
-"""A client does no more for a server that may be anybody, and no less: what it says is what guesses are tried at."""
+"""The client refuses to compute more, because the server is not authenticated yet. It also refuses fewer than
+`LEAST_ITERATIONS`, because a false server could test guesses of the password against the client's answer."""
 
 
 LONGEST: Final = 256
-"""Characters of a name or password: marks on one letter are sorted by NFKC in the square of how many they are."""
+"""Characters of a name or password. NFKC takes time that is quadratic in the number of marks on one letter."""
 
 
 def prepared(text: str) -> bytes:
-    """A name or password as it is compared (SASLprep, RFC 4013). Raises AmqpError if it can be none."""
+    """The form in which a name or password is compared (SASLprep, RFC 4013). Raises AmqpError if the text cannot be
+    one."""
     if len(text) > LONGEST:
         raise AmqpError(UNAUTHORIZED, f"the name or password has more than {LONGEST} characters")
     mapped = (" " if stringprep.in_table_c12(char) else char for char in text if not stringprep.in_table_b1(char))
@@ -44,7 +46,7 @@ def prepared(text: str) -> bytes:
 
 @attrs.frozen
 class Verifier:
-    """What proves a password without being it."""
+    """Proves a password without containing it."""
 
     salt: bytes
     iterations: int
@@ -59,12 +61,13 @@ class Verifier:
 
     @classmethod
     def decoy(cls, user: str, key: bytes) -> Self:
-        """Of a user that there is not: nothing fits. Its salt is the same wherever, and whenever, the key is."""
+        """The verifier of a user that does not exist: no password fits it. Its salt depends only on `user` and
+        `key`."""
         salt = _sign(key, user.encode())[:16]
         return cls(salt, ITERATIONS, secrets.token_bytes(32), secrets.token_bytes(32))
 
     def fits(self, password: str) -> bool:
-        """In the time of all iterations, but for what can be nobody's password."""
+        """Whether the password fits. Takes the time of all iterations, unless the text cannot be a password."""
         try:
             other = Verifier.of(password, self.salt, self.iterations)
         except AmqpError:
@@ -73,8 +76,7 @@ class Verifier:
 
 
 class ScramServer:
-    """One exchange. `find` knows the verifiers of users, and has decoys of all others; `may`, whether a proof is looked
-    at."""
+    """One exchange. `find` returns the verifier of a user, or a decoy; `may` decides whether a proof is checked."""
 
     def __init__(
         self, find: Callable[[str], Verifier], nonce: str | None = None, may: Callable[[], bool] = lambda: True
@@ -89,7 +91,8 @@ class ScramServer:
         self._verifier: Verifier | None = None
 
     def step(self, response: bytes | None) -> bytes | None:
-        """The challenge that answers a response; None: the client has proven itself, and `final` is our own proof."""
+        """The challenge that answers a response; None if the client has proven itself, and then `final` is the server's
+        proof."""
         if response is None:
             return b""
         if self._verifier is None:
@@ -128,7 +131,7 @@ class ScramServer:
 
 
 class ScramClient:
-    """One exchange; raises AmqpError if the server does not prove that it knows the password, too."""
+    """One exchange. Raises AmqpError if the server does not prove that it knows the password."""
 
     name = SCRAM
 
@@ -204,7 +207,7 @@ def _decoded(text: str) -> bytes:
 
 
 def _values(text: str, names: str) -> list[str]:
-    """Those of the attributes that a message begins with; extensions that follow are ignored."""
+    """The values of the attributes with which a message begins; later extensions are ignored."""
     parts = text.split(",")[: len(names)]
     if [part[:2] for part in parts] != [f"{name}=" for name in names] or "" in (part[2:] for part in parts):
         raise _malformed()

@@ -1,6 +1,6 @@
-"""The server's end of SASL: what it offers, and one exchange of the mechanism that the client chooses (AMQP 1.0 5.3).
+"""The server's end of SASL: the mechanisms that it offers, and one exchange of the client's choice (AMQP 1.0 5.3).
 
-A refusal gives nothing away: whatever was wrong, the client is told that it was refused, and the log with what.
+A refusal does not reveal its reason: the client learns only that it was refused, and the log has the reason.
 """
 
 import hmac
@@ -31,12 +31,13 @@ EXTERNAL: Final = Symbol("EXTERNAL")
 
 class Exchange(Protocol):
     user: str
-    """Who the client says it is; once `step` has returned None, who it is. Empty: anybody."""
+    """The user that the client names; the proven user once `step` has returned None. Empty: anonymous."""
     final: bytes | None
-    """For the client, with the outcome."""
+    """The server's last data, which goes to the client with the outcome."""
 
     def step(self, response: bytes | None) -> bytes | None:
-        """The challenge that answers a response; None: the client is who it says. Raises AmqpError if it is not."""
+        """The challenge that answers a response; None if the client has proven its user. Raises AmqpError if it has
+        not."""
 
 
 class AnonymousServer:
@@ -45,14 +46,14 @@ class AnonymousServer:
         self.final: bytes | None = None
 
     def step(self, response: bytes | None) -> None:
-        """Whatever it says of itself (RFC 4505) proves nothing."""
+        """Accept any response: the trace information of ANONYMOUS (RFC 4505) proves nothing."""
 
 
 class PlainServer:
-    """RFC 4616: the password itself. So it is for connections that nobody listens to."""
+    """PLAIN (RFC 4616): the client sends the password, so it is only for connections that cannot be listened to."""
 
     def __init__(self, find: Callable[[str], Verifier], may: Callable[[], bool] = lambda: True) -> None:
-        """`may`: whether a password is looked at."""
+        """`may`: whether a password is checked."""
         self.user = ""
         self.final: bytes | None = None
         self._find = find
@@ -73,7 +74,7 @@ class PlainServer:
 
 
 class ExternalServer:
-    """RFC 4422, appendix A: TLS knows the client by its certificate."""
+    """EXTERNAL (RFC 4422, appendix A): TLS knows the client by its certificate."""
 
     def __init__(self, user: str) -> None:
         self.user = user
@@ -90,7 +91,8 @@ OPEN: Final[Offer] = {ANONYMOUS: AnonymousServer}
 
 class SaslServer(SaslLayer):
     def __init__(self, offer: Offer = OPEN, denied: Callable[[], None] = lambda: None) -> None:
-        """Where ANONYMOUS is offered a client may go without SASL. `denied` hears of who proved to be nobody."""
+        """If ANONYMOUS is offered, a client may go without SASL. `denied` is called when a client fails to
+        authenticate."""
         super().__init__()
         self._offer = offer
         self._denied = denied
@@ -139,6 +141,6 @@ class SaslServer(SaslLayer):
 
 
 def _array(symbols: list[Symbol]) -> Raw:
-    """Some clients know no lone symbol."""
+    """An array also for one symbol, because some clients cannot read a lone symbol."""
     body = b"".join(bytes((len(symbol),)) + symbol.encode() for symbol in symbols)
     return Raw(bytes((0xE0, len(body) + 2, len(symbols), 0xA3)) + body)
