@@ -1,8 +1,9 @@
-"""What one input brought to a link, all at once: plain parallel columns, no object a message (this is the hot path).
+"""The deliveries and dispositions that one input brought to a link, as plain parallel columns: the hot path makes no
+object for each message.
 
-A `Handle` names one delivery on one link. It is hashable, equal only to itself, and valid from the call that brought it
-(or from `Link.send`) until we settle it or its link or connection ends. After that it must be forgotten: the engine
-uses its memory again. A message of another format than 0 is in an envelope (`message`).
+A `Handle` names one delivery on one link. It is hashable and equal only to itself. It is valid from the call that
+brought it (or from `Link.send`) until we settle it, or until its link or connection ends. The owner must forget it
+then, because the engine uses its memory again. A message of another format than 0 is in an envelope (`message`).
 """
 
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ from router.amqp.format.values import Handle
 
 @define
 class Transfers:
-    """Complete messages, in the order of their arrival. The handle of a settled one is None: there is nothing left to
-    say about it."""
+    """Complete messages, in the order of their arrival. The handle of a settled message is None, because it needs no
+    answer."""
 
     handles: list[Handle]
     tags: list[bytes]
@@ -28,31 +29,31 @@ class Transfers:
 
 @define
 class ResumedTransfers:
-    """Deliveries that are resumed (transfers with `resume` true), and all that are aborted, resumed or not. A message
-    is empty where it was left out. An aborted delivery is settled, has neither message nor handle, and its credit was
-    given back."""
+    """Resumed deliveries (transfers with `resume` true), and all aborted ones, resumed or not. A message is empty if
+    the transfer left it out. An aborted delivery is settled and has neither message nor handle; the engine has given
+    its credit back."""
 
     handles: list[Handle]
     tags: list[bytes]
     messages: list[bytes]
     settled: list[bool]
     states: list[int]
-    """The sender's."""
+    """The sender's delivery states."""
     aborted: list[bool]
 
     def __iter__(self) -> Iterator[tuple[Handle, bytes, bytes, bool, int, bool]]:
         return zip(self.handles, self.tags, self.messages, self.settled, self.states, self.aborted, strict=True)
 
     def as_new(self) -> Transfers:
-        """Those that are not aborted, where nothing is to be resumed."""
+        """The deliveries that are not aborted, for an owner that resumes nothing."""
         rows = [row[:4] for row in self if not row[5]]
         return Transfers(*map(list, zip(*rows, strict=True))) if rows else Transfers([], [], [], [])
 
 
 @define
 class Dispositions:
-    """The peer's news about deliveries, each handle once, with its latest state (0: none). On a sending link outcomes,
-    on a receiving one settlements by the sender. What is settled the owner must still settle itself."""
+    """The peer's dispositions: each handle once, with its latest state (0: none). On a sending link they are outcomes,
+    on a receiving link the sender's settlements. The owner must still settle a settled delivery itself."""
 
     handles: list[Handle]
     states: list[int]

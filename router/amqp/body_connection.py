@@ -1,7 +1,7 @@
-"""A connection between two containers of ours: AMQP to open, to close and to say that one lives, and bodies between.
+"""A connection between two containers of ours: AMQP opens, closes and sends heartbeats, and bodies go in between.
 
-Bodies (`frames/bodies`) are written as they are and read where they lie. Who sends them has opened, and has the other's
-open. They come in order.
+Bodies (`frames/bodies`) are written without a copy and read in place. A container sends bodies only when both ends have
+opened. Bodies arrive in order.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,11 @@ from router.amqp.frames.bodies import BodyReader, Buffer, framed
 
 
 class BodyOwner(Owner, Protocol):
-    """Who is told what happens."""
+    """Receives the events of the connection."""
 
     def on_body(self, connection: "BodyConnection", lane: int, body: Buffer) -> None:
-        """One has come on an open connection. It lies in what was read: to keep it is to keep all of that."""
+        """A body has come on an open connection. It is a view of the bytes that were read, so keeping it keeps all of
+        them."""
 
 
 class BodyConnection(Connection):
@@ -40,12 +41,12 @@ class BodyConnection(Connection):
         self._is_open = True
 
     def send(self, lane: int, bodies: Sequence[bytes]) -> None:
-        """One body, which is all of these together. Behind a close nothing is said."""
+        """Send one body, which is the concatenation of `bodies`. After a close this does nothing."""
         if not self.closing and not self.closed:
             self._out += framed(lane, bodies, self._max_frame)
 
     def data_to_send(self) -> bytes:
-        """An open says the first, a close the last: what has no place between them, as both are new, is not said."""
+        """The open comes first, the close last. If both are still unsent, bodies between them are dropped."""
         out, self._out = self._out, []
         ends = self.closing or self.closed
         amqp = super().data_to_send() if self._has_amqp or not self.opened or ends else b""
@@ -82,14 +83,14 @@ class BodyConnection(Connection):
                 self.handler.on_body(self, lane, piece)
 
     def release(self) -> None:
-        """What is large goes at once: an error that ends a connection may keep that for a while."""
+        """Free large buffers at once, as an error that ends a connection may keep a reference to it for a while."""
         super().release()
         self._bodies.forget()
         self._out = []
 
     def tick(self, now: float) -> float | None:
-        """Proton has seen no bodies, which are as good as heartbeats: it is told of theirs, and where ours have gone it
-        need not write any."""
+        """Proton does not see bodies, which count as heartbeats. So this tells proton of the peer's bodies, and proton
+        writes no heartbeat while we send bodies."""
         if self._has_come and not self.closed:
             self._engine.push(HEARTBEAT, 0, len(HEARTBEAT))
         self._has_amqp, self._is_heard = True, self._has_gone

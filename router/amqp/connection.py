@@ -72,7 +72,7 @@ _ENGINE: Final = "router.amqp."
 
 
 class Owner(LinkOwner, Recipient, LinkStates, Protocol):
-    """Who is told what happens (`router.amqp.handler` has the meaning)."""
+    """Receives the events of the connection (`router.amqp.handler` describes them)."""
 
     def on_open(self, connection: "Connection") -> None: ...
     def on_close(self, connection: "Connection", condition: ErrorCondition | None) -> None: ...
@@ -80,7 +80,7 @@ class Owner(LinkOwner, Recipient, LinkStates, Protocol):
 
 
 class Connection(DrivenConnection):
-    """See the module's text. `handler` gets the callbacks; `server` answers an open, a client sends it first."""
+    """See the module's text. `handler` gets the callbacks; `server` answers an open, a client sends its open first."""
 
     def __init__(
         self,
@@ -138,8 +138,8 @@ class Connection(DrivenConnection):
 
     @property
     def links(self) -> list[Link]:
-        """The links that no end has detached, in order of their attach; in `on_close` those that end with it. None
-        once the connection is released: an owner that has waited may ask then."""
+        """The attached links that no end has detached, in order of their attach. In `on_close`, the links that end with
+        the connection. Empty once the connection is released, when an owner that has waited may still ask."""
         return self._sessions.attached if not self._released else []
 
     @property
@@ -168,7 +168,7 @@ class Connection(DrivenConnection):
         self._intake.take(data)
 
     def receive_eof(self) -> None:
-        """The peer's stream has ended: `on_close`, unless it was called before."""
+        """The peer's stream has ended. Calls `on_close`, unless it was called before."""
         if not self.closed:
             self._at_eof = True
             self._engine.push_end()
@@ -176,7 +176,8 @@ class Connection(DrivenConnection):
             self._finish(None)
 
     def tick(self, now: float) -> float | None:
-        """Idle timeouts, theirs and ours. Returns when to be called again. Raises AmqpError on silence."""
+        """Apply the idle timeouts of both ends. Returns the time of the next call. Raises AmqpError if the peer was
+        silent."""
         if self.closed:
             return None
         deadline = self._engine.tick(now)
@@ -186,7 +187,7 @@ class Connection(DrivenConnection):
         return deadline
 
     def _await_open(self, now: float) -> float:
-        """Proton's timeouts begin with the peer's open; until then its time is counted from our first tick."""
+        """Proton's timeouts begin with the peer's open. Until then the peer's time counts from our first tick."""
         self._first_tick = now if self._first_tick is None else self._first_tick
         deadline = self._first_tick + self._opening
         if now >= deadline:
@@ -214,7 +215,7 @@ class Connection(DrivenConnection):
 
     @property
     def has_failed(self) -> bool:
-        """The engine has, as something was to be written."""
+        """Whether the engine has failed while it wrote output."""
         return self._output.failure is not None and not self.closed
 
     # -- open, close, attach
@@ -238,7 +239,7 @@ class Connection(DrivenConnection):
         lib.pn_connection_close(self._engine.connection)
 
     def refuse(self, condition: str, description: str) -> None:
-        """`close`, without a word of who we are: we have not opened."""
+        """Close, without our container and properties: we have not opened."""
         self._withhold()
         self.close(condition, description)
 
@@ -255,7 +256,8 @@ class Connection(DrivenConnection):
     def receiver(
         self, name: str, source: str, *, max_message_size: int | None = None, **options: Unpack[AttachOptions]
     ) -> Link:
-        """Attach a link that receives from the peer's node `source`; from one that the peer makes for it, if empty."""
+        """Attach a link that receives from the peer's node `source`. If `source` is empty, the peer creates a dynamic
+        node."""
         max_message = self._max_message if max_message_size is None else max_message_size
         attach = Attach(**options)
         return self._endpoints.attach(self._engine.connection, lib.pn_receiver, name, source, attach, max_message)
@@ -346,7 +348,7 @@ class Connection(DrivenConnection):
         self._finish(ErrorCondition(error.condition, error.description))
 
     def _finish(self, condition: ErrorCondition | None) -> None:
-        """The connection is over; what proton still has to say is left to be written."""
+        """The connection is over. Proton's remaining output is still to be written."""
         if self.closed:
             return
         self.closed = self._intake.over = True

@@ -39,7 +39,7 @@ class DrivenConnection(ABC):
     """A connection of AMQP or MQTT."""
 
     heartbeat: bytes
-    """Bytes without a meaning, which the peer's machine acknowledges."""
+    """Bytes that mean nothing, but that the kernel of the peer's machine acknowledges."""
 
     def __init__(self) -> None:
         self.context: Any = None  # the owner's
@@ -115,14 +115,14 @@ class Writer(Protocol):
     """A driver, as far as it writes."""
 
     def flush(self) -> None:
-        """Write what there is, as far as that goes at once. What others are given as there is room is for later."""
+        """Write as much output as the stream takes at once. The rest follows when there is room."""
 
     def rouse(self) -> None:
-        """Write what there is, soon."""
+        """Write the output soon."""
 
 
 class Outbound:
-    """One a process, or one a connection; in a `with` it is one step."""
+    """The output of a process, or of one connection. A `with` block is one step."""
 
     __slots__ = ("_is_stepping", "_woken")
 
@@ -131,7 +131,7 @@ class Outbound:
         self._is_stepping = False
 
     def wake(self, writer: Writer) -> None:
-        """It has something to write."""
+        """The writer has output."""
         if self._is_stepping:
             self._woken[writer] = None
         else:

@@ -1,7 +1,7 @@
-"""How the sessions and links of a connection begin and end: what proton tells of them, what its owner is told, and what
-is said to the peer.
+"""How the sessions and links of a connection begin and end: translates proton's events to calls of the owner, and
+writes the answers to the peer.
 
-Never here: what passes on a link (`inbox`), and when memory is freed (`sessions`).
+`inbox` handles the deliveries of a link; `sessions` decides when memory is freed.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ STOLEN_HERE: Final = "the link was attached again in the same session"
 
 
 class LinkOwner(Protocol):
-    """Who is told of links (`router.amqp.handler` has the meaning)."""
+    """Receives the events of links (`router.amqp.handler` describes them)."""
 
     def on_attach(self, link: Link) -> None: ...
     def on_attached(self, link: Link) -> None: ...
@@ -29,7 +29,7 @@ class LinkOwner(Protocol):
 
 
 class Endpoints:
-    """One a connection, which is the `host` of its links."""
+    """The sessions and links of one connection. It is the `host` of the links."""
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class Endpoints:
         self._session: Any = None  # of the links that we attach
         self._frees = False  # the peer has freed a channel or a handle; ours is free once the answer is taken
         self.begun = 0
-        """Sessions whose begin of ours is not written."""
+        """Sessions whose begin we have not written yet."""
         self._leaving: set[Place] = set()  # those that are free once our detach is written
         self._postponed: list[Link] = []  # attaches that wait for that
 
     def is_behind(self, note: Note) -> bool:
-        """Whether proton's output must be taken before it is given this frame: else it finds no channel or handle of
-        ours, or forgets whose begin it answers."""
+        """Whether proton's output must be taken before proton gets this frame. Otherwise proton would not find our
+        channel or handle, or would forget which begin it answers."""
         if isinstance(note, EndFrame):
             return self.begun > 0
         frees = self._frees and isinstance(note, BeginFrame | AttachFrame)
@@ -66,7 +66,7 @@ class Endpoints:
     # -- sessions
 
     def begin(self, pointer: Any, said: BeginFrame | None) -> None:
-        """The peer has."""
+        """The peer has begun a session."""
         if not self._host.opened:
             raise AmqpError(NOT_ALLOWED, "the peer sent a begin before its open")
         channel, handle_max = said if said is not None else (None, 0)
@@ -76,7 +76,7 @@ class Endpoints:
             self.begun += 1
 
     def end(self, pointer: Any) -> None:
-        """The peer has."""
+        """The peer has ended a session."""
         session = self._sessions.of(pointer)
         condition = read_condition(lib.pn_session_remote_condition(pointer))
         if not self._host.closing:
@@ -89,8 +89,8 @@ class Endpoints:
             self._session = None
 
     def end_session(self, channel: bytes, condition: ErrorCondition) -> None:
-        """The peer broke AMQP in the session: its links are over, the connection goes on. Proton would not say so
-        before it has written what there is no room for; so it is told that the peer has ended the session."""
+        """The peer broke AMQP in a session. The session's links end, the connection continues. Proton would write our
+        end only after output for which there is no room, so proton gets an end as if the peer had ended the session."""
         session = self._sessions.on_channel(channel)
         if session is None:
             return
@@ -100,7 +100,7 @@ class Endpoints:
         self._push(build(channel, END, ()))
 
     def _lose_all(self, session: Session, condition: ErrorCondition | None) -> None:
-        """First all of them: who is told of one may have something to say on another."""
+        """End all links before the owner learns of any, because it may want to write on another link."""
         lost = [link for link in session.links if not link.detached]
         for link in lost:
             link.end()
@@ -119,8 +119,8 @@ class Endpoints:
         attach: Attach,
         max_message: int,
     ) -> Link:
-        """A link of ours, from or to the peer's node; an empty address asks for a dynamic source. `connection` is
-        proton's."""
+        """Attach a link of ours, from or to the peer's node. An empty address asks for a dynamic source. `connection`
+        is proton's."""
         assert not self._host.closed and not self._host.closing
         if self._session is None:
             self._session = lib.pn_session(connection)
@@ -180,7 +180,7 @@ class Endpoints:
             self._owner.on_attached(link)
 
     def continue_former(self, link: Link, former: Link) -> None:
-        """The engine's: what was the deliveries' link is `link` now."""
+        """For the engine: the deliveries of `former` belong to `link` now."""
         self._sessions.continue_former(link, former)
         for pointer in link.continued:
             partial = None if link.is_sender else lib.pn_link_current(pointer)
@@ -190,7 +190,7 @@ class Endpoints:
                 self._host.settling.add(partial)
 
     def detached(self, pointer: Any, *, closed: bool) -> None:
-        """The peer has detached, or closed."""
+        """The peer has detached the link, or closed it."""
         link = self._sessions.links.get(pointer)
         if link is None:
             return
@@ -206,13 +206,13 @@ class Endpoints:
         self._sessions.part(link)
 
     def _lose(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
-        """Not by the owner's doing."""
+        """The link ends, and the owner did not end it."""
         link.end()
         link.detached = True
         self._owner.on_detach(link, closed, condition)
 
     def _steal(self, session: Session, link: Link) -> list[Link]:
-        """Detach the links of its name that are attached (AMQP 1.0 2.6.1), and return them."""
+        """Detach the attached links with the same name (AMQP 1.0 2.6.1), and return them."""
         stolen = [each for each in session.links if each.place == link.place and each is not link and not each.ended]
         for other in stolen:
             other.leave(STOLEN, STOLEN_HERE, closed=True)
@@ -221,13 +221,14 @@ class Endpoints:
         return stolen
 
     def _let_go(self, link: Link) -> None:
-        """Proton would write our detach behind what there is no room for: it is told that the peer has detached."""
+        """Proton would write our detach after output for which there is no room, so proton gets a detach as if the peer
+        had detached."""
         self._tap.let_go(link)
         self._push(build(link.remote_channel, DETACH, [uint(link.remote_handle).encoded]))
 
     def expel(self, link: Link, condition: str, description: str, limit: str = "") -> None:
-        """The engine's: detach a link whose peer broke a `limit`, and tell the owner. It may be resumed: to break a
-        limit is not to close."""
+        """For the engine: detach a link whose peer broke a `limit`, and tell the owner. The peer may resume the link,
+        as breaking a limit does not close it."""
         link.leave(condition, description, closed=False)
         self._owner.on_detach(link, False, ErrorCondition(condition, description, limit=limit))
 
@@ -238,15 +239,15 @@ class Endpoints:
         self._leaving.add(link.place)
 
     def postpones(self, link: Link) -> bool:
-        """Proton writes attaches before detaches, but peers take two links of one name for an error. So an attach to a
-        place that is not free yet waits for the next output."""
+        """Proton writes attaches before detaches, but peers treat two links with one name as an error. So an attach to
+        a place that is not free yet waits for the next output."""
         if link.place in self._leaving:
             self._postponed.append(link)
             return True
         return False
 
     def attach_postponed(self) -> bool:
-        """What leaves is written. Whether there is more to be written now."""
+        """The detaches of leaving links are written. Returns whether there is more to write now."""
         if not self._leaving:
             return False
         self._leaving.clear()

@@ -1,13 +1,13 @@
-"""What the engine tells its owner: the callbacks of one `Connection`.
+"""The callbacks of one `Connection` to its owner.
 
-All callbacks run inside `Connection.receive`, `receive_eof` or `tick`, synchronously and in the order of the wire, but
-transfers, dispositions and credit are gathered: a link's whole batch of one `receive` comes in one call (`batches`),
-before any later event of another kind. Resumed transfers are gathered too, and keep their place among the others.
+All callbacks run inside `Connection.receive`, `receive_eof` or `tick`, synchronously and in the order of the wire.
+Transfers, dispositions and credit are an exception, as they are gathered: one call brings a link's whole batch of one
+`receive` (`batches`), before any later event of another kind. Resumed transfers are gathered too, and keep their place
+among the others.
 
-Nobody settles a handle but the owner: a delivery that the peer settled comes with `settled` true in `on_dispositions`,
-and the owner then calls `Link.settle`, which sends nothing but frees it. What the owner has settled, on its own
-account, is not reported any more, unless a part of its message was not written yet: what the peer says of that means
-nothing.
+Only the owner settles a handle. If the peer has settled a delivery, it comes with `settled` true in `on_dispositions`,
+and the owner then calls `Link.settle`, which sends nothing and frees the handle. A delivery that the owner has settled
+is not reported any more. Dispositions are also ignored for a message that is not fully written.
 """
 
 from collections.abc import Mapping
@@ -19,46 +19,47 @@ from router.amqp.proton.link import Link
 
 
 class Handler:
-    """What the owner of connections begins with: it leaves out of account whatever it does not say otherwise."""
+    """The base class of an owner. Each callback does nothing by default."""
 
     def on_open(self, connection: Connection) -> None:
         """The peer's open arrived: its container and properties are known. A server answers with `open()`."""
 
     def on_close(self, connection: Connection, condition: ErrorCondition | None) -> None:
-        """The connection is over, however it came to be: called exactly once. All its links are over with it:
-        `connection.links` has those that were not detached before, there is no `on_detach` for them. Links and
-        handles of the connection are invalid from here on."""
+        """The connection is over, for whatever reason; called exactly once. All its links end with it:
+        `connection.links` has the links that were not detached before, and no `on_detach` follows for them. All links
+        and handles of the connection are invalid from here on."""
 
     def on_attach(self, link: Link) -> None:
-        """The peer attached; it waits for `link.answer()` or `link.refuse()`, now or at any later time. Flow that the
-        peer pipelined behind the attach is kept and seen in `link.credit` once answered. With `link.former` it may be
-        a re-attach: the owner says so by `link.continue_former()`."""
+        """The peer has attached a link. The owner calls `link.answer()` or `link.refuse()`, now or later. Flow that the
+        peer pipelined behind the attach is kept; `link.credit` shows it after the answer. If `link.former` is set, this
+        may be a re-attach: then the owner calls `link.continue_former()`."""
 
     def on_attached(self, link: Link) -> None:
-        """The peer answered an attach of ours. A refused one is followed by `on_detach` (its terminus is absent)."""
+        """The peer has answered an attach of ours. If it refused the attach, `on_detach` follows, and the terminus is
+        absent."""
 
     def on_detach(self, link: Link, closed: bool, condition: ErrorCondition | None) -> None:
-        """The peer detached (`closed` false: suspended), or ended the link's session (false as well), or the engine
-        detached it for breaking a limit (false, with that condition). The answering detach is sent by the engine. The
-        link and its handles are invalid when this returns, but for a re-attach: if the peer has suspended a link whose
-        `context` is kept. Not called for detaches that the owner began."""
+        """The peer detached the link (`closed` false: suspended), or ended the link's session (`closed` false), or the
+        engine detached it because the peer broke a limit (`closed` false, with that condition). The engine sends the
+        answering detach. The link and its handles are invalid when this returns, except in a re-attach: the peer has
+        suspended the link and its `context` is kept. Not called if the owner began the detach."""
 
     def on_credit(self, link: Link) -> None:
         """A sending link's `credit` or `draining` changed."""
 
     def on_transfers(self, link: Link, transfers: Transfers) -> None:
-        """Complete messages came. The engine rejects a message that is too large, and tells nobody."""
+        """Complete messages have come. The engine itself rejects a message that is too large, without a call."""
 
     def on_dispositions(self, link: Link, dispositions: Dispositions) -> None:
-        """The peer's news about deliveries."""
+        """Dispositions of the peer have come."""
 
     def on_resumed(self, link: Link, resumed: ResumedTransfers) -> None:
         """Resumed or aborted deliveries came."""
 
     def on_echo(self, link: Link) -> None:
-        """The peer has answered `Link.echo`: it has read all that was sent before, as far as AMQP lets us tell (see
-        `echo`). Peers that ignore echoes never do."""
+        """The peer has answered `Link.echo`: it has read all that was sent before, as far as AMQP can show this (see
+        `echo`). Some peers ignore echoes and never answer."""
 
     def state_of(self, link: Link) -> Mapping[str, int] | None:
-        """What the properties of a flow that answers the peer say of the link; None for none."""
+        """The link properties for a flow that answers the peer; None for none."""
         return None
