@@ -1,13 +1,13 @@
-"""Who comes in by a listener, while descriptors are few and strangers many.
+"""Admits connections at a listener, although descriptors are few and strangers may be many.
 
-A *place* is the descriptor of one connection. Clients at topics and neighbours are *admitted* to all places but a few.
-These spare ones are for all others: connections that are not open yet, and open ones of which no link is at a topic, as
-of those who read `$status`. When they are taken, one of these makes way for who comes (`Strangers`). So strangers keep
-nobody out, and a router that is full of clients still shows its status.
+A *place* is the descriptor of one connection. Clients at topics and neighbours are *admitted* to all places except a
+few spare ones. The spare places are for strangers: connections that are not open yet, and open connections without a
+link at a topic, such as readers of `$status`. When the spare places are taken, a stranger makes way for the next
+connection (`Strangers`). So strangers keep no client out, and a router that is full of clients still shows its status.
 
-A stranger costs a descriptor and a task. A connection has an engine once the peer has said what it speaks: the kernel
-wakes nobody before it has `GREETING` bytes. Which connections are admitted is decided by whoever serves them; how long
-an open may take is the engine's business, once there is one.
+A stranger costs a descriptor and a task. A connection gets an engine when the peer has sent its protocol header: the
+kernel wakes no task before it has `GREETING` bytes. The code that serves a connection decides whether to admit it. The
+engine limits the time for an open.
 """
 
 import logging
@@ -26,26 +26,26 @@ from router.mesh.quantities import Address
 log = logging.getLogger("oncemesh.admission")
 
 PAUSE_S: Final = 0.1
-"""After an accept that failed: what it lacked may be there again."""
+"""Seconds after an accept that failed: then there may be a free descriptor again."""
 AT_ONCE: Final = 256
 GREETING: Final = 8
-"""Bytes of the header that AMQP begins with, and less than TLS, MQTT and HTTP begin with. Where the kernel does not
-wait for so many, one is enough."""
+"""Bytes of AMQP's protocol header; the first bytes of TLS, MQTT and HTTP are more. A kernel without SO_RCVLOWAT wakes
+the task at the first byte."""
 SPARE_MOST: Final = 4096
 SPARE_LEAST: Final = 8
 OWN: Final = 80
-"""Descriptors of a router besides connections of AMQP: listeners, log, store, who looks over HTTP, and some to be
-safe."""
+"""Descriptors of a router for other things than AMQP connections: listeners, log, store, HTTP connections, and a
+reserve."""
 
 
 def take_descriptors() -> None:
-    """As many as this process may have: every client takes one."""
+    """Raise the limit of descriptors to the most that this process may have: every client takes one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def descriptors(neighbours: int) -> tuple[int, int]:
-    """Of a router with so many neighbours: places for connections of neighbours, and of clients."""
+    """The places of a router with so many neighbours: for connections of neighbours, and of clients."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     dialled, accepted = 2 * neighbours, 2 * neighbours + 2 * SPARE_LEAST
     return accepted, max(2 * SPARE_LEAST, limit - OWN - dialled - accepted)
@@ -62,8 +62,8 @@ S = TypeVar("S", bound=Stranger)
 
 
 class Unopened(Generic[S]):
-    """Connections that are not open yet, in the order in which they came, or spoke. Not in plain dicts: the first of
-    these is looked for behind all that were deleted before it."""
+    """Connections that are not open yet, in the order in which they came, or sent their greeting. An OrderedDict finds
+    its first key at once; a plain dict would first skip all deleted keys."""
 
     def __init__(self) -> None:
         self._silent: OrderedDict[S, None] = OrderedDict()
@@ -93,33 +93,33 @@ class Unopened(Generic[S]):
 
     @property
     def oldest(self) -> S | None:
-        """Of those who have said nothing, if there are any."""
+        """The oldest silent one, or else the oldest one."""
         return self.oldest_silent or next(iter(self._spoken), None)
 
 
 class Strangers(Generic[S]):
-    """Who has no place of his own, on so many spare ones. The oldest makes way: of that address which has more than
-    half of them, if there is one, and of those who have said nothing, if there are any; open ones go last. Every act
-    takes the same time, however many there are: strangers choose how often it is done."""
+    """The connections on the spare places, and the one that makes way next. Connections that are not open go first:
+    those of an address with more than half of the places, if there is one; silent ones before others; older ones before
+    younger ones. Every method takes constant time, because strangers choose how often it is called."""
 
     def __init__(self, places: int) -> None:
-        self._most = 3 * places // 4  # the others are for those who come before who makes way has gone
+        self._most = 3 * places // 4  # the rest is for connections that come before the last one that made way has gone
         self._crowded = places // 2
         self._unopened = Unopened[S]()
         self._of_host: dict[str, Unopened[S]] = {}  # the same, by address
-        self._crowd = Unopened[S]()  # of the last address that came to more than half of the places
+        self._crowd = Unopened[S]()  # of the last address that had more than half of the places
         self._opened: OrderedDict[S, None] = OrderedDict()
 
     def __contains__(self, one: S) -> bool:
         return one in self._opened or one in self._unopened
 
     def next_to_go(self) -> S | None:
-        """Before another comes; None if there is room."""
+        """The stranger that makes way for the next connection; None if there is room."""
         if len(self._unopened) + len(self._opened) < self._most:
             return None
         of = self._crowd if len(self._crowd) > self._crowded else self._unopened
         while (silent := of.oldest_silent) is not None and silent.has_spoken:
-            self.speaks(silent)  # nobody has noticed yet; of each it is found here once, at most
+            self.speaks(silent)  # its greeting has come unnoticed; this happens at most once for each
         return of.oldest or next(iter(self._opened))
 
     def enter(self, one: S) -> None:
@@ -140,7 +140,7 @@ class Strangers(Generic[S]):
             self._opened[one] = None
 
     def forget(self, one: S) -> None:
-        """It has gone, or has a place of its own."""
+        """Remove a connection that has ended or is admitted."""
         self._opened.pop(one, None)
         if one in self._unopened:
             compatriots = self._of_host[one.host]
@@ -164,18 +164,18 @@ class Visitor:
 
     @property
     def has_spoken(self) -> bool:
-        """Whether its greeting waits to be read, as far as the kernel knows. One that has gone says nothing more."""
+        """Whether the kernel has the peer's whole greeting to be read. False if the peer has gone."""
         try:
             return len(self._accepted.recv(GREETING, socket.MSG_PEEK)) == GREETING
         except OSError:
             return False
 
     def open(self) -> None:
-        """The peer has said who it is."""
+        """The peer has sent its open."""
         self._admission.open(self)
 
     def admit(self) -> bool:
-        """Take one of the places that are not spare. False: there is none."""
+        """Take a place that is not spare. False if none is free."""
         return self._admission.admit(self)
 
 
@@ -187,8 +187,9 @@ def _log(limit: str, who: str, what: str) -> None:
 
 
 class Admission:
-    """By one listener, to so many places; no more than `most` are admitted. `patience`: seconds for a greeting. Who
-    has spoken waits for its `turn`. `exceed` is told the limit, who is beyond it, and what that means."""
+    """The admission at one listener with so many places; at most `most` connections are admitted. `patience`: seconds
+    for a greeting. A connection waits for `turn` after its greeting. `exceed` is called with the exceeded limit, the
+    peer, and the consequence."""
 
     def __init__(
         self,
@@ -201,7 +202,7 @@ class Admission:
         self.spare = max(SPARE_LEAST, min(SPARE_MOST, places // 4))
         self.room = min(places - self.spare, most)
         self.is_open = False
-        """Whether it accepts."""
+        """Whether it accepts connections."""
         self._exceed = exceed
         self._patience = patience
         self._turn = turn
@@ -210,7 +211,7 @@ class Admission:
         self._admitted: set[Visitor] = set()
 
     async def serve(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
-        """Accept until cancelled. What one connection or the system lacks ends none of the others."""
+        """Accept connections until cancelled. An error of one connection ends no other one."""
         listener.setblocking(False)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, GREETING)  # what is accepted inherits it
         self.is_open = True
@@ -233,7 +234,8 @@ class Admission:
                 await trio.sleep(PAUSE_S)
 
     def _accept(self, listener: socket.socket, handler: Handler, nursery: trio.Nursery) -> None:
-        """Those who wait, before anything is done for them: of a crowd most make way for the last."""
+        """Accept all waiting connections before any is served: in a crowd, most of them make way at once for later
+        ones."""
         for _ in range(min(AT_ONCE, self._places.value)):
             accepted, address = listener.accept()
             accepted.setblocking(False)
@@ -261,7 +263,7 @@ class Admission:
             self._places.release()
 
     def _make_way(self) -> None:
-        """For one that comes."""
+        """End the stranger that makes way for a new connection, if the spare places are taken."""
         visitor = self._strangers.next_to_go()
         if visitor is not None:
             self._exceed(

@@ -1,4 +1,4 @@
-"""Python's search for cycles of garbage, and what becomes of memory that is free, in processes that carry messages."""
+"""Tunes Python's garbage collector and the return of free memory, for processes that carry messages."""
 
 import contextlib
 import ctypes
@@ -14,8 +14,8 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 
 def tame() -> None:
-    """What comes and goes with messages is freed by reference counts alone, and so are links and connections
-    (`tests/router/test_nothing_left.py`). Looking for cycles every 700 objects costs a third of a message's time, and
+    """Make collections of cycles rare. Messages, links and connections leave no cycles, so reference counts free them
+    (`tests/router/test_nothing_left.py`). A collection every 700 objects would cost a third of a message's time, and
     stalls of 100 ms."""
     gc.collect()
     gc.freeze()
@@ -23,8 +23,8 @@ def tame() -> None:
 
 
 def return_large_blocks() -> None:
-    """Memory of large messages goes back to the system as soon as it is free. Left to itself glibc keeps it in the
-    process: once a block of 15 MiB was freed, it takes the next ones from its heap."""
+    """Make glibc return the memory of large messages to the system as soon as it is free. By default, glibc takes
+    blocks from its heap once a block of 15 MiB was freed, and keeps them."""
     if sys.platform == "linux":
         with contextlib.suppress(AttributeError):  # another C library
             mallopt = ctypes.CDLL(None).mallopt
@@ -33,7 +33,7 @@ def return_large_blocks() -> None:
 
 
 class _Mallinfo2(ctypes.Structure):
-    """Of glibc's malloc.h, which has a word for each of these."""
+    """The struct `mallinfo2` of glibc's malloc.h."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -45,14 +45,16 @@ class _Mallinfo2(ctypes.Structure):
 
 
 class FreeMemory:
-    """Of smaller blocks, which glibc keeps wherever something lies above them: what a crowd has left behind."""
+    """Free memory of smaller blocks. glibc keeps such memory below blocks in use, for example after a crowd of clients
+    has left."""
 
     def __init__(self) -> None:
         self._process = psutil.Process()
         self._left = self._process.memory_info().rss
 
     def give_back(self) -> None:
-        """To the system, if it is much. Whoever allocates meanwhile waits: some 100 ms for a GiB."""
+        """Return free memory to the system, if it is much. Other threads that allocate meanwhile wait, about 100 ms for
+        a GiB."""
         with contextlib.suppress(AttributeError, OSError):  # another C library
             library = ctypes.CDLL(None)
             if self._process.memory_info().rss > self._left + MUCH_BYTES and self._free(library) > MUCH_BYTES:

@@ -1,10 +1,10 @@
-"""What is in an exception group, however deep."""
+"""Finds the errors in an exception group, however deep."""
 
 from collections.abc import Iterator
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors themselves; of one that is no group, just that."""
+    """Yield the errors in a group; an error that is no group yields itself."""
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
             yield from leaves(part)

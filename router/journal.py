@@ -1,8 +1,8 @@
 """Writes a source's delivery log to its segment files (docs/architecture.md; formats: `topic.journal`, `topic.tail`).
 
-The log is evidence, never state: a router never reads what is in it, and goes on where it cannot be written, if it may.
-Then the log breaks off: it says so where there is still room, which is in the mapped tail, drops further entries, and
-says how many these were once there is room again. As a tail is only ever overwritten, that takes nothing of the disk.
+The log is evidence, never state: a router never reads it back. If the log cannot be written, the router goes on, if its
+topology allows this. Then the log breaks off. It says so in the mapped tail, which always has room, because a tail is
+only overwritten. It drops further entries, and logs their number when there is room again.
 """
 
 import contextlib
@@ -23,19 +23,19 @@ from topic.tail import REGION, Tail
 log = logging.getLogger("oncemesh")
 
 FLUSH_S = 1.0
-"""After so long an owner flushes: blocks of more entries are smaller, and what is in the tail is safe already."""
+"""Seconds between two flushes. More often would make smaller blocks, and the tail already keeps the entries safe."""
 MOST_REASON = 200
-"""Characters of a reason that the delivery log tells, the last ones."""
+"""Characters of a reason in the delivery log; the last ones are kept."""
 
 
 def has_segments(directory: Path) -> bool:
-    """Whether an earlier incarnation has written here."""
+    """Whether an earlier incarnation has written segments here."""
     return directory.is_dir() and any(parse_segment_name(path.name) for path in directory.iterdir())
 
 
 @cache
 def boot_id() -> str:
-    """Which run of this machine's kernel it is: what was saved in one outlives the process, not the kernel."""
+    """The id of this boot of the kernel, or "" if unknown. Saved entries outlive the process, but not the kernel."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -43,7 +43,7 @@ def boot_id() -> str:
 
 
 class JournalFile:
-    """The segments of one incarnation, in one directory. Disks fail by OSError, which names the file."""
+    """The segments of one incarnation, in one directory. Disk errors are raised as OSError with the file's name."""
 
     def __init__(
         self,
@@ -55,17 +55,17 @@ class JournalFile:
         kept: Retention | None = None,
         restate: Callable[[Name | None], None] = lambda first: None,
     ) -> None:
-        """`goes_on`: where the log cannot be written it breaks off, and nothing is raised from here on. `kept`: only
-        these segments are; `restate` then appends to the block what has to be told anew in each segment, and is given
-        the first segment that is kept."""
+        """`goes_on`: if the log cannot be written it breaks off, and no later call raises. `kept`: how many segments
+        are kept. If it is given, `restate` appends to the block the entries that each segment has to repeat, and gets
+        the first kept segment."""
         directory.mkdir(parents=True, exist_ok=True)
         self.block = block
         self.why = ""
-        """It cannot be written just now."""
+        """The reason for which the log cannot be written now, or empty."""
         self.missing = 0
-        """Entries that were not written, ever."""
+        """The number of entries that were never written."""
         self.expired: list[Path] = []
-        """Segments for its owner to delete."""
+        """Segments that the owner has to delete."""
         self._restate = restate
         self._missed_before = 0
         self._former = 0
@@ -77,7 +77,7 @@ class JournalFile:
         self._segment = self._open()
 
     def save(self) -> None:
-        """Have the entries so far outlive the end of this process; before anything that they tell of leaves it."""
+        """Make the entries so far outlive this process. Called before any message leaves that they tell of."""
         if self.why:
             self.missing += self.block.drop_unsaved()
         elif (payload := self.block.unsaved()) is not None:
@@ -87,8 +87,7 @@ class JournalFile:
                 self.flush()
 
     def flush(self, *, last: bool = False) -> None:
-        """Append what the block holds as one block, if anything; or try whether that can be done again. What is last
-        ends its segment: none is begun behind it."""
+        """Write the block's entries, if it has any; after an error, try again. `last`: begin no new segment."""
         try:
             if self.why:
                 self.missing += self.block.drop_unsaved()
@@ -109,14 +108,15 @@ class JournalFile:
         return self._former + self._segment.size
 
     def _begin_segment(self) -> None:
-        """A disk that has room for one has room to go on."""
+        """Begin a new segment. If the disk has room for one, the log can go on."""
         former, self._segment = self._segment, self._open()
         self._former += former.size
         former.close()
 
     def _continue(self, kept: Retention) -> None:
-        """Whoever deletes what has expired does so when it is told here that it may be gone."""
-        with contextlib.suppress(OSError):  # it is looked at again with the next segment
+        """List the expired segments, and repeat the entries that a new segment needs. The owner deletes these segments
+        afterwards."""
+        with contextlib.suppress(OSError):  # the next segment tries again
             self.expired, first = kept.expired(self._directory)
             self._restate(first)
         self.save()
@@ -157,7 +157,7 @@ class JournalFile:
 
 
 class _Segment:
-    """One file: the region of its tail, mapped, and blocks behind it."""
+    """One file: the mapped region of its tail, and blocks behind this region."""
 
     def __init__(self, path: Path, block: Block) -> None:
         self.size = 0
@@ -174,13 +174,13 @@ class _Segment:
         self.tail = Tail(self._mapping, block.head, boot_id(), block.number)
 
     def append(self, block: Block) -> None:
-        """What it holds is no longer in the tail, and the block is the next one."""
+        """Append the block, clear the tail, which had its entries, and begin the next block."""
         self._write(block.encode())
         block.begin_next()
         self.tail.clear(block.number)
 
     def _write(self, data: bytes) -> None:
-        """At the end, all or nothing."""
+        """Append all of the data or nothing."""
         check_room(self._path, self._file.fileno())
         written = 0
         try:

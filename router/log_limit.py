@@ -1,8 +1,8 @@
-"""A bound on what strangers can have a router log: a peer that is refused again and again fills no disk.
+"""Limits what strangers make a router log, so that a peer that is refused again and again does not fill the disk.
 
-Of a *kind* of warning, which is its text without what it is about, so many are written in a minute. The others are
-counted, and the count is told at the end of the minute, with the last of them. Which loggers write for strangers is
-listed here; what routers say of each other and of themselves is never left out.
+A *kind* of warning is its text without its arguments. In each minute the router writes a limited number of warnings of
+a kind. It counts the others, and at the end of the minute it logs their number with the last of them. `MOST` lists the
+loggers for strangers. The router always logs news of itself and of other routers.
 """
 
 import logging
@@ -24,11 +24,12 @@ MOST: Final = {
 }
 """Logger -> lines of a kind in a minute."""
 LEAST: Final = {"oncemesh.mqtt": logging.INFO}
-"""Logger -> the least of its lines that counts, if it is no warning: who comes back again and again is told of, too."""
+"""Logger -> lowest level that is limited, if not WARNING: clients that come back again and again cause such lines,
+too."""
 
 
 class LogLimit(logging.Filter):
-    """Of one logger."""
+    """The limit of one logger."""
 
     def __init__(self, most: int, least: int = logging.WARNING) -> None:
         super().__init__()
@@ -48,7 +49,7 @@ class LogLimit(logging.Filter):
         return False
 
     def tell(self) -> None:
-        """The minute is over."""
+        """Log the numbers of suppressed lines; called at the end of each minute."""
         for kind, last in self._last.items():
             log.warning("%d more like this within a minute; the last: %s", self._seen[kind] - self._most, last)
         self._seen.clear()
@@ -56,7 +57,7 @@ class LogLimit(logging.Filter):
 
 
 async def limit_logs() -> None:
-    """Until cancelled."""
+    """Limit the loggers of `MOST`, until cancelled."""
     limits = {logging.getLogger(name): LogLimit(most, LEAST.get(name, logging.WARNING)) for name, most in MOST.items()}
     for logger, limit in limits.items():
         logger.addFilter(limit)

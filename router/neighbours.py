@@ -1,13 +1,14 @@
-"""The transports to neighbouring routers: one AMQP connection per configured link (architecture: between routers).
+"""The transports to neighbouring routers: one AMQP connection for each link (architecture: between routers).
 
-The lower name dials. Each side opens with its router id as container-id; the neighbour is up when both have. What is
-said then are bodies, on a lane for link state and one for channels; those that are ready travel as one. The connection
-is given no more of them than is written at once: the rest waits in the outbox, where link state goes before data. What
-bodies say is `linkstate`'s business. Routers whose wire versions differ have no link: there the mesh is cut
-(protocol 3).
+The router with the lower name dials. Each side opens with its router id as container-id; the neighbour is up when both
+have opened. From then on they send bodies, on a lane for link state and a lane for channels; bodies that are ready
+together travel as one. The connection gets no more bodies than it writes at once. The others wait in the outbox, where
+link state goes before data. `linkstate` knows the content of bodies. Routers with different wire versions have no link,
+so the mesh is cut there (protocol 3).
 
-In a closed mesh a neighbour has proven its name before it opens (`router.security`). In an open one nobody can: there a
-newer connection takes the place of a neighbour's only when that is silent. Who is refused learns nothing of the mesh.
+In a closed mesh a neighbour proves its name before it opens (`router.security`). In an open mesh no router can prove
+its name: there a newer connection replaces a neighbour's connection only if that one is silent. A refused peer learns
+nothing of the mesh.
 """
 
 import logging
@@ -37,19 +38,20 @@ log = logging.getLogger("oncemesh.neighbours")
 
 LANES: Final = (LINKSTATE, CHANNEL)
 HELD_BYTES = 512 * 1024
-"""What the connection is given of bodies before it has written; as much again may be in the hands of the writer."""
+"""Bytes of bodies that the connection has and has not written. The writer may have as many again."""
 BEHIND_BYTES = 128 * 1024
-"""The same where the line does not take at once what is written: link state waits for all of that."""
+"""The same for a line that does not take written bytes at once: link state has to wait for all these bytes."""
 JOINED_BYTES = CHUNK
-"""No more travels as one body, but for what is longer by itself. It is read when all of it has come: an answer must
-not wait for the chunk behind it, nor the measure of a line (`linkstate.channel.Budget`) count two chunks as one."""
+"""Bytes of bodies that travel as one; a longer body travels alone. The neighbour reads a body when all of it has come.
+So an answer must not wait for the chunk behind it, and the measure of a line (`linkstate.channel.Budget`) must not
+count two chunks as one."""
 MESH = "oncemesh:mesh"
 WIRE = "oncemesh:wire"
 VERSION = 20
-"""Of all that routers say to each other (`linkstate.frames`, `topic.wire`, `topic.raft.wire`, `topic.queues.wire`):
-raised with every change of that. The first said nothing of itself."""
+"""The version of all messages between routers (`linkstate.frames`, `topic.wire`, `topic.raft.wire`,
+`topic.queues.wire`); every change raises it. The first version did not name itself."""
 REMOVED = "oncemesh:removed"
-"""Why a router is refused that the mesh has removed while that was out of reach."""
+"""The condition with which a router is refused that the mesh has removed while the router was out of reach."""
 RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 1.0
 
@@ -62,16 +64,16 @@ class Transport:
     def __init__(self, connection: BodyConnection, name: str) -> None:
         self.connection = connection
         self.name = name
-        """The neighbour's."""
+        """The neighbour's name."""
         self.outbox = Outbox()
         self.held = 0
-        """Bytes of bodies that the connection was given and has not written."""
+        """Bytes of bodies that the connection has and has not written."""
         self.up = False
         self.sent = self.received = 0
-        """Bodies, each of as many as were ready."""
+        """Numbers of bodies; those that travel as one count as one."""
 
     def fill(self) -> bool:
-        """Give the connection what it has room for, if anything."""
+        """Give the connection as many bodies as it has room for. False if it holds none."""
         room = BEHIND_BYTES if self.connection.is_behind else HELD_BYTES
         while self.held < room and (taken := self.outbox.take(JOINED_BYTES)):
             lane, bodies = taken
@@ -82,7 +84,7 @@ class Transport:
 
 
 class Removable(Protocol):
-    """The end of this router (`router.plan.departure`), as seen from here."""
+    """The end of this router (`router.plan.departure`), as this module needs it."""
 
     def removed(self) -> None:
         """A neighbour says that the mesh has removed this router."""
@@ -92,7 +94,8 @@ class Neighbours(Handler):
     """The handler of all connections with neighbours, dialled and accepted alike."""
 
     def __init__(self, node: Node, linkstate: Mesh, mesh: str, departure: Removable, *, closed: bool) -> None:
-        """`mesh` is the name of ours: others are refused. `closed`: neighbours have to prove who they are."""
+        """`mesh`: the name of this mesh; routers of others are refused. `closed`: neighbours have to prove their
+        names."""
         self.node = node
         self._departure = departure
         self._linkstate = linkstate
@@ -101,22 +104,23 @@ class Neighbours(Handler):
         self._up: dict[str, Transport] = {}
         self._touched: dict[Transport, None] = {}
         self.parting: set[Connection] = set()
-        """With those that are no neighbours any more: what was to be said to them is being written."""
+        """Connections with routers that are no longer neighbours, while their last bytes are written."""
         self._versions: dict[str, object] = {}
-        """Of neighbours, as far as they differ from ours."""
+        """Neighbour -> its wire version, if it differs from ours."""
 
     @property
     def properties(self) -> dict[str, Any]:
-        """For the open of a connection with a neighbour."""
+        """The properties in the open of a connection with a neighbour."""
         return {MESH: self._mesh, WIRE: VERSION}
 
     @property
     def connections(self) -> dict[str, Connection]:
-        """Of the neighbours to which the link is up, by name."""
+        """Neighbour -> connection, for links that are up."""
         return {name: transport.connection for name, transport in self._up.items()}
 
     def exchanged(self, name: str) -> tuple[int, int] | None:
-        """Bodies sent to a neighbour and received of it, on the connection that there is."""
+        """The numbers of bodies sent to a neighbour and received from it, on the current connection; None without
+        one."""
         transport = self._up.get(name)
         return (transport.sent, transport.received) if transport is not None else None
 
@@ -145,7 +149,8 @@ class Neighbours(Handler):
         connection.refuse(condition, "only routers of the mesh may connect to this listener")
 
     def _differ(self, connection: Connection, name: str, version: object) -> None:
-        """Both say it, of each version once: no router passes on or believes what it may not understand."""
+        """Refuse a neighbour with another wire version: a router must not pass on or believe messages that it may not
+        understand. Both routers log it, once for each version."""
         if self._versions.get(name) != version:
             log.error(
                 "router %s speaks wire version %.20s, this router %d: they cannot be linked", name, version, VERSION
@@ -178,7 +183,7 @@ class Neighbours(Handler):
                 transport.connection, f"router {transport.name!r} already has a live connection to this router"
             )
             return
-        if older is not None:  # the neighbour has begun anew before we noticed
+        if older is not None:  # the neighbour has a new connection before this router noticed the loss of the old one
             self._down(older)
             older.connection.close("amqp:connection:forced", "a newer connection replaced this one")
             older.connection.wake()
@@ -198,15 +203,16 @@ class Neighbours(Handler):
     # receiving
 
     def heard(self, connection: Connection) -> bool:
-        """Bytes have come, perhaps of a body that takes long: the neighbour lives. False: it is none, or not yet."""
+        """Count received bytes, also those of an incomplete body, as a sign that the neighbour lives. False if the peer
+        is no neighbour yet."""
         transport: Transport | None = connection.context
         if transport is not None and self._counts(transport) and connection.last_received is not None:
             self._linkstate.heard(transport.name, connection.last_received)
         return transport is not None
 
     def _counts(self, transport: Transport) -> bool:
-        """Whether what comes over it is listened to. What was just read may have taken the neighbour away, and `follow`
-        is called when all is read."""
+        """Whether bodies of this transport count. A body that was just read may have changed the plan so that the peer
+        is no longer a neighbour; `follow` runs only after the whole read."""
         return transport.up and transport.name in self._linkstate.neighbours
 
     def on_body(self, connection: BodyConnection, lane: int, body: Buffer) -> None:
@@ -229,7 +235,7 @@ class Neighbours(Handler):
             self._touched[transport] = None
 
     def flush(self) -> None:
-        """Have the connections write what was queued."""
+        """Make the connections write the queued bodies."""
         touched, self._touched = self._touched, {}
         for transport in touched:
             if transport.up:
@@ -237,7 +243,7 @@ class Neighbours(Handler):
                 transport.connection.wake()
 
     def written(self, connection: Connection) -> None:
-        """What the connection held is about to be written: it has room again."""
+        """The connection is about to write what it held: give it more bodies."""
         transport: Transport | None = connection.context
         if transport is not None and transport.up:
             transport.held = 0
@@ -245,7 +251,7 @@ class Neighbours(Handler):
                 connection.wake()
 
     def follow(self) -> None:
-        """The plan has changed: part from those that it has taken away, when all is written."""
+        """Close the links that the plan no longer has, after all their bodies."""
         for name in [name for name in self._up if name not in self._linkstate.neighbours]:
             transport = self._up.pop(name)
             transport.fill()
@@ -263,9 +269,10 @@ class Neighbours(Handler):
 async def keep_dialling(
     neighbour: str, address: Address, patience: float, visit: Callable[[trio.SocketStream, str], Awaitable[None]]
 ) -> None:
-    """Keep a connection to a neighbour; the first attempts follow each other fast. One that does not last counts as
-    none. An attempt is over after `patience` seconds: the kernel's own grow to minutes while a cable is out. Why it is
-    not reached is told once for each reason, until it is reached: two may come by turns."""
+    """Keep a connection to a neighbour. The first attempts follow each other fast; a connection that does not last
+    counts as a failed attempt. An attempt ends after `patience` seconds, because the kernel's own attempts last minutes
+    while a cable is out. Each reason of a failure is logged once until a connection succeeds, as two reasons may
+    alternate."""
     wait = RETRY_FIRST_S
     told: set[str] = set()
     while True:
@@ -291,6 +298,6 @@ def _reason(error: OSError | trio.TooSlowError, patience: float) -> str:
     if isinstance(error, trio.TooSlowError):
         return f"no answer within {format_duration(patience)}"
     last = [*leaves(error.__cause__ or error)][-1]
-    if isinstance(last, OSError) and last.errno is not None and last.errno > 0:  # others are of names that are unknown
+    if isinstance(last, OSError) and last.errno is not None and last.errno > 0:  # other numbers stand for unknown names
         return os.strerror(last.errno)
     return getattr(last, "strerror", None) or str(last)

@@ -1,7 +1,8 @@
 """A router process: one trio run that owns the cores, the sockets and the delivery log (architecture: the process).
 
-The nursery's shape is the ownership: listeners own their connections, each dialler the connection to its neighbour. An
-error of a peer ends its connection; any other exception ends the router loudly, and the rest of the mesh goes on.
+The shape of the nursery is the ownership: listeners own their connections, and each dialler owns the connection to its
+neighbour. An error of a peer ends its connection. Any other exception ends the router loudly, and the rest of the mesh
+goes on.
 """
 
 import logging
@@ -72,12 +73,12 @@ log = logging.getLogger("oncemesh")
 INTER_FRAME = 256 * 1024
 INTER_MESSAGE = 16 << 20
 GOODBYE_S = 1.0
-"""How long a stopping router waits for its peers to take its closes."""
+"""Seconds that a stopping router gives its peers to read its closes."""
 LOOK_S = 0.01
 
 
 class Process:
-    """One router of a topology, with the state that its earlier lives left."""
+    """One router of a topology, with the state that its earlier incarnations have left."""
 
     def __init__(
         self,
@@ -155,7 +156,7 @@ class Process:
         self._admission = trio.CancelScope()
 
     async def run(self, listeners: Listeners) -> None:
-        """Serve until told to stop."""
+        """Serve until the router has to stop."""
         trio.lowlevel.add_instrument(self._turns)
         trio.lowlevel.add_instrument(self._doors.checks)
         with watched(self.topology.timing.dead), self._events.listening(self.node.topic.outlet):
@@ -206,19 +207,19 @@ class Process:
             )
 
     async def _show(self, http: socket.socket) -> None:
-        """What that takes is loaded only where there is such a listener."""
+        """Serve HTTP. Its modules are loaded only if the router has such a listener."""
         from router.http.listener import WebListener
 
         await WebListener(self._observed, self._management, self._doors, self._turns.turn).run(http)
 
     def _replicas_of(self, store: "QueueStore") -> "RouterReplicas":
-        """Loaded only where the mesh has queues."""
+        """Load the code of replica sets, which only a mesh with queues needs."""
         from router.queues.replicas import RouterReplicas
 
         return RouterReplicas(self, store, self._requests)
 
     def view(self, report: bytes, user: str) -> bytes:
-        """What of a report a user is shown."""
+        """The part of a report that a user may see."""
         return report if self._guard.sees_all(user) else only_of(user, report)
 
     # the end
@@ -228,7 +229,7 @@ class Process:
         self.clients.close("amqp:connection:forced", "the router stops")
 
     async def _goodbye(self) -> None:
-        """Clients are told to go elsewhere; their links end without closing detaches."""
+        """Send clients to other routers. Their links end without closing detaches."""
         log.info("stopping", extra=event(EventKind.STOPPING))
         self._send_clients_away()
         await self._hand_over()
@@ -238,8 +239,8 @@ class Process:
                 await trio.sleep(LOOK_S)
 
     async def _hand_over(self) -> None:
-        """Have other routers lead the replica sets that this one leads, so that these need no election. A router that
-        gets the lead while it stops does not hand it over again: when all stop, it would go round."""
+        """Hand the lead of this router's replica sets to other routers, so that the sets need no election. A stopping
+        router that gets the lead does not hand it over again: if all routers stop, the lead would go round."""
         sets = self.node.sets
         if sets is None:
             return
@@ -252,7 +253,7 @@ class Process:
     # time
 
     async def _timers(self) -> None:
-        """Call the cores at their deadline, which every pump may move."""
+        """Call the cores at their deadline; every pump may change it."""
         while True:
             with trio.CancelScope(deadline=self.node.deadline()) as self._timer:
                 await trio.sleep_forever()
@@ -262,7 +263,7 @@ class Process:
                 self.node.pump()
 
     def step(self) -> None:
-        """Carry out what has come of an event (`router.queues.replicas.ReplicasOwner`)."""
+        """Carry out the outputs of an event (`router.queues.replicas.ReplicasOwner`)."""
         with self._outbound:
             self.node.pump()
 
@@ -272,7 +273,8 @@ class Process:
             await next_look(FLUSH_S)
 
     async def _tidy(self) -> None:
-        """What waits for the disk, or the kernel, which may be slow: beside the loop."""
+        """Do in threads what waits for the disk or the kernel, because it may be slow: return memory, merge the store,
+        delete segments."""
         beside, memory = partial(trio.to_thread.run_sync, abandon_on_cancel=True), FreeMemory()
         while True:
             await next_look(FLUSH_S)
@@ -285,7 +287,7 @@ class Process:
     # connections
 
     async def _admit_clients(self, listeners: Mapping[socket.socket, Handler], nursery: trio.Nursery) -> None:
-        """Who comes when it is over is refused, and not kept waiting."""
+        """Accept clients. When this ends, the listeners close, so that new connections are refused and do not wait."""
         with self._admission:
             while self._starts is Start.JOIN and not self.node.topic.boot.has_joined:
                 await trio.sleep(LOOK_S)
@@ -294,7 +296,7 @@ class Process:
                     accepting.start_soon(self._from_clients.serve, listener, handler, nursery)
 
     def _mqtt(self) -> Handler:
-        """Loaded only where there is such a listener, as what `_show` takes is."""
+        """The handler of MQTT clients. Its modules are loaded only if the router has such a listener."""
         from router.mqtt.listener import MqttListener
 
         return MqttListener(self._observed, self._guard, self._doors, self._turns.turn, self).serve
@@ -342,7 +344,7 @@ class Process:
     async def _serve_neighbour(
         self, stream: trio.abc.Stream, connection: Connection, peer: str, known: Callable[[], bool]
     ) -> None:
-        """`known` is called once it is one."""
+        """Serve a connection with a neighbour. `known` is called when the peer has proven to be one."""
 
         def after_input() -> None:
             if self.neighbours.heard(connection):
@@ -407,7 +409,7 @@ class Process:
         self._departure.follow()
 
     def _is_gone(self, neighbour: str) -> None:
-        """The neighbour's process is gone."""
+        """Tell the core that a neighbour's process is gone."""
         log.info("router %s has ended: its host refuses connections to its port", neighbour)
         with self._outbound:
             self.node.now()
@@ -426,7 +428,7 @@ class Process:
 async def run_router(
     topology: Topology, name: str, *, run_dir: Path, listeners: Listeners, starts: Start = Start.AGAIN
 ) -> None:
-    """Run one router on these listeners until it is told to stop."""
+    """Run one router on these listeners until it has to stop."""
     tame()
     return_large_blocks()
     take_descriptors()
@@ -446,7 +448,7 @@ async def run_router(
 
 
 def _queue_store(topology: Topology, name: str, directory: Path) -> "AbstractContextManager[QueueStore | None]":
-    """None if the mesh has no queues: then its code is not even loaded."""
+    """The store of replica sets; None if the mesh has no queues. Without queues its code is not loaded."""
     if topology.queues is None:
         return nullcontext()
     from router.queues.replicas import open_store

@@ -1,4 +1,5 @@
-"""Which segments of a delivery log go, where it is to keep only the latest (`log: {keep, size}` of the topology)."""
+"""Decides which segments of a delivery log are deleted, if it keeps only the latest (`log: {keep, size}` of the
+topology)."""
 
 import contextlib
 import time
@@ -14,16 +15,16 @@ Name = tuple[int, int]
 
 @attrs.frozen
 class Retention:
-    """Segments go whole, the oldest first, whichever incarnation of their writer has written them."""
+    """The limits of a log. Whole segments are deleted, the oldest first, whichever incarnation has written them."""
 
     keep_s: float | None
-    """They stay for so long after they were last written to."""
+    """Seconds for which a segment is kept after its last write; None: no limit."""
     size: int | None
-    """Bytes of all that stay."""
+    """Bytes of all segments that are kept; None: no limit."""
 
     def expired(self, directory: Path) -> tuple[list[Path], Name | None]:
-        """Those that are to go, and the first that stays, which is the one being written at the latest; None if it is
-        the first of all."""
+        """The segments to delete, and the first segment to keep. The segment in use is always kept. The second value is
+        None if that segment is the first of all."""
         found = {name: path for path in directory.iterdir() if (name := parse_segment_name(path.name))}
         *older, first = sorted(found)
         stats = {name: found[name].stat() for name in found}
@@ -41,6 +42,6 @@ class Retention:
 
 
 def delete(segment: Path) -> None:
-    """One that is not kept any more."""
-    with contextlib.suppress(OSError):  # it is found again with the next segment
+    """Delete an expired segment."""
+    with contextlib.suppress(OSError):  # the next segment tries again
         segment.unlink(missing_ok=True)

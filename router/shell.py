@@ -1,8 +1,8 @@
-"""What a node is given by its process: the clocks, the ways out, the log (architecture: the process).
+"""The parts of the process that a node uses: the clocks, the outputs, the log (architecture: the process).
 
-A message's walk: a read from a client's socket → `router.edge.clients` → `topic.node` → `router.neighbours` → the next
-router's socket, and there back up. All of it synchronous and in batches: what is written to sockets is the end of the
-same step (`router.amqp.driven`).
+The way of a message: read from a client's socket → `router.edge.clients` → `topic.node` → `router.neighbours` → the
+next router's socket, and there back up. All of this is synchronous and in batches. The writes to sockets end the same
+step (`router.amqp.driven`).
 """
 
 import logging
@@ -20,35 +20,35 @@ from topic.queues.actions import SetChange, SetEvent
 log = logging.getLogger("oncemesh.notes")
 
 SEVERE: Final = {Loss.LATE: logging.WARNING, Loss.BROKEN: logging.ERROR}
-"""The level of a lost contact in the log, where it is not INFO."""
+"""The log level of a lost contact, if it is not INFO."""
 SETS: Final = {
     SetChange.LEADS: (logging.INFO, EventKind.LEADING),
     SetChange.LEADS_NO_MORE: (logging.INFO, EventKind.NOT_LEADING),
     SetChange.LEADERLESS: (logging.WARNING, EventKind.LEADERLESS),
     SetChange.ASIDE: (logging.WARNING, EventKind.ASIDE),
 }
-"""The level of what happens to a set, and its kind of event."""
+"""Change of a set -> log level and kind of event."""
 
 
 class Clients(Protocol):
-    """The AMQP edge, as seen from here."""
+    """The AMQP edge, as the shell needs it."""
 
     def perform(self, action: LinkAction) -> None:
         """Do on a client's link what the topic core asks."""
 
 
 class Transmitter(Protocol):
-    """The transports to the neighbours, as seen from here."""
+    """The transports to the neighbours, as the shell needs them."""
 
     def transmit(self, action: Transmit) -> None:
-        """Queue a body for a neighbour; dropped if there is no transport to it just now."""
+        """Queue a body for a neighbour. Drop the body if there is no transport to the neighbour now."""
 
     def flush(self) -> None:
         """Hand what is queued to the connections."""
 
 
 class ShellOwner(Protocol):
-    """The process, as seen from here. It is whole before anything is to be done."""
+    """The process, as the shell needs it. The process is complete before the node performs any action."""
 
     @property
     def clients(self) -> Clients: ...
@@ -57,7 +57,7 @@ class ShellOwner(Protocol):
     def neighbours(self) -> Transmitter: ...
 
     def pumped(self) -> None:
-        """What a pump had to say to neighbours is with their connections."""
+        """The connections of neighbours have all outputs of a pump."""
 
     def planned(self) -> None:
         """The plan of the mesh has changed."""
@@ -66,7 +66,8 @@ class ShellOwner(Protocol):
         """The contact with this router is about to be lost."""
 
     def told(self, router: str, payload: bytes) -> None:
-        """The process of another router says this, beside the topics. Raises BreachError if it cannot be meant."""
+        """Another router's process has sent this payload, which is not for the topics. Raises BreachError if it is
+        malformed."""
 
 
 class Shell:

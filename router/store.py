@@ -1,16 +1,17 @@
-"""The state store of one router: what has to outlive its process (protocol 3.3 and 8), in DIR/<router>/state.db.
+"""The state store of one router: the state that has to outlive its process (protocol 3.3 and 8), in
+DIR/<router>/state.db.
 
-Kept are the directory entries of durable termini, so that a mesh of which every router died still knows whom it has
-to wait for, and how far the router's clock and incarnation have come, so that what it names after a restart is younger
-than all that it named before. Never what a delivery carries.
+The store has the directory entries of durable termini, so that a mesh still awaits their clients after every router has
+died. It also has the highest clock and incarnation, so that all names after a restart are younger than those before. It
+never has the content of a delivery.
 
-What is written here survives the end of the process, however it came (`synchronous=NORMAL` with a write-ahead log); a
-change counts as written when `save` returns. That never waits for the disk. What does is `merge`, of the write-ahead
-log into the file: for a thread beside the loop.
+A change is written when `save` returns. It survives the end of the process, whatever the cause (`synchronous=NORMAL`
+with a write-ahead log). `save` never waits for the disk. `merge`, of the write-ahead log into the file, does, so it
+runs in a thread.
 
-A file that is damaged, be it by a single bit, or not this router's is refused: to start without it would silently
-forget subscribers. An empty one is damaged, too: a new one comes to its place whole. Only that there is none at all
-means to begin without.
+A router refuses a file that is damaged, even in a single bit, or belongs to another router: without the file it would
+silently forget subscribers. An empty file is damaged, too, because a new file appears whole. Only without any file does
+the router start without state.
 """
 
 import contextlib
@@ -33,13 +34,13 @@ from topic.errors import UnkeptError
 from topic.wire.segments import is_entry
 
 MERGE: Final = 250
-"""Transactions; each takes some pages of 4 KiB in the write-ahead log."""
+"""Transactions before a merge; each takes some pages of 4 KiB in the write-ahead log."""
 NO_PLAN: Final = Plan({}, {})
 LATER: Final = (
     *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY),
-    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED),  # somebody looks into the file with a program of theirs
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED),  # another program has the file open
 )
-"""Primary result codes of SQLite that tell nothing of the file, and may be over later."""
+"""Primary result codes of SQLite that do not concern the content of the file, and may pass."""
 
 _PLAN: Final = "CREATE TABLE plan (packed BLOB, sum INTEGER)"
 _FIRST_PLAN: Final = ("INSERT INTO plan VALUES (?, ?)", summed(msgpack.packb(NO_PLAN.changed())))
@@ -69,15 +70,15 @@ FORM: Final = FileForm(
 
 
 class StoreError(RunError):
-    """The store cannot be used, with the reason."""
+    """The store cannot be used; the text has the reason."""
 
 
 class StateStore:
-    """Held by one process at a time. `remembered` are the entries that an earlier process left."""
+    """A store, held by one process at a time. `remembered` has the entries that an earlier process left."""
 
     def __init__(self, path: Path, mesh: str, router: str) -> None:
-        """Raises StoreError if the file is damaged, another router's or not to be used at all."""
-        self.reserved = 0  # no clock reading of an earlier life is as high as this
+        """Raises StoreError if the file is damaged, belongs to another router, or cannot be used."""
+        self.reserved = 0  # above all clock readings of earlier incarnations
         self._incarnation = 0
         self._unmerged = 0
         self._path = path
@@ -117,7 +118,8 @@ class StateStore:
             raise UnusableError(f"the stored plan of the mesh cannot be read: {error}") from None
 
     def _read_entry(self, row: tuple[Any, ...]) -> LinkEntry | None:
-        """None for what another router made up, and a former version of this program has believed: nobody takes it."""
+        """Unpack a stored entry. None for a malformed one: another router has made it up, and a former version of this
+        program has stored it."""
         if not is_whole(row):
             raise UnusableError("damaged: a stored link does not match its checksum")
         entry = msgpack.unpackb(row[2])
@@ -127,7 +129,7 @@ class StateStore:
         return summed(*self._owner, self._incarnation, self.reserved)
 
     def begin(self, wall_ms: int) -> int:
-        """The incarnation of this process: the time of its start, or what comes after the last one."""
+        """The incarnation of this process: the time of its start, but at least one more than the last incarnation."""
         self._incarnation = max(wall_ms, self._incarnation + 1)
         try:
             with self._file.transaction():
@@ -137,10 +139,10 @@ class StateStore:
         return self._incarnation
 
     def save(self, changed: Iterable[LinkEntry], clock: int, plan: Plan | None = None, *, whole: bool = False) -> None:
-        """Keep these entries as they are now, but forget those that do not outlive their routers, and, if these are the
-        `whole`, all others; keep the plan, if one is given; and see to it that a later life's clock starts behind this
-        reading. All or nothing; to be called before anybody can learn of it. Raises UnkeptError if the disk does not
-        take it, or somebody else holds the file."""
+        """Store these entries as they are now, the plan if it is given, and a clock value that every later incarnation
+        starts above. Forget entries that do not outlive their routers; with `whole`, forget all other entries, too. All
+        or nothing. Called before any client or router can learn of the change. Raises UnkeptError if the disk does not
+        take it, or another program holds the file."""
         reserved = self.reserved
         try:
             check_room(self._path)
@@ -162,7 +164,7 @@ class StateStore:
         return self._unmerged >= MERGE
 
     def merge(self) -> None:
-        """As `SqliteFile.merge`: from any thread."""
+        """Merge the write-ahead log into the file, as `SqliteFile.merge`; from any thread."""
         self._unmerged = 0
         self._file.merge()
 
@@ -204,7 +206,7 @@ class StateStore:
 
 
 def set_aside(path: Path) -> None:
-    """What an earlier router has left, for one that begins anew under its name."""
+    """Rename the files of an earlier router, for a new router of the same name."""
     for suffix in ("", "-wal"):
         left = Path(f"{path}{suffix}")
         if left.exists():

@@ -1,11 +1,11 @@
-"""When clients, neighbours and timers have their turns of the loop.
+"""Decides when clients have their turns in the loop, so that neighbours and timers do not wait for them.
 
-Trio lets all tasks run that can, and only then looks at sockets and deadlines again: one *pass*. When a router has died
-its clients attach at the others all at once, and a pass that handled the input of each would last for seconds: the
-neighbours would hear nothing, and give this router up, too. So in a pass that has lasted for long no further client's
-input is handled; who waits goes on in the next, or in one after that.
+Trio runs all tasks that are ready, and only then looks at sockets and deadlines again: this is one *pass*. When a
+router has died, its clients attach at the other routers all at once. A pass that handled the input of all of them would
+last for seconds. Meanwhile the neighbours would hear nothing, and give up this router, too. So a pass that has lasted
+for `PASS_S` handles no further client's input. Clients that wait go on in a later pass.
 
-Neighbours never wait here. How much of a client's input is handled at once is `router.amqp.transport`'s business.
+Neighbours never wait here. `router.amqp.transport` limits how much of a client's input is handled at once.
 """
 
 import math
@@ -14,11 +14,11 @@ from typing import Final
 import trio
 
 PASS_S: Final = 0.05
-"""Seconds of a pass after which no further client is let in."""
+"""Seconds of a pass after which no further client gets a turn."""
 
 
 class ClientTurns(trio.abc.Instrument):
-    """Of one trio run, where it is an instrument."""
+    """The turns of one trio run, as its instrument."""
 
     def __init__(self) -> None:
         self._began = math.inf
@@ -28,12 +28,12 @@ class ClientTurns(trio.abc.Instrument):
         self._began = trio.current_time()
 
     async def turn(self) -> None:
-        """Returns in a pass that is young enough."""
+        """Wait for a pass that has not lasted for `PASS_S`."""
         while trio.current_time() > self._began + PASS_S:
             await trio.lowlevel.checkpoint()
 
 
 async def next_look(period_s: float) -> None:
-    """At the same instants for all timers of a period, and those that divide it (`Engine.tick`): who is idle is woken
-    once for all of them."""
+    """Sleep until the next multiple of `period_s`. All timers wake at the same instants (`Engine.tick`), so that an
+    idle process wakes once for all of them."""
     await trio.sleep_until((trio.current_time() // period_s + 1) * period_s)

@@ -1,17 +1,18 @@
-"""A watch over the loop, from outside of it: a router that is dead others replace, but not one that is deaf.
+"""Watches the loop from another thread. If a router is dead, others replace it; but not if it is stuck and its process
+lives.
 
-A *turn* is what the loop does between two waits for input. A thread looks at it again and again. A turn that lasts
-longer than `dead` is told in the log with where it is; one that does not come back ends the process: soon if it
-computes, later if it is blocked (by a disk, say), as that may end by itself.
+A *turn* is the loop's work between two waits for input. The watch is a thread that looks at the turn at intervals. A
+turn that lasts longer than `dead` is logged with its place in the code. A turn that does not end makes the watch end
+the process: soon if the turn computes, later if it is blocked (by a disk, for example), as this may pass.
 
-A turn lasts as long as the watch itself has run beside it, counted in its looks. So it does not age while the process
-or the machine is stopped: a router that is woken by SIGCONT goes on. And whether it computes is told by the process'
-processor time: on a machine with too much to do a turn is slow, not endless.
+The watch counts a turn's age in its own looks. So a turn does not age while the process or the machine is stopped, and
+a router that SIGCONT wakes goes on. The processor time of the process tells whether the turn computes: on a busy
+machine a turn is slow, not endless.
 
-A process that does not run at all cannot be watched from inside. But the watch notices it afterwards, by a look that
-came late, and tells it in the log: neighbours may have given the router up meanwhile.
+A process that does not run cannot watch itself. But the watch notices this afterwards, by a late look, and logs it:
+neighbours may have given up the router meanwhile.
 
-Never here: code of C that never lets other threads run; the watch is one of them.
+Never here: C code that never lets other threads run, because the watch is such a thread.
 """
 
 import logging
@@ -32,33 +33,33 @@ log = logging.getLogger("oncemesh")
 
 STUCK: Final = 75
 """The exit status of a process that the watch has ended."""
-LOOKS: Final = 4  # in `dead`; each wakes an idle process
-COMPUTES: Final = 5  # times `dead`, of the watch and of the processor: it will not come back
-BLOCKED: Final = 30  # the same of the watch alone
-TELL_S: Final = 1.0  # for the log to take our last words: it may be what the loop is blocked by
+LOOKS: Final = 4  # looks within `dead`; each wakes an idle process
+COMPUTES: Final = 5  # times `dead`, of the watch's time and of processor time: the turn will not end
+BLOCKED: Final = 30  # the same, of the watch's time alone
+TELL_S: Final = 1.0  # for the log to take the last line: the log may be what blocks the loop
 
 
 class Health(Enum):
     WELL = "well"
-    LATE = "late"  # as told once a turn
+    LATE = "late"  # reported once a turn
     STUCK = "stuck"
 
 
 class Turn:
-    """The turn that the watch sees from look to look. Times in seconds."""
+    """The current turn, from look to look. Times in seconds."""
 
     def __init__(self, dead: float) -> None:
         self._dead = dead
         self._number = 0
         self._looks = 0
-        self._processor = 0.0  # as the turn was first seen
+        self._processor = 0.0  # at the first look at the turn
 
     @property
     def lasted(self) -> float:
         return self._looks * self._dead / LOOKS
 
     def look(self, number: int, processor: float) -> Health:
-        """A look at the turn of this number, by which the process has had so much of the processor. 0: it waits."""
+        """Look at the turn with this number; 0: the loop waits. `processor`: processor time of the process so far."""
         if number != self._number or not number:
             self._number, self._looks, self._processor = number, 0, processor
             return Health.WELL
@@ -70,7 +71,7 @@ class Turn:
 
 
 class Turns(trio.abc.Instrument):
-    """Counts them."""
+    """Counts the turns of the loop."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -85,7 +86,7 @@ class Turns(trio.abc.Instrument):
 
 @contextmanager
 def watched(dead: float) -> Iterator[None]:
-    """Watch over the trio run that this is called in."""
+    """Watch over the trio run in which this is called."""
     turns, over = Turns(), threading.Event()
     thread = threading.get_ident()
     watch = threading.Thread(target=_watch, args=(turns, thread, dead, over), name="watchdog", daemon=True)
@@ -100,15 +101,15 @@ def watched(dead: float) -> Iterator[None]:
 
 
 class Stops:
-    """The times for which the whole process did not run, as the watch sees them by its own looks. Times in seconds."""
+    """Finds times in which the whole process did not run, by gaps between the watch's looks. Times in seconds."""
 
     def __init__(self, dead: float, now: float, processor: float) -> None:
         self._dead = dead
         self._last = now, processor
 
     def look(self, now: float, processor: float) -> str:
-        """A look at this time, by which the process has had so much of the processor. What to tell of a gap before it
-        that was longer than `dead`; empty if there was none."""
+        """Look at `now`. `processor`: processor time of the process so far. Returns a line for the log if the gap
+        before this look was longer than `dead`, otherwise an empty text."""
         (then, before), self._last = self._last, (now, processor)
         if (lasted := now - then) <= self._dead:
             return ""
@@ -132,7 +133,7 @@ def _watch(turns: Turns, thread: int, dead: float, over: threading.Event) -> Non
 
 
 def _tell(what: str, thread: int) -> None:
-    """Not by the watch itself: the loop may hold the log's lock."""
+    """Log in another thread: the loop may hold the log's lock."""
     stack = traceback.extract_stack(sys._current_frames()[thread])
     where = ", ".join(f"{frame.name} ({Path(frame.filename).name}:{frame.lineno})" for frame in reversed(stack))
     teller = threading.Thread(target=log.critical, args=("%s: in %s", what, where), daemon=True)
