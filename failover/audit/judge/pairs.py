@@ -1,7 +1,8 @@
-"""What is said of each (delivery, subscriber): whether it was in an audience, and what it and its routers tell.
+"""The facts about each (delivery, subscriber): whether it was in an audience, and the entries of the subscriber and its
+routers.
 
-Facts only, as in `deliveries`. What a home's AUDIENCE entries list is one source of who belongs to a delivery; the
-stays of subscribers there, told by JOINED entries, are the other.
+This module gathers facts only, like `deliveries`. Two sources show which subscribers belong to a delivery: the AUDIENCE
+entries of its home, and the stays of subscribers there, from JOINED entries.
 """
 
 import json
@@ -18,7 +19,7 @@ from failover.audit.read.facts import Facts, Groups
 from topic.journal import Event, LoggedOutcome
 
 MEANT = (Event.AUDIENCE, Event.RECEIVED)
-"""What a home tells of a subscriber that is to get it: that it is listed, or was joined then."""
+"""The entries of a home about a subscriber that should get it: the home lists it, or had joined it then."""
 
 
 @attrs.frozen
@@ -26,7 +27,7 @@ class Pairs:
     """One element per pair. Rows are those of the bucket, as in `Deliveries`."""
 
     groups: Groups
-    """The rows that tell of pairs, and which pair each of them tells of."""
+    """The rows about pairs, and the pair that each row concerns."""
     acceptances: "Acceptances"
     delivery: Ints
     subscriber: Ints
@@ -34,28 +35,29 @@ class Pairs:
     names: Sequence[str]
     in_audience: Flags
     apart: Flags
-    """Every home that accepted it for an audience with this subscriber says that it did so without it."""
+    """Every home that accepted it for an audience with this subscriber logs that it did so without it."""
     passed: Flags
-    """A router says that the subscriber's filter leaves it out, and none has sent it since."""
+    """A router logs that the subscriber's filter leaves it out, and no router has sent it since."""
     left_out: Ints
-    """The row that says so last; it was sent before, maybe, or since."""
+    """The last such row. A router may have sent it before or since."""
     meant_hlc: Ints
     own_count: Ints
-    """How often the subscriber processed it, by its own word."""
+    """How often the subscriber processed it, by its own logs."""
     own_processed: Ints
     own_refused: Flags
     own_order: Ints
     edge_count: Ints
-    """How many acceptances of it routers tell that were no map's, and how many routers do."""
+    """The number of acceptances in routers' logs that did not come from a map; the next field has the number of these
+    routers."""
     edges: Ints
     edge_stamp: Ints
-    """The first acceptance of any kind, by hybrid clock, and by wall clock."""
+    """The row of the first acceptance of any kind: this field by hybrid clock, the next by wall clock."""
     edge_accepted: Ints
     edge_refused: Flags
     last_sent_hlc: Ints
     first_sent: Ints
     last_sent: Ints
-    """The rows."""
+    """The rows of the first and the last sending."""
 
 
 def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs:
@@ -98,18 +100,19 @@ def gather_pairs(facts: Facts, uses: Uses, stays: Sequence[Membership]) -> Pairs
 
 
 class Acceptances:
-    """For whom the homes of deliveries accepted them. A publisher that has not read the answer is given another one by
-    its next home, or under the next epoch of this one: for whom is there by then, which may be more."""
+    """The subscribers for which homes accepted deliveries. If a publisher has not read the answer, its next home, or
+    this home under the next epoch, answers again, for the subscribers that are there by then. These may be more."""
 
     def __init__(self, facts: Facts, deliveries: Groups, pairs: Groups, delivery: Ints) -> None:
         self._facts, self._deliveries, self._pairs, self._delivery = facts, deliveries, pairs, delivery
         self.since = pairs.lowest(facts.tells(*MEANT), facts.epoch_hlc)
-        """By pair: the first epoch with the subscriber in its audience; `BIG` if there is none."""
+        """Keyed by pair: the clock of the first epoch with the subscriber in its audience; `BIG` if there is none."""
 
     def counting(self, accepted: Flags, pairs: Ints, plain: Flags) -> tuple[Ints, Ints]:
-        """Of these acceptances all that count for these pairs: the pair and the row. Not those that are said to be
-        without the subscriber, nor those of an epoch whose audience is told without it, before the first with it; nor,
-        if the subscriber is `plain`, those of a home that tells no audience with it (protocol 10)."""
+        """The (pair, row) of all acceptances that count for these pairs. These do not count: acceptances that are
+        logged as without the subscriber; acceptances of an epoch before the first with the subscriber in its audience,
+        if the epoch's audience is logged without it; and, if the subscriber is `plain`, acceptances of a home that logs
+        no audience with it (protocol 10)."""
         if not len(pairs):
             return pairs, pairs
         place, answers = self._deliveries.all_told(accepted, self._delivery[pairs])
@@ -123,7 +126,7 @@ class Acceptances:
         return of[counts], answers[counts]
 
     def _under(self, column: Any, group: Ints, row: Ints, others: Ints, rows: Ints) -> Flags:
-        """Which of these groups, with the value of its row in the column, is among the others with theirs."""
+        """Which (group, column value of its row) are among the other groups with their rows' values."""
         number = len(self._facts.rows.strings) + 1
         found: Flags = np.isin(group * number + column[row], others * number + column[rows])
         return found
@@ -136,15 +139,15 @@ class Acceptances:
 
 
 def _own_count(facts: Facts, groups: Groups, processed: Flags, kept: Flags) -> Ints:
-    """What the subscriber kept of an earlier life it processed then, whether or not that life could still write it
-    down: what it processed in the same life or a later one was one more."""
+    """The number of times the subscriber processed it. A kept delivery of an earlier life was processed in that life,
+    whether or not that life logged it. If the same life or a later one processed it, this is one time more."""
     since, last = groups.lowest(kept, facts.incarnation), groups.highest(processed, facts.incarnation)
     least = np.where(groups.any(kept), np.where(last >= since, 2, 1), 0)
     return np.maximum(groups.count(processed), least)
 
 
 def _tellings(facts: Facts, names: list[str], stays: Sequence[Membership]) -> tuple[Ints, Ints]:
-    """(row, subscriber) for all that says something of a pair. Names that no row says are added to `names`."""
+    """(row, subscriber) of all entries about a pair. Names that no row has are added to `names`."""
     named = facts.tells(Event.DELIVERED, Event.OUTCOME, Event.PROCESSED, Event.KEPT, Event.APART, Event.PASSED)
     at = np.flatnonzero(named & (facts.rows.subscriber != NONE))
     found = [(at, facts.rows.subscriber[at].astype(np.int64))]
@@ -154,7 +157,7 @@ def _tellings(facts: Facts, names: list[str], stays: Sequence[Membership]) -> tu
 
 
 def _listed(facts: Facts, names: list[str]) -> Iterator[tuple[Ints, Ints]]:
-    """By the AUDIENCE entries: few differ."""
+    """The pairs from AUDIENCE entries. Few of these entries differ."""
     codes = {text: code for code, text in enumerate(names)}
     at = np.flatnonzero(facts.tells(Event.AUDIENCE) & (facts.rows.detail != NONE))
     details, which = np.unique(facts.rows.detail[at], return_inverse=True)
@@ -166,7 +169,7 @@ def _listed(facts: Facts, names: list[str]) -> Iterator[tuple[Ints, Ints]]:
 
 
 def audience_of(detail: str) -> list[str]:
-    """Empty if it is no list of names."""
+    """The names in the entry; empty if it is no list of names."""
     try:
         found = json.loads(detail)
     except ValueError:
@@ -175,7 +178,7 @@ def audience_of(detail: str) -> list[str]:
 
 
 def _joined(facts: Facts, names: list[str], stays: Sequence[Membership]) -> Iterator[tuple[Ints, Ints]]:
-    """By who was joined, and not gated, where a home received it."""
+    """The pairs of the subscribers that a home had joined, and that were not gated, when it received the delivery."""
     codes = {text: code for code, text in enumerate(names)}
     publishers = facts.rows.key.astype("S12")
     received = facts.at_home & facts.tells(Event.RECEIVED)

@@ -1,8 +1,8 @@
-"""What became of each delivery, whoever subscribes, and the verdicts on what its publisher was told and told itself.
+"""The fate of each delivery, apart from its subscribers, and the verdicts on its publisher's answers.
 
-Hybrid clocks decide between routers. Wall clocks decide where a client's log is compared with another: exactly on one
-host, within `SKEW_US` between two. A rule that fires is a violation only if the entry it misses can not have been lost
-with the end of a log; else the delivery is *unknown*, which keeps the verdict from holding.
+Hybrid clocks decide between routers. Wall clocks decide when a client's log is compared with another log: exactly on
+one host, within `SKEW_US` between two. If a rule fires, it is a violation only if the missing entry cannot have been
+lost with the end of a log. Otherwise the delivery is *unknown*, and the verdict does not hold.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,24 +27,23 @@ class Fates:
 
     lacking: Lacking
     home_doubted: Flags
-    """Whether a home of it may have lost entries."""
+    """Whether one of its homes may have lost entries."""
     is_accepted: Flags
     is_published: Flags
     invented: Flags
-    """Certainly published by nobody."""
+    """Certainly no publisher published it."""
     accepted_time: Ints
-    """When it was accepted, by wall clock and by hybrid clock; `BIG` if it was not."""
+    """When it was accepted: this field by wall clock, the next by hybrid clock; `BIG` if it was not."""
     accepted_hlc: Ints
     position: Order
     """Its place in its publisher's order."""
     uses_doubted: Flags
     unheard: Flags
-    """Its publisher had an answer and settled it, but no log is left that tells which answer, or when."""
+    """Its publisher had an answer and settled it, but no log that is left shows which answer, or when."""
     unheard_since: Ints
-    """When it had no answer yet, by its publisher's wall clock; `NONE` if that is not known."""
+    """The latest time, by its publisher's wall clock, at which it had no answer yet; `NONE` if unknown."""
     earlier: Flags
-    """There are traces of it, and it was published before its publisher came back for the last time, with what it had
-    kept."""
+    """There are traces of it, and it was published before its publisher last came back with its kept state."""
 
 
 def find_fates(facts: Facts, found: Deliveries, case: Case) -> Fates:
@@ -89,18 +88,21 @@ def judge_publishers(facts: Facts, found: Deliveries, records: Records, fates: F
 
 
 def misreported(found: Deliveries) -> Flags:
-    """The publisher was told an outcome, acceptance or another, that no home of the delivery says that it told."""
+    """The publisher read an outcome, acceptance or another, that no home of the delivery logs."""
     accepted = (found.told_accepted >= 0) & (found.accepted < 0)
     wrong: Flags = accepted | (found.told_refused & ~found.refused)
     return wrong
 
 
 def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: Case) -> Flags:
-    """Its home says that the publisher settled it after an outcome; its logs are whole and tell of none, nor had
-    its store one when it began again: a kill may come between store and log. A home also settles what only a
-    subscriber's map names to it, if it had forgotten that, or never had it; and what is of a life that has ended. No
-    publisher is told an outcome of these. On a link that is settled first, a home settles what it answers, whether or
-    not its publisher reads that."""
+    """The home logs that the publisher settled it after an outcome, but the publisher's logs are whole and have no
+    outcome. Its store had none either when it began again; the store counts because a process may be killed between
+    store and log.
+
+    A home also settles a delivery that only a subscriber's map names, if it has forgotten or never had the delivery,
+    and a delivery of a life that has ended. No publisher reads an outcome of these. On a link in settle mode first, a
+    home settles each delivery that it answers, even if its publisher does not read the answer.
+    """
     second = [name for name in case.whole if not case.clients.publishers[name].settles_first]
     logged = np.isin(found.uses.publisher(), [name.encode() for name in second])
     place, groups = facts.rows.place, records.groups
@@ -120,8 +122,9 @@ def settled_by_nobody(facts: Facts, found: Deliveries, records: Records, case: C
 
 
 def sent_though_expired(facts: Facts, found: Deliveries) -> Flags:
-    """A router sent it to a subscriber under the epoch in which its home told the publisher that its time was over
-    before anybody had it. Under a later one its publisher, which has not read that, has transferred it again."""
+    """A router sent it to a subscriber under the epoch in which its home had told the publisher that it expired before
+    any subscriber had it. A sending under a later epoch is no violation: the publisher had not read the answer, and
+    transferred the delivery again."""
     rows, (by_ttl,) = facts.rows, codes_of([BY_TTL], facts.rows.strings).tolist()
     ended = facts.at_home & facts.tells(Event.ACCEPTED) & (rows.detail == by_ttl) & (by_ttl != NONE)
     sent = np.flatnonzero(facts.by_router & facts.tells(Event.DELIVERED))
@@ -132,7 +135,7 @@ def sent_though_expired(facts: Facts, found: Deliveries) -> Flags:
 
 
 def _lacking(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case, logs: str) -> Flags:
-    """Of which deliveries these may lack an entry."""
+    """Flags the deliveries of which these logs may lack an entry."""
     if logs == HOME:
         return home_doubted
     spans = list(case.open_spans.values())
@@ -143,13 +146,13 @@ def _lacking(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case, l
 
 
 def _begun(found: Deliveries) -> Ints:
-    """Where nobody knows since when, it may have been at any time."""
+    """When each delivery began; `NONE` if unknown, so that it may have begun at any time."""
     return np.where(found.begun_time == BIG, NONE, found.begun_time)
 
 
 def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:
-    """Whether a home of the delivery may have lost entries: one that is named, any if none is, or the one at which its
-    publisher was attached meanwhile, which may be named by no entry that is left."""
+    """Whether a home of the delivery may have lost entries: a home that entries name; any home, if none is named; or
+    the router at which its publisher was attached meanwhile, which perhaps no remaining entry names."""
     if not case.open_homes:
         return np.zeros(len(found.uses.key), np.bool_)
     ended = np.where(found.told_time != BIG, found.told_time, taken(facts.rows.time, found.accepted_first, BIG))
@@ -160,13 +163,13 @@ def _home_doubted(facts: Facts, found: Deliveries, case: Case) -> Flags:
 
 
 def _named(facts: Facts, found: Deliveries, case: Case) -> Iterator[tuple[Flags, Sequence[Span]]]:
-    """Of deliveries that name a home; where none is named, any may have been it."""
+    """The deliveries that name the router of an open log as a home, or name no home."""
     for log, span in case.open_spans.items():
         yield found.groups.any(facts.home == facts.home_code(log)) | (found.first_home == NONE), [span]
 
 
 def _by_publisher(found: Deliveries, case: Case, spans: Callable[[Client], Sequence[Span]]) -> Spans:
-    """Of publishers that nobody knows anything about, whenever something may be missing."""
+    """The deliveries of each publisher, with its spans. Publishers that no control row names get all open windows."""
     publishers = found.uses.publisher()
     known = case.clients.publishers
     listed: Spans = [(publishers == name.encode(), spans(client)) for name, client in known.items() if spans(client)]
@@ -174,8 +177,8 @@ def _by_publisher(found: Deliveries, case: Case, spans: Callable[[Client], Seque
 
 
 def _before_resuming(facts: Facts, found: Deliveries, case: Case) -> tuple[Flags, Flags]:
-    """Of publishers that came back with what they had kept: what of that had no answer and never was settled, and all
-    that they had published by then and left traces of."""
+    """Two flags a delivery, for publishers that came back with their kept state: whether the kept delivery had no
+    answer and was never settled; and whether it left traces and was published before the publisher came back."""
     rows, last = facts.rows, {resumed.log for resumed in case.resumed.values()}
     in_last = facts.by_publisher & np.array([log.name in last for log in rows.logs], np.bool_)[rows.log]
     kept = found.groups.any(in_last & facts.tells(Event.KEPT) & (rows.outcome == LoggedOutcome.NONE))
@@ -195,6 +198,6 @@ def _was_open(facts: Facts, published: Ints) -> Flags:
 
 
 def _told_hlc(time_us: Ints, case: Case) -> Ints:
-    """By hybrid clock, not before the publisher was told."""
+    """The highest hybrid clock at the time at which the publisher read the answer; `BIG` if it did not."""
     known = time_us != BIG
     return np.where(known, case.hybrid.latest(np.where(known, time_us, 0)), BIG)

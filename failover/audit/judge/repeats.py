@@ -195,8 +195,9 @@ def has_ended(each: Testimony) -> Flags:
 
 
 def _given_up_late(each: Testimony, repeated: Flags) -> Flags:
-    """Whether a router gave a repeated delivery up because it took the publisher's life for ended, although this life
-    went on: a home received the delivery on a later attach, and this attach was not of the other life."""
+    """Whether a router gave a repeated delivery up because it read that the publisher had begun another life, although
+    the former life went on: a home received the delivery on a later attach, and this attach was not of the other
+    life."""
     facts, rows, deliveries = each.facts, each.facts.rows, each.deliveries
     given_up = facts.by_router & facts.tells(Event.ABANDONED) & (rows.detail != NONE)
     given_up &= facts.epoch_hlc < deliveries.sent_last[deliveries.uses.of]

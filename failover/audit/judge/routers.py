@@ -1,6 +1,6 @@
-"""The verdicts on what each router did with its record of a delivery, against what its home says of it.
+"""The verdicts on each router's record of a delivery, compared with the log of the delivery's home.
 
-A violation only where entries cannot be missing: of a router's own log, of the home's, of the publisher's.
+A rule finds a violation only if the router's own log, the home's and the publisher's cannot lack entries.
 """
 
 import attrs
@@ -16,7 +16,7 @@ from failover.audit.read.facts import BIG, Facts, codes_of
 from topic.journal import Event
 
 FORGET_GRACE_US = 2_000_000
-"""A record may rightly have waited to be forgotten if its router could hear for no longer that it was settled."""
+"""A record may wait this long to be forgotten after its router could hear that the delivery was settled."""
 
 
 @attrs.frozen
@@ -25,7 +25,7 @@ class RouterVerdicts:
 
     violations: Violating
     unseen: Flags
-    """Settled, and not seen to be forgotten before its log ended."""
+    """Settled, but its log ends without FORGOTTEN."""
 
 
 def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, case: Case) -> RouterVerdicts:
@@ -43,9 +43,9 @@ def judge_routers(facts: Facts, found: Records, of: Deliveries, fates: Fates, ca
 
 
 def settled_early(facts: Facts, found: Records, of: Deliveries, case: Case) -> Flags:
-    """The router says that it is settled, before a home had answered its publisher, or without that any had; but not
-    what its publisher has abandoned, or has left for good. What the map of a publisher omits needs no answer: the
-    publisher has settled it before it was told one, unless its own log tells otherwise."""
+    """The router logs that the delivery is settled before all homes' answers to its publisher, or without an answer.
+    Deliveries that the publisher has abandoned or left for good are left out. A delivery that the publisher's map omits
+    needs no answer, unless the publisher's own log shows one: the publisher settled it before it read an answer."""
     delivery, settled = found.delivery, found.settled
     answered = of.answered[delivery]
     told = (of.told_accepted >= 0) | of.told_refused
@@ -59,8 +59,8 @@ def settled_early(facts: Facts, found: Records, of: Deliveries, case: Case) -> F
 
 
 def _before_all(facts: Facts, found: Records, of: Deliveries, records: Ints) -> Flags:
-    """Which of these records were settled before all answers of homes: one by a clock of its own may have been first,
-    as a home and its zombie each answer."""
+    """Which of these records were settled before all answers of homes. A home and its zombie may both answer, and an
+    answer by a clock of its own may have come first."""
     answers = facts.at_home & facts.tells(Event.ACCEPTED)
     record, answer = of.groups.all_told(answers, found.delivery[records])
     late = ~_was_before(facts, found.settled[records[record]], answer)
@@ -69,8 +69,8 @@ def _before_all(facts: Facts, found: Records, of: Deliveries, records: Ints) -> 
 
 
 def never_forgotten(facts: Facts, found: Records, of: Deliveries, case: Case) -> Flags:
-    """Settled, and still held where the router's whole log ends, though the router could hear of it for long enough. A
-    record that a suspended subscriber may come back for is rightly held."""
+    """Settled, and still held when the router's whole log ends, although the router could hear of the settlement for
+    long enough. A router rightly holds a record for which a suspended subscriber may come back."""
     logs = [case.logs.get(log.name) for log in facts.rows.logs]
     stopped = np.array([log is not None and log.stopped and log.ordered for log in logs], np.bool_)[found.log]
     since = np.maximum(_ended(found, of), found.held_time)
@@ -80,7 +80,7 @@ def never_forgotten(facts: Facts, found: Records, of: Deliveries, case: Case) ->
 
 
 def _ended(found: Records, of: Deliveries) -> Ints:
-    """When it was over, by this router or its home."""
+    """When the delivery was settled, by this router's entries or its home's."""
     return np.minimum(found.settled_time, of.home_settled_time[found.delivery])
 
 
@@ -90,7 +90,8 @@ def _over(found: Records, of: Deliveries) -> Flags:
 
 
 def _heard(facts: Facts, found: Records, of: Deliveries, case: Case, records: Ints, since: Ints) -> Flags:
-    """Which of these records a router held for long enough after this, while it could hear that they were over."""
+    """Which of these records a router held for long enough after `since`, while it could hear that they were
+    settled."""
     names, publisher = np.unique(of.uses.publisher()[found.delivery[records]], return_inverse=True)
     logs, heard = found.log[records], np.zeros(len(records), np.bool_)
     for log, of_publisher in np.unique(np.stack([logs, publisher], axis=1), axis=0).tolist():
@@ -102,8 +103,9 @@ def _heard(facts: Facts, found: Records, of: Deliveries, case: Case, records: In
 
 
 def _was_before(facts: Facts, settled: Ints, answered: Ints) -> Flags:
-    """Routers order what is told under one epoch among themselves. From one epoch to another it is the publisher that
-    carries what it knows, by its map, and no hybrid clock: there only the wall clock of one host tells."""
+    """Whether the settlement came before the answer. Routers order the entries of one epoch among themselves. From one
+    epoch to the next the publisher's map carries the knowledge, and no hybrid clock; so there only the wall clock of
+    one host decides."""
     rows, host = facts.rows, facts.host
     one_home = facts.home[settled] == facts.home[answered]
     by_routers = one_home & (facts.epoch_hlc[settled] == facts.epoch_hlc[answered])
@@ -121,8 +123,8 @@ def _precedes(facts: Facts, one: Ints, other: Ints) -> Flags:
 
 
 class _Edges:
-    """What edges received, against what the homes say that they sent them. An entry is written before what it tells of
-    leaves, so it stands in the home's log, if that is whole."""
+    """The deliveries that edges received, compared with the homes' entries of sending them. A home writes such an entry
+    before it sends the frame, so the entry is in the home's log if the log is whole."""
 
     def __init__(self, facts: Facts, uses: Uses, case: Case) -> None:
         self._facts = facts
@@ -138,13 +140,13 @@ class _Edges:
         self._here = codes_of([log.source for log in rows.logs], rows.strings)[rows.log]
 
     def forwarded_by_nobody(self) -> Flags:
-        """The home does not say that it sent it to this router, in this epoch."""
+        """The home logs no forwarding to this router in this epoch."""
         sent = self._stream[self._sent_at] * self._number + self._facts.rows.peer[self._sent_at]
         got = self._stream[self._at] * self._number + self._here[self._at]
         return self._flagged(~np.isin(got, sent))
 
     def misplaced(self) -> Flags:
-        """At another place in the publisher's order than at home, in the same epoch."""
+        """The edge has it at another place in the publisher's order than the home, in the same epoch."""
         n, home = self._facts.rows.n, self._home_at[self._facts.rows.n[self._home_at] >= 0]
         streams, place = np.unique(self._stream[home], return_inverse=True)
         if not len(streams):

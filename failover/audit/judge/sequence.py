@@ -1,9 +1,9 @@
-"""In which order a publisher published: the place of each delivery, comparable within one publisher.
+"""The order in which a publisher published: the place of each delivery, comparable within one publisher.
 
-By the publisher's log; if that is not whole, by its homes, unless its epochs are not in the order of its attaches. A
-publisher that came back with what it had kept has a log of all but what it published in the last moment of an earlier
-life: of that its homes tell, and it comes behind what that life could write down. What no home had received by then it
-names as kept, in order.
+The publisher's log decides, if it is whole. Else its homes decide, unless its epochs are not in the order of its
+attaches. If a publisher came back with its kept state, its log lacks only the deliveries of the last moments of earlier
+lives. Their homes show these deliveries, and they come after all deliveries that the log of that life has. Deliveries
+that no home had received by then are in the kept state, in order.
 """
 
 import numpy as np
@@ -17,12 +17,13 @@ from failover.audit.read.facts import Facts, taken
 from topic.journal import Event
 
 Order = tuple[Ints, Ints]
-"""Major and minor; the minor is `NONE` where there is no place."""
+"""Major and minor; the minor is `NONE` if the delivery has no place."""
 BEHIND = 1 << 62
-"""More than any place in a log. What comes behind has this and, in 31 bits each, its epoch and n: below 2 ** 63."""
+"""More than any place in a log. A place after the log adds its epoch and n, in 31 bits each: below 2 ** 63."""
 N_BITS = 31
 AGE_MS = 1 << 30
-"""An epoch counts in ms since its publisher's life began, and this: the clock of a router may be behind."""
+"""An epoch counts in ms from the beginning of its publisher's life, plus this, because a router's clock may be
+behind."""
 
 
 def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> Order:
@@ -47,8 +48,8 @@ def order(facts: Facts, found: Deliveries, home_doubted: Flags, case: Case) -> O
 
 
 def _behind(facts: Facts, ranked: Ints, client: Client) -> tuple[Ints, Ints]:
-    """The life of the publisher that a router received these in, by the clock of one host, and the place behind what
-    the log of that life says; `NONE` if it is whole."""
+    """The publisher's life in which a router received these, by the clock of one host, and their place after the log of
+    that life; `NONE` if the log is whole."""
     logs = client.logs_in_order
     lives = np.array([log.incarnation for log in logs], np.int64)
     at = np.searchsorted([log.first_time for log in logs], facts.rows.time[ranked], side="right") - 1

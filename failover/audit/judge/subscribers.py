@@ -249,7 +249,7 @@ def had_by_several(each: Testimony) -> Flags:
 
 
 def had_by_nobody(each: Testimony) -> Flags:
-    """Accepted at a time at which no subscriber had processed it yet."""
+    """Accepted at a time at which certainly no subscriber had processed it yet."""
     too_early, _ = early(each)
     may_have = (each.taken & ~too_early) | each.doubted | each.edge_doubted
     number = len(each.deliveries.balanced)

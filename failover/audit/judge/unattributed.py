@@ -141,8 +141,8 @@ class Unattributed:
         return (names[home] for home in self._found.last_home[deliveries].tolist())
 
     def _may_have_been_there(self, at: Ints, name: str, client: Client) -> Flags:
-        """Whether any attach of the subscriber had begun and not ended when the delivery was accepted. True if the time
-        of the acceptance is unknown."""
+        """Whether any attach of the subscriber had begun and not ended when the delivery was accepted. True also if no
+        log shows which answer the publisher had."""
         hlc, time = self._fates.accepted_hlc[at], self._fates.accepted_time[at]
         begun, time = dated(self._found.undated[at], self._found.begun_time[at], time)
         found = np.zeros(len(at), np.bool_)

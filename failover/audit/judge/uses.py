@@ -1,12 +1,12 @@
 """Deliveries that share a key, told apart: a publisher may use a tag again once the delivery before is settled.
 
-Routers withhold a key until the old delivery is forgotten (protocol 5, Reused tags), so the uses of one key follow
-each other in the mesh. From here on each is a delivery of its own. Where the logs do not say for certain which use an
-entry belongs to, none of the uses of that key is sure, and nothing is concluded from how they were told apart.
+Routers withhold a key until the old delivery is forgotten (protocol 5, Reused tags), so the uses of one key follow each
+other in the mesh. Each use is a delivery of its own from here on. If the logs do not show for certain which use an
+entry belongs to, no use of that key is sure, and the audit concludes nothing from how they were told apart.
 
-Who says how many uses there were: the publisher's own log if it is whole, else the routers, by the places in the
-publisher's order (epoch, n) that they received the key at. A second transfer of what the publisher sent once is no new
-use: that is how duplicates are found.
+The publisher's own log shows the number of uses if it is whole. Otherwise the routers' logs do, by the places in the
+publisher's order (epoch, n) at which they received the key. A second transfer of a delivery that the publisher sent
+once is no new use: this is how the audit finds duplicates.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,7 +24,7 @@ from topic.journal import Event
 
 Locate = Callable[[DeliveryEntry], int]
 Stamp = tuple[int, str, int]
-"""A place in the order of hybrid clocks; of two equal clocks, in the order of the logs."""
+"""A place in the order of hybrid clocks; equal clocks are in the order of the logs."""
 
 
 @attrs.frozen
@@ -32,12 +32,12 @@ class Uses:
     """The deliveries of a bucket, one element each."""
 
     of: Ints
-    """For each row, the delivery that it tells of."""
+    """The delivery that each row concerns."""
     key: Texts
     number: Ints
     """Which use of its key it is, from 1 on; 0 if its key was used once."""
     sure: Flags
-    """Whether it is certain which rows tell of it."""
+    """Whether it is certain which rows concern it."""
 
     @property
     def reused(self) -> Flags:
@@ -47,7 +47,7 @@ class Uses:
         return self.key.astype(f"S{NAME_LENGTH}")
 
     def name(self, delivery: int) -> tuple[str, int]:
-        """(key, which of its uses) for people; 0 also if nobody can tell."""
+        """(key, which of its uses) for people; 0 also if the use is not certain."""
         return self.key[delivery].decode(), int(self.number[delivery]) if self.sure[delivery] else 0
 
 
@@ -86,8 +86,8 @@ def tell_apart(
 
 
 def _reused(facts: Facts, groups: Groups, keys: Texts, whole: Collection[str]) -> Flags:
-    """Keys that may have been used again: sent more than once, or received at several places of an order; but for what
-    a whole log says was sent once."""
+    """Keys that may have been used again: sent more than once, or received at several places of an order. Keys that a
+    whole log shows as sent once are left out."""
     sent = groups.count(facts.tells(Event.PUBLISHED))
     received = facts.tells(Event.RECEIVED) & (facts.rows.n >= 0)
     moved = groups.distinct(received, facts.epoch_hlc, facts.rows.n) > 1
@@ -98,7 +98,7 @@ def _reused(facts: Facts, groups: Groups, keys: Texts, whole: Collection[str]) -
 
 def uses_of(rows: Sequence[DeliveryEntry], *, whole: bool, first: bool = False) -> tuple[list[int], bool]:
     """The use, from 1 on, that each row of one key belongs to, and whether that is certain. `whole`: the log of its
-    publisher is. `first`: its publisher ever used receiver settle mode first."""
+    publisher is whole. `first`: its publisher ever used receiver settle mode first."""
     publishing = _in_order(row for row in rows if row.role == "publisher")
     uses = {id(row): use for row, use in zip(publishing, _publications(publishing), strict=True)}
     routed = _routed(rows)
@@ -112,8 +112,8 @@ def uses_of(rows: Sequence[DeliveryEntry], *, whole: bool, first: bool = False) 
 
 
 def _is_one(rows: Iterable[DeliveryEntry]) -> bool:
-    """Whether it can only be one use, though nothing orders what different routers wrote. A home gives one use one
-    place, the publisher settles it at one home, and no home receives it after its publisher's map left it out."""
+    """Whether it can only be one use, although nothing orders the entries of different routers. A home gives one use
+    one place, the publisher settles it at one home, and no home receives it after its publisher's map left it out."""
     told = sorted((row for row in rows if row.role == "router"), key=_stamp)
     received = [(row.epoch_hlc or 0, row.n) for row in told if row.event == Event.RECEIVED and row.n >= 0]
     settled = {row.epoch_hlc for row in told if _is_settled_by(row)}
@@ -157,9 +157,9 @@ class _Routed:
 
 
 def _routed(rows: Iterable[DeliveryEntry]) -> _Routed:
-    """A use begins at a new place in the same order, or after the publisher had settled. Received in another epoch
-    without that, it is the same use, resumed at its next home; and in an older one, by a former home that had been
-    paused and reads late what it was sent then."""
+    """The uses of one key. A use begins at a new place in the same order, or after the publisher had settled the use
+    before. If a home receives the key in a later epoch without that, it is the same use, resumed at the next home. If a
+    home receives it in an older epoch, a former home had been paused and reads late what was sent to it then."""
     told = sorted((row for row in rows if row.role == "router"), key=_stamp)
     omitting = _omitting(told)
     starts: list[DeliveryEntry] = []
@@ -202,7 +202,7 @@ def _omitting(told: Iterable[DeliveryEntry]) -> set[int]:
 
 
 class _Clocks:
-    """From clocks to uses: the wall clocks of hosts where it is known when each use began, and the hybrid clock."""
+    """Maps clocks to uses: the wall clocks of hosts on which it is known when each use began, and the hybrid clock."""
 
     def __init__(self, publishing: Sequence[DeliveryEntry], routed: _Routed, *, whole: bool) -> None:
         self.certain = True
@@ -227,8 +227,9 @@ class _Clocks:
             self._walls[self._own_host] = self._guess
 
     def of_router(self, row: DeliveryEntry) -> int:
-        """A place in the publisher's order is that of one use, and what is settled is a use that was over by then. Of
-        all else the publisher's own clock says it best; hybrid clocks do if no start is missing."""
+        """The use that a router's row concerns. A place in the publisher's order belongs to one use, and a settled use
+        was over by then. For all other rows the publisher's own clock decides best; hybrid clocks decide if no start is
+        missing."""
         if self._by_stamp and (use := self._routed.places.get((row.epoch_hlc or 0, row.n))):
             return use
         if row.event in (Event.RESOLVED, Event.SETTLED):
@@ -238,8 +239,8 @@ class _Clocks:
         return self.of_client(row)
 
     def _of_settled(self, row: DeliveryEntry) -> int:
-        """The last use that was over. A later use may have begun before the row by the row's clock, though not by that
-        of its home: the clock of the row's router may be ahead."""
+        """The last use that was over. A later use may have begun before the row by the row's clock, but not by its
+        home's: the clock of the row's router may be ahead."""
         if self._by_stamp:
             return max(bisect_right(self._routed.ends, _stamp(row)), 1)
         return max(min(bisect_right(self._over, row.time), self.of_client(row)), 1)
@@ -255,14 +256,14 @@ class _Clocks:
 
 
 def _only_host(rows: Sequence[DeliveryEntry]) -> str:
-    """Where all of them were written; empty if that is not known or not one place."""
+    """The host that wrote all rows; empty if it is unknown or not one host."""
     hosts = {row.host for row in rows}
     return hosts.pop() if len(hosts) == 1 else ""
 
 
 def _ends(publishing: Sequence[DeliveryEntry]) -> list[int]:
-    """When each publication may have begun: right after the last entry about the one before. One entry tells of all
-    publications within a moment, so their own time says it less well."""
+    """When each publication may have begun: right after the last entry about the one before. One entry stands for all
+    publications within a moment, so their own time is less exact."""
     ends: list[int] = []
     for before, row in zip([None, *publishing], publishing, strict=False):
         if row.event == Event.PUBLISHED:
@@ -271,9 +272,9 @@ def _ends(publishing: Sequence[DeliveryEntry]) -> list[int]:
 
 
 def _of_router(log: Sequence[DeliveryEntry], clocks: _Clocks) -> dict[int, int]:
-    """A record that begins with the map of a subscriber is of the use that its home tells of next, or that is settled
-    next. No hybrid clock orders a map: the subscriber may have been sent what it names by a router with a faster
-    clock."""
+    """The uses of a router's rows. A record that begins with a subscriber's map belongs to the use that its home shows
+    next, or that is settled next. No hybrid clock orders a map: a router with a faster clock may have sent the
+    subscriber what the map names."""
     following: DeliveryEntry | None = None
     told: dict[int, DeliveryEntry] = {}
     for row in reversed(log):
@@ -286,9 +287,9 @@ def _of_router(log: Sequence[DeliveryEntry], clocks: _Clocks) -> dict[int, int]:
 
 
 def _follow(log: Sequence[DeliveryEntry], opening: Collection[int], locate: Locate) -> dict[int, int]:
-    """The use that each row of a log tells of: that of the opening row before it, as entries about the end of one may
-    come after the next has begun elsewhere. What comes behind a record that was forgotten opens the next one: outcomes
-    by a map stand before the placeholder."""
+    """The use that each row of a log concerns: the use of the opening row before it, because entries about the end of
+    one use may come after the next has begun elsewhere. A row after a record was forgotten opens the next use: outcomes
+    from a map come before the placeholder."""
     uses: dict[int, int] = {}
     current, incarnation = 0, None
     for row in log:
@@ -303,8 +304,9 @@ def _follow(log: Sequence[DeliveryEntry], opening: Collection[int], locate: Loca
 def _of_subscriber(
     log: Sequence[DeliveryEntry], rows: Iterable[DeliveryEntry], known: dict[int, int], clocks: _Clocks
 ) -> dict[int, int]:
-    """By the wall clock of its host; on an unknown host one by one, if it was handed the key as often as it was sent
-    it: the uses follow each other, whichever router's clock is ahead."""
+    """The uses of a subscriber's rows, by the wall clock of its host. On a host whose clock is unknown they are counted
+    one by one, if the subscriber was handed the key as often as routers sent it: the uses follow each other, whichever
+    router's clock is ahead."""
     handed = [row for row in log if row.event == Event.DELIVERED]
     if all(clocks.known_at(row.host) for row in log):
         return _follow(log, (Event.DELIVERED,), clocks.of_client)

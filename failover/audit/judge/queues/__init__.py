@@ -1,1 +1,1 @@
-"""The messages of queues, by what replicas of sets tell of them (protocol 14)."""
+"""The messages of queues, by the entries of replicas of sets (protocol 14)."""

@@ -1,8 +1,8 @@
-"""Judge the messages of queues: what replicas say of them is compared with what homes and clients say of the deliveries
-that bring messages to queues and take them to consumers (protocol 14).
+"""Judge the messages of queues: the entries of replicas are compared with the entries of homes and clients about the
+deliveries that bring messages to queues and take them to consumers (protocol 14).
 
-Each replica logs what it does to messages as it applies the log of its set, and all replicas apply the same. So one
-replica's word is enough, and a replica that says nothing may only be behind.
+Each replica logs what it does to messages as it applies the log of its set, and all replicas apply the same entries. So
+one replica's entry is enough. A replica without the entry may only be behind.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ class Messages:
     address: Ints
     """The code of the address of the egress of the queue."""
     delivery: Ints
-    """The first delivery with that key; `NONE` if only replicas tell of one."""
+    """The first delivery with that key; `NONE` if only replicas log one."""
     uses: Ints
     """How many deliveries have that key."""
     judged: Flags
@@ -93,20 +93,20 @@ class QueueVerdicts:
     accepted: Violating
     """Per delivery."""
     unknown: Flags
-    """The deliveries of which nobody knows whether a queue got them."""
+    """The deliveries of which it is unknown whether a queue got them."""
     violations: Violating
     """Per message."""
     repeated: Mapping[str, Flags]
     """Per pair of delivery and ingress: whether the delivery was enqueued more than once by a publisher that is
     promised no more, by the reasons of `kinds.REPEATED`."""
     passed: Mapping[tuple[str, str], Passage]
-    """By log and set."""
+    """Keyed by log and set."""
     unstored: Counter[tuple[str, str]]
-    """As of `passages.unstored`."""
+    """As returned by `passages.unstored`."""
 
     def counts(self) -> Counter[tuple[str, str]]:
-        """Numbers of messages, by the address of the egress of their queue, and by what is counted: `enqueued`,
-        `returned`, or a `MessageEnd`."""
+        """The number of messages, keyed by the address of the egress of their queue, and by what is counted:
+        `enqueued`, `returned`, or a `MessageEnd`."""
         of, found = self.messages, Counter[tuple[str, str]]()
         flags = {why.value: of.groups.any(of.left(why)) for why in MessageEnd}
         numbers = {name: flag.astype(np.int64) for name, flag in flags.items()}

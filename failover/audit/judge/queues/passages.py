@@ -1,5 +1,5 @@
-"""How many messages came into the queues of a set and left them, by the log of each replica, compared with how many the
-replica says that it has."""
+"""The number of messages that came into the queues of a set and left them, by the log of each replica. It is compared
+with the content that the replica logs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from topic.identity import is_egress, queue_of
 from topic.journal import Event
 
 WRAP: Final = 1 << 64
-"""Sums of positions count up to here."""
+"""Sums of positions count modulo this."""
 
 
 @attrs.define(slots=True)
@@ -24,7 +24,7 @@ class Passage:
     those before the first CONTENT entry of the set, each other element those behind the next CONTENT entry."""
 
     messages: list[int]
-    """How many more messages the queues have after it."""
+    """By how much the number of messages has grown."""
     positions: list[int]
     """By how much the sum of their positions has grown, modulo `WRAP`."""
 
@@ -34,7 +34,7 @@ class Passage:
 
 
 def passages(told: Rows, contents: Contents) -> dict[tuple[str, str], Passage]:
-    """The passages of each set in each log, by log and set."""
+    """The passages of each set in each log, keyed by log and set."""
     signs = np.where(told.event == Event.ENQUEUED, 1, np.where(told.event == Event.LEFT, -1, 0))
     sets = np.array([*(queue_of(text)[0] if is_egress(text) else "" for text in told.strings), ""])[told.address]
     logs = {log.name: code for code, log in enumerate(told.logs)}
@@ -50,9 +50,9 @@ def passages(told: Rows, contents: Contents) -> dict[tuple[str, str], Passage]:
 
 
 def unstored(told: Rows, at_rest: AtRest) -> Counter[tuple[str, str]]:
-    """By set, and *messages* or *positions*: how many messages were enqueued and have not left at positions at which
-    the stores of the set have none, and the sum of these positions; *former*: how many entries are of an earlier life.
-    It is right when all buckets are added up."""
+    """Three sums for each set. *messages* and *positions*: the number of messages that were enqueued and have not left,
+    at positions at which the stores of the set have no message, and the sum of these positions. *former*: the number of
+    entries of an earlier life. The sums are right only after all buckets are added up."""
     sets = np.array([*(queue_of(text)[0] if is_egress(text) else "" for text in told.strings), ""])[told.address]
     found = Counter[tuple[str, str]]()
     for set_ in at_rest.replicas:
