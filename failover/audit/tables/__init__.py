@@ -1,4 +1,4 @@
-"""What logs say, reconciled, as Spark DataFrames and Parquet: docs/tables.md.
+"""The contents of the logs, reconciled, as Spark DataFrames and Parquet: docs/tables.md.
 
     from failover.audit import tables
 
@@ -6,8 +6,8 @@
     spark.sql("SELECT verdict, count(*) FROM deliveries GROUP BY verdict").show()
 
 `deliveries` has a row for each delivery and subscriber, `events` one for each entry and delivery, `links` one for each
-attach. `write_tables` writes all three as Parquet, as `oncemesh audit --tables` does. `schema` has the columns.
-Verdicts are the judge's: there is no rule in this room.
+attach. `write_tables` writes all three as Parquet, as `oncemesh audit --tables` does. `schema` has the columns. The
+verdicts come from `judge`: this folder has no rules.
 """
 
 from failover.audit.tables.folder import TablesFolder

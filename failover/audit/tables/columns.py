@@ -1,4 +1,4 @@
-"""Arrow's arrays made of numpy's columns: times, names, lists. `NONE` becomes null."""
+"""Makes Arrow's arrays of numpy's columns: times, names, lists. `NONE` becomes null."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,13 +13,13 @@ OUTCOMES = [outcome.name.lower() if outcome else None for outcome in LoggedOutco
 
 
 def named(codes: Any, names: Sequence[str | None]) -> pa.Array:
-    """The names that these codes have."""
+    """The names of these codes; null for `NONE`."""
     known = pa.array([*names, None], pa.string())
     return known.take(pa.array(np.where(codes == NONE, len(names), codes), pa.int64()))
 
 
 def times(us: Ints, known: Flags) -> pa.Array:
-    """From µs of wall clock."""
+    """Timestamps of µs of wall clock; null where the time is not known."""
     return numbers(us, known).cast(TIMESTAMP)
 
 
@@ -28,7 +28,7 @@ def numbers(values: Ints, known: Flags) -> pa.Array:
 
 
 def lists(of: Ints, values: pa.Array, number: int) -> pa.Array:
-    """A list for each of so many rows; `of` says to which each value belongs, in rising order."""
+    """A list for each of `number` rows. `of` is the row of each value, in rising order."""
     return pa.ListArray.from_arrays(pa.array(np.searchsorted(of, np.arange(number + 1)), pa.int32()), values)
 
 

@@ -1,6 +1,6 @@
-"""The deliveries of one bucket, judged, as rows: one for each delivery and subscriber. Runs inside Spark's workers.
+"""The judged deliveries of one bucket as rows: one for each delivery and subscriber. Runs inside Spark's workers.
 
-Whether they were in order is judged over all buckets: `frames` adds that.
+Order is judged over all buckets: `frames` adds those violations.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,14 +20,14 @@ from failover.audit.tables.schema import DELIVERIES, TYPES, VIOLATIONS, arrow_sc
 from topic.journal import Event
 
 JUDGED = tuple(column for column in DELIVERIES if column.name != "verdict")
-"""All but what `frames` adds."""
+"""All columns except the verdict, which `frames` adds."""
 MISSED = ("away", "there")
 Violated = tuple[Ints, Ints, Ints]
 """Rows, kinds and logs (`NONE` where a rule is not about a router's record), side by side."""
 
 
 def delivery_rows(judged: Judged, case: Case, tags: Mapping[bytes, bytes]) -> pa.Table:
-    """As `schema.DELIVERIES` has them, without their verdicts."""
+    """Return the rows of `schema.DELIVERIES`, without the verdict."""
     rows = _rows(judged)
     columns = _steps(judged, rows) | _links(judged, case, rows) | _verdicts(judged, rows)
     keys = judged.uses.key
@@ -44,9 +44,10 @@ class _Rows:
 
     delivery: Ints
     pair: Ints
-    """`NONE` where no log tells of the two; the pairs come first, in their order."""
+    """Index of the pair; `NONE` if no log has an entry about delivery and subscriber. The pairs come first, in their
+    order."""
     subscriber: Ints
-    """Index into `names`; `NONE` in the one row of a delivery that nobody is told of."""
+    """Index into `names`; `NONE` in the only row of a delivery without a subscriber."""
     names: Sequence[str]
     missed: Ints
     """Index into `MISSED`."""
@@ -56,7 +57,8 @@ class _Rows:
 
 
 def _rows(judged: Judged) -> _Rows:
-    """All pairs; whoever missed something of which no log tells; and deliveries of which nobody is told."""
+    """Return a row for each pair, for each subscriber that missed a delivery without any log entry, and for each
+    delivery without a subscriber."""
     pairs, codes = judged.pairs, {name: code for code, name in enumerate(judged.pairs.names)}
     number = max(len(codes), 1)
     known = pairs.delivery * number + pairs.subscriber  # in rising order
@@ -79,7 +81,7 @@ def _rows(judged: Judged) -> _Rows:
 
 
 def _links(judged: Judged, case: Case, rows: _Rows) -> dict[str, pa.Array]:
-    """Who sent it, by way of which routers, to whom."""
+    """The columns about the publisher, the routers and the subscriber."""
     facts, found, groups = judged.facts, judged.found, judged.found.groups
     received = facts.at_home & facts.tells(Event.RECEIVED)
     last = groups.first(received, -facts.epoch_hlc, facts.rows.hlc)
@@ -106,7 +108,8 @@ def _identities(names: Sequence[str], known: Mapping[str, Client]) -> list[str]:
 
 
 def _logs(judged: Judged, groups: Groups, flags: Flags, by: Ints, of: Ints) -> pa.Array:
-    """By row, the logs that tell this of its group, each once, in this order; `of` says of which group a row is."""
+    """A list for each row: the logs with flagged entries of its group, each once, ordered by `by`. `of` is the group of
+    each row."""
     log, chosen = judged.facts.rows.log, flags[groups.at]
     at, group = groups.at[chosen], groups.of[chosen]
     at, group = (column[np.lexsort((by[at], log[at], group))] for column in (at, group))
@@ -120,7 +123,7 @@ def _logs(judged: Judged, groups: Groups, flags: Flags, by: Ints, of: Ints) -> p
 
 
 def _steps(judged: Judged, rows: _Rows) -> dict[str, pa.Array]:
-    """When it got how far, and what became of it."""
+    """The columns with the time of each step, and the outcome."""
     facts, found, pairs = judged.facts, judged.found, judged.pairs
     logged, first, of = facts.rows, judged.found.groups.first, rows.delivery
     stamp = logged.hlc, facts.source, logged.place
@@ -157,7 +160,7 @@ def _when(judged: Judged, index: Ints) -> pa.Array:
 
 
 def _since(judged: Judged, one: Ints, other: Ints) -> pa.Array:
-    """µs from one row to another, where one clock tells both."""
+    """µs from one row to another; null unless one clock measured both."""
     rows, host = judged.facts.rows, judged.facts.host
     known = (one >= 0) & (other >= 0) & (taken(host, one) == taken(host, other)) & (taken(host, one) != NONE)
     known &= ~taken(rows.undated, one, False)
@@ -189,7 +192,8 @@ def _verdicts(judged: Judged, rows: _Rows) -> dict[str, pa.Array]:
 
 
 def _violations(judged: Judged, rows: _Rows) -> pa.Array:
-    """What is about a delivery, or a router's record of it, is told in all its rows."""
+    """The violations of each row. A violation about a delivery, or about a router's record of it, is in all rows of the
+    delivery."""
     found = [np.concatenate(column) for column in zip(*_violated(judged, rows), strict=True)]
     row, kind, log = (column[np.lexsort((found[2], found[1], found[0]))] for column in found)
     names = [one.name for one in judged.facts.rows.logs]

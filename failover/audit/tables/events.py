@@ -17,7 +17,7 @@ NAMES = ("address", "publisher", "subscriber", "peer", "generation", "epoch", "d
 
 
 def event_rows(files: Iterable[tuple[str, bytes]]) -> Iterator[pa.RecordBatch]:
-    """Of all files (path, content), what can be read of them."""
+    """Yield the rows of all files (path, content), as far as they can be read."""
     for path, content in files:
         file = read_file(path, content)
         for block in file.blocks:
@@ -25,7 +25,7 @@ def event_rows(files: Iterable[tuple[str, bytes]]) -> Iterator[pa.RecordBatch]:
 
 
 def _of_block(block: BlockView, source: str) -> pa.RecordBatch:
-    """An entry without keys is one row, too: each row takes a place of the log."""
+    """Return the rows of a block. An entry without keys is one row, too: each row takes a place in the log."""
     columns = block.columns
     count = np.array(columns["count"], np.int64)
     width = np.maximum(count, 1)

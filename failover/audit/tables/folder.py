@@ -1,4 +1,4 @@
-"""The folder that tables are written to: on any path that Hadoop knows, and never one that is somebody else's."""
+"""The folder for the tables: on any path that Hadoop knows. A folder with other files is never used."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,15 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 from failover.audit.read.files import AuditError
 
 MARK = "_ONCEMESH_TABLES"
-"""An empty file that says that the folder is ours. Names that begin so are no data for Spark."""
+"""An empty file that marks the folder as ours. Spark reads no data from files whose name begins so."""
 
 
 class TablesFolder:
-    """Two steps raise `AuditError` if the folder has files that are no tables of ours, or cannot be looked at: a folder
-    of this machine is checked at construction, without Spark, and one that only Hadoop reads in `open`."""
+    """Raises `AuditError` if the folder has files that are no tables of ours, or cannot be looked at: at construction
+    for a folder on this machine, which needs no Spark, and in `open` for a folder that only Hadoop reads."""
 
     def __init__(self, folder: str) -> None:
-        """`folder`: what has no scheme is a path of this machine, as run directories are."""
+        """`folder`: a path without a scheme is on this machine, as with run directories."""
         self.folder = folder
         self._is_local = "://" not in folder
         self._uri = f"file:{Path(folder).absolute()}" if self._is_local else folder.rstrip("/")
@@ -31,7 +31,7 @@ class TablesFolder:
                 raise AuditError(f"{folder}: {error.strerror}") from None
 
     def open(self, spark: SparkSession) -> None:
-        """Call it before `write`."""
+        """Prepare the folder for `write`."""
         java: Any = spark
         self._path = java._jvm.org.apache.hadoop.fs.Path
         with self._told():
@@ -55,7 +55,7 @@ class TablesFolder:
         return {status.getPath().getName() for status in self._files.listStatus(path)}
 
     def write(self, name: str, table: DataFrame) -> None:
-        """One table, in place of the one of that name that an earlier audit wrote."""
+        """Write one table. It replaces the table with that name of an earlier audit."""
         with self._told():
             self._files.create(self._path(self._uri, MARK), True).close()
             table.write.mode("overwrite").parquet(f"{self._uri}/{name}")

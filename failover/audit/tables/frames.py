@@ -1,9 +1,9 @@
 """The tables as DataFrames, and as Parquet.
 
-What logs say is brought together by bucket of delivery keys, as for a verdict, and stays in Spark's cache until the
-session ends (`spark.catalog.clearCache()`): several questions are answered by one reading. Buckets are judged by the
-judge's own functions, in the workers, again for each question; who caches a DataFrame has them judged once. What is
-about links and routers is little, and collected.
+Spark groups the rows by bucket of delivery keys, as for a verdict, and keeps them in its cache until the session ends
+(`spark.catalog.clearCache()`), so several queries need one reading. The workers judge the buckets with the functions of
+`judge`, again for each query; cache a DataFrame to have its buckets judged once. The rows about links and routers are
+few, and collected.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,25 +32,25 @@ OVERTAKEN_SCHEMA = "key string, use int, subscriber string"
 
 
 def deliveries(spark: SparkSession, run_dirs: Sequence[str]) -> DataFrame:
-    """A row for each delivery and subscriber, see `schema.DELIVERIES`. `run_dirs`, paths that Hadoop reads, belong to
-    one mesh. Raises `AuditError` where there are no logs."""
+    """Return a row for each delivery and subscriber, see `schema.DELIVERIES`. `run_dirs`, paths that Hadoop reads,
+    belong to one mesh. Raises `AuditError` if there are no logs."""
     logs = SparkLogs(spark, distinct(run_dirs), tagged=True)
     return _deliveries(logs, _case(logs))
 
 
 def events(spark: SparkSession, run_dirs: Sequence[str]) -> DataFrame:
-    """A row for each entry and delivery, see `schema.EVENTS`; with nothing left out, aligned or judged."""
+    """Return a row for each entry and delivery, see `schema.EVENTS`; nothing is left out, aligned or judged."""
     return _events(SparkLogs(spark, distinct(run_dirs)))
 
 
 def links(spark: SparkSession, run_dirs: Sequence[str]) -> DataFrame:
-    """A row for each attach, see `schema.LINKS`."""
+    """Return a row for each attach, see `schema.LINKS`."""
     logs = SparkLogs(spark, distinct(run_dirs))
     return _links(logs, _case(logs))
 
 
 def write_tables(logs: SparkLogs, folder: TablesFolder) -> None:
-    """All of them, as Parquet: a folder for each. The logs have to be `tagged`."""
+    """Write all tables as Parquet, each into a folder of its own. The logs have to be `tagged`."""
     case = _case(logs)
     folder.write("deliveries", _deliveries(logs, case))
     folder.write("events", _events(logs))
@@ -75,7 +75,7 @@ def _deliveries(logs: SparkLogs, case: Case) -> DataFrame:
 
 
 def _verdict() -> Any:
-    """The worst first."""
+    """The verdict of a row; the worst one that fits."""
     return (
         F.when(F.size("violations") > 0, "violated")
         .when(F.col("unknown"), "unknown")
@@ -86,7 +86,8 @@ def _verdict() -> Any:
 
 
 def _overtaken(logs: SparkLogs, case: Case) -> DataFrame:
-    """What was handed over out of order: few. Two places for each delivery and subscriber are shuffled to find it."""
+    """The deliveries that were handed over out of order: few. To find them, Spark shuffles two places for each delivery
+    and subscriber."""
 
     def packed(table: pa.Table) -> pa.Table:
         names, parts = zip(("", b""), *judge_rows(case, apart(unpack(parts_of(table)))[0]).order(), strict=True)

@@ -1,4 +1,4 @@
-"""Attaches as rows, one for each that a router answered, told by the routers' control rows."""
+"""Attaches as rows, one for each attach that a router answered, from the routers' control rows."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -13,8 +13,8 @@ ENDING = (Event.SUSPENDED, Event.STOLEN, *CLOSING)
 
 
 def link_rows(case: Case, control: Sequence[ControlRow]) -> Iterator[dict[str, Any]]:
-    """As `schema.LINKS` has them. What a segment says anew of an attach is none of its own, but stands for one whose
-    own entry is deleted."""
+    """Yield the rows of `schema.LINKS`. An attach that a segment repeats makes no row of its own, unless its own entry
+    is deleted."""
     known = {"publisher": case.clients.publishers, "subscriber": case.clients.subscribers}
     attached: dict[tuple[str, str, str], dict[str, Any]] = {}
     told = [row for row in control if row.role == "router" and row.event in (Event.ATTACHED, *ENDING)]
@@ -58,5 +58,5 @@ def _attach(client: Client, role: str, row: ControlRow) -> dict[str, Any]:
 
 
 def _when(row: ControlRow) -> datetime | None:
-    """None where nothing is dated by the clock of the log."""
+    """The time of the row; None if the audit orders nothing by the clock of its log."""
     return datetime.fromtimestamp(row.time / 1_000_000, UTC) if row.time > 0 else None

@@ -1,6 +1,7 @@
-"""The columns of the tables: names, types, whether they may be null, and what they say. docs/tables.md lists the same.
+"""The columns of the tables: names, types, whether they may be null, and their meaning. docs/tables.md has the same
+list.
 
-Here is their one home: Spark's types and Arrow's are made of it.
+This is their only definition: Spark's and Arrow's types are derived from it.
 """
 
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ TYPES: dict[str, tuple[DataType, Any]] = {
     "array<string>": (ArrayType(StringType()), pa.list_(pa.string())),
     VIOLATIONS: (ArrayType(_VIOLATION), pa.list_(pa.struct([("kind", pa.string()), ("router", pa.string())]))),
 }
-"""As SQL names them; Spark's and Arrow's."""
+"""Maps SQL's name of a type to Spark's type and Arrow's type."""
 
 
 class Column(NamedTuple):
