@@ -27,7 +27,7 @@ OF_PLAN: Final = ("name", "standing", "neighbours", "inContact", "isHere")
 
 @frozen
 class MeshLook:
-    """At the whole mesh, from one router."""
+    """A look at the whole mesh, from one router."""
 
     mesh: str
     by: str

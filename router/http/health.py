@@ -1,8 +1,11 @@
 """Whether a router lives, and whether it is ready for clients, for an orchestrator or a load balancer.
 
-*Healthy* is a process whose loop is in time: its neighbours lose a router whose loop lags by `dead` or more. A loop that stands still does not answer at all; the watchdog ends it (`router.watchdog`).
+*Healthy* is a process whose loop is in time: its neighbours lose a router whose loop lags by `dead` or more. A loop
+that stands still does not answer at all; the watchdog ends it (`router.watchdog`).
 
-*Ready* is a router that answers publishers and lets clients in: it has heard from all routers, or has waited for them as long as it has to (protocol 8, Boot), and is neither joining nor leaving. A router that loses contacts later stays ready: each side of a partition continues (protocol 8, Partition), and a load balancer must not remove the last router.
+*Ready* is a router that answers publishers and lets clients in: it has heard from all routers, or has waited for them
+as long as it has to (protocol 8, Boot), and is neither joining nor leaving. A router that loses contacts later stays
+ready: each side of a partition continues (protocol 8, Partition), and a load balancer must not remove the last router.
 """
 
 from collections.abc import Callable

@@ -26,7 +26,7 @@ class SecurityError(FileError):
 
 @attrs.frozen
 class Contexts:
-    """The ends of TLS of one router."""
+    """The TLS contexts of one router."""
 
     for_clients: ssl.SSLContext
     for_neighbours: ssl.SSLContext
