@@ -1,10 +1,10 @@
-"""The management agent of one router: it does what a request asks, and writes the answer.
+"""The management agent of one router: it executes requests, and writes the answers.
 
-It never keeps the loop (`pace`), whatever is asked; one request is worked on at a time. A change that others decide
-is awaited while other requests are worked on. Of a QUERY no more than `MOST_ROWS` entities come in one answer: a client
-asks on from there.
+It works on one request at a time, and no request blocks the loop (`pace`). While it waits for a change that other
+routers decide, it works on other requests. An answer to a QUERY has at most `MOST_ROWS` entities: a client asks for the
+rest with an offset.
 
-Never here: who may ask (`node`), and what there is to say (`types`, and `router.entities`).
+Never here: permissions (`node`), and the entities (`types`, and `router.entities`).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ from router.management.recent_log import MOST_LINES, RecentLog
 MOST_ROWS: Final = 500
 MOST_SEQUENCE: Final = 2**53
 RESERVED: Final = frozenset({"CREATE", "UPDATE", "DELETE", "PURGE", "PEEK", "RETRY", "GET-LOG", "GET-EVENTS"})
-"""Operations that are not for everybody who is let in."""
+"""Operations that need the operator's permission."""
 
 Outcome = tuple[int, Any]
 Kind = EntityType[Any]
@@ -53,8 +53,8 @@ class Agent:
         looks: Callable[[float], Raw],
         turn: Callable[[], Awaitable[None]],
     ) -> None:
-        """`management_nodes` are the addresses of all that can be asked; `report` is docs/status.md's,
-        `looks` are for consoles, as old as is said at most; what is to be done next waits for its `turn`."""
+        """`management_nodes` are the addresses of all management nodes; `report` makes the report of docs/status.md;
+        `looks` makes looks for consoles, of the age allowed at most; work waits for its `turn`."""
         self.types = {kind.name: kind for kind in types}
         self._nodes = management_nodes
         self._events = events
@@ -85,7 +85,7 @@ class Agent:
         }
 
     async def answer(self, request: Request) -> bytes:
-        """The answer, as a message."""
+        """Execute the request. Returns the answer, as a message."""
         try:
             if (change := self._changes.get(request.operation)) is not None:
                 return _answered(request, await change(request))
@@ -96,7 +96,7 @@ class Agent:
 
     @asynccontextmanager
     async def _at_pace(self) -> AsyncIterator[None]:
-        """Work on nothing else meanwhile, and rest as long as the work asks for."""
+        """Work on nothing else meanwhile, and rest afterwards as long as the pace demands."""
         async with self._lock:
             await self._pace.begin()
             try:
@@ -120,7 +120,7 @@ class Agent:
         return tell
 
     def _kinds(self, request: Request, field: str) -> list[Kind]:
-        """That of which the request names, or all."""
+        """The type that the request names, or all types. Raises ManagementError."""
         name = request.text(field)
         if name is None:
             return list(self.types.values())
@@ -195,12 +195,14 @@ class Agent:
         return OK, await do(entity, request)
 
     async def _found(self, request: Request) -> tuple[Kind, Any]:
-        """What is to be changed."""
+        """The entity that the request is to change. Raises ManagementError."""
         async with self._at_pace():
             return self._named(request) or await self._find(request)
 
     def _named(self, request: Request) -> tuple[Kind, Any] | None:
-        """What a request with type, identity and name means, if others may know it that this router does not."""
+        """The entity of a request with type, identity and name, if other routers may know it and this one need not;
+        else None.
+        """
         identity, name = request.text(IDENTITY), request.text(NAME)
         if request.text(TYPE) is None or identity is None or name is None:
             return None
@@ -208,7 +210,7 @@ class Agent:
         return (kind, kind.may.named(identity, name)) if kind.may.named is not None else None
 
     async def _find(self, request: Request) -> tuple[Kind, Any]:
-        """The entity that a request names by its identity, else by its name."""
+        """The entity that a request names by its identity, or else by its name. Raises ManagementError."""
         by = IDENTITY if request.text(IDENTITY) is not None else NAME
         sought = request.text(by)
         if sought is None:
@@ -235,7 +237,7 @@ def _answered(request: Request, outcome: Outcome) -> bytes:
 
 
 def _attributes(request: Request) -> Mapping[Any, Any]:
-    """What the body of a request says of an entity."""
+    """The attributes in the body of a request."""
     return request.body if isinstance(request.body, dict) else {}
 
 
@@ -244,8 +246,8 @@ def _entities(kinds: Iterable[Kind]) -> Iterator[tuple[Kind, Any]]:
 
 
 def _chosen(kinds: list[Kind], asked: list[str]) -> list[str]:
-    """The attributes of an answer: those asked for that some kind has. Tools ask old routers for new attributes, and
-    look at what the answer has."""
+    """The attributes of an answer: the requested ones that some type has. Tools ask old routers for new attributes, and
+    check which ones the answer has."""
     known = dict.fromkeys(chain.from_iterable(kind.attribute_names for kind in kinds))
     names = [name for name in dict.fromkeys(asked) if name in known] if asked else list(known)
     if not names:

@@ -1,4 +1,4 @@
-"""What is told of an entity or an event is bounded, whatever names strangers chose and however much there is of it."""
+"""Bounds on answers: clients choose names, and entities and events have any size."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -9,7 +9,7 @@ MOST_ITEMS: Final = 100
 
 
 def bounded(value: Any) -> Any:
-    """Texts of `LONGEST` characters, lists and maps of `MOST_ITEMS`."""
+    """The value, cut to texts of `LONGEST` characters, and lists and maps of `MOST_ITEMS`."""
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, str):

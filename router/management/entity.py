@@ -1,4 +1,6 @@
-"""Types of manageable entities: those of the table that have a type, at one router, and what may be done to them."""
+"""Types of manageable entities: the entities of the table that have a type, at one router, and the operations on
+them.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -22,7 +24,7 @@ P = ParamSpec("P")
 
 @frozen
 class Operations(Generic[T]):
-    """What may be done to entities of a type: each raises ManagementError, and returns when it is done."""
+    """The operations on entities of a type. Each raises ManagementError, and returns when it is done."""
 
     create: Callable[[str, Mapping[Any, Any]], Awaitable[T]] | None = None
     """Makes an entity from a name and a request's body."""
@@ -30,16 +32,16 @@ class Operations(Generic[T]):
     """Changes an entity by a request's body."""
     delete: Callable[[T], Awaitable[None]] | None = None
     others: Mapping[str, Callable[[T, Request], Awaitable[Any]]] = attrs.Factory(dict)
-    """By name: does something else with an entity, as a request says. The value is the body of the answer."""
+    """Other operations, keyed by name. Each returns the body of the answer."""
     named: Callable[[str, str], T] | None = None
-    """Makes of identity and name an entity that is to be changed, and that this router need not know."""
+    """Makes an entity to be changed from its identity and name, as this router need not know it."""
 
 
 READ_ONLY: Final = Operations[Any]()
 
 
 def done_at_once(change: Callable[P, T]) -> Callable[P, Awaitable[T]]:
-    """The same as an operation: it waits for nothing."""
+    """Turn a change that waits for nothing into an operation."""
 
     async def changed(*arguments: P.args, **named: P.kwargs) -> T:
         return change(*arguments, **named)
@@ -51,9 +53,11 @@ def done_at_once(change: Callable[P, T]) -> Callable[P, Awaitable[T]]:
 class EntityType(Generic[T]):
     name: str
     attributes: Mapping[str, Callable[[T], Any]]
-    """What each says of an entity: a simple value, an iterable or a mapping. `identity` and `name` are among them."""
+    """The value of each attribute of an entity: a simple value, an iterable or a mapping. `identity` and `name` are
+    among them.
+    """
     entities: Callable[[], Iterable[T]]
-    """Those that there are now, in order. A pass over them may cost no more than looking at each."""
+    """The present entities, in order. A pass over all of them costs no more than reading each."""
     may: Operations[T] = READ_ONLY
 
     @property
@@ -66,14 +70,14 @@ class EntityType(Generic[T]):
         return ["READ", *(name for name, operation in others.items() if operation is not None), *self.may.others]
 
     def row(self, entity: T, names: Sequence[str]) -> list[Any]:
-        """The values of these attributes; None for those of other types."""
+        """The values of these attributes; None for attributes of other types."""
         known = self.attributes
         return [
             bounded(known[name](entity)) if name in known else self.name if name == TYPE else None for name in names
         ]
 
     def told(self, entity: T) -> dict[str, Any]:
-        """All its attributes."""
+        """All attributes of the entity, keyed by name."""
         names = self.attribute_names
         return dict(zip(names, self.row(entity, names), strict=True))
 

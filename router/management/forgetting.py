@@ -1,7 +1,7 @@
-"""Links whose clients are gone for good, ended on an operator's word: nobody waits until their timeouts are over.
+"""An operator ends links whose clients are gone for good, so that no router waits for their timeouts.
 
-A link is ended where it is known best: at the router that it was last at, or, if no router in contact has it, at any.
-The links of a session of MQTT end together, as they expire together (protocol 8).
+The router to which the link was last attached ends it. If this one is not in contact, any router may. The links of a
+session of MQTT end together, as they expire together (protocol 8).
 """
 
 import logging
@@ -17,7 +17,9 @@ log = logging.getLogger("oncemesh")
 
 
 def forget(at: ObservedRouter, index: Index) -> None:
-    """Raises ManagementError if the link is not known here, has a client, or was last at another router."""
+    """End the link. Raises ManagementError if it is unknown here, has a client, or was last attached to another
+    router.
+    """
     topic = at.node.topic
     directory = topic.directory
     entry = directory.entry(index)

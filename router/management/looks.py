@@ -1,6 +1,6 @@
-"""What a console shows of this router: made once for all who look at about the same time.
+"""A console's look at this router: made once for all consoles that ask at about the same time.
 
-To make it costs more than to tell it: a report counts all deliveries that are here.
+To make a look costs more than to send it: a report counts all deliveries at this router.
 """
 
 import time
@@ -16,7 +16,7 @@ from router.entities.routers import NEIGHBOUR
 from router.management.entity import EntityType
 
 SHOWN: Final = {"totals": ROUTER.managed, "neighbours": NEIGHBOUR.managed}
-"""Entities of which it has all attributes."""
+"""Entities whose attributes are all in a look."""
 Kind = EntityType[Any]
 
 
@@ -31,8 +31,8 @@ class Looks:
         self._look = Raw(b"")
 
     def __call__(self, age_s: float) -> Raw:
-        """One that is no older, encoded: `time` (in seconds since 1970), `status` (JSON, docs/status.md), `totals`,
-        `neighbours`, and `lastEvent`, a number."""
+        """A look that is at most `age_s` old, encoded: `time` (in seconds since 1970), `status` (JSON, docs/status.md),
+        `totals`, `neighbours`, and `lastEvent`, a number."""
         now = trio.current_time()
         if self._made < 0 or now - self._made > age_s:
             self._made, self._look = now, Raw(encode(self._now()))

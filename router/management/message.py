@@ -1,7 +1,7 @@
 """Requests and answers of AMQP Management (working draft 9, chapter 3), as messages.
 
-A request is read in two steps, so that whoever sent a wrong one can be told: first where the answer goes, then, as the
-operation looks at it, what it asks. Never here: what operations do (`agent`).
+A request is read in two steps, so that a client gets an answer to a malformed one: first the reply address, then, in
+the operation, the rest. Never here: the operations (`agent`).
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _VALUE: Final = 0x77
 
 
 class ManagementError(Exception):
-    """Why a request is not done: the status code and description of its answer."""
+    """A request fails: the status code and description of its answer."""
 
     def __init__(self, status: int, description: str) -> None:
         super().__init__(description[:LONGEST_DESCRIPTION])
@@ -44,21 +44,21 @@ class ManagementError(Exception):
 class Request:
     reply_to: str
     correlation: Any
-    """The correlation-id of the answer, as it is encoded."""
+    """The correlation-id of the answer, encoded."""
     asked: Mapping[str, Any]
     """The application properties."""
     body: Any
 
     @property
     def operation(self) -> str:
-        """The name of the operation in capitals. Raises ManagementError, as everything here."""
+        """The name of the operation in capitals. Raises ManagementError, as every method here does."""
         operation = self.text("operation")
         if operation is None:
             raise ManagementError(BAD_REQUEST, "the application properties have no operation")
         return operation.upper()
 
     def text(self, name: str) -> str | None:
-        """An application property; None if it is not there."""
+        """An application property; None if the request has no such property."""
         value = self.asked.get(name)
         if value is not None and not isinstance(value, str):
             raise ManagementError(BAD_REQUEST, f"{name} is {value!r}, expected a text")
@@ -72,7 +72,7 @@ class Request:
         return value
 
     def attribute_names(self) -> list[str]:
-        """The attributes that a QUERY asks for; empty: all."""
+        """The attributes that a QUERY asks for; empty for all."""
         names = self.body.get("attributeNames") if isinstance(self.body, dict) else None
         if names is None:
             return []
@@ -82,7 +82,7 @@ class Request:
 
 
 def read_request(message: bytes) -> Request:
-    """Raises AmqpError on what is no message, and on one that says not where the answer goes."""
+    """Read a request. Raises AmqpError if it is no message, or has no reply address."""
     sections = read_message(message)
     properties = sections.get("properties", {})
     reply_to = properties.get("reply-to")
@@ -94,7 +94,9 @@ def read_request(message: bytes) -> Request:
 
 
 def _identifier(value: Any) -> Any:
-    """A message-id or correlation-id is a text, binary, a ulong or a UUID (AMQP 1.0 3.2.11 to 3.2.14)."""
+    """The identifier if its type is right: text, binary, ulong or UUID (AMQP 1.0 3.2.11 to 3.2.14). Raises AmqpError
+    otherwise.
+    """
     match value:
         case None | str() | bytes():
             return value

@@ -1,12 +1,12 @@
 """The nodes `$management` of all routers, as clients of this one reach them.
 
 A client attaches a sender to `$management`, or to `_topo/0/ROUTER/$management` for that of another router, and a
-receiver with a dynamic source (`router.edge.dynamic`), whose address its requests name as reply-to. What that costs is
-bounded for each connection: it has `MOST_LINKS` links here, `MOST_REQUESTS` requests, of `REQUEST_BYTES` each, and one
-answer, which is made when there is credit for it and the last one has left. Connections take turns. Nobody is answered
-on another one's link.
+receiver with a dynamic source (`router.edge.dynamic`), whose address its requests name as reply-to. The cost of each
+connection is bounded: it has at most `MOST_LINKS` links here, `MOST_REQUESTS` requests of `REQUEST_BYTES` each, and one
+answer, which is made when it has credit and the last answer is written. Connections take turns. An answer never goes to
+a link of another connection.
 
-Never here: what is answered (`agent`), and how other routers are asked (`relay`).
+Never here: the answers (`agent`), and the way to other routers (`relay`).
 """
 
 from collections import deque
@@ -72,32 +72,31 @@ class Caller:
         self.is_served = False
         self._answers = 0
         self._last: Link | None = None
-        """The link on which it was answered last."""
+        """The link of the last answer."""
 
     def source(self, request: Request) -> DynamicLink | None:
-        """Where the answer goes; None if it has no such link, or no more."""
+        """The link for the answer; None if the connection has no such link, or no longer."""
         return dynamic_source(self.connection, request.reply_to)
 
     @property
     def links_attached(self) -> int:
-        """How many there are, without one that the peer has just attached again: its end hears of this after the new
-        link's attach."""
+        """The number of links, without a link that the peer has just attached again: its old end learns of this only
+        after the new attach."""
         return sum(not link.ended for link in self.links)
 
     @property
     def is_writing(self) -> bool:
-        """Whether its last answer has not left yet."""
+        """Whether the last answer is not written yet."""
         last = self._last
         return last is not None and not last.ended and last.unsent > 0
 
     def drop(self) -> None:
-        """Its next request: the link for the answer is gone."""
+        """Drop the next request, as the link for its answer is gone."""
         self.errands.popleft().came_on.flow(1)
         self.connection.wake()
 
     def answer(self, errand: Errand, message: bytes) -> None:
-        """The link may be gone by now, or its credit taken back: then nobody wants to know. The connection may be gone
-        as well: then it has no links."""
+        """Send an answer. It is dropped if its link or connection has gone, or the link's credit was taken back."""
         errand.came_on.flow(1)
         source = self.source(errand.request)
         if source is not None and source.can_say:
@@ -114,16 +113,16 @@ class Caller:
 
 
 class Callers:
-    """Connections with links to management, and which of these wait for an answer."""
+    """The connections with links to management, and those of them that wait for an answer."""
 
     def __init__(self) -> None:
         self._callers: dict[Host, Caller] = {}
         self._waiting: dict[Caller, None] = {}
-        """Those with a request, in the order in which they began to wait."""
+        """Connections with a request, in the order in which they began to wait."""
         self._come = trio.Event()
 
     def enter(self, link: Link) -> Caller:
-        """Raises Refusal."""
+        """Note a link to management. Raises Refusal if the connection has too many."""
         caller = self._callers.setdefault(link.connection, Caller(link.connection))
         if len(caller.links) >= MOST_LINKS and caller.links_attached >= MOST_LINKS:
             raise Refusal(RESOURCE_LIMIT, f"this connection has {MOST_LINKS} links to management already")
@@ -138,7 +137,7 @@ class Callers:
             caller.errands.clear()
 
     def awaits_credit(self, connection: Host) -> bool:
-        """It may have some now, for the answer to its next request."""
+        """Note that the connection may have credit now. Returns whether the answer to its next request can go out."""
         caller = self._callers.get(connection)
         if caller is None:
             return False
@@ -146,13 +145,13 @@ class Callers:
         return caller.is_served or bool(caller.errands)
 
     def look(self, caller: Caller) -> None:
-        """It may be served now."""
+        """Check whether the connection can be served now."""
         if caller.errands and not caller.is_served:
             self._waiting[caller] = None
             self._come.set()
 
     async def next(self) -> Caller:
-        """The one that waits longest of those that can be answered. Who cannot be comes again with credit."""
+        """The connection that waits longest among those that can be answered. The others come again with credit."""
         while True:
             for caller in list(self._waiting):
                 del self._waiting[caller]
@@ -177,10 +176,10 @@ Answering = Callable[[Errand], Awaitable[bytes]]
 
 
 class ManagementNodes:
-    """The nodes at one router. `run` answers."""
+    """The management nodes at one router. `run` answers requests."""
 
     def __init__(self, name: str, agent: Agent, relay: Relay, callers: Callers, *, is_closed: bool) -> None:
-        """Only who runs the mesh may ask what is reserved if it `is_closed`; else everybody may."""
+        """`is_closed`: only the operator may use reserved operations; otherwise every user may."""
         self._name = name
         self._agent = agent
         self._relay = relay
@@ -190,27 +189,27 @@ class ManagementNodes:
         self.callers = callers
 
     def table(self, routers: Collection[str]) -> dict[str, AddressNode]:
-        """The nodes, for the edge; these are the routers of the mesh from now on."""
+        """The nodes for the edge. `routers` are the routers of the mesh from now on."""
         self._operators = {OPERATOR, *routers}
         others = {topological(router, MANAGEMENT_ADDRESS): ForRouter(self, router) for router in routers}
         return {MANAGEMENT_ADDRESS: ForRouter(self, self._name), **others}
 
     def told(self, router: str, payload: bytes) -> None:
-        """What the nodes of another router say. Raises BreachError."""
+        """Handle a payload from the nodes of another router. Raises BreachError."""
         self._relay.receive(router, payload)
 
     def _permit(self, connection: Host, request: Request) -> None:
-        """Who may ask what of any router is decided here, once, where the client is. Raises ManagementError."""
+        """Check the permission for a request to any router, once, at the client's router. Raises ManagementError."""
         if request.operation in RESERVED and not self.is_operator(connection.user):
             raise ManagementError(FORBIDDEN, f"user {connection.user!r} may not use {request.operation}")
 
     def is_operator(self, user: str) -> bool:
-        """Whether the user may ask what is reserved."""
+        """Whether the user may use reserved operations."""
         return not self._is_closed or user in self._operators
 
     async def ask(self, router: str, operation: str, body: Any = None, **asked: Any) -> Any:
-        """What our own pages ask of this router or another: the body of the answer. Whether their reader may is decided
-        there. Raises ManagementError."""
+        """A request of this router's own pages to this router or another. Returns the body of the answer. The pages
+        check their reader's permission. Raises ManagementError."""
         about = {"operation": operation, **asked}
         message = write_message({"properties": {"reply-to": ""}, "application-properties": about, "value": body or {}})
         here = router == self._name
@@ -224,7 +223,7 @@ class ManagementNodes:
     # requests
 
     def take(self, caller: Caller, link: Link, message: bytes, router: str) -> None:
-        """Raises Refusal."""
+        """Take a request. Raises Refusal if the connection has too many."""
         if len(caller.errands) >= MOST_REQUESTS:
             raise Refusal(RESOURCE_LIMIT, f"this connection has {MOST_REQUESTS} waiting requests already")
         try:
@@ -237,7 +236,7 @@ class ManagementNodes:
         self.callers.look(caller)
 
     async def run(self) -> None:
-        """Answer, for as long as the router runs."""
+        """Answer requests, for as long as the router runs."""
         with self._agent.log.listening():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._relay.run)
@@ -269,7 +268,7 @@ class ManagementNodes:
 
 
 class RequestEnd(End):
-    """The end of a link here: requests come on it, one at a time."""
+    """The end of a link to management: requests come on it, one at a time."""
 
     __slots__ = ("_router", "caller", "nodes")
 

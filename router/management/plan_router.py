@@ -27,7 +27,7 @@ class Joining:
     name: str
     mesh: str
     wire: int
-    """The version that it speaks."""
+    """The version of the protocol that it speaks."""
     others: frozenset[str]
     """All other routers of its topology."""
     planned: PlannedRouter
@@ -35,7 +35,7 @@ class Joining:
 
     @classmethod
     def read(cls, name: str, said: Mapping[Any, Any]) -> "Joining":
-        """Raises ManagementError."""
+        """Read a request to join. Raises ManagementError."""
         match said:
             case {
                 "mesh": str(mesh),
@@ -67,7 +67,7 @@ def _links(name: str, said: Mapping[Any, Any]) -> Collection[tuple[Pair, Planned
 
 
 def _found_at(what: str, text: str) -> str:
-    """host:port that others can connect to."""
+    """Check that `text` is a host:port to which others can connect. Raises ManagementError."""
     try:
         address = Address.parse(text)
     except ValueError as error:
@@ -78,7 +78,7 @@ def _found_at(what: str, text: str) -> str:
 
 
 def join(at: ObservedRouter, name: str, said: Mapping[Any, Any]) -> str:
-    """The router's name. Raises ManagementError."""
+    """Add the router to the plan. Returns its name. Raises ManagementError."""
     joining = Joining.read(name, said)
     plan = at.linkstate.plan
     reasons = [*_misfits(at, joining), *_clashes(at, joining)]
@@ -97,7 +97,7 @@ def join(at: ObservedRouter, name: str, said: Mapping[Any, Any]) -> str:
 
 
 def _misfits(at: ObservedRouter, joining: Joining) -> Collection[str]:
-    """Why it is not of this mesh."""
+    """Why the router does not belong to this mesh."""
     members, reasons = at.linkstate.plan.members, []
     if joining.mesh != at.topology.mesh:
         reasons.append(f"this is mesh {at.topology.mesh}, not {joining.mesh}")
@@ -111,7 +111,9 @@ def _misfits(at: ObservedRouter, joining: Joining) -> Collection[str]:
 
 
 def _clashes(at: ObservedRouter, joining: Joining) -> Collection[str]:
-    """Why there is no place for it. Who has said the same before, and is not there, may join: it says so again."""
+    """Why the plan has no place for the router. A router that has made the same request before, and is not in contact,
+    may join: it repeats the request.
+    """
     plan, name, reasons = at.linkstate.plan, joining.name, []
     if not names_a_router(name):
         reasons.append(f"{name!r} cannot name a router, expected letters, digits, - and _")
@@ -135,7 +137,7 @@ def _places(router: PlannedRouter) -> set[str]:
 
 
 def remove(at: ObservedRouter, name: str) -> None:
-    """Take a router that is not there out of the mesh, by force. Raises ManagementError."""
+    """Remove a router that is not running from the mesh, by force. Raises ManagementError."""
     if is_there(at, name):
         raise ManagementError(BAD_REQUEST, f"router {name} is running: use oncemesh remove {name}")
     sets = at.node.sets.overview() if at.node.sets is not None else ()

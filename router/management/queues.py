@@ -58,7 +58,7 @@ log = logging.getLogger("oncemesh.management")
 AskSets = Callable[[Operation], Awaitable[Answer]]
 """Has the leader of a set decide an operation. Raises ValueError if no queue may have that name."""
 ReadSet = Callable[[str, QueueId, Sequence[int]], Awaitable[Mapping[int, bytes]]]
-"""Has the bodies of messages of a queue in a set read, at these positions. Returns those of messages that are there.
+"""Reads the bodies of messages of a queue in a set, at these positions. Returns the bodies of the messages that exist.
 Raises TooSlowError."""
 STATUS: Final = {
     RefusedFor.DIFFERS: CONFLICT,
@@ -70,21 +70,21 @@ STATUS: Final = {
     RefusedFor.BUSY: UNAVAILABLE,
     RefusedFor.NO_ANSWER: TIMEOUT,
 }
-"""The status code of an answer, by why an operation is refused."""
+"""The status code of an answer, by the reason of a refusal."""
 ASKED: Final = {one.managed_name: one.name for one in SETTINGS}
-"""Settings, by their names in a request."""
+"""Settings, keyed by their names in a request."""
 VERSION: Final = "version"
 POSITION: Final = "position"
 MOST_PEEKED: Final = 100
-"""Messages in one answer to PEEK."""
+"""Messages in one answer to PEEK, at most."""
 MOST_RETRIED: Final = 1000
-"""Messages that one RETRY looks at."""
+"""Messages that one RETRY reads, at most."""
 MESSAGE_BYTES: Final = 4096
-"""Bytes of each of them that are shown."""
+"""Bytes of each message that are shown, at most."""
 READ_BYTES: Final = 4 << 20
 """Bytes of whole messages after which no more are read for one answer."""
 READ_S: Final = 10.0
-"""How long an answer waits for the disk of this router."""
+"""Seconds that an answer waits for the disk of this router."""
 PEEKED_BYTES: Final = 64 << 10
 """Bytes of messages after which no more are shown in one answer."""
 BESIDE: Final = {TYPE, *(one.managed_name for one in DECLARED_QUEUE.attributes if one not in SETTINGS)}
@@ -110,20 +110,20 @@ class _Awaited:
 
 
 class SetRequests:
-    """The requests of one router. `answered` is given what the sets answer, with a pump of the node."""
+    """The requests of one router to its sets. The node's pump passes the sets' answers to `answered`."""
 
     def __init__(self) -> None:
         self._awaited: dict[int, _Awaited] = {}
 
     async def ask(self, node: AskedNode, operation: Operation) -> Answer:
-        """Have an operation decided. Returns within `RaftLimits.tried` seconds. Raises ValueError if no queue may have
-        that name, or the mesh has no queues."""
+        """Have a set decide an operation. Returns within `RaftLimits.tried` seconds. Raises ValueError if no queue may
+        have that name, or the mesh has no queues."""
         answer = await self._wait(node, node.ask(operation))
         assert not isinstance(answer, BodiesFound)
         return answer
 
     async def read(self, node: AskedNode, set_: str, queue: QueueId, positions: Sequence[int]) -> Mapping[int, bytes]:
-        """Have the bodies of messages read. Returns those of the messages that are there. Raises TooSlowError."""
+        """Read the bodies of messages. Returns those of the messages that exist. Raises TooSlowError."""
         with trio.fail_after(READ_S):
             found = await self._wait(node, node.read(set_, queue, positions))
         assert isinstance(found, BodiesFound)
@@ -140,7 +140,7 @@ class SetRequests:
         return awaited.answer
 
     def answered(self, answered: Answered) -> None:
-        """Nobody may wait for it any more."""
+        """Pass an answer to the task that waits for it, if it still does."""
         self._come(answered.number, answered.answer)
 
     def found(self, found: BodiesFound) -> None:
@@ -155,7 +155,7 @@ class SetRequests:
 
 
 class QueueOperations:
-    """What may be done to queues at one router."""
+    """The operations on queues at one router."""
 
     def __init__(self, ask: AskSets, read: ReadSet, at: ObservedRouter) -> None:
         self._ask = ask
@@ -177,13 +177,13 @@ class QueueOperations:
             raise ManagementError(BAD_REQUEST, f"{printable(name)} is a pattern, and a queue has one name")
         settings = settings_in(said)
         found = await self._decide(Declare(name, settings))
-        # Clients may declare their queue whenever they start.
+        # Log at debug level, as clients may declare their queue at each start.
         log.debug("queue %s is declared, at the request of an operator", printable(name))
         return Queue(name, found.id, found.version, settings)
 
     async def configure(self, queue: Queue, said: Mapping[Any, Any]) -> Queue:
-        """The settings in the request take the place of all that the queue has, if they are still of the version that
-        the request names."""
+        """Replace all settings of the queue by the request's, if the queue still has the version of settings that the
+        request names."""
         settings, former = settings_in(said), self._former(queue, said)
         found = await self._decide(Configure(queue.name, queue.id, former, settings))
         log.info("an operator changed the settings of queue %s", printable(queue.name))
@@ -191,7 +191,9 @@ class QueueOperations:
 
     @staticmethod
     def _former(queue: Queue, said: Mapping[Any, Any]) -> QueueId:
-        """The version that a request wants to replace: the one that this router knows, unless the request names it."""
+        """The version that a request wants to replace: the version in the request, or else the one that this router
+        knows.
+        """
         version = said.get(VERSION)
         if version is None and queue.version != UNKNOWN:
             return queue.version
@@ -206,14 +208,16 @@ class QueueOperations:
         log.info("queue %s is deleted, at the request of an operator", printable(queue.name))
 
     async def purge(self, queue: Queue, request: Request) -> dict[str, int]:
-        """Without a position in the request: up to the last message that this router knows of."""
+        """Purge the queue up to the request's position, or else up to the last message that this router knows."""
         position = self._last(queue) if request.asked.get(POSITION) is None else request.number(POSITION, 0, MOST)
         done = await self._decide(Purge(queue.name, queue.id, position))
         log.info("an operator purged queue %s of %d messages", printable(queue.name), done.count)
         return {"purged": done.count}
 
     async def peek(self, queue: Queue, request: Request) -> dict[str, Any]:
-        """The first messages of a queue from a position on, as this router knows: as many as there is room for."""
+        """The first messages of a queue from a position on, as this router knows them: as many as fit into the
+        answer.
+        """
         first, most = request.number("from", 0, MOST), min(request.number("count", MOST_PEEKED), MOST_PEEKED)
         messages, found, size = self._state(queue).messages, list[dict[str, Any]](), 0
         rows, bodies, whole = messages.of(queue.id), dict[int, bytes | None](), 0
@@ -238,8 +242,8 @@ class QueueOperations:
         return {"messages": found}
 
     async def retry(self, queue: Queue, request: Request) -> dict[str, int | None]:
-        """Have the dead letters in a queue go back to the queues that they are from: of the messages from a position
-        on, as this router knows them, so many at most. Returns how many went, how many stay, and from which position on
+        """Return dead letters in a queue to the queues that they came from. Reads at most `count` messages from a
+        position on, as this router knows them. Returns how many went back, how many stay, and the position from which
         there are more; null if there are none."""
         first, most = request.number("from", 0, MOST), min(request.number("count", MOST_RETRIED), MOST_RETRIED)
         messages, looked, following = self._state(queue).messages, 0, None
@@ -267,7 +271,7 @@ class QueueOperations:
         return {"went": went, "stayed": looked - went, "next": following}
 
     def _is_queue(self, address: str) -> bool:
-        """Whether the address is that of a queue: who has written a message may have named any."""
+        """Whether the address is that of a queue: the writer of a message may have named any address."""
         node = self._at.node
         is_in_a_set = (
             node.topic.kinds.of(address).in_sets and not is_pattern(address) and len(address.encode()) <= MOST_NAME
@@ -289,8 +293,8 @@ class QueueOperations:
         return self._state(queue, f", or name the {POSITION} of the last message").messages.last_of(queue.id) or 0
 
     def _state(self, queue: Queue, or_else: str = "") -> SetState:
-        """The state of the set of a queue of which this router has a replica. `or_else`: what else the client may do if
-        it has none."""
+        """The state of the set of a queue of which this router has a replica. `or_else`: an alternative for the
+        client's error text. Raises ManagementError."""
         sets = self._at.node.sets
         plan = sets.set_map.plan_of(queue.name) if sets is not None else None
         state = sets.state(plan.name) if sets is not None and plan is not None else None
@@ -300,7 +304,9 @@ class QueueOperations:
         return state
 
     def named(self, identity: str, name: str) -> Queue:
-        """A queue that this router need not have a replica of. Its settings are not known here."""
+        """A queue of which this router need not have a replica. Its settings are unknown here. Raises
+        ManagementError.
+        """
         try:
             return Queue(name, QueueId.parse(identity), UNKNOWN, QueueSettings())
         except ValueError as error:
@@ -348,7 +354,7 @@ class SetOperations:
         return Operations(update=self.change)
 
     async def change(self, one: SetView, said: Mapping[Any, Any]) -> SetView:
-        """The set as it is when this router has taken the word. Raises ManagementError."""
+        """Returns the set once this router has taken the operator's word. Raises ManagementError."""
         what, do = _word(one.name, said)
         node = self._at.node
         assert node.sets is not None
@@ -369,7 +375,7 @@ class SetOperations:
 
 
 def _word(name: str, said: Mapping[Any, Any]) -> tuple[str, Callable[[ReplicaSets, float], None]]:
-    """What the operator does, and how. Raises ManagementError."""
+    """The log text of the operator's word, and its action. Raises ManagementError."""
     match said:
         case {"ring": list(ring)} if len(said) == 1 and all(isinstance(router, str) for router in ring):
             return f"has {', '.join(ring)} be the voters", lambda sets, now: sets.choose(name, ring, now)

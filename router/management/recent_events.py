@@ -1,8 +1,7 @@
-"""The last events of a router, kept for who asks `$management` for them.
+"""The last events of a router, kept for `$management`.
 
-They come from two places that tell of them anyway: the router's log, whose lines name what they tell of, and what the
-delivery log is told of links. Nothing here is done per message. Of events whose reader comes too late the oldest are
-gone; their numbers are missing then.
+They have two sources: the lines of the router's log, which name their events, and the delivery log's events of links.
+Nothing here runs per message. If a reader comes too late, the oldest events are gone; their numbers are missing then.
 """
 
 import json
@@ -24,8 +23,8 @@ from topic.outlet import Outlet
 
 MOST_EVENTS: Final = 4096
 PER_MS: Final = 1000
-"""A number begins where no earlier life of the router has got to, as none had so many events a millisecond; and stays
-below 2^53, which is as far as a browser counts."""
+"""Numbers start above all numbers of the router's earlier lives, as no life had so many events a millisecond. They stay
+below 2^53, up to which a browser counts exactly."""
 OF_LINKS: Final = {
     Event.ATTACHED: EventKind.ATTACHED,
     Event.SUSPENDED: EventKind.SUSPENDED,
@@ -37,7 +36,7 @@ OF_LINKS: Final = {
 
 
 class RecentEvents(logging.Handler):
-    """The events of one router; `sequence` counts up without a gap, and on in its next life."""
+    """The events of one router. `sequence` counts up without a gap, and continues in the next life."""
 
     def __init__(self, router: str, incarnation: int) -> None:
         super().__init__(logging.INFO)
@@ -45,9 +44,9 @@ class RecentEvents(logging.Handler):
         self._sequence = incarnation * PER_MS
         self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
         self.counts: Counter[str] = Counter()
-        """How many events there were so far, by kind."""
+        """Number of events so far, by kind."""
         self._fenced: object = None
-        """Whose batches were dropped last: as long as no others are, it is one event."""
+        """The router whose batches were dropped last: further drops of the same router are no new event."""
 
     @property
     def last(self) -> int:
@@ -62,7 +61,7 @@ class RecentEvents(logging.Handler):
         return list(islice(self._events, first, first + limit))
 
     def tell(self, kind: EventKind, fields: Mapping[str, Any]) -> None:
-        """Fields without a value are left out."""
+        """Add an event. Fields without a value are left out."""
         self._sequence += 1
         known = {name: bounded(value) for name, value in fields.items() if value not in (None, "")}
         head = {"sequence": self._sequence, "time": time.time(), "router": self._router, "kind": kind.value}

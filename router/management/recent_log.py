@@ -1,4 +1,4 @@
-"""The last lines of the router's log, kept for who asks `$management` for them."""
+"""The last lines of the router's log, kept for `$management`."""
 
 import logging
 from collections import deque
@@ -14,7 +14,7 @@ MOST_LINES: Final = 500
 
 
 class RecentLog(logging.Handler):
-    """Lines as qpid-dispatch has them: module, level, text, file, line of the file, seconds since 1970."""
+    """Lines in the form of qpid-dispatch: module, level, text, file, line of the file, seconds since 1970."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)

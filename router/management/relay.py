@@ -1,7 +1,8 @@
-"""Requests that are for another router: they go there, and their answers come back, beside the topics (protocol 3).
+"""Management requests for other routers: they travel beside the topics, and so do their answers (protocol 3).
 
-A router is asked one thing at a time by each other one; who asks further waits. So what may be under way between two
-routers is a request and an answer each way, whatever clients do. Who asks has decided that its client may.
+A router sends one request at a time to each other router; further requests wait. So two routers have at most one
+request and one answer under way in each direction, whatever clients do. The asking router has checked its client's
+permission.
 """
 
 from collections import defaultdict
@@ -17,7 +18,7 @@ from topic.errors import BreachError
 from topic.node import Node
 
 PATIENCE_S: Final = 10.0
-"""How long an answer is awaited. The loss of a contact is noticed before, and told to who asks next."""
+"""Seconds to wait for an answer. The loss of a contact ends the wait earlier."""
 ASK: Final = b"?"
 ANSWER: Final = b"!"
 NUMBER_BYTES: Final = 8
@@ -31,7 +32,7 @@ class Awaited:
 
 
 class Relay:
-    """The relay of one router. `receive` is given what the others say, `run` answers them."""
+    """The relay of one router. `receive` takes the payloads of the other routers, `run` answers them."""
 
     def __init__(self, node: Node, answer: Callable[[Request], Awaitable[bytes]]) -> None:
         self._node = node
@@ -44,7 +45,7 @@ class Relay:
         self._come = trio.Event()
 
     async def ask(self, router: str, message: bytes) -> bytes:
-        """The answer of another router to a request. Raises ManagementError if there is none."""
+        """Send a request to another router. Returns the answer. Raises ManagementError if there is none."""
         async with self._turns[router]:
             if router not in self._node.topic.directory.contacts:
                 raise ManagementError(UNAVAILABLE, f"router {self._node.name} is not in contact with router {router}")
@@ -57,7 +58,7 @@ class Relay:
             raise ManagementError(TIMEOUT, f"router {router} has not answered within {PATIENCE_S:g} s")
 
     def receive(self, router: str, payload: bytes) -> None:
-        """What the relay of another router says. Raises BreachError."""
+        """Handle a payload of the relay of another router. Raises BreachError."""
         kind, number, message = payload[:1], payload[1 : 1 + NUMBER_BYTES], payload[1 + NUMBER_BYTES :]
         if kind == ANSWER:
             awaited = self._awaited.get(router)
@@ -74,7 +75,7 @@ class Relay:
         self._come.set()
 
     async def run(self) -> None:
-        """Answer, for as long as the router runs: each other router one request at a time."""
+        """Answer requests, for as long as the router runs: one at a time for each other router."""
         async with trio.open_nursery() as nursery:
             while True:
                 await self._come.wait()

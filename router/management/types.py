@@ -1,5 +1,5 @@
-"""All types that `$management` of a router has, and what may be done to entities of each; what they tell, the table of
-entities says (`router.entities`).
+"""All types of `$management` at a router, and the operations on their entities. The table of entities has their
+attributes (`router.entities`).
 """
 
 import logging
@@ -25,7 +25,7 @@ log = logging.getLogger("oncemesh.management")
 
 
 def types_at(at: ObservedRouter, ask: AskSets, read: ReadSet) -> Iterator[EntityType[Any]]:
-    """`ask` has replica sets decide an operation, `read` has bodies of messages read."""
+    """All types of this router. `ask` has replica sets decide an operation, `read` reads bodies of messages."""
     may: dict[str, Operations[Any]] = {
         PUBLISHER.managed: Operations(
             delete=done_at_once(lambda stream: forget(at, (Role.PUBLISHER, stream.publisher)))
