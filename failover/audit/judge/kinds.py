@@ -61,8 +61,8 @@ UNOWED = {
 }
 """Why a subscriber processed deliveries that it was not owed."""
 UNACCEPTED = ("unpublished", "declined", "unanswered")
-"""For the publisher, these were not accepted. A publisher that publishes such a message again, under another key, has
-it twice."""
+"""Reasons of `UNOWED` for which the publisher does not count the message as accepted. A publisher that publishes the
+message again, under another key, has it twice."""
 FIRST, ENDED, LATE, AFRESH = "first", "ended", "late", "afresh"
 REPEATED = {
     FIRST: "because their publisher, which uses settle mode first, attached again (at least once is promised)",

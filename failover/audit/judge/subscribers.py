@@ -67,7 +67,7 @@ def judge_subscribers(each: Testimony) -> SubscriberVerdicts:
             "accepted too early": owed.got & too_early & ~vague,
             "accepted though refused": accepted_though_refused(each, owed) & ~vague,
             "never published": unasked,
-            "sent by nobody": sent_by_nobody(each) & ~unasked & sure,  # what nobody published is not disputed besides
+            "sent by nobody": sent_by_nobody(each) & ~unasked & sure,  # "never published" suffices
             "sent though left out": sent_though_left_out(each) & sure,
             "outcome disputed": outcome_disputed(each, owed) & sure,
         },
@@ -127,7 +127,7 @@ def early(each: Testimony) -> tuple[Flags, Flags]:
     later, known = _edge_later(each)
     after, before = _clocks(each)
     in_time = known & ~later
-    told_later = known & later & ~each.edge_doubted  # else it may be a later router that says so
+    told_later = known & later & ~each.edge_doubted  # else a later router may have logged it
     credible = ~(in_time & each.is_put_right(each.processed, _answer(each))) | _heard_too_soon(each)
     by_wall = after & credible & (each.own | ~(each.edge_doubted | known))
     return told_later | by_wall, in_time | before

@@ -73,7 +73,7 @@ class Tally:
     passed: dict[tuple[str, str], Passage] = attrs.field(factory=dict)
     """Keyed by log and set."""
     unstored: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """As returned by `judge.queues.passages.unstored`."""
+    """The result of `judge.queues.passages.unstored`."""
 
     def add(self, other: "Tally") -> None:
         for whose, passage in other.passed.items():

@@ -57,7 +57,7 @@ class Testimony:
         """Whether entries about the end of its link, or about the routers that knew it, may be missing."""
         self.bridged = self._overlaps(lambda client: client.bridged)
         self.doubted = self._overlaps(lambda client: client.doubts, case.open_windows)
-        self.doubted |= self.bridged & self.edge_doubted  # entries of those by whom it is judged may be missing
+        self.doubted |= self.bridged & self.edge_doubted  # the logs that decide may lack entries
         by_edge = pairs.edge_stamp >= 0
         count = np.where(self.own, np.maximum(pairs.own_count, self.bridged & by_edge), by_edge)
         self.taken: Flags = count > 0

@@ -178,7 +178,7 @@ def _routed(rows: Iterable[DeliveryEntry]) -> _Routed:
         elif _is_settled_by(row) and epoch >= latest:
             ends.setdefault(len(starts), _stamp(row))
             ended = True
-        elif row.event == Event.RESOLVED and epoch > latest:  # by the word of a later home, which never received it
+        elif row.event == Event.RESOLVED and epoch > latest:  # a later home, which never received it, says so
             ends.setdefault(len(starts), _stamp(row))
     return _Routed(starts, [ends[use] for use in range(1, len(starts) + 1) if use in ends], places, sent_again)
 

@@ -47,9 +47,9 @@ class PhaseLatency:
 
     phase: str
     accepted: Distribution
-    """From the publication until the publisher knew of the acceptance."""
+    """The time from the publication until the publisher knew of the acceptance."""
     processed: Distribution
-    """From the publication until a subscriber had processed it."""
+    """The time from the publication until a subscriber had processed it."""
 
 
 @attrs.frozen(slots=True)

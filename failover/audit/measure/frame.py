@@ -79,7 +79,7 @@ class Frame:
     """The slices without a fault, see `Phases`."""
     subscribers: frozenset[str]
     publishers: frozenset[str]
-    """Like the subscribers, only the publishers with logs of their own."""
+    """The publishers, like the subscribers, that have logs of their own."""
     instants: tuple[tuple[str, int], ...]
     """(text, µs of wall clock) of each fault."""
 

@@ -37,14 +37,14 @@ class StoredReplica:
     has: Ints
     """The positions of the messages in its snapshot, and of the messages that its later entries enqueue, in order."""
     configurations: frozenset[Configuration]
-    """Of the snapshot and of the later entries."""
+    """The configurations in the snapshot and in the later entries."""
 
     def holds(self, positions: Ints) -> Flags:
         found: Flags = np.isin(positions, self.has)
         return found
 
     def has_lost(self, positions: Ints) -> Flags:
-        """Which of the messages at these positions the snapshot should have, but lacks."""
+        """Flags the messages at these positions that the snapshot should have, but lacks."""
         found: Flags = (positions // MOST_PLACES <= self.snapshot) & ~self.holds(positions)
         return found
 

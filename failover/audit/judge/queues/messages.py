@@ -102,7 +102,7 @@ class QueueVerdicts:
     passed: Mapping[tuple[str, str], Passage]
     """Keyed by log and set."""
     unstored: Counter[tuple[str, str]]
-    """As returned by `passages.unstored`."""
+    """The result of `passages.unstored`."""
 
     def counts(self) -> Counter[tuple[str, str]]:
         """The number of messages, keyed by the address of the egress of their queue, and by what is counted:

@@ -24,9 +24,9 @@ class Passage:
     those before the first CONTENT entry of the set, each other element those behind the next CONTENT entry."""
 
     messages: list[int]
-    """By how much the number of messages has grown."""
+    """The growth of the number of messages."""
     positions: list[int]
-    """By how much the sum of their positions has grown, modulo `WRAP`."""
+    """The growth of the sum of their positions, modulo `WRAP`."""
 
     def add(self, other: "Passage") -> None:
         self.messages = [one + more for one, more in zip(self.messages, other.messages, strict=True)]
