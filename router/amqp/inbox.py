@@ -1,10 +1,11 @@
-"""What one input brought to the links of a connection: gathered event by event, handed over in batches.
+"""Gathers what one input brought to the links of a connection, event by event, and hands it over in batches.
 
-The hot path's receiving half. Transfers and dispositions become parallel lists, one batch a link and input; the state
-of a delivery is read when the batch is handed over, so steps that came together are reported as one. What proton lets
-a peer get away with is checked here: credit, tags, the size of messages, transfers against a link's direction.
+This is the receiving half of the hot path. Transfers and dispositions become parallel lists, one batch for each link
+and input. The state of a delivery is read when the batch is handed over, so steps that came together are reported as
+one. The inbox also checks what proton does not: credit, tags, the size of messages, and transfers against a link's
+direction.
 
-Never here: anything about attaching or closing (`connection`).
+`connection` and `endpoints` handle attaches and closes.
 """
 
 from itertools import compress
@@ -28,15 +29,15 @@ from router.amqp.proton.restated import Restated
 
 WITHOUT_CREDIT: Final = "the publisher sent messages without credit"
 MOST_EXCESS: Final = 10_000
-"""Transfers without credit on a link that we have detached. A peer may send some before it has read our detach; if it
-sends more, its connection is closed."""
+"""Transfers without credit on a link that we have detached. A peer may send some before it has read our detach. If it
+sends more than these, its connection is closed."""
 DELIVERY_BYTES: Final = 512
-"""What proton keeps of each of these until the link is freed."""
+"""Bytes that proton keeps for each of these transfers until the link is freed."""
 OF_ALL: Final = "this connection, its user or all clients together have too many unsettled bytes at this router"
 
 
 class Recipient(Protocol):
-    """Who is given what came: the owner of the connection (`router.amqp.handler` has the meaning)."""
+    """Receives the batches: the owner of the connection (`router.amqp.handler` describes the calls)."""
 
     def on_transfers(self, link: Link, transfers: Transfers) -> None: ...
     def on_resumed(self, link: Link, resumed: ResumedTransfers) -> None: ...
@@ -45,7 +46,8 @@ class Recipient(Protocol):
 
 
 class Inbox:
-    """One a connection. `gather`, `frame` and `flow` take events in, `hand_over` calls the handler and empties it."""
+    """The inbox of one connection. `gather`, `frame` and `flow` take events in; `hand_over` calls the handler and
+    empties it."""
 
     __slots__ = ("_flows", "_news", "_recipient", "_restated", "_resumed", "_settling", "_transfers")
 
@@ -60,8 +62,9 @@ class Inbox:
         self._flows: dict[Link, None] = {}
 
     def gather(self, link: Link, pointer: Any, collector: Any) -> bool:
-        """The next event is of a delivery of this link, or of the former one with this pointer: take it off the
-        collector, with what follows and is like it. False if it needs a look (`frame`)."""
+        """If the next event concerns a delivery of this link, or of the former link with this pointer, take it off the
+        collector, together with the events of the same kind that follow. Returns False if the event has to go to
+        `frame`."""
         if link.ended:
             return False
         if link.quick and not link.is_sender and not link.partial:
@@ -81,7 +84,8 @@ class Inbox:
         return bool(news)
 
     def frame(self, link: Link, delivery: Any) -> None:
-        """One event that `gather` has left: for a link that has ended, or a part of a message, or a resumed one."""
+        """Handle an event that `gather` has left: of a link that has ended, of a partial message, or of a resumed
+        delivery."""
         if link.ended:
             self._discard(link, delivery)
         else:
@@ -113,7 +117,7 @@ class Inbox:
         self._add(link, Came([delivery], [tag], [message], [settled]))
 
     def _assemble(self, link: Link, delivery: Any) -> None:
-        """A message of several frames is taken out of proton as it comes, so that its session never fills."""
+        """Take the parts of a message of several frames out of proton as they come, so that its session never fills."""
         link.gather_partial()
         if lib.pn_delivery_aborted(delivery):
             link.drop_partial()
@@ -131,7 +135,7 @@ class Inbox:
             self._complete(link, delivery, link.take_partial())
 
     def _reject_oversized(self, link: Link, delivery: Any) -> None:
-        """Its sender learns which delivery it was, and that it is over: else its next attach would bring it again."""
+        """Reject the delivery by its handle, settled, so that the sender does not send it again in its next attach."""
         self.hand_over()
         if not link.ended:
             reason = f"a message exceeds the limit of {link.max_message} bytes"
@@ -139,8 +143,8 @@ class Inbox:
             link.connection.expel(link, MESSAGE_SIZE, reason, "max_message")
 
     def _abort(self, link: Link, delivery: Any) -> None:
-        """An aborted transfer used credit: the engine gives it back (AMQP 1.0 2.7.5). The owner learns its tag, as its
-        sender may give up a delivery of an earlier attach, whether it says `resume` or not."""
+        """Give back the credit that an aborted transfer has used (AMQP 1.0 2.7.5). The owner learns the tag, because a
+        sender may abort a delivery of an earlier attach, with or without `resume`."""
         self._complete_resumed(link, delivery, b"", aborted=True)
         if link.ended:
             return
@@ -173,8 +177,9 @@ class Inbox:
             lib.pn_link_advance(link.pointer)
 
     def _discard(self, link: Link, delivery: Any) -> None:
-        """The peer may not have seen our detach yet. Its deliveries stay unsettled: they are in doubt, not lost. This
-        holds for those without credit, too. Those of a former link may come when proton has freed this one."""
+        """Discard a transfer of a peer that may not have read our detach yet. The delivery stays unsettled, so it is in
+        doubt and not lost. This also holds for transfers without credit. A transfer of a former link may come after
+        proton has freed that link."""
         pointer = lib.pn_delivery_link(delivery)
         if link.is_sender:
             self._check_direction(link, pointer)
@@ -189,18 +194,18 @@ class Inbox:
 
     @staticmethod
     def _count_excess(link: Link, excess: int) -> None:
-        """So many transfers have come without credit on a link that has ended."""
+        """`excess` transfers have come without credit on a link that has ended."""
         if excess > MOST_EXCESS:
             raise AmqpError(TRANSFER_LIMIT, f"the peer sent messages without credit on link {link.name}")
         if excess > 0:
             link.keep(DELIVERY_BYTES)
 
     def flow(self, link: Link) -> None:
-        """A flow event."""
+        """Take in a flow event."""
         self._flows[link] = None
 
     def hand_over(self) -> None:
-        """Call the handler with all that was gathered. A callback may end links: theirs is dropped."""
+        """Call the handler with all batches. A callback may end links; their batches are dropped."""
         if self._transfers or self._resumed:
             self._hand_over_transfers()
         if self._news:
@@ -223,8 +228,8 @@ class Inbox:
 
     @staticmethod
     def _are_fit(link: Link, tags: list[bytes]) -> bool:
-        """Whether transfers of these tags may be handed over. None that come before we have answered: credit that an
-        earlier attach of the link had left counts no more."""
+        """Whether transfers with these tags may be handed over. None may before we have answered the attach: credit of
+        an earlier attach of the link no longer counts."""
         if max(map(len, tags)) > MAX_TAG:
             raise AmqpError(INVALID_FIELD, f"a delivery-tag is longer than {MAX_TAG} bytes")
         if link.ended:

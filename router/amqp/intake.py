@@ -1,9 +1,9 @@
-"""From the bytes of a peer to what they mean: pieces go to proton, and its events to whom they concern.
+"""Turns the bytes of a peer into events: gives pieces to proton, and proton's events to the objects that they concern.
 
-Proton dispatches all frames of an input before we see the first event. A frame that the tap has noted therefore goes in
-by itself, so that its events can be told from those of other frames.
+Proton dispatches all frames of an input before we see the first event. So a frame that the tap has noted goes in alone,
+so that its events cannot be mistaken for events of other frames.
 
-Never here: what an event leads to.
+The receivers of the events decide what follows from them.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,8 +56,8 @@ class Intake:
         on_connection: Callable[[int, Any], None],
         flush: Callable[[Sequence[Any]], bytes],
     ) -> None:
-        """`on_connection` is given the events of the connection itself: kind, and proton's event. `flush` takes what is
-        to be written from proton, with a flow of each of these sessions at its end, and returns it."""
+        """`on_connection` gets the events of the connection itself: the kind, and proton's event. `flush` takes the
+        output from proton, with a flow of each given session at its end, and returns it."""
         self._owner = owner
         self._engine = engine
         self._tap = tap
@@ -127,8 +127,8 @@ class Intake:
         self._noted = None
 
     def _named(self, note: UnnamedFrame) -> TransferFrame | SessionError | None:
-        """What it means where a delivery goes on; where one begins, it breaks AMQP, and proton would name it. Ids are
-        the session's, tags the link's."""
+        """The transfer of a frame without delivery-id or delivery-tag, if it continues a delivery. If it begins one, it
+        breaks AMQP, and proton would invent the name. Ids belong to the session, tags to the link."""
         link = self._tap.flows.ends.get((note.channel, note.handle))
         if link is None or link.is_sender or link.ended or link.is_amid_delivery:
             return note.transfer
@@ -158,30 +158,30 @@ class Intake:
             self._owner.on_echo(link)
 
     def _lowered(self, frame: bytes, note: FlowFrame) -> bytes:
-        """A flow that takes credit or room back, less what is under way already."""
+        """A flow that takes credit or room back, lowered by the transfers that are already under way."""
         session = self._sessions.on_channel(note.wire[0])
         if session is None:
             return frame
-        # Then proton has nothing left to write that there was credit and room for, and has said how far it is.
+        # Then proton has written all for which there was credit and room, and the flow says how far it is.
         return self._tap.flows.lowered(frame, note, self._take_output([session.pointer]))
 
     def _take_output(self, asked: Sequence[Any]) -> bytes:
-        """Of proton, with flows of these sessions at its end. To write makes events, too, and what follows wants its
-        own."""
+        """Take proton's output, with flows of the sessions `asked` at its end. Writing makes events too; they are
+        handled here, because the next frame has to find only its own."""
         data = self._flush(asked)
         self.handle_events()
         self._inbox.hand_over()
         return data
 
     def _link_of_next(self, kind: int) -> Link | None:
-        """Whose the next event is, if it is of this kind."""
+        """The link that the next event concerns, if the event is of this kind."""
         event = lib.pn_collector_peek(self._engine.collector)
         is_of_kind = event and lib.pn_event_type(event) == kind
         return self._sessions.links.get(lib.pn_event_link(event)) if is_of_kind else None
 
     def handle_events(self) -> None:
-        """Transfers, dispositions and flows are gathered (there is no hotter loop), the rest is handled as it comes,
-        after what was gathered before it."""
+        """Gather transfers, dispositions and flows (no loop is hotter). Handle every other event as it comes, after the
+        batches before it."""
         collector, links, gather = self._engine.collector, self._sessions.links, self._inbox.gather
         peek, pop, type_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
         link_of = lib.pn_event_link

@@ -1,9 +1,9 @@
-"""What a connection is to write: taken from proton, said in its stead, and last of all the close.
+"""The output of a connection: takes it from proton, adds what proton cannot say, and ends it with the close.
 
-Proton writes its close late, behind what there is no room for, or not at all, or with a condition that is none of
-AMQP's. So ours stands in its place (`farewell`).
+Proton writes its close late, behind output for which there is no room, or not at all, or with a condition that AMQP
+does not have. So our own close replaces it (`farewell`).
 
-Never here: a stream.
+This module knows no stream.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _ROOM: Final = 64  # bytes of a close that are not its condition and description
 
 
 class OutputHost(Protocol):
-    """The connection."""
+    """The connection, as its output sees it."""
 
     closing: bool
     closed: bool
@@ -32,7 +32,7 @@ class OutputHost(Protocol):
 
 
 class Output:
-    """One a connection."""
+    """The output of one connection."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class Output:
         self._is_last = False  # so was a close
         self._has_gap = False  # the engine has failed: some of what it had to say may be lost
         self.failure: AmqpError | None = None
-        """Proton has stopped writing, without a word, or the engine has failed as it wrote. It is the peer's connection
-        that ends by that."""
+        """Why there is no more output: proton has silently stopped writing, or the engine has failed while it wrote.
+        This ends the connection of the peer alone."""
 
     def take(self) -> bytes:
-        """All that is to be written by now; if that has failed once, nothing but the close."""
+        """All bytes that are to be written by now. After a failure, only the close."""
         if self._is_last:
             return b""
         data = self._take_all() if not self._has_gap else b""
@@ -79,7 +79,7 @@ class Output:
         return data
 
     def flush(self, asked: Sequence[Any] = ()) -> bytes:
-        """Take from proton what is to be written, with a flow of each of these sessions at its end."""
+        """Take proton's output, with a flow of each session of `asked` at its end."""
         if self._has_gap:
             return b""
         self._has_gap = True  # unless nothing fails
@@ -101,14 +101,15 @@ class Output:
         return data
 
     def _free(self) -> None:
-        """What proton has forgotten, or is to forget. It has more to write then, which must not be taken for flows."""
+        """Free what has ended in proton. Proton then has more output, which must not be taken for the flows."""
         if self._host.settling:
             self._restated.settled(len(self._host.settling))
             self._host.settling.clear()
         self._sessions.free()
 
     def _check(self, data: bytes) -> None:
-        """Whatever was begun or attached is written at once, or never."""
+        """Set a failure if a session or link that was begun or attached is missing from the output: proton writes it at
+        once, or never."""
         if self._endpoints.begun:
             self._endpoints.begun -= sum(code_of(frame) == BEGIN for frame in frames_of(data))
         additions = self._tap.additions
@@ -119,14 +120,14 @@ class Output:
             self.failure = AmqpError(INTERNAL_ERROR, "the AMQP engine cannot write a frame of a session or link")
 
     def farewell(self, condition: str | None, description: str) -> None:
-        """What the close says; the first one is right."""
+        """Set the condition of the close; only the first call counts."""
         room = self._tap.additions.max_frame - _ROOM - len(condition or "")
         told = description.encode()[: max(0, room)].decode(errors="ignore")
         error = [encode(Described(ERROR, [Symbol(condition), told]))] if condition is not None else []
         self._farewell = self._farewell or build(b"\0\0", CLOSE, error)
 
     def _closed(self, data: bytes) -> bytes:
-        """With our close, where proton writes its own, or at the latest when the connection is over."""
+        """The output with our close, in the place of proton's, or at the latest when the connection is over."""
         frames = list(frames_of(data))
         is_protons = bool(frames) and code_of(frames[-1]) == CLOSE
         self._is_last = is_protons or (self._host.closed and bool(self._farewell))

@@ -1,8 +1,8 @@
-"""The bytes of one connection, read and written with as few calls of the kernel as its stream lets.
+"""Reads and writes the bytes of one connection with as few system calls as its stream allows.
 
-A socket is read once the loop says that there is something, and takes what it has room for at once: a stream of trio's
-looks before it waits, and lets others run after it has written. One that encrypts has a pipe of its own
-(`router.amqp.tls`). Of any other stream only what trio has is used.
+A socket is read once the loop reports input, and is written to at once as far as it has room. A trio stream would poll
+before it waits, and would yield to other tasks after each write. A TLS stream has a pipe of its own
+(`router.amqp.tls`). Any other stream is used through trio's interface alone.
 """
 
 import os
@@ -15,26 +15,26 @@ PIECE = 64 * 1024  # of what is written, by which is told whether the peer takes
 
 
 class Pipe(Protocol):
-    """A broken one raises what trio's streams raise."""
+    """A stream's bytes. A broken pipe raises the exceptions of trio's streams."""
 
     taken: int
-    """Bytes that the socket has given."""
+    """Bytes read from the socket so far."""
 
     @abstractmethod
     async def read(self, size: int) -> bytes:
-        """What has come, at most so many bytes; nothing at the end."""
+        """Input of at most `size` bytes, after a wait if there is none yet; empty at the end of the stream."""
 
     @abstractmethod
     def write(self, data: bytes | memoryview) -> int:
-        """How many bytes of this have gone at once."""
+        """Write without a wait. Returns how many bytes were written."""
 
     @abstractmethod
     async def write_on(self, data: bytes | memoryview) -> int:
-        """How many bytes of this have gone, once some have."""
+        """Write, after a wait if there is no room. Returns how many bytes were written, at least one."""
 
 
 class SocketPipe(Pipe):
-    """Of a socket that nothing lies above."""
+    """The pipe of a plain socket."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.taken = 0
@@ -79,7 +79,7 @@ class SocketPipe(Pipe):
 
 
 class StreamPipe(Pipe):
-    """Of whatever trio calls a stream."""
+    """The pipe of any other trio stream."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.taken = 0
@@ -100,5 +100,5 @@ class StreamPipe(Pipe):
 
 
 def pipe_of(stream: trio.abc.Stream) -> Pipe:
-    """The shortest way to this stream's bytes."""
+    """The fastest pipe for this stream."""
     return SocketPipe(stream) if os.name == "posix" and isinstance(stream, trio.SocketStream) else StreamPipe(stream)

@@ -1,10 +1,10 @@
-"""The sessions and links of one connection: what belongs to what, and when proton's memory of it may be freed.
+"""The sessions and links of one connection: their relations, and when proton's memory for them may be freed.
 
-Freeing a link makes proton settle what is unsettled on it, on the wire too. So a link that was detached with unsettled
-deliveries, but not closed by the peer, stays until its session ends, or what continues it. Whatever happens to a
-session costs what is in it, not what the connection has.
+When proton frees a link, it settles the link's unsettled deliveries, on the wire too. So a link that was detached with
+unsettled deliveries, and not closed by the peer, stays until its session ends, or until the link that continues it
+ends. An operation on a session takes time in proportion to that session, not to the connection.
 
-Never here: what is said to the peer, or to the owner.
+Messages to the peer and calls of the owner belong to other modules (`endpoints`).
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from router.amqp.proton.link import Link, Place
 
 
 class Session:
-    """Of a pointer of proton's."""
+    """A session, with proton's pointer to it."""
 
     __slots__ = ("channel", "handle_max", "left", "links", "pointer")
 
@@ -30,7 +30,7 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """At our end."""
+        """Whether our end of the session is open."""
         return bool(lib.pn_session_state(self.pointer) & lib.PN_LOCAL_ACTIVE)
 
 
@@ -52,7 +52,7 @@ class Sessions:
         return list(dict.fromkeys(link for link in self.links.values() if not link.detached))
 
     def senders(self) -> list[Any]:
-        """Proton's pointers of those that we send on."""
+        """Proton's pointers of the links that we send on."""
         return [pointer for pointer, link in self.links.items() if link.is_sender]
 
     # -- sessions
@@ -72,7 +72,7 @@ class Sessions:
         return channel in self._channels
 
     def begin(self, pointer: Any, channel: bytes | None, handle_max: int) -> None:
-        """The peer has begun it. Raises AmqpError."""
+        """The peer has begun the session. Raises AmqpError if it may not."""
         if len(self._sessions) + self._unread_sessions >= self._bounds.sessions:
             raise LimitError("sessions", f"the connection has more than {self._bounds.sessions} sessions")
         session = self.of(pointer)
@@ -83,7 +83,7 @@ class Sessions:
             self._channels[channel] = session
 
     def end(self, session: Session) -> None:
-        """Both ends have ended it."""
+        """Both ends have ended the session."""
         self._ended.append(session)
         if session.channel is not None and self._channels.get(session.channel) is session:
             del self._channels[session.channel]
@@ -98,7 +98,7 @@ class Sessions:
         self.of(link.session).links[link] = None
 
     def leave(self, link: Link) -> None:
-        """Its owner has kept it for a re-attach. The oldest go when there are too many."""
+        """The owner has kept this link for a re-attach. If there are too many such links, the oldest are freed."""
         self._left[link.place] = link
         self.of(link.session).left[link.place] = None
         if len(self._left) > self._bounds.links:
@@ -108,11 +108,11 @@ class Sessions:
         return self._left.pop(place, None)
 
     def pointers(self, link: Link) -> list[Any]:
-        """Its own, and those of the links that it continues, as far as they are not freed."""
+        """Proton's pointers of the link, and of the former links that it continues, if they are not freed."""
         return [pointer for pointer in (*link.continued, link.pointer) if self.links.get(pointer) is link]
 
     def continue_former(self, link: Link, former: Link) -> None:
-        """What was the deliveries' link is `link` now."""
+        """The deliveries of `former` belong to `link` now."""
         link.continued = self.pointers(former)
         former.free()
         for pointer in link.continued:
@@ -121,17 +121,18 @@ class Sessions:
         self.part(link)
 
     def part(self, link: Link) -> None:
-        """Something of it may be freed."""
+        """A part of the link may be freed."""
         self._parted.append(link)
 
     # -- memory
 
     def written(self) -> None:
-        """All that was said of them."""
+        """All output about ended sessions and links is written."""
         self._unread_sessions = self._unread_links = 0
 
     def free(self) -> None:
-        """What has ended, now that proton has said so. It counts until that is on its way (`written`)."""
+        """Free sessions and links that have ended and whose end proton has put into its output. They count against the
+        limits until that output is written (`written`)."""
         for link in self._parted:
             self._free_link(link)
         self._parted.clear()
@@ -140,7 +141,7 @@ class Sessions:
         self._ended.clear()
 
     def release(self) -> None:
-        """The connection is over, and proton's memory of it about to be freed."""
+        """The connection is over, and proton is about to free its memory."""
         for link in (*self.links.values(), *self._parted, *self._left.values()):
             link.forget()
         for session in self._sessions.values():

@@ -1,9 +1,10 @@
-"""What the kernel does for a connection, and knows of its other end: whether it has taken what we wrote, and is there.
+"""What the kernel can tell about a TCP connection: whether the peer's machine has acknowledged our bytes, and is there.
 
-Many clients answer no echo (`router.amqp.frames.echo`), but the machine under them acknowledges. It does so for an
-open socket only: once a process has ended, or has closed its socket, the answer is a reset. So what is acknowledged
-proves that the peer still had this connection after it was written; not that it has read anything, nor that it still
-uses it. And it is the machine at the other end of this very socket that speaks: a proxy's, if there is one.
+Many clients answer no echo (`router.amqp.frames.echo`), but the kernel of their machine acknowledges bytes. It does so
+only for an open socket: once a process has ended or has closed its socket, the kernel answers with a reset. So an
+acknowledgement proves that the peer still had this connection after the bytes were written. It does not prove that the
+peer has read them, or still uses the connection. The acknowledgement comes from the machine at the other end of this
+very socket, which may be a proxy.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ from router.amqp.format.values import StreamFigures
 
 TCP_NOTSENT_LOWAT: Final = 25  # of Linux; Python 3.11 has no name for it
 UNSENT_BYTES: Final = 256 * 1024
-"""What a short socket takes beyond what is under way."""
+"""Bytes that a short socket buffers beyond those in flight."""
 ESTABLISHED: Final = 1  # of Linux, as the first byte of TCP_INFO
 TCP_INFO_BYTES: Final = 136  # the begin of it, as of Linux 4.1
 
@@ -27,7 +28,7 @@ if sys.platform == "linux":
     import termios
 
     class Kernel:
-        """Asked about one TCP socket."""
+        """Queries the kernel about one TCP socket."""
 
         def __init__(self, stream: trio.SocketStream) -> None:
             self._socket = stream.socket
@@ -37,15 +38,15 @@ if sys.platform == "linux":
             return self._count(termios.TIOCOUTQ)
 
         def unread(self) -> int:
-            """Bytes that have come and were not read yet."""
+            """Bytes that have arrived and were not read yet."""
             return self._count(termios.FIONREAD)
 
         def is_open(self) -> bool:
-            """Whether neither end has closed its direction, as far as is known here."""
+            """Whether neither end has closed its direction, as far as this machine knows."""
             return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == ESTABLISHED
 
         def figures(self) -> StreamFigures:
-            """As far as this kernel counts."""
+            """The figures that this kernel keeps."""
             told = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
             rtt_us, sent, received = struct.unpack_from("68xI48xQQ", told.ljust(TCP_INFO_BYTES, b"\0"))
             return StreamFigures(sent, received, rtt_us / 1e6)
@@ -55,7 +56,8 @@ if sys.platform == "linux":
             return count
 
     def kernel_of(stream: trio.abc.Stream) -> Kernel | None:
-        """Who can tell of this stream; None if nobody can: what it carries must be its bytes, one for one."""
+        """The kernel's view of this stream; None if there is none, as the stream's bytes must be the socket's, one for
+        one."""
         if not isinstance(stream, trio.SocketStream) or stream.socket.family not in (socket.AF_INET, socket.AF_INET6):
             return None
         return Kernel(stream)
@@ -63,7 +65,7 @@ if sys.platform == "linux":
 else:
 
     class Kernel:
-        """Never made: this one does not tell."""
+        """Never created: this kernel has no such figures."""
 
         def unacknowledged(self) -> int:
             raise NotImplementedError
@@ -78,28 +80,28 @@ else:
 
 
 def prompt(stream: trio.SocketStream) -> trio.SocketStream:
-    """What is written leaves at once."""
+    """Let written bytes leave at once, without Nagle's delay."""
     with contextlib.suppress(OSError):
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return stream
 
 
 def acknowledge(stream: trio.SocketStream) -> None:
-    """What has come is acknowledged now: its sender may wait for that before it sends more (RFC 896)."""
+    """Acknowledge received bytes now, because the sender may wait for that before it sends more (RFC 896)."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
 def short(stream: trio.SocketStream) -> trio.SocketStream:
-    """Little waits in the socket: the rest waits where link state goes before data."""
+    """Keep the socket's buffer short: the rest waits where link state can overtake data."""
     if sys.platform == "linux":
         stream.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     return stream
 
 
 def remote_address(stream: trio.abc.Stream) -> str:
-    """Host and port of its other end; empty if that is unknown."""
+    """Host and port of the other end; empty if unknown."""
     if not isinstance(stream, trio.SocketStream) or stream.socket.family not in (socket.AF_INET, socket.AF_INET6):
         return ""
     try:

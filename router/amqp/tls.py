@@ -1,7 +1,7 @@
-"""TLS over a socket: all that a read of the socket brings is decrypted at once, as batches are made of reads.
+"""TLS over a socket: decrypts all input of one read at once, because batches are made of reads.
 
-A stream of trio's gives one record of 16 KiB a read, and every read costs what follows from it. Certificates, and who
-is believed, are of the contexts that are given here (`router.amqp.sasl.credentials`, `router.security`).
+A trio TLS stream returns one record of 16 KiB for each read, and each read causes a whole step. The given contexts hold
+the certificates and decide which peers are trusted (`router.amqp.sasl.credentials`, `router.security`).
 """
 
 import contextlib
@@ -15,23 +15,23 @@ from router.amqp.pipe import PIECE, Pipe, pipe_of
 
 RECORD: Final = 16 * 1024
 UNKNOWN_CA: Final = range(18, 22)
-"""OpenSSL's codes of certificates that nobody vouches for but themselves, or somebody unknown."""
+"""OpenSSL's codes for certificates that are self-signed, or signed by an unknown authority."""
 
 
 class TlsError(OSError):
-    """The handshake failed: why, for the log."""
+    """The handshake failed. The text says why, for the log."""
 
 
 class UnknownCaError(TlsError):
-    """Nobody who is believed here vouches for the peer's certificate."""
+    """No trusted authority vouches for the peer's certificate."""
 
 
 class LeftError(TlsError):
-    """The peer has gone before it was over, as those do who have waited long enough."""
+    """The peer disconnected during the handshake, for example because it has waited for too long."""
 
 
 class TlsPipe(Pipe):
-    """Of what lies above TLS. What is encrypted counts as written once all of it has gone."""
+    """The pipe above TLS. Encrypted bytes count as written once all of them have gone."""
 
     def __init__(self, below: Pipe, context: ssl.SSLContext, host: str | None) -> None:
         self.taken = 0
@@ -61,7 +61,7 @@ class TlsPipe(Pipe):
                 return
 
     def _take(self, came: bytes) -> None:
-        """Of the socket; nothing at its end."""
+        """Take input of the socket; empty at its end."""
         self.taken = self._below.taken
         if came:
             self._come.write(came)
@@ -69,8 +69,8 @@ class TlsPipe(Pipe):
             self._come.write_eof()
 
     async def read(self, size: int) -> bytes:
-        """All that a read of so much from the socket brings. An end without goodbye is an end: the connection on top
-        knows whether it was to come."""
+        """The decrypted input of one read of `size` bytes from the socket. An end without TLS's goodbye counts as an
+        end, because the connection above knows whether it expects one."""
         data = self._decrypt() if self._come.pending else b""  # what came with the end of the handshake
         while not (data or self._over):
             self._take(await self._below.read(size))
@@ -118,7 +118,7 @@ class TlsPipe(Pipe):
         return written
 
     def _encrypt(self, data: bytes | memoryview) -> bytes:
-        """The begin of it. Who has written nothing yet comes with the same again."""
+        """Encrypt the beginning of `data`. After a write that wrote nothing, the caller passes the same bytes again."""
         try:
             self._means = self.tls.write(data if len(data) <= PIECE else data[:PIECE])
         except ssl.SSLError as error:  # after a damaged record
@@ -133,7 +133,7 @@ class TlsPipe(Pipe):
         return 0
 
     async def say_all(self) -> None:
-        """What TLS itself has to say."""
+        """Write TLS's own pending output."""
         data = bytes(self._encrypted) + self._go.read()
         self._encrypted = b""
         with memoryview(data) as view:
@@ -143,7 +143,7 @@ class TlsPipe(Pipe):
 
 
 class TlsStream(trio.abc.HalfCloseableStream):
-    """A pipe, and its end. `below` is the socket's."""
+    """A stream above a TLS pipe. `below` is the socket's stream."""
 
     def __init__(self, below: trio.SocketStream, pipe: TlsPipe) -> None:
         self.below = below
@@ -151,8 +151,8 @@ class TlsStream(trio.abc.HalfCloseableStream):
 
     @classmethod
     async def over(cls, below: trio.SocketStream, context: ssl.SSLContext, host: str | None = None) -> Self:
-        """After the handshake, as the end that the context is for. A client may name the `host` that the certificate is
-        to be of. Raises TlsError."""
+        """Shake hands, as the end that the context is for, and return the stream. A client may give the `host` that the
+        certificate has to name. Raises TlsError."""
         pipe = TlsPipe(pipe_of(below), context, host)
         try:
             await pipe.shake_hands()
@@ -189,15 +189,15 @@ class TlsStream(trio.abc.HalfCloseableStream):
 
 
 def peer_of(tls: ssl.SSLObject) -> str:
-    """The name of the peer's certificate: the common name of its subject. Empty if it has shown none."""
+    """The name in the peer's certificate: the common name of its subject. Empty if the peer has shown none."""
     certificate: Mapping[str, Any] = tls.getpeercert() or {}
     subject = dict(field for fields in certificate.get("subject", ()) for field in fields)
     return str(subject.get("commonName", ""))
 
 
 def meet(client: ssl.SSLContext, server: ssl.SSLContext) -> tuple[str, str]:
-    """Have two ends of ours shake hands in memory. Returns the name by which the client's end knows the server's, and
-    the other way round. Raises ssl.SSLError, as they would."""
+    """Let two ends of ours shake hands in memory. Returns the server's name as the client sees it, and the client's
+    name as the server sees it. Raises ssl.SSLError."""
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)
     waits = True
@@ -212,7 +212,7 @@ def meet(client: ssl.SSLContext, server: ssl.SSLContext) -> tuple[str, str]:
 
 
 def reason_of(error: Exception) -> str:
-    """Why TLS has failed, in words for a log."""
+    """Why TLS failed, in words for the log."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate was not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:

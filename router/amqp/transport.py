@@ -1,7 +1,8 @@
-"""A trio stream driving one connection of AMQP or MQTT: a reader, a writer, a ticker, and no task or await per message.
+"""A trio stream that drives one AMQP or MQTT connection: a reader, a writer, a ticker, and no task or await per
+message.
 
-What the peer does wrong ends this connection with one line in the log. What a handler raises otherwise is a fault of
-ours: it goes up and ends whoever owns the connections.
+A fault of the peer ends this connection with one line in the log. Any other exception of a handler is a fault of ours:
+it propagates, and ends the owner of the connections.
 """
 
 import logging
@@ -35,23 +36,23 @@ GOODBYE_S = 1.0  # for a peer to answer a close, and to take what is still to be
 
 
 async def read_first(deadline: float) -> None:
-    """After a sleep that was to end then: if it is much later, let all who have something to read do so before anybody
-    is judged by his silence. It is the process that was silent: stopped, or without a processor."""
+    """Call this after a sleep until `deadline`. If the sleep took much longer, all tasks with input may read first,
+    before a peer is judged by its silence: then this process was the silent one, stopped or without a processor."""
     if trio.current_time() > deadline + LATE_S:
         for _ in range(2):  # the first pass may have looked at the sockets before the stop
             await trio.lowlevel.checkpoint()
 
 
 def next_size(size: int, came: int, took_s: float) -> int:
-    """How much is read next of a socket that was asked for `size` bytes: what came took so long to handle. No more than
-    fits a turn, no less than half of what it was; and as much again, if that much came."""
+    """Bytes to ask for in the next read. The last read asked for `size`, got `came`, and its handling took `took_s`. At
+    most as much as fits a turn; at least half of `size`; twice `size` if a read was full."""
     fits = int(came * TURN_S / took_s) if took_s > 0 else READ_SIZE
     wanted = 2 * size if came >= size else size
     return max(READ_LEAST, size // 2, min(wanted, fits, READ_SIZE))
 
 
 async def at_once() -> None:
-    """Nobody waits for a turn."""
+    """A turn without a wait."""
 
 
 async def serve(
@@ -141,8 +142,8 @@ class _Driver:
         self._woken.set()
 
     async def read(self) -> None:
-        """Until the end of the stream. What comes after the connection's end is not looked at: closing a socket that
-        has unread input would take our last words with it."""
+        """Read until the end of the stream. Input after the connection's end is read and ignored, because closing a
+        socket with unread input would discard our last output."""
         connection = self._connection
         size = READ_FIRST
         try:
@@ -160,7 +161,7 @@ class _Driver:
         self._step(connection.receive_eof)
 
     def _step(self, act: Callable[..., object], *arguments: Any) -> None:
-        """One call of the engine and all that has to follow it."""
+        """One call of the engine, and all that has to follow it."""
         with self._outbound:
             try:
                 act(*arguments)
@@ -186,7 +187,7 @@ class _Driver:
         return f"{name!r}, {self._peer}" if name else self._peer
 
     def flush(self) -> None:
-        """Write what the stream takes at once. The rest is the writer's, and it waits for what is to be waited for."""
+        """Write as much as the stream takes at once. The writer task writes the rest, after any wait that is due."""
         if not self._unsent and self._pull():
             self._sent(self._pipe.write(self._unsent))
         connection = self._connection
@@ -213,7 +214,7 @@ class _Driver:
             self.scope.cancel()
 
     def _pull(self) -> bool:
-        """Whether there is something to be written: what has not gone yet, or what there is by now."""
+        """Whether there is output: bytes that are not written yet, or new ones of the connection."""
         if not self._unsent:
             data = self._connection.data_to_send()
             if self._connection.has_failed:
@@ -242,8 +243,8 @@ class _Driver:
             self._step(connection.receive_eof)
 
     def _probe(self) -> bytes:
-        """What the peer's machine is to acknowledge, written after the proofs were asked for. If this stream cannot
-        tell what it acknowledges, there are none."""
+        """Bytes for the peer's machine to acknowledge, written after proofs were requested. Empty if the stream cannot
+        show what was acknowledged."""
         asked, self._connection.proofs = self._connection.proofs, {}
         if self._kernel is None:
             return b""
@@ -263,8 +264,8 @@ class _Driver:
         self._proving = False
 
     async def _has_come_through(self, kernel: tcp.Kernel) -> bool:
-        """All that was written is acknowledged, the connection is open, and what had come by then, perhaps its end, was
-        handled: then the peer still had it."""
+        """Whether the peer still had the connection: all written bytes are acknowledged, the connection is open, and
+        all input up to then, perhaps with its end, is handled."""
         to_come, pause = self._written + len(self._unsent), PROOF_FIRST_S
         while self._written - kernel.unacknowledged() < to_come:
             await trio.sleep(pause)
@@ -287,7 +288,8 @@ class _Driver:
         self._step(self._connection.tick, self._clock())
 
     async def tick(self) -> None:
-        """Mostly there is nothing to be done, and that must be cheap: idle connections are many."""
+        """Call the connection's tick when it is due. A tick without work must be cheap, as there are many idle
+        connections."""
         connection = self._connection
         deadline: float | None = self._clock()
         while not connection.closed and (deadline is not None or not connection.opened):
@@ -311,7 +313,8 @@ class _Driver:
                     self.wake()
 
     def _judge(self, stalls: bool, lasted: float) -> None:
-        """Of a pause that was to last so long: it may have lasted longer, as a process may be stopped."""
+        """Judge a pause by its intended length: the process may have been stopped, and the pause may have lasted
+        longer."""
         self._stalled = self._stalled + lasted if stalls else 0.0
         if self._stalled >= STALL_S:
             self._connection.receive_eof()
