@@ -164,7 +164,7 @@ class _Segment:
         self._path = path
         self._file = path.open("x+b", buffering=0)
         try:
-            self._write(bytes(REGION))  # without room on the disk that is an error; a touch of the mapping were the end
+            self._write(bytes(REGION))  # a full disk fails here; the mapping would kill the process
         except OSError:
             self._file.close()
             with contextlib.suppress(OSError):

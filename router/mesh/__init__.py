@@ -1,1 +1,1 @@
-"""A mesh as its users see it: the topology file, the run directory, launching routers, and asking how they are."""
+"""A mesh as its users see it: the topology file, the run directory, the start of routers, and their status."""

@@ -1,7 +1,7 @@
-"""The configuration of a mesh: one frozen class per part of the topology file, every field with its unit.
+"""The configuration of a mesh: one frozen class for each part of the topology file, and the unit of every field.
 
-Reading the file is router/mesh/topology.py's work. Nothing here changes after it was read, and a router knows of
-its configuration only what stands here.
+router/mesh/topology.py reads the file. The configuration does not change after that, and a router has no other
+configuration.
 """
 
 import re
@@ -22,7 +22,8 @@ class RouterConfig:
     inter: Address | None = None
     """Listener for other routers; None = any free port, chosen and published by the launcher."""
     advertise: Address | None = None
-    """Where clients find it, if not at `amqp`: a host's name, a forwarded port, or `amqp` is every address."""
+    """The address at which clients find the router, if it is not `amqp`: a host's name, a forwarded port, or `amqp`
+    listens at every address."""
     http: Address | None = None
     """Listener for metrics, health and the console; None = there is none."""
     mqtt: Address | None = None
@@ -30,12 +31,13 @@ class RouterConfig:
 
     @property
     def told(self) -> Address:
-        """Where clients find it."""
+        """The address at which clients find the router."""
         return self.advertise or self.amqp
 
     @property
     def dialled(self) -> Address | None:
-        """Where neighbours find it: one that listens anywhere, at the host that clients are told."""
+        """The address at which neighbours find the router. If `inter` listens at every address, the host is the one for
+        clients."""
         if self.inter is None or not self.inter.is_anywhere:
             return self.inter
         return Address(self.told.host, self.inter.port)
@@ -49,7 +51,7 @@ class LinkConfig:
     b: str
     cost: int = 1
     address: Address | None = None
-    """Dialled instead of the higher-named router, for example through a forwarded port."""
+    """Dialled instead of the address of the router with the higher name, for example a forwarded port."""
 
     def other(self, name: str) -> str:
         assert name in (self.a, self.b)
@@ -85,41 +87,42 @@ class NamedSet:
 
 @attrs.frozen
 class Queues:
-    """The replica sets of a mesh (protocol 13). Which set has which queue is fixed for the life of the mesh."""
+    """The replica sets of a mesh (protocol 13). The set of a queue is fixed for the life of the mesh."""
 
     sets: int = 8
     """Hashed sets: a queue that is in no named set belongs to the hashed set of its name."""
     replicas: int = 3
-    """Of each hashed set; by default each router has one in a mesh of fewer routers."""
+    """The number of replicas of each hashed set. By default, a mesh with fewer routers has one at each router."""
     sync: str = DISK
-    """When a change counts as stored: when it is on the `disk`, or when the kernel has it in `memory`, which a
-    power cut empties."""
+    """When a change counts as stored: when it is on the `disk`, or when the kernel has it in `memory`, which is lost in
+    a power cut."""
     limit: int = 8 << 30
-    """Bytes of messages that the queues of a set may have together. Each of its routers has them on its disk."""
+    """Bytes of messages that all queues of a set may have together. Each router of the set has them on its disk."""
     named: tuple[NamedSet, ...] = ()
     """In the order in which their prefixes are tried."""
 
 
 @attrs.frozen
 class Timing:
-    """All in seconds."""
+    """All times in seconds."""
 
     hello: float = 0.2
-    """Between two HELLOs to a neighbour."""
+    """Time between two HELLOs to a neighbour."""
     dead: float = 1.0
     """A neighbour that was silent for longer is lost."""
     idle: float = 2.0
-    """AMQP idle-timeout, announced to clients and kept towards them."""
+    """AMQP idle-timeout for clients: the router announces it, and sends often enough for it."""
     join: float = 2.0
-    """A router that has not joined a subscriber by then, nor got on with anything else, is no longer in contact."""
+    """If a router has not joined a subscriber within this time, nor made any other progress, it is no longer in
+    contact."""
     terminus: float = 60.0
     """The longest timeout that a client's terminus is granted."""
     forget: float = 86_400.0
-    """How long routers keep what they hold for clients out of sight, while one is missing that may have them."""
+    """How long routers keep what they hold for absent clients, while a router is missing that these clients may use."""
     boot_wait: float = 10.0
     """How long a booting router waits for a router that it cannot reach."""
     grace: float = 5.0
-    """How long plain subscribers of a router out of contact are waited for, if its process may still be there."""
+    """How long homes wait for the plain subscribers of a router out of contact, if its process may still live."""
 
     @property
     def neighbour_idle(self) -> float:
@@ -130,42 +133,42 @@ class Timing:
 @attrs.frozen
 class Limits:
     window: int = 1000
-    """Unsettled deliveries per publisher: its credit."""
+    """Unsettled deliveries of a publisher, at most: its credit."""
     window_bytes: int = 8 << 20
-    """The same in bytes of their messages."""
+    """Bytes of the messages of these deliveries, at most."""
     max_message: int = 16 << 20
     """Bytes of one message."""
     max_frame: int = 64 << 10
     """Bytes of one AMQP frame."""
     redeliveries: int = 5
-    """How often a released or modified delivery is transferred anew."""
+    """How often a released or modified delivery is transferred again."""
     connections: int = 100_000
-    """Of clients at topics, at one router; as many as it has descriptors for at most."""
+    """Connections of clients at topics, at one router; never more than the router has descriptors for."""
     user_connections: int = 1000
-    """The same of one user, who has proven who he is."""
+    """The same for one authenticated user."""
     user_durable: int = 1000
     """Durable links with a timeout of one user, in the mesh."""
     sessions: int = 512
-    """Of one connection, with those that wait to be forgotten."""
+    """Sessions of one connection, with ended ones that the engine has yet to forget."""
     links: int = 4096
-    """The same."""
+    """Links of one connection, counted in the same way."""
     attaches: int = 500
-    """A second, of one connection; and `links` of them at once."""
+    """Attaches of one connection in a second; `links` of them may come at once."""
     unsettled: int = 10_000
     """Entries of the unsettled map of an attach."""
     selectors: int = 4096
-    """Steps of the different selectors of one user, or of all who have not proven who they are, at one router: all are
-    asked about each message in one turn. Any one alone has fewer."""
+    """Steps of the different selectors at one router, of one user or of all anonymous clients: the router evaluates all
+    of them for each message in one turn. A single selector has a lower limit."""
     opening: float = 5.0
     """Seconds for a client's first bytes (`router.admission.GREETING`), for TLS, and for SASL and open."""
     anonymous_durable: int = 10_000
-    """Durable links with a timeout of all who have not proven who they are, in the mesh."""
+    """Durable links with a timeout of all anonymous clients, in the mesh."""
     connection_bytes: int = 128 << 20
-    """Of messages that have come from one connection, in part or unsettled."""
+    """Bytes of messages from one connection that are incomplete or unsettled."""
     user_bytes: int = 512 << 20
-    """The same of one user's connections, or of all who have not proven who they are, at one router."""
+    """The same for all connections of one user, or of all anonymous clients, at one router."""
     router_bytes: int = 1 << 30
-    """The same of all, at one router."""
+    """The same for all connections at one router."""
 
 
 COUNTED = (
@@ -179,7 +182,7 @@ COUNTED = (
     "unsettled",
     "selectors",
 )
-"""Keys of `limits` whose values are numbers of something."""
+"""Keys of `limits` whose values are counts."""
 
 
 GO_ON = "go-on"
@@ -191,44 +194,44 @@ class LogSettings:
     """Of the delivery log of each router."""
 
     full: str = GO_ON
-    """What a router does whose log cannot be written: `go-on` without it, or `stop`, and its clients go elsewhere. The
-    log is evidence, a mesh is there to deliver, and the audit takes nothing for proved that was not logged."""
+    """How a router reacts if it cannot write its log: `go-on` without the log, or `stop`, so that its clients go to
+    other routers. The log is only evidence, and the audit takes nothing for proved that was not logged."""
     keep: float | None = None
-    """Seconds for which a segment is kept at least, after it was last written to."""
+    """Seconds for which a segment is kept after its last write, at least."""
     size: int | None = None
-    """Bytes that the segments of a router take at most; as they go whole, some 32 MiB more for a moment. Where neither
-    is said, all are kept: evidence is deleted only if that is asked for."""
+    """Bytes of the segments of a router, at most. As whole segments are deleted, about 32 MiB more for a moment. If
+    neither `keep` nor `size` is given, all segments are kept."""
 
 
 AMQP, INTER, HTTP, MQTT = "amqp", "inter", "http", "mqtt"
-"""The listeners of a router: for clients, for its neighbours, for who looks at it, and for clients of MQTT."""
+"""The listeners of a router: for clients, for neighbours, for HTTP, and for MQTT clients."""
 TLS_ONLY, IN_CLEAR = "tls", "in-clear"
 FILES = "certificate", "key", "ca", "secret", "users", "rules"
-"""What of `Security` names a file."""
+"""Fields of `Security` that name a file."""
 
 
 @attrs.frozen
 class Security:
-    """Who may come in: docs/security.md. Files are named from the topology's folder; `{router}` stands for the router's
-    name."""
+    """Access control: docs/security.md. File names are relative to the topology's folder; `{router}` stands for the
+    router's name."""
 
     certificate: str | None = None
-    """Of the router, with those between it and the CA; its common name is the router's. Given with `key` and `ca`:
-    then both listeners speak TLS only."""
+    """The router's certificate, with the certificates between it and the CA; its common name is the router's name. With
+    `key` and `ca`; then both listeners speak only TLS."""
     key: str | None = None
     ca: str | None = None
-    """Who vouches for routers and for clients that show a certificate."""
+    """The CA of the certificates of routers and clients."""
     secret: str | None = None
-    """What only routers of the mesh know: they prove it to each other."""
+    """A secret of the routers, with which they prove to each other that they belong to the mesh."""
     users: str | None = None
-    """Clients by name: `oncemesh user add`."""
+    """The file of users: `oncemesh user add`."""
     plain: str = TLS_ONLY
-    """Where clients may say their passwords plainly."""
+    """Where clients may send their passwords in plain text."""
     open: tuple[str, ...] = ()
-    """Listeners that let strangers in. Others do on loopback only, and those for clients only where there are no
-    users."""
+    """Listeners that let strangers in. Other listeners let strangers in only on loopback, and those for clients only
+    without `users`."""
     rules: str | None = None
-    """Who may do what: `router.security.rules`."""
+    """The file of permissions: `router.security.rules`."""
 
     @property
     def tls(self) -> bool:
@@ -236,15 +239,15 @@ class Security:
 
     @property
     def closes_mesh(self) -> bool:
-        """Whether neighbours prove who they are."""
+        """Whether neighbours have to prove who they are."""
         return self.tls or self.secret is not None
 
     def hears_passwords(self, host: str) -> bool:
-        """Whether one may be said plainly to who listens at this host."""
+        """Whether a client may send a password in plain text to a listener at this host."""
         return self.tls or self.plain == IN_CLEAR or is_loopback(host)
 
     def admits_anybody(self, listener: str, host: str) -> bool:
-        """Whether it lets strangers in where it listens at this host."""
+        """Whether a listener at this host lets strangers in."""
         if listener == INTER:
             return not self.closes_mesh
         return listener in self.open or (self.users is None and is_loopback(host))
@@ -268,25 +271,25 @@ class Topology:
     queues: Queues | None = None
     """None: the mesh has no queues."""
     base: Path = attrs.field(default=attrs.Factory(lambda topology: topology.path.parent, takes_self=True))
-    """The folder from which files are named."""
+    """The folder to which file names are relative."""
 
     @property
     def kinds(self) -> tuple[tuple[str, str], ...]:
-        """What addresses begin with, and the name of the kind of these addresses."""
+        """Pairs of a prefix of addresses and the kind of these addresses."""
         return tuple((rule.prefix, rule.kind) for rule in self.addresses)
 
     def file(self, name: str, router: str) -> Path:
-        """One that `security` names, as it is for that router."""
+        """The path of a file that `security` names, for this router."""
         return self.base / name.replace("{router}", router)
 
     @property
     def spans_hosts(self) -> bool:
-        """Whether neighbours dial its routers at several hosts."""
+        """Whether neighbours dial the routers of the mesh at more than one host."""
         found = {router.dialled.host for router in self.routers.values() if router.dialled is not None}
         return len({host for host in found if not is_loopback(host)}) > 1
 
     def listeners(self) -> Iterator[tuple[str, str, Address]]:
-        """Router, listener, and where it listens."""
+        """Yield router, listener, and the address where it listens."""
         for name, config in self.routers.items():
             yield name, AMQP, config.amqp
             yield name, INTER, config.inter or Address(config.amqp.host, 0)
@@ -296,7 +299,8 @@ class Topology:
                 yield name, MQTT, config.mqtt
 
     def openings(self, *routers: str) -> Iterator[str]:
-        """Where these routers let in who comes from another host, or he can listen: sentences for people."""
+        """Yield sentences for users: which listeners of these routers let in strangers of other hosts, or are not
+        encrypted."""
         for name, listener, address in self.listeners():
             if name in routers and not is_loopback(address.host):
                 what = f"{listener} of router {name} at {address.host}"
@@ -314,6 +318,6 @@ class Topology:
         return {link.other(name): link.cost for link in self.links_of(name)}
 
     def dialled_by(self, name: str) -> dict[str, Address | None]:
-        """Neighbour -> the address `name` dials it at, None where that is not known before the launch."""
+        """Neighbour -> the address at which `name` dials it; None for an address that only the launch determines."""
         neighbours = {link.b: link for link in self.links_of(name) if link.a == name}
         return {peer: link.address or self.routers[peer].dialled for peer, link in neighbours.items()}

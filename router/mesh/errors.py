@@ -1,6 +1,6 @@
-"""Errors that users are told in plain words: a run directory that does not do, a file that is wrong.
+"""Errors for users in plain words: a run directory that cannot be used, a file with faults.
 
-Loads nothing: the command line knows them before it loads a command.
+Imports nothing heavy: the command line imports it before it loads a command.
 """
 
 from os import PathLike
@@ -9,15 +9,15 @@ from router.text.printable import visible
 
 
 class RunError(Exception):
-    """What a command asked of a run directory cannot be done, with the reason."""
+    """A command cannot do its work with a run directory; the text has the reason."""
 
 
 class NoMeshError(RunError):
-    """No mesh runs where a command looks for one."""
+    """No mesh runs in the place where a command looks for one."""
 
 
 class FileError(Exception):
-    """What is wrong with a file, one line each; what it quotes may be anybody's."""
+    """The faults of a file, one line each. The lines may quote text of strangers."""
 
     def __init__(self, path: str | PathLike[str], messages: list[str]):
         assert messages

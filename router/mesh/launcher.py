@@ -1,13 +1,15 @@
 """Starts and stops the processes of a mesh.
 
-The order of a start: bind every listener, write mesh.json, start one process per router with its listeners inherited,
-wait until each sees all others. Each router writes its process id into mesh.json, as the launcher does, which may be
-killed before. Whatever goes wrong, the router is named with the reason and what this start began is stopped again; but
-routers that run, and only lack each other, are left running. A router is told apart from any other by its command line:
+A start has this order: bind every listener; write mesh.json; start one process for each router, which inherits its
+listeners; wait until each router sees all others. Each router writes its process id into mesh.json. The launcher writes
+it, too, but may be killed before. If a start fails, the error names the router and the reason, and the launcher stops
+all routers that it has started. There is one exception: it leaves routers running that only lack each other. The
+launcher recognises a router by its command line:
 
     COMMAND NAME TOPOLOGY --run-dir DIR --amqp-fd N --inter-fd M [--http-fd L] [--mqtt-fd K]
 
-Stopping is a signal first (see `stopping`); SIGKILL comes only for one that has not ended in time, and is reported.
+To stop a router, the launcher sends it a signal (see `stopping`). A router that does not end in time gets SIGKILL, and
+the launcher reports this.
 """
 
 import contextlib
@@ -32,7 +34,7 @@ from router.mesh.rundir import MeshRecord, RouterEntry, RunDirectory
 from router.mesh.signals import APPLY, DRAIN, DRAIN_S, STOP, STOP_S
 from router.mesh.status import FetchStatus, look, planned, rest, unapplied, unfinished
 
-# -P: the module `router` must be ours whatever the working directory holds.
+# -P: Python must load our module `router`, whatever the working directory holds.
 ROUTER_COMMAND = (sys.executable, "-P", "-m", "router")
 
 START_S = 30.0
@@ -41,11 +43,12 @@ LOOK_EVERY_S = 0.05
 
 
 class LaunchError(RunError):
-    """A mesh or a router could not be started, with the reason."""
+    """The launcher could not start a mesh or a router; the text has the reason."""
 
 
 class HalfUpError(LaunchError):
-    """All routers run that were to be started, but not all are connected, or answer: what lacks, by router."""
+    """All routers run that were to be started, but some are not connected or do not answer. Names what each router
+    lacks."""
 
 
 @attrs.define
@@ -53,7 +56,7 @@ class _Child:
     process: subprocess.Popen[bytes]
     log: Path
     log_start: int
-    """Where this run's lines begin in its log."""
+    """The position in the log at which this run's lines begin."""
 
 
 def _here(_: str) -> AbstractContextManager[None]:
@@ -61,7 +64,7 @@ def _here(_: str) -> AbstractContextManager[None]:
 
 
 class Launcher:
-    """Starts and stops routers of one run directory. Keeps hold of the processes that it started itself."""
+    """Starts and stops routers of one run directory. Keeps the processes that it has started itself."""
 
     def __init__(
         self,
@@ -71,8 +74,8 @@ class Launcher:
         at: Callable[[str], AbstractContextManager[None]] = _here,
         options: Sequence[str] = (),
     ):
-        """`at` takes this thread to where a router listens and runs, if that is not here. `options`: more of each
-        router."""
+        """`at` moves this thread into the environment where a router runs, if that is another one. `options`: further
+        arguments for each router."""
         self.directory = directory
         self.fetch = fetch
         self.command = command
@@ -81,7 +84,7 @@ class Launcher:
         self._children: dict[str, _Child] = {}
 
     async def up(self, topology: Topology) -> None:
-        """Starts all routers of `topology` in the run directory, which keeps the state of earlier runs."""
+        """Start all routers of `topology` in the run directory, which keeps the state of earlier runs."""
         with self.directory.starting(whole=True), ExitStack() as stack:
             self.directory.check_stopped()
             self.directory.check_mesh(topology)
@@ -90,7 +93,7 @@ class Launcher:
             await self._launch(listeners, how="--whole")
 
     async def start(self, names: Collection[str]) -> None:
-        """Starts routers of a mesh that ran before, at the addresses that neighbours and clients know."""
+        """Start routers of a mesh that ran before, at their former addresses, which neighbours and clients know."""
         self._check_names(names)
         with self.directory.starting(whole=False), ExitStack() as stack:
             topology = self.directory.topology()
@@ -100,8 +103,8 @@ class Launcher:
             await self._launch(self._listen(stack, attrs.evolve(topology, routers=chosen)))
 
     async def join(self, name: str, topology: Topology, listed: AbstractAsyncContextManager[None]) -> None:
-        """Starts a router of `topology`, whose others run elsewhere and do not know it yet. Inside `listed` they do;
-        it raises RunError if they will not."""
+        """Start a router of `topology` whose other routers run elsewhere. They learn of it when `listed` is entered; it
+        raises RunError if they refuse."""
         own = attrs.evolve(topology, routers={name: topology.routers[name]})
         with self.directory.starting(whole=True), ExitStack() as stack:
             self.directory.check_mesh(topology)
@@ -111,9 +114,9 @@ class Launcher:
                 await self._launch(listeners, how="--join")
 
     async def apply(self, topology: Topology, forced: Collection[str] = ()) -> None:
-        """Make the mesh that runs here what `topology` says: start routers that are new, send the clients of those that
-        it lacks to others and let them end, but at once those that are `forced`. The plan goes from one router to all,
-        also elsewhere. Returns when all agree."""
+        """Change the running mesh to match `topology`. Start new routers. Send the clients of removed routers to other
+        routers, and let the removed routers end; those in `forced` end at once. One router spreads the plan to all
+        others, on any host. Returns when all routers have the same plan."""
         with self.directory.starting(whole=True), ExitStack() as stack:
             self.directory.check_mesh(topology)
             asked = next(iter(self.directory.running().values()), None)
@@ -124,13 +127,13 @@ class Launcher:
                 raise LaunchError(
                     f"{self.directory.path}: no router here answers, so the other routers of the mesh are not known"
                 )
-            known = {*members, *self.directory.running()}  # not all in mesh.json: an apply may have ended half-way
+            known = {*members, *self.directory.running()}  # mesh.json may lack some: an apply may have ended half-way
             fresh = {name: router for name, router in topology.routers.items() if name not in known}
             listeners = self._listen(stack, attrs.evolve(topology, routers=fresh))
             self.directory.keep(topology)
             with self.directory.edit() as record:
                 for name in fresh:
-                    self.directory.check_idle(name)  # one that an earlier start left may have come meanwhile
+                    self.directory.check_idle(name)  # a router of an earlier start may have come meanwhile
                 record.forced = sorted(forced)
                 record.base = str(topology.base.resolve())
                 record.routers |= self._entries(attrs.evolve(topology, routers=fresh), listeners)
@@ -159,7 +162,7 @@ class Launcher:
         )
 
     def begin(self, names: Collection[str], clock_offset: float = 0.0) -> None:
-        """Starts routers as `start` does, but does not wait until they are up: what they need for it may be broken."""
+        """Start routers as `start` does, but do not wait until they are up: a fault may keep them from this."""
         self._check_names(names)
         with self.directory.starting(whole=False), ExitStack() as stack:
             topology = self.directory.topology()
@@ -175,15 +178,16 @@ class Launcher:
                 raise
 
     async def kill(self, names: Collection[str]) -> dict[str, str]:
-        """By SIGKILL; returns when they have ended."""
+        """End routers by SIGKILL. Returns when they have ended: router -> how it ended."""
         return await self._end(names, signal.SIGKILL, STOP_S, "killed")
 
     async def stop(self, names: Collection[str]) -> dict[str, str]:
-        """Router -> what became of it."""
+        """Stop routers. Returns router -> how it ended."""
         return await self._end(names, STOP, STOP_S, "stopped")
 
     async def drain(self, name: str) -> str:
-        """The same, for one router, once its clients are attached to others, or would not be."""
+        """Stop one router when other routers have its clients, or when its time for this is over. Returns how it
+        ended."""
         return (await self._end([name], DRAIN, DRAIN_S + STOP_S, "drained and stopped"))[name]
 
     async def _end(self, names: Collection[str], number: int, patience: float, ended: str) -> dict[str, str]:
@@ -204,7 +208,7 @@ class Launcher:
         return {name: outcome.get(name, "was not running") for name in names}
 
     def endings(self) -> Iterator[tuple[str, str]]:
-        """Routers started here that have ended since this was last asked, each with the reason."""
+        """Yield the routers of this launcher that have ended since the last call, each with the reason."""
         for name, child in list(self._children.items()):
             if child.process.poll() is not None:
                 del self._children[name]
@@ -220,7 +224,7 @@ class Launcher:
                 raise LaunchError(f'there is no router "{name}" in this mesh, {expected(name, known)}')
 
     async def _wait_for_end(self, names: Collection[str], patience: float) -> list[str]:
-        """Those of `names` that have not ended after so long. A process that nobody reaped counts as ended."""
+        """The routers of `names` that have not ended in time. A process without a parent to reap it counts as ended."""
         with trio.move_on_after(patience):
             while self.directory.running().keys() & set(names):
                 await trio.sleep(LOOK_EVERY_S)
@@ -228,7 +232,7 @@ class Launcher:
         return [name for name in names if name in running]
 
     def _listen(self, stack: ExitStack, topology: Topology) -> dict[str, Listeners]:
-        """All listeners of `topology`. Fixed ports first, lest a free port turns out to be one of them."""
+        """Bind all listeners of `topology`. Fixed ports come first, so that no free port takes one of them."""
         bound: dict[str, Listeners] = {name: {} for name in topology.routers}
         for name, kind, address in sorted(topology.listeners(), key=lambda one: one[2].port == 0):
             try:
@@ -274,7 +278,7 @@ class Launcher:
                 record.routers[name].pid = self._children[name].process.pid
 
     def _spawn(self, name: str, sockets: Listeners, clock_offset: float = 0.0, how: str = "") -> None:
-        """`how`: an option of the router, other than to start it again."""
+        """`how`: an option that tells the router the kind of its start."""
         log = self.directory.log_path(name)
         try:
             log.parent.mkdir(exist_ok=True)
@@ -295,11 +299,11 @@ class Launcher:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 pass_fds=tuple(descriptors.values()),
-                start_new_session=True,  # ctrl-c is for the launcher, which then stops its routers in order
+                start_new_session=True,  # Ctrl-C is for the launcher, which then stops its routers in order
             )
             self._children[name] = _Child(process, log, start)
         for listener in sockets.values():
-            listener.close()  # a client of a router that dies at once must be refused, not kept waiting
+            listener.close()  # if the router dies at once, its clients must be refused and not wait
 
     async def _wait_until_up(self, names: Collection[str]) -> None:
         topology = self.directory.topology()
@@ -307,7 +311,7 @@ class Launcher:
         while True:
             began = trio.current_time()
             for name, reason in self.endings():
-                await trio.sleep(LOOK_EVERY_S)  # ctrl-c may have hit it too at its birth: then we end here
+                await trio.sleep(LOOK_EVERY_S)  # Ctrl-C may have hit it at its start, too: then the launcher ends here
                 raise LaunchError(f"router {name} cannot start: {reason}")
             lacking = unfinished(topology, await look(self.directory, self.fetch), names)
             if not lacking:
@@ -320,7 +324,7 @@ class Launcher:
         raise HalfUpError(f"started and left running, but not connected after {after}: {lacks}")
 
     async def _abandon(self, names: Collection[str]) -> None:
-        """Stops what a start that failed has begun, whether or not mesh.json knows of it yet."""
+        """Stop the routers of a failed start, whether or not mesh.json lists them."""
         begun = {name: child.process for name, child in self._children.items() if name in names}
         for process in begun.values():
             process.terminate()
@@ -337,7 +341,7 @@ class Launcher:
             child = self._children.pop(name, None)
             if child is not None:
                 child.process.poll()  # reaps it
-        with contextlib.suppress(RunError), self.directory.edit() as record:  # what it says is only ever a claim
+        with contextlib.suppress(RunError), self.directory.edit() as record:  # mesh.json may be wrong anyway
             for name in names:
                 record.routers[name].pid = None
 
@@ -348,7 +352,7 @@ def _signal(process: psutil.Process, number: int) -> None:
 
 
 def _reason(child: _Child) -> str:
-    """How it ended, and its last words, unless it was given no time for any."""
+    """How the router ended, with the last lines of its log, unless SIGKILL ended it."""
     code = child.process.returncode
     how = f"exit status {code}" if code >= 0 else f"ended by {signal.Signals(-code).name}"
     if code == -signal.SIGKILL:

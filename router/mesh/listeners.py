@@ -1,8 +1,8 @@
-"""Listening sockets, bound before the router that serves them exists.
+"""Listening sockets, bound before the router exists that serves them.
 
-The launcher binds all listeners of a mesh first: a port that is taken is reported before anything was
-started, and neighbours know each other's addresses from the first moment. The sockets are blocking, bound
-and listening; a router process inherits them by file descriptor.
+The launcher binds all listeners of a mesh first. So it reports a port in use before it starts any router, and
+neighbours know each other's addresses from the first moment. The sockets are blocking, bound and listening; a router
+process inherits them by file descriptor.
 """
 
 import os
@@ -10,16 +10,16 @@ import socket
 
 from router.mesh.quantities import Address
 
-# Connections that the kernel keeps for a router until it accepts them; the system caps it.
+# Connections that the kernel keeps until the router accepts them; the system has its own limit.
 BACKLOG = 4096
 
 
 Listeners = dict[str, socket.socket]
-"""Of one router, by their names in the topology."""
+"""The sockets of one router, keyed by the listener's name in the topology."""
 
 
 class ListenError(Exception):
-    """An address cannot be listened on, with the reason."""
+    """The address cannot be listened on; the text has the reason."""
 
 
 def listen(address: Address) -> socket.socket:
@@ -30,7 +30,7 @@ def listen(address: Address) -> socket.socket:
     except OSError as error:
         raise ListenError(f"{address}: {error.strerror}") from None
     try:
-        # Connections of an earlier router that wait for their end must not keep its port from it.
+        # Without this, connections of an earlier router that are in TIME_WAIT would block its port.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(where)
         listener.listen(BACKLOG)

@@ -53,7 +53,7 @@ class RoutersNode:
         if not link.is_sender:
             raise Refusal(NOT_ALLOWED, f"{ROUTERS} accepts no messages, expected a receiver")
         former = self._ends.get(link.connection)
-        if former is not None and not former.link.ended:  # else it is stolen, and hears so behind this attach
+        if former is not None and not former.link.ended:  # an ended one is stolen; its detach follows
             raise Refusal(RESOURCE_LIMIT, f"this connection has a link to {ROUTERS} already")
         end = link.context = self._ends[link.connection] = RoutersEnd(link, self, trio.current_time() + self._young)
         link.answer()
