@@ -1,1 +1,1 @@
-"""What is said to people and programs: the report, on a terminal, as JSON and as a page; one delivery's story."""
+"""The audit's output: the report, on a terminal, as JSON and as a page; and one delivery's story."""

@@ -1,6 +1,6 @@
-"""The report as one page to show to others: `audit.html`, with nothing outside itself, for phones, desks and paper.
+"""Writes the report as one page, `audit.html`, for phones, desks and paper. The page loads nothing from elsewhere.
 
-What is said where is in `templates/`; here the report is made ready for it, and what could be endless is cut.
+`templates/` has the text; this module prepares the report for it, and cuts lists that could be endless.
 """
 
 import re
@@ -27,9 +27,9 @@ OPENINGS = {
     Verdict.UNDECIDED: ("?", "Undecided"),
     Verdict.QUALIFIED: ("!", "Exactly once holds, but not for everybody"),
 }
-"""By sign and headline."""
+"""Sign and headline of each verdict."""
 COLUMNS = 8
-"""Publishers that fit; more make one column of totals."""
+"""Publishers with a column of their own, at most; if there are more, one column has the totals."""
 ROWS = 200
 _NUMBER = re.compile(r"(?<![^\s(])[0-9]{4,18}(?=[\s,;:.)]|$)(?![.:][^\s])")
 
@@ -76,12 +76,12 @@ def render(report: Report) -> str:
 
 
 def counts(text: str) -> str:
-    """A sentence with its numbers written as all others of the page; those in names and times stay."""
+    """The sentence with its numbers formatted as on the rest of the page. Numbers in names and times stay."""
     return _NUMBER.sub(lambda found: f"{int(found[0]):,}", text)
 
 
 def _detail(sentence: str) -> str:
-    """What the headline does not say yet."""
+    """The part of the sentence that the headline does not have."""
     detail = sentence.partition(": ")[2]
     return detail[:1].upper() + detail[1:]
 
@@ -91,7 +91,7 @@ def instant(us: int) -> str:
 
 
 def span(report: Report) -> tuple[int, int] | None:
-    """When the run was; by its clients, else by its routers."""
+    """Beginning and end of the run, in µs: by its clients if there are figures of them, otherwise by its routers."""
     if report.measures is None or not report.measures.series:
         return None
     began = report.measures.began_us
@@ -99,7 +99,7 @@ def span(report: Report) -> tuple[int, int] | None:
 
 
 def figures(measures: Measures | None) -> dict[str, Markup]:
-    """The plots there is anything to plot for. Their texts are escaped by what draws them."""
+    """The plots that have data, as SVG. The plots escape their texts themselves."""
     if measures is None or not measures.series:
         return {}
     drawn = {
@@ -115,14 +115,14 @@ def figures(measures: Measures | None) -> dict[str, Markup]:
 
 
 def _lines(story: DeliveryStory, finding: Finding) -> list[tuple[Step, str, bool]]:
-    """The steps that are shown, when each was, and whether it is about a subscriber that suffered."""
+    """The steps to show, with the time of each, and whether it is about a subscriber that suffered."""
     first = story.steps[0]
     names = {name.removesuffix(f" on {story.address}") for name in finding.subscribers}
     return [(step, _when(step, first), bool(names & {*step.links})) for step in story.steps[:STEPS_SHOWN]]
 
 
 def _when(step: Step, first: Step) -> str:
-    """Since the first step, as far as both have the same clock."""
+    """The time since the first step, if both have the same clock."""
     if step.host != first.host:
         return step.clock[:-3]  # to the ms
     us = step.time - first.time
@@ -143,7 +143,7 @@ def slowest(states: Sequence[StateTime]) -> list[tuple[str, int, int, StateTime]
 
 @attrs.frozen(slots=True)
 class Cell:
-    """One pair, or all of a subscriber's pairs."""
+    """The counts of one pair, or of all of a subscriber's pairs."""
 
     processed: int
     owed: int
@@ -160,7 +160,7 @@ class Matrix:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
     left_out: int
-    """Subscribers beyond those that fit, none of which is worse than those shown."""
+    """The number of subscribers that do not fit. None of them is worse than a shown one."""
 
 
 def matrix(report: Report) -> Matrix:
@@ -176,7 +176,7 @@ def matrix(report: Report) -> Matrix:
 
 
 def short_names(publishers: Sequence[PublisherRow], pairs: Sequence[PairRow]) -> dict[str, str]:
-    """Links by their containers alone, where these tell them apart."""
+    """The names of links, shortened to their containers if these are unique."""
     sending = {row.publisher for row in publishers} | {row.publisher for row in pairs}
     return _shortened(sending) | _shortened({row.subscriber for row in pairs} - sending)
 
@@ -187,7 +187,7 @@ def _shortened(names: set[str]) -> dict[str, str]:
 
 
 def _by_subscriber(pairs: Sequence[PairRow]) -> list[tuple[str, list[PairRow]]]:
-    """The worst first."""
+    """The pairs by subscriber, the worst subscriber first."""
     found: dict[str, list[PairRow]] = {}
     for row in pairs:
         found.setdefault(row.subscriber, []).append(row)

@@ -1,6 +1,6 @@
-"""The plots of the page, as SVG to be put inline: text stays text, nothing is fetched from anywhere.
+"""Draws the plots of the page as inline SVG: text stays text, and nothing is fetched from elsewhere.
 
-Two widths: narrow ones are legible at 360 CSS pixels, a wide one is for paper and desks.
+There are two widths: a narrow plot is legible at 360 CSS pixels, a wide one is for paper and desks.
 """
 
 import io
@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from failover.audit.measure.figures import Distribution, FaultMeasure, Measures, Series, bucket_us
 
 NARROW, WIDE = 4.3, 9.0
-"""Inches, of which 72 units make one: at 360 pixels a narrow plot's text has about the size it is set in."""
+"""Inches, 72 units each. At 360 pixels, the text of a narrow plot has about its nominal size."""
 CURVES = 12
-"""Of subscribers; where there are more, of those that paused longest."""
+"""Curves of subscribers, at most; if there are more subscribers, the plot shows those with the longest pauses."""
 BARS = 20
 BURST = 2.5
-"""A rate this many times the usual one rises above its plot."""
+"""If a rate is more than this many times the usual one, it rises above its plot."""
 BLUE, ORANGE, PEACH, INK, FAINT = "#1f5f99", "#c2410c", "#fbe3d4", "#1c1c1c", "#8a8a8a"
 COLOURS = {BLUE: "router", ORANGE: "fault", PEACH: "fault-tint", INK: "ink", FAINT: "faint", "#ffffff": "paper"}
-"""As the page's style sheet names them, which has others for dark screens."""
+"""The colours' names in the page's style sheet, which has other colours for dark screens."""
 _STYLE = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
@@ -48,13 +48,14 @@ _STYLE = {
 
 
 def _style(plot: str) -> Any:
-    """Drawing with our looks; the plot's name makes its ids its own on the page, and the same every time."""
+    """Draw in our style. The plot's name makes the ids of its SVG unique on the page, and the same each time."""
     settings: Any = _STYLE | {"svg.hashsalt": plot}
     return matplotlib.rc_context(settings)
 
 
 def timeline(measures: Measures, width: float) -> str:
-    """Deliveries per second: acceptances of all publishers, then each subscriber; faults by their numbers."""
+    """Plot deliveries per second: acceptances of all publishers, then the deliveries of each subscriber. Faults have
+    their numbers."""
     subscribers = [one for one in measures.series if one.role == "subscriber"]
     paused = sorted(subscribers, key=lambda one: one.longest.us if one.longest else 0, reverse=True)[:CURVES]
     what = f"{len(subscribers)} subscribers and {len(measures.faults)} faults"
@@ -90,7 +91,8 @@ def _curves(measures: Measures, subscribers: Sequence[Series], width: float) -> 
 
 
 def _scale(axis: Axes, rates: NDArray[np.float64]) -> None:
-    """By what is usual; a burst, as after a pause, may rise above the plot and is labelled then."""
+    """Scale the axis for the usual rates. A burst, such as after a pause, may rise above the plot and then gets a
+    label."""
     usual = float(np.quantile(rates[rates > 0], 0.75)) if (rates > 0).any() else 1.0
     peak = float(rates.max(initial=0))
     top = max(1.0, min(peak * 1.08, usual * BURST))
@@ -102,13 +104,13 @@ def _scale(axis: Axes, rates: NDArray[np.float64]) -> None:
 
 
 def _rounded(top: float) -> int:
-    """A number to label an axis with, below its top."""
+    """A round number below the top of an axis, to label the axis with."""
     scale = 10 ** (len(str(int(top))) - 1)
     return max(1, int(top // scale * scale))
 
 
 def _folded(name: str, width: float) -> str:
-    """On lines that leave room for a peak beside the last one."""
+    """Fold a name into lines that leave room for the label of a peak beside the last one."""
     return fill(name, round(width * 9) - 6, break_on_hyphens=False)
 
 
@@ -128,7 +130,7 @@ def _mark(axis: Axes, measures: Measures) -> None:
 
 
 def _number(axis: Axes, measures: Measures, width: float) -> None:
-    """The faults' numbers above the first plot, in up to three rows; where they would collide some are left out."""
+    """Draw the faults' numbers above the first plot, in up to three rows; numbers that would collide are left out."""
     seconds = len(measures.series[0].counts) * measures.bin_us / 1_000_000 if measures.series else 1
     room = 0.16 / width * seconds
     taken = [-room] * 3
@@ -144,7 +146,7 @@ def _number(axis: Axes, measures: Measures, width: float) -> None:
 
 
 def latencies(measures: Measures, name: str) -> str:
-    """How long it took from publishing to `name`, a histogram for each phase."""
+    """Plot the time from publishing to `name`, as a histogram for each phase."""
     with _style(f"latency {name}"):
         told = [(phase.phase, getattr(phase, name)) for phase in measures.phases]
         figure = Figure(figsize=(NARROW, 0.95 * len(told) + 0.55), layout="constrained")
@@ -187,7 +189,7 @@ def quantile_text(found: Distribution) -> str:
 
 
 def pauses(measures: Measures) -> str:
-    """The longest time without deliveries at each fault: the worst subscriber, the median, the worst publisher."""
+    """Plot the longest time without deliveries at each fault: the worst subscriber, the median, the worst publisher."""
     worst = sorted(enumerate(measures.faults, 1), key=lambda told: _worst(told[1]), reverse=True)[:BARS]
     with _style("pauses"):
         figure = Figure(figsize=(NARROW, 0.42 * len(worst) + 0.95), layout="constrained")
@@ -219,7 +221,7 @@ def _bars(axis: Axes, told: Sequence[tuple[int, FaultMeasure]]) -> None:
 
 
 def duration(us: float | None) -> str:
-    """As people read it: 850 µs, 1.2 ms, 16 ms, 1.6 s, 75 s."""
+    """A duration as text: 850 µs, 1.2 ms, 16 ms, 1.6 s, 75 s."""
     if us is None:
         return "–"
     for unit, scale in (("µs", 1), ("ms", 1_000), ("s", 1_000_000)):
@@ -230,8 +232,8 @@ def duration(us: float | None) -> str:
 
 
 def svg(figure: Figure, title: str, description: str) -> str:
-    """Inline: without the head of a file and ids that only it needs, scaled by what it is put in, and with its text for
-    who cannot see it."""
+    """Return the figure as inline SVG: without the head of a file and needless ids, scaled to its container, with a
+    text for readers who cannot see it."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", out.getvalue(), flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""The audit's verdict and what it rests on: for the terminal, for audit.json, and as an exit code."""
+"""The audit's verdict and its evidence: for the terminal, for audit.json, and as an exit code."""
 
 import json
 from collections import Counter
@@ -22,32 +22,32 @@ from router.text.fitting import Fitting
 ROWS_SHOWN = 40
 LOGS_NAMED = 5
 EXCEPTIONS_SAID = 3
-"""In the sentence; the report lists them all."""
+"""Exceptions that the sentence names, at most; the report lists all."""
 
 
 class Verdict(IntEnum):
-    """The number is the exit code."""
+    """The verdict. Its number is the exit code."""
 
     HOLDS = 0
     VIOLATED = 1
     INCOMPLETE = 2
     UNDECIDED = 3
     QUALIFIED = 4
-    """It holds, but not for everybody who was there."""
+    """It holds, but not for each subscriber that was there."""
 
 
 @attrs.frozen(slots=True)
 class Finding:
-    """One violation: of which rule, by which delivery, at whose cost."""
+    """One violation: its kind, and the delivery and links that it is about."""
 
     kind: str
     key: str
     publisher: str
     subscribers: tuple[str, ...]
     router: str | None = None
-    """Where a rule is about one router's record."""
+    """The router, if the rule is about one router's record."""
     life: int = 0
-    """Where the publisher used the tag, and so the key, again: which of these deliveries, from 1 on."""
+    """The number of the tag's use, from 1 on, if the publisher used the tag, and so the key, again."""
 
     @property
     def delivery(self) -> str:
@@ -61,14 +61,14 @@ class PublisherRow:
     published: int
     accepted: int
     unanswered: int
-    """Published, but no outcome is known: owed to nobody."""
+    """Published without a known outcome: owed to no subscriber."""
     alone: int = 0
-    """Accepted, and nobody was subscribed: by the logs of their homes (protocol 5, Nobody)."""
+    """Accepted without any subscriber, by the logs of their homes (protocol 5, Nobody)."""
 
 
 @attrs.frozen(slots=True)
 class PairRow:
-    """What one subscriber got of one publisher; the counts are deliveries."""
+    """The deliveries of one publisher to one subscriber, counted."""
 
     publisher: str
     subscriber: str
@@ -80,18 +80,18 @@ class PairRow:
     violations: dict[str, int]
     unknown: int
     without: int = 0
-    """Accepted without the subscriber, which was there, and to which it was not owed: its publisher's router did not
-    know it, or waited for it no more."""
+    """Accepted without the subscriber, which was there, and not owed to it: the publisher's home did not know the
+    subscriber, or had stopped waiting for it."""
     away: int = 0
-    """The same while the subscriber itself was gone for longer than its timeout."""
+    """Accepted without the subscriber, which was gone for longer than its timeout."""
     unowed: dict[str, int] = attrs.field(factory=dict)
-    """Processed, though not owed: how many, by the reasons of `kinds.UNOWED`."""
+    """Processed though not owed, keyed by the reasons of `kinds.UNOWED`."""
     unprocessed: dict[str, int] = attrs.field(factory=dict)
-    """Owed, and not processed: how many, by `kinds.UNPROCESSED`."""
+    """Owed and not processed, keyed by the reasons of `kinds.UNPROCESSED`."""
 
     @property
     def remarks(self) -> list[str]:
-        """What its counts leave unexplained: why owed and processed differ, and what it missed by itself."""
+        """Remarks that explain the counts: why owed and processed differ, and what the subscriber missed by itself."""
         told = []
         if unowed := {reason: count for reason, count in self.unowed.items() if reason != SHARED}:
             told.append(f"{sum(unowed.values())} processed but not owed: {_listed(unowed, UNOWED)}")
@@ -105,23 +105,23 @@ class PairRow:
 
 @attrs.frozen(slots=True)
 class QueueRow:
-    """What became of the messages of one queue, by the logs of the replicas of its set."""
+    """The fates of the messages of one queue, counted, by the logs of the replicas of its set."""
 
     queue: str
     set: str
     enqueued: int
     dequeued: int
-    """Consumers have accepted or rejected them."""
+    """Accepted or rejected by consumers."""
     expired: int
     purged: int
     deleted: int
-    """With the queue."""
+    """Deleted with the queue."""
     sent: int
-    """They have gone to another address, as dead letters or back, or wait for that."""
+    """Sent to another address, as dead letters or back, or waiting for that."""
     returned: int
-    """How often a message came back from a consumer."""
+    """The number of times that a message came back from a consumer."""
     waiting: int | None
-    """In the queue when the logs end; None: not known."""
+    """In the queue at the end of the logs; None: unknown."""
 
 
 def _listed(counts: dict[str, int], reasons: dict[str, str]) -> str:
@@ -134,34 +134,36 @@ class Report:
     publishers: tuple[PublisherRow, ...]
     pairs: tuple[PairRow, ...]
     violations: dict[str, int]
-    """By kind; kinds without any are left out."""
+    """Counts keyed by kind; kinds without a violation are left out."""
     findings: tuple[Finding, ...]
     doubts: tuple[str, ...]
-    """What could not be known and matters to the verdict."""
+    """Unknown facts that matter to the verdict."""
     queues: tuple[QueueRow, ...] = ()
     exceptions: tuple[str, ...] = ()
-    """Who was left out though it was there, and whose link was ended while it was in use."""
+    """Subscribers that were left out though they were there, and links that were ended while in use."""
     problems: tuple[Problem, ...]
     torn: tuple[Problem, ...]
     logs: tuple[Log, ...]
     since: int = 0
-    """In µs of wall clock, if logs from before are deleted: what began then, or may have, is left out."""
+    """µs of wall clock, if older logs are deleted: deliveries that began before, or may have, are left out; 0: none
+    are."""
     left_out: int = 0
-    """Deliveries."""
+    """The number of deliveries that are left out."""
     clocks: tuple[str, ...] = ()
-    """Wall clocks by which nothing was ordered, and why."""
+    """Wall clocks by which the audit orders nothing, and why."""
     unknown_records: int
-    """Settled records of routers without a clean end (or just before it): forgotten or not, nobody knows."""
+    """Settled records of routers without a clean end (or just before it): it is unknown whether the router forgot
+    them."""
     routers: tuple[RouterRow, ...] = ()
     crossings: tuple[Crossing, ...] = ()
-    """Deliveries that were under way when a fault struck, by fault."""
+    """Deliveries that were under way when a fault struck, for each fault."""
     measures: Measures | None = None
     stories: tuple[DeliveryStory, ...] = ()
-    """Of the deliveries of the first few findings of each kind."""
+    """The stories of the deliveries in the first few findings of each kind."""
 
     @property
     def verdict(self) -> Verdict:
-        """Damage comes first: what looks violated may be an entry that is missing."""
+        """The verdict. Damage comes first: an apparent violation may be a missing entry."""
         if self.problems:
             return Verdict.INCOMPLETE
         if self.violations:
@@ -176,7 +178,7 @@ class Report:
 
     @property
     def sentence(self) -> str:
-        """The verdict in words; whoever was left out is named, whatever the verdict."""
+        """The verdict in words. It names the subscribers that were left out, whatever the verdict."""
         if self.verdict is Verdict.QUALIFIED:
             return f"exactly-once holds, but not for everybody: {self._excepted}{self._unaccepted}{self._bounds}"
         excepted = f"; besides, {self._excepted}" if self.exceptions else ""
@@ -184,14 +186,15 @@ class Report:
 
     @property
     def _unaccepted(self) -> str:
-        """What was processed, and was none to its publisher: sent again, it was processed twice."""
+        """Deliveries that were processed although their publisher read no acceptance: if it sends one again, it is
+        processed twice."""
         counts = {reason: sum(row.unowed.get(reason, 0) for row in self.pairs) for reason in UNACCEPTED}
         known = {reason: count for reason, count in counts.items() if count}
         return f"; processed although not accepted: {_listed(known, UNOWED)}" if known else ""
 
     @property
     def _bounds(self) -> str:
-        """From when on it judges, if not from the beginning."""
+        """The time from which on the verdict holds, unless it covers the whole run."""
         if not self.since:
             return ""
         since = datetime.fromtimestamp(self.since // 1_000_000)
@@ -217,7 +220,7 @@ class Report:
 
     @property
     def _unconsumed(self) -> str:
-        """The messages of queues that no consumer was to have, or has had yet."""
+        """The messages of queues that no consumer had to process, or has processed yet."""
         names = {"sent": "sent to other addresses", "expired": "expired", "purged": "purged"}
         names |= {"waiting": "still in queues", "deleted": "deleted with a queue"}
         counts = {name: sum(getattr(row, name) or 0 for row in self.queues) for name in names}
@@ -239,20 +242,20 @@ class Report:
         }
 
     def _unheard(self) -> list[PublisherRow]:
-        """Publishers without any subscriber."""
+        """The publishers that have no subscriber."""
         heard = {row.publisher for row in self.pairs}
         return [row for row in self.publishers if row.publisher not in heard]
 
     @property
     def remarks(self) -> list[str]:
-        """What the counts of pairs leave unexplained."""
+        """The remarks that explain the counts of all pairs."""
         told = [remark for row in self.pairs for remark in row.remarks]
         more = [f"{len(told) - ROWS_SHOWN} more remarks on pairs are in audit.json"] if len(told) > ROWS_SHOWN else []
         return told[:ROWS_SHOWN] + more
 
     @property
     def by_nobody(self) -> list[str]:
-        """What nobody was subscribed to, by address, as `publish` says it."""
+        """The numbers of messages without any subscriber, by address, in the words of `publish`."""
         accepted, alone = Counter[str](), Counter[str]()
         for row in self.publishers:
             accepted[row.address] += row.accepted
@@ -265,7 +268,7 @@ class Report:
 
     @property
     def _unlogged(self) -> list[str]:
-        """Of which no log tells: what may be missing at the end of one, and whether clients have any."""
+        """The facts that no log has: entries that may be missing at the end of a log, and whether clients have logs."""
         told = []
         if left_open := [log.name for log in self.logs if not log.whole]:
             more = ", …" if len(left_open) > LOGS_NAMED else ""
@@ -276,11 +279,11 @@ class Report:
         return told
 
     def write(self, path: Path | str) -> None:
-        """audit.json"""
+        """Write audit.json to the path."""
         Path(path).write_text(json.dumps(self.as_json(), indent=1, ensure_ascii=False) + "\n")
 
     def render(self, console: Console) -> None:
-        """The tables and, last, the verdict."""
+        """Print the tables and, last, the verdict."""
         console.print(_pair_table(self.pairs, self._unheard()))
         if len(self.pairs) > ROWS_SHOWN:
             console.print(f"… and {len(self.pairs) - ROWS_SHOWN} more pairs, all in audit.json")

@@ -1,7 +1,7 @@
-"""The report's rows, findings, doubts and exceptions, made of what was counted and of who took part.
+"""Makes the report's rows, findings, doubts and exceptions of the counts and the case.
 
-Doubts keep a verdict from holding. Exceptions keep it from being one for everybody: who was left out though it was
-there, and whose link was ended in use. Both are words, with names and numbers.
+A doubt keeps the verdict from *holds*. An exception qualifies it: a subscriber was left out though it was there, or a
+link was ended in use. Both are sentences with names and numbers.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from topic.queues.positions import position_text
 
 
 def report_of(run_dirs: Sequence[str], tally: Tally, case: Case, inventory: Inventory) -> Report:
-    """What the counts say, without figures of how the run went."""
+    """The report of the counts, without figures of the run."""
     dispute(tally, case)
     find_lost_at_rest(tally, case)
     return Report(
@@ -47,7 +47,8 @@ def report_of(run_dirs: Sequence[str], tally: Tally, case: Case, inventory: Inve
 
 
 def dispute(tally: Tally, case: Case) -> None:
-    """Find the replicas whose queues have other messages than they, or others, say. All buckets are added up."""
+    """Find the replicas whose queues have other messages than they, or other replicas, have logged. The tally is over
+    all buckets."""
     found = [*disagreeing(case.contents), *disputed(case.contents, tally.passed)]
     wrong = [(where, logs) for where, logs in found if where.partition(",")[0] not in case.recovered]
     tally.violations[DISPUTED] = len(wrong)
@@ -55,7 +56,7 @@ def dispute(tally: Tally, case: Case) -> None:
 
 
 def find_lost_at_rest(tally: Tally, case: Case) -> None:
-    """Find the messages that stores ought to have. All buckets are added up. Where a log may lack that a message has
+    """Find the messages that stores lack. The tally is over all buckets. If a log may lack the entry that a message has
     left, nothing is concluded."""
     if case.open_homes or case.cut:
         return
@@ -71,7 +72,7 @@ def find_lost_at_rest(tally: Tally, case: Case) -> None:
 
 
 def queue_rows(tally: Tally, case: Case) -> Iterator[QueueRow]:
-    """If the beginning of a log was deleted, nobody knows how many messages wait."""
+    """Yield a row for each queue. If the beginning of a log was deleted, the number of waiting messages is unknown."""
     for address in sorted({address for address, _ in tally.queues}):
         set_, queue = queue_of(address)
         count = {
@@ -144,7 +145,7 @@ def violations(tally: Tally) -> dict[str, int]:
 
 
 def findings(tally: Tally, case: Case) -> tuple[Finding, ...]:
-    """The first few violations of each kind, by delivery key."""
+    """Return the first few violations of each kind, by delivery key."""
     clients = case.clients
     return tuple(
         Finding(
@@ -161,7 +162,7 @@ def findings(tally: Tally, case: Case) -> tuple[Finding, ...]:
 
 
 def doubts(tally: Tally, case: Case) -> Iterator[str]:
-    """What is not known and matters: any of these keeps the verdict from holding."""
+    """Yield the unknown facts that matter: each keeps the verdict from *holds*."""
     clients = case.clients
     for log in case.logs.values():
         if log.gap is not None:
@@ -191,12 +192,13 @@ def doubts(tally: Tally, case: Case) -> Iterator[str]:
 
 
 def _untraced(tally: Tally, client: Client) -> int:
-    """Of what the publisher says it had published before it came back."""
+    """The number of messages that the publisher says it published before it came back, and that no log has."""
     return max(0, client.resumed.published - tally.publishers[client.name, "earlier"]) if client.resumed else 0
 
 
 def _unaddressed(tally: Tally, case: Case) -> Iterator[str]:
-    """Which logs end too early to tell for whom accepted deliveries were, if that matters for any."""
+    """Yield the logs that end too early to show the audience of accepted deliveries, if that matters for a
+    subscriber."""
     homes = {home for home, _ in tally.in_vain}
     for log in case.logs.values():
         if log.role == "router" and not log.whole and (log.name in homes or None in homes):
@@ -224,7 +226,7 @@ def _open_ended(role: str, client: Client) -> str:
 
 
 def exceptions(tally: Tally, case: Case) -> tuple[str, ...]:
-    """The most deliveries first."""
+    """The exceptions, the one with the most deliveries first."""
     left: dict[tuple[str, str], Missed] = {}
     for (_, subscriber, home), missed in tally.without.items():
         left[subscriber, home] = missed.and_(left.get((subscriber, home)))
@@ -234,7 +236,7 @@ def exceptions(tally: Tally, case: Case) -> tuple[str, ...]:
 
 
 def _repeated(tally: Tally, case: Case) -> Iterator[str]:
-    """Who processed something more than once, without a promise that he would not."""
+    """Yield the subscribers that processed a message more than once within their weaker promise."""
     found = Counter[tuple[str, str]]()
     for publisher, subscriber in _pairs(tally):
         for reason in REPEATED:
@@ -246,7 +248,7 @@ def _repeated(tally: Tally, case: Case) -> Iterator[str]:
 
 
 def _ended(case: Case, left: set[str]) -> Iterator[str]:
-    """Whoever was left out has been told of already."""
+    """Yield the links that were ended in use, without the subscribers that are reported as left out already."""
     known = case.clients.publishers | case.clients.subscribers
     for ended in case.ended_in_use:
         if ended.link not in left:
@@ -286,6 +288,6 @@ def _why(case: Case, subscriber: str, home: str, missed: Missed) -> str:
 
 
 def _apart(partings: Sequence[Parting], missed: Missed) -> Parting | None:
-    """The longest of those in which any of the deliveries may have been accepted."""
+    """The longest parting in which any of the missed deliveries may have been accepted."""
     found = [apart for apart in partings if apart.since <= missed.last and missed.first <= apart.till]
     return max(found, key=lambda apart: apart.weight, default=None)

@@ -1,7 +1,7 @@
-"""The life of one delivery as all logs tell it, in the order of time: the same for the terminal, JSON and the page.
+"""The life of one delivery by all logs, in the order of time: the same for the terminal, JSON and the page.
 
-Order: by wall clocks, those found wrong put right (see `clocks`). Between routers the hybrid clock repairs what
-these are not exact enough for; but not more, as it knows nothing of what clients tell routers.
+Wall clocks give the order, after wrong ones are corrected (see `clocks`). Between routers the hybrid clock refines the
+order where wall clocks are not exact enough, but no further: it does not know what clients tell routers.
 """
 
 import json
@@ -27,7 +27,7 @@ from topic.queues.positions import position_text
 NAMES_SHOWN = 8
 ASIDES_SHOWN = 200
 INEXACT_US = 20_000
-"""Clocks that are put right are taken to agree within this."""
+"""Corrected clocks are assumed to agree within this, in µs."""
 
 HOME: Mapping[Event, str] = {
     Event.RECEIVED: "received from {publisher} as number {n}; this router is its home",
@@ -53,7 +53,7 @@ BY = {
     BY_MAP: "the unsettled map of {subscriber} says: {outcome}",
     BY_TTL: "answered {publisher}: {outcome}, because it expired before any subscriber had it",
 }
-"""By what the detail of an entry says."""
+"""Texts keyed by the detail of an entry."""
 EDGE: Mapping[Event, str] = {
     **HOME,
     Event.RECEIVED: "received from its home {peer}",
@@ -97,11 +97,11 @@ class Step:
     event: str
     text: str
     use: int = 0
-    """Where the publisher used the tag again: of which of these deliveries, from 1 on."""
+    """The number of the tag's use, from 1 on, if the publisher used the tag again; 0 otherwise."""
     aside: bool = False
-    """About a link, a router or a fault while the delivery was under way."""
+    """Whether the step is about a link, a router or a fault while the delivery was under way."""
     links: tuple[str, ...] = ()
-    """The subscribers it is about."""
+    """The subscribers that the step is about."""
 
     @property
     def clock(self) -> str:
@@ -140,16 +140,16 @@ class DeliveryStory:
 
 @attrs.frozen(slots=True)
 class Setting:
-    """What else is known of the run."""
+    """The facts about the run beside the delivery's own entries."""
 
     control: Sequence[ControlRow]
     logs: Sequence[Log]
     clients: KnownClients
     faults: Sequence[Fault] = ()
     names: dict[str, str] = attrs.field(init=False)
-    """Of links, for people."""
+    """The readable names of links."""
     clocks: Clocks = attrs.field(init=False)
-    """On which a log was written, told apart even if it says that it shares a host's."""
+    """The clock of each log, also if the log says that it shares a host's clock."""
 
     def __attrs_post_init__(self) -> None:
         known = (*self.clients.publishers.values(), *self.clients.subscribers.values())
@@ -161,7 +161,7 @@ class Setting:
         return self.clocks.clock.get(f"{row.source}.{row.incarnation}", row.host)
 
     def instant(self, row: "DeliveryEntry | ControlRow") -> int:
-        """In µs of the clock of most clients."""
+        """The time of the row in µs, by the clock of most clients."""
         return row.time - self.clocks.ahead_us.get(f"{row.source}.{row.incarnation}", 0)
 
     def name(self, link: str | None) -> str:
@@ -191,7 +191,7 @@ Use = Callable[[DeliveryEntry], int]
 
 
 def _uses(entries: Sequence[DeliveryEntry], *, whole: bool, first: bool) -> tuple[Use, bool]:
-    """To which of the deliveries with this key each entry belongs, 0 if there is only one; and whether that is sure."""
+    """The use of the key to which each entry belongs, 0 if there is only one; and whether this is sure."""
     if not _used_again(entries, whole=whole):
         return lambda entry: 0, True
     lives, sure = uses_of(entries, whole=whole, first=first)
@@ -200,14 +200,14 @@ def _uses(entries: Sequence[DeliveryEntry], *, whole: bool, first: bool) -> tupl
 
 
 def _used_again(entries: Sequence[DeliveryEntry], *, whole: bool) -> bool:
-    """Whether there may be several deliveries of this key; as `uses.tell_apart` asks."""
+    """Whether there may be several deliveries of this key; the same question as in `uses.tell_apart`."""
     published = sum(entry.event == Event.PUBLISHED for entry in entries)
     places = {(entry.epoch_hlc, entry.n) for entry in entries if entry.event == Event.RECEIVED and entry.n >= 0}
     return published > 1 or (len(places) > 1 and not (whole and published == 1))
 
 
 def in_order(entries: Iterable[DeliveryEntry], setting: Setting) -> list[Placed]:
-    """Each entry with the instant by which it is placed; not for people, see the module."""
+    """Return each entry with the instant that orders it. This instant is not shown, see the module."""
     found = list(entries)
     placed = [(setting.instant(entry), entry) for entry in found if entry.role != "router"]
     latest = 0
@@ -227,7 +227,7 @@ def _by_instant(placed: Placed) -> tuple[Any, ...]:
 
 
 def _alike(placed: Sequence[Placed], use: Use) -> Iterator[list[Placed]]:
-    """Entries that one batch wrote about several subscribers make one step."""
+    """Yield the entries of each step: entries that one batch wrote about several subscribers make one step."""
 
     def sort(item: Placed) -> tuple[Any, ...]:
         entry = item[1]
@@ -279,7 +279,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _asides(placed: Sequence[Placed], setting: Setting) -> tuple[list[tuple[int, Step]], int]:
-    """What went on beside the delivery, as far as it concerns those who had to do with it."""
+    """The events beside the delivery, as far as they concern the links and routers that it involved; and how many are
+    left out."""
     if not placed:
         return [], 0
     since, till = placed[0][0], placed[-1][0]
@@ -290,7 +291,7 @@ def _asides(placed: Sequence[Placed], setting: Setting) -> tuple[list[tuple[int,
 
 
 class _Concerned:
-    """Those the delivery had to do with."""
+    """The links and routers that the delivery involved."""
 
     def __init__(self, placed: Sequence[Placed]) -> None:
         entries = [entry for _, entry in placed]
@@ -325,7 +326,7 @@ def _of_ends(setting: Setting, concerned: _Concerned) -> Iterator[Timed]:
 
 
 def _of_faults(setting: Setting, placed: Sequence[Placed]) -> Iterator[Timed]:
-    """By the clock of the clients, which run where the faults come from."""
+    """The faults as steps, by the clock of the clients, which run on the machine that causes the faults."""
     host = next((entry.host for _, entry in placed if entry.role != "router"), placed[0][1].host)
     for fault in setting.faults:
         yield fault.at_us, Step(fault.at_us, host, "fault", "", "fault", fault.text, aside=True)
