@@ -1,4 +1,4 @@
-"""The table: all entities. A new one is written beside those that it belongs to, and stands here."""
+"""The table: all entities. Write a new entity beside the related ones, and list it here."""
 
 from typing import Any, Final
 

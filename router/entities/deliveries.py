@@ -1,4 +1,4 @@
-"""Deliveries that are here, and who waits for whom because of them."""
+"""Deliveries at this router, and the waits that they cause."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -13,7 +13,7 @@ from topic.identity import shown_address
 
 
 def tag_text(tag: bytes) -> str:
-    """A delivery-tag as its publisher would write it: as text if it is one, else as 0x and hexadecimal."""
+    """A delivery-tag as its publisher would write it: as text if it is printable ASCII, else as 0x and hexadecimal."""
     text = tag.decode("ascii", "replace")
     return text if text.isascii() and text.isprintable() else f"0x{tag.hex()}"
 
@@ -24,7 +24,7 @@ def _named(at: ObservedRouter, role: Role, name: bytes) -> str:
 
 
 def _at_subscribers(record: Record, most: int = 100) -> dict[str, str]:
-    """No more than management tells of a map."""
+    """States at the local subscribers, keyed by identity; at most `most`, as many as management sends of a map."""
     some = zip(range(most), record.locals.items(), strict=False)
     return {str(subscriber.identity): states.at_subscriber(state) for _, (subscriber, state) in some}
 

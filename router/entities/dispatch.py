@@ -1,8 +1,8 @@
-"""The types of qpid-dispatch, with the attributes that its tools read, as far as they mean something here.
+"""The types of qpid-dispatch, with the attributes that its tools read and that have a meaning here.
 
-An attribute that is not counted here is missing, and `qdstat` leaves its column out; where `qdstat` cannot do without,
-the attribute is there and has no value. The meanings are those of qpid-dispatch 1.19's schema (`qdrouter.json`), but
-for what is said here.
+An attribute that this router does not count is missing, and `qdstat` leaves its column out. If `qdstat` needs the
+attribute, it exists without a value. The meanings are those of qpid-dispatch 1.19's schema (`qdrouter.json`), except
+where an attribute says otherwise.
 """
 
 import socket
@@ -28,15 +28,15 @@ from topic.identity import CONTAINER, egress_address, ingress_address, shown_add
 
 AREA: Final = "0"
 MOBILE: Final = "M0"
-"""Opens the names of addresses that clients choose; the figure is the phase, of which there is one."""
+"""Prefix of the names of addresses that clients choose; the digit is the phase, of which there is one."""
 
 
 VALUELESS: Final = "no value here"
-"""The meaning of an attribute that only tools ask for."""
+"""The meaning of an attribute that exists only for tools."""
 
 
 def topological(router: str, address: str) -> str:
-    """Of a node of one router, as its clients name it from anywhere."""
+    """The address of one router's node, as clients of any router name it."""
     return f"_topo/{AREA}/{router}/{address}"
 
 
@@ -47,13 +47,13 @@ def _told(
 
 
 def _fixed(name: str, value: Any) -> Attribute[Any]:
-    """That tools ask for, and that is the same of all here."""
+    """An attribute for tools, with the same value for all entities."""
     type_ = Type.TEXT if isinstance(value, str | None) else Type.NUMBER
     return _told(name, type_, f"always {value}" if value is not None else VALUELESS, lambda at, one: value)
 
 
 def _addresses(at: ObservedRouter) -> dict[str, None]:
-    """The addresses, but no patterns, at which clients publish or subscribe, at any router, as clients name them."""
+    """The addresses, without patterns, at which clients of any router publish or subscribe, as clients name them."""
     live = (entry.identity for entry in at.node.topic.directory.entries() if entry.live)
     named = (shown_address(one.address) for one in live if one.container != CONTAINER)
     return dict.fromkeys(address for address in named if not is_pattern(address))
@@ -106,7 +106,7 @@ ROUTER: Final = Entity[ObservedRouter](
 
 
 def neighbour_identity(name: str) -> str:
-    """Of the connection with a neighbour."""
+    """The identity of the connection with a neighbour."""
     return f"router.{name}"
 
 
@@ -195,7 +195,7 @@ CONNECTOR: Final = Entity[tuple[str, Address]](
 
 @frozen
 class Peer:
-    """The other end of a connection: a client, or a neighbour that has a name."""
+    """The other end of a connection: a client, or a neighbour with a name."""
 
     connection: ClientConnection
     identity: str
@@ -261,7 +261,7 @@ End = ClientPublishingEnd[Any] | ClientSubscribingEnd
 
 
 def _ends(at: ObservedRouter) -> Iterator[End]:
-    """Of clients' links at topics, but for the suspended."""
+    """The ends of clients' links at topics, without the suspended ones."""
     topic = at.node.topic
     links = chain((s.link for s in topic.home.streams.values()), (s.link for s in topic.edge.subscribers.values()))
     return (end for end in links if isinstance(end, ClientPublishingEnd | ClientSubscribingEnd))
@@ -324,7 +324,7 @@ LINK: Final = Entity[End](
 
 
 def _inside(at: ObservedRouter, address: str, ends: Callable[[str, str], str]) -> str:
-    """The address in the mesh that links to this one have: of a queue its `ingress_address` or `egress_address`."""
+    """The address in the mesh of links to this one; for a queue its `ingress_address` or `egress_address`."""
     sets = at.node.sets
     if sets is None or not at.node.topic.kinds.of(address).in_sets:
         return address

@@ -1,4 +1,4 @@
-"""Links of clients: publishers and subscribers here, and links that no router in contact has, or nobody waits for."""
+"""Links of clients: publishers and subscribers here, orphans, and links for which no home waits any more."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
@@ -17,12 +17,12 @@ L = TypeVar("L", HomeStream, LocalSubscriber, LinkEntry)
 
 
 def _of_clients(links: Iterable[L]) -> Iterator[L]:
-    """All but the links of replica sets, which tell of themselves (`router.entities.replicas`)."""
+    """All links but those of replica sets, which have entities of their own (`router.entities.replicas`)."""
     return (link for link in links if link.identity.container != CONTAINER)
 
 
 def _carried(link: Any) -> StreamFigures | None:
-    """What the connection has carried that a client's link is on."""
+    """The traffic of the connection of a client's link; None for other links."""
     return link.link.connection.measure() if isinstance(link, ClientEnd) else None
 
 
@@ -41,7 +41,7 @@ PARTS: Final[tuple[Attribute[Any], ...]] = (
 
 
 def _named(says: str, read: Callable[[Any], str]) -> tuple[Attribute[Any], ...]:
-    """What `$management` knows a link by; `read` has its identity there."""
+    """The identity and name of a link in `$management`; `read` returns the identity."""
     return (
         Attribute("identity", Type.TEXT, says, lambda at, link: read(link), Where.MANAGEMENT),
         Attribute(

@@ -1,4 +1,4 @@
-"""The router that is looked at: all of its process that the table of entities reads."""
+"""The router as the table of entities reads it: all parts of its process."""
 
 import time
 from collections import deque
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 1.0
 LOOKS: Final = 10
-"""Of the lag, the greatest of which counts."""
+"""Looks at the lag, the greatest of which counts."""
 
 
 class WrittenLog(Protocol):
     """The delivery log."""
 
     why: str
-    """Why it cannot be written; empty if it can."""
+    """Why the log cannot be written; empty if it can."""
     missing: int
-    """Entries that it lacks by now."""
+    """Entries that the log lacks so far."""
 
     @property
     def written(self) -> int:
@@ -38,15 +38,15 @@ class WrittenLog(Protocol):
 class CountingGuard(Protocol):
     @property
     def exceeded(self) -> Mapping[str, int]:
-        """How often each limit was."""
+        """How often each limit was exceeded."""
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """Attaches, by condition."""
+        """Refused attaches, by condition."""
 
 
 class OpenDoors(Protocol):
-    """By which clients come in."""
+    """The admission of clients."""
 
     is_open: bool
 
@@ -54,7 +54,7 @@ class OpenDoors(Protocol):
 class CountedEvents(Protocol):
     @property
     def counts(self) -> Mapping[str, int]:
-        """Of all events so far, by kind."""
+        """Number of events so far, by kind."""
 
     @property
     def last(self) -> int:
@@ -62,7 +62,7 @@ class CountedEvents(Protocol):
 
 
 class LoopLag:
-    """How late the loop comes to who asked to be woken, in seconds: the most of the last looks."""
+    """How late the loop wakes a task, in seconds: the greatest lag of the last looks."""
 
     def __init__(self) -> None:
         self._seen: deque[float] = deque([0.0], maxlen=LOOKS)
@@ -93,7 +93,7 @@ class ObservedRouter:
     survey: Survey = field(factory=Survey)
     started: float = field(factory=trio.current_time)
     epoch: float = field(factory=lambda: time.time() - trio.current_time())
-    """Of the wall clock as it was set then."""
+    """Wall-clock time at which trio's clock was 0, as the wall clock was set at the start."""
 
     @property
     def name(self) -> str:

@@ -1,7 +1,9 @@
-"""Declared queues (protocol 13): all of which this router has a replica, and the deepest of the sets that it leads.
+"""Declared queues (protocol 13): all queues of which this router has a replica, and the deepest queues of the sets that
+it leads.
 
-A router may have many thousand queues. `$management` tells of all, page by page. What is shown as a whole has the
-`MOST_SHOWN` deepest, and the sums of each set (`router.entities.replicas`): so it does not grow with the queues.
+A router may have many thousand queues. `$management` shows all of them, page by page. `$status` and `/metrics` have
+only the `MOST_SHOWN` deepest, and the sums of each set (`router.entities.replicas`), so their size does not grow with
+the queues.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +21,7 @@ from topic.queues.messages import Passed, QueuedMessages
 from topic.queues.state import Queue
 
 MOST_SHOWN: Final = 100
-"""Queues of a router, in `$status` and `/metrics`."""
+"""Queues of a router in `$status` and `/metrics`, at most."""
 
 Read = Callable[[ObservedRouter, Queue], Any]
 
@@ -51,7 +53,7 @@ def _set_of(at: ObservedRouter, queue: Queue) -> str | None:
 
 
 def _messages(at: ObservedRouter, queue: Queue) -> QueuedMessages:
-    """All messages of the set of a queue that this router has a replica of."""
+    """All messages of the queue's set, of which this router has a replica."""
     name = _set_of(at, queue)
     assert at.node.sets is not None and name is not None
     return at.node.sets.state(name).messages
@@ -68,7 +70,7 @@ def _oldest_s(at: ObservedRouter, queue: Queue) -> float | None:
 
 
 def _passed(read: Callable[[Passed], int]) -> Read:
-    """At the leader."""
+    """A figure that only the leader has; None elsewhere."""
     return lambda at, one: read(_messages(at, one).passed_of(one.id)) if _set_of(at, one) in at.node.led else None
 
 
@@ -105,7 +107,7 @@ def _series(name: str, type_: Type) -> Metric:
 
 
 def _deepest(at: ObservedRouter) -> Iterable[Queue]:
-    """The deepest first. Queues without messages come last, and are not looked for where there is no room for them."""
+    """The queues, deepest first. Queues without messages come last, and only as far as there is room for them."""
     states = [at.node.sets.state(name) for name in at.node.led] if at.node.sets is not None else []
     filled = [(-count, id_.index, id_, state) for state in states for id_, count in state.messages.counts()]
     for *_, id_, state in nsmallest(MOST_SHOWN, filled, key=itemgetter(0, 1)):

@@ -1,8 +1,9 @@
-"""Rates: what counts up, a second, from look to look. Whoever shows a rate has it from here.
+"""Rates of totals: their growth in a second, from look to look. All surfaces that show a rate have it from here.
 
-What a link counts begins anew with each attach, what a connection does with each one, and what a router does with each
-of its lives: of what began in between, all counts. Of what was not there at the look before, nothing is known. Time is
-what a router says of its life, not how long it took to ask it.
+The totals of a link begin anew with each attach, the totals of a connection with each connection, and the totals of a
+router with each of its lives. If the total began between two looks, all of it counts. A link or router that the former
+look lacks has no rate. The time between two looks is by the router's uptime, so the duration of a request does not
+matter.
 """
 
 import json
@@ -18,18 +19,18 @@ from router.entities.table import Entity
 Row = dict[str, Any]
 
 DIRECTIONS: Final = "Received", "Sent"
-"""In this order, as who sends knows better."""
+"""In this order of preference, as the sender of a direction knows it better."""
 TOTALS: Final = "deliveriesIngress", "deliveriesEgress", "acceptedDeliveries"
 
 
 @frozen
 class RouterLook:
-    """What one router says of itself, as `GET-LOOK` of management has it (docs/management.md)."""
+    """One router's look at itself, as in `GET-LOOK` of management (docs/management.md)."""
 
     time: float
-    """Seconds since 1970, by its clock."""
+    """Seconds since 1970, by the router's clock."""
     status: Row
-    """As docs/status.md has it."""
+    """The report of docs/status.md."""
     totals: Row
     neighbours: list[Row]
     last_event: int = 0
@@ -45,7 +46,7 @@ Looks = Mapping[str, RouterLook]
 
 @frozen
 class LinkRate:
-    """Messages a second: `rate` is what came of a publisher, or was transferred to a subscriber."""
+    """Messages a second of a link: `rate` counts messages received from a publisher, or transferred to a subscriber."""
 
     role: str
     container: str
@@ -55,21 +56,21 @@ class LinkRate:
     status: str
     rate: float
     accepted: float | None
-    """Of a subscriber."""
+    """Accepted messages a second of a subscriber."""
     bytes: float | None
-    """A second, in the same direction, on the connection that the link is on; None if that is not known."""
+    """Bytes a second in the same direction on the link's connection; None if unknown."""
     waiting: int
-    """Unsettled, and queued."""
+    """Messages that are unsettled or queued."""
 
 
 @frozen
 class NeighbourRate:
-    """What one router sends to a neighbour, for whomever, a second."""
+    """The traffic that one router sends to a neighbour in a second, for all routers."""
 
     router: str
     neighbour: str
     messages: float | None
-    """Of AMQP: each has as many deliveries as were ready."""
+    """Messages of AMQP: each has as many deliveries as were ready."""
     bytes: float | None
 
 
@@ -79,19 +80,19 @@ class QueueRate:
 
     queue: str
     router: str
-    """The leader."""
+    """The router that leads the queue's set."""
     came: float
     left: float
     messages: int
-    """In the queue now."""
+    """Messages in the queue now."""
     consumers: int
     oldest_s: float
-    """How old its oldest message is."""
+    """Age of the oldest message, in seconds."""
 
 
 @frozen
 class RouterRate:
-    """Messages a second, of all links that it has, or had."""
+    """Messages a second on all present and former links of a router."""
 
     router: str
     received: float
@@ -100,12 +101,12 @@ class RouterRate:
     links: int
     records: int
     memory: int
-    """Bytes."""
+    """Resident memory in bytes."""
 
 
 @frozen
 class MeshRates:
-    """The busiest come first."""
+    """The rates of a mesh, the busiest entities first."""
 
     seconds: float
     routers: list[RouterRate]
@@ -119,7 +120,7 @@ class MeshRates:
 
 @frozen
 class _Spell:
-    """From one look at a router to the next; what began in between has no former."""
+    """The time between two looks at a router. `former` is None for a router that was started in between."""
 
     former: RouterLook | None
     new: RouterLook
@@ -130,7 +131,7 @@ class _Spell:
 
 
 def _spells(before: Looks, after: Looks) -> Iterator[tuple[str, _Spell]]:
-    """Of routers that have answered both times."""
+    """The spells of the routers that have answered both times."""
     for name, new in after.items():
         old, lived = before.get(name), new.status["uptime_s"]
         if old is not None:
@@ -161,7 +162,9 @@ def router_rates(before: Looks, after: Looks) -> Iterator[RouterRate]:
 
 
 def neighbour_rates(before: Looks, after: Looks) -> Iterable[NeighbourRate]:
-    """Each direction once: as its sender counts, or, of one that has not answered, as the other end does."""
+    """The rates of each direction, once: as its sender counts it, or as the other end does if the sender has not
+    answered.
+    """
     found: dict[tuple[str, str], NeighbourRate] = {}
     for way in DIRECTIONS:
         for name, spell in _spells(before, after):
@@ -177,7 +180,9 @@ def neighbour_rates(before: Looks, after: Looks) -> Iterable[NeighbourRate]:
 
 
 def queue_rates(before: Looks, after: Looks) -> Iterator[QueueRate]:
-    """A queue that the former look of its leader lacks has the rates 0: it is not known since when it was counted."""
+    """The rates of the queues. If the former look of its leader lacks a queue, its rates are 0: it is unknown since
+    when it was counted.
+    """
     for router, spell in _spells(before, after):
         former = {row["name"]: row for row in spell.before(LED_QUEUE.status)}
         for row in spell.new.status.get(LED_QUEUE.status, ()):
@@ -217,6 +222,6 @@ def _known(before: float | None, now: float | None, seconds: float) -> float | N
 
 
 def rate(before: float | None, now: float, seconds: float) -> float:
-    """Of a total that was `before`; None, or more than now: it has begun in between."""
+    """Growth of a total in a second. If `before` is None, or more than `now`, the total began in between."""
     more = now - before if before is not None and now >= before else now
     return round(more / seconds, 1) if seconds > 0 else 0.0

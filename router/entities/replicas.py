@@ -1,4 +1,4 @@
-"""Replica sets as this router knows them (protocol 13). Their queues: `router.entities.queues`."""
+"""Replica sets as this router knows them (protocol 13). For their queues, see `router.entities.queues`."""
 
 from collections.abc import Callable, Collection
 from typing import Any, Final
@@ -15,12 +15,12 @@ LEADER: Final = "leader"
 
 
 def is_redundant(voters: Collection[str], may_stop: Collection[str]) -> bool:
-    """Whether a set keeps its majority whichever voter stops, by what its leader says."""
+    """Whether a set keeps its majority whichever voter stops, by its leader's report."""
     return {*voters} <= {*may_stop}
 
 
 def _measure(series: str, type_: Type, says: str, read: Callable[[ObservedRouter, SetView], Any]) -> Attribute[SetView]:
-    """That only `/metrics` has."""
+    """An attribute that only `/metrics` shows."""
     name = series.removeprefix("oncemesh_set_")
     return Attribute(name, type_, says, read, Where.NOWHERE, Metric(series, ("set",)))
 
@@ -30,7 +30,7 @@ def _at_leader(read: Callable[[SetView], Any]) -> Callable[[ObservedRouter, SetV
 
 
 def _of_messages(read: Callable[[QueuedMessages], Any]) -> Callable[[ObservedRouter, SetView], Any]:
-    """At the leader."""
+    """A figure of the set's messages that only the leader has."""
 
     def read_if_led(at: ObservedRouter, one: SetView) -> Any:
         sets = at.node.sets

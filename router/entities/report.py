@@ -1,6 +1,6 @@
-"""What a router says of itself: the JSON behind `oncemesh status` (docs/status.md), by the table of entities.
+"""A router's report of itself: the JSON of `oncemesh status` (docs/status.md), from the table of entities.
 
-Computed when asked for, from the cores' own state.
+It is computed on demand, from the cores' own state.
 """
 
 import json
@@ -26,7 +26,9 @@ def report(at: ObservedRouter) -> bytes:
 
 
 def only_of(user: str, told: bytes) -> bytes:
-    """A report that names no links but those of this user, and no queues: others may have chosen their names."""
+    """The report as this user may see it: only the user's own links, and no queues, as other users may have chosen
+    their names.
+    """
     said = json.loads(told)
     for name in OF_USERS:
         own = [link for link in said[name] if user and link.get("user") == user]

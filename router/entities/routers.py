@@ -42,7 +42,7 @@ def _ahead_s(at: ObservedRouter) -> float:
 
 
 def _by_kind(totals: Mapping[str, int]) -> dict[str, int]:
-    """Of all kinds of addresses."""
+    """The totals, with 0 for kinds of addresses without one."""
     return {kind: totals.get(kind, 0) for kind in KINDS}
 
 
@@ -54,7 +54,7 @@ def _fact(name: str, type_: Type, says: str, read: Of, series: Metric | None = N
 
 
 def _measure(series: Metric, type_: Type, says: str, read: Of) -> Attribute[ObservedRouter]:
-    """That only `/metrics` has."""
+    """An attribute that only `/metrics` shows."""
     return Attribute(series.name.removeprefix("oncemesh_"), type_, says, read, Where.NOWHERE, series)
 
 
@@ -144,7 +144,7 @@ def _name(at: ObservedRouter, name: str) -> str:
 
 
 def _named(*more: Attribute[str]) -> tuple[Attribute[str], ...]:
-    """What all have that are known by name."""
+    """The attributes of all entities that are known by a name."""
     return (
         Attribute("identity", Type.TEXT, "the router's name", _name, Where.MANAGEMENT),
         Attribute("name", Type.TEXT, "the router's name", _name, Where.MANAGEMENT),

@@ -1,4 +1,4 @@
-"""The words for what a link or a delivery is like."""
+"""The words for the states of links and deliveries."""
 
 from collections.abc import Collection
 from typing import Final
@@ -10,7 +10,7 @@ from topic.edge.subscriber import LocalSubscriber
 
 STATES: Final = {State.IN_DOUBT: "in_doubt", State.ACCEPTED: "accepted", State.SETTLED: "settled"}
 PLACEHOLDER, UNCONFIRMED = "placeholder", "unconfirmed"
-"""Records in doubt that no home vouches for: without a message, and with one."""
+"""Records in doubt that no home has confirmed: without a message, and with one."""
 IN_DOUBT: Final = ("in_doubt", UNCONFIRMED, PLACEHOLDER)
 PUBLISHER: Final = ("attaching", "attached", "suspended")
 SUBSCRIBER: Final = ("joining", "attached", "suspended")
@@ -25,7 +25,7 @@ def state_of(record: Record) -> str:
 
 
 def publisher_status(stream: HomeStream, waiting: Collection[bytes]) -> str:
-    """`waiting` are the links whose attaches are not answered yet."""
+    """The state of a publisher's link. `waiting`: the links whose attaches are not answered yet."""
     return "suspended" if stream.link is None else "attaching" if stream.publisher in waiting else "attached"
 
 
@@ -34,5 +34,5 @@ def subscriber_status(subscriber: LocalSubscriber) -> str:
 
 
 def at_subscriber(state: int) -> str:
-    """What a delivery is at a subscriber here, or its outcome."""
+    """The state of a delivery at a local subscriber, or its outcome there."""
     return AT_SUBSCRIBER.get(state) or DeliveryOutcome(state).name.lower()

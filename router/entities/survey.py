@@ -1,7 +1,7 @@
-"""One pass over all deliveries that are here: who waits for whom, and since when that has been seen.
+"""One pass over all deliveries at this router: the waits that they cause, and since when each was seen.
 
-Taken for each report (`router.entities.report`), as its parts need the same pass. Nothing is counted on the way of a
-message but totals.
+Each report makes one pass (`router.entities.report`), as several of its parts need it. The path of a message only
+counts totals.
 """
 
 from collections import Counter, defaultdict
@@ -20,18 +20,18 @@ from topic.identity import shown_address
 from topic.node import Node
 
 NOBODY_KNOWS: Final = "that no router knows"
-"""In place of the name of a link."""
+"""Stands in place of a link's name."""
 
 
 class Ages:
-    """For how long one and the same has been seen of a name, from look to look. A name of which there is always another
-    one does not grow old: so a mesh under load does not look like one that waits."""
+    """The seconds for which the same thing was seen under a name, from look to look. A name with ever new things does
+    not grow old, so a busy mesh does not look like a waiting one."""
 
     def __init__(self) -> None:
         self._since: dict[tuple[str, bytes], float] = {}
 
     def look(self, seen: Iterable[tuple[str, bytes]]) -> dict[str, float]:
-        """Name -> seconds since its oldest was first seen."""
+        """Returns the seconds since the oldest thing of each name was first seen."""
         now = trio.current_time()
         self._since = {one: self._since.get(one, now) for one in seen}
         oldest: dict[str, float] = {}
@@ -42,7 +42,7 @@ class Ages:
 
 @frozen
 class DeliveryWait:
-    """Of deliveries in doubt here, or of subscribers that are gated."""
+    """A wait of deliveries in doubt here, or of gated subscribers."""
 
     awaited: str
     publishers: list[str]
@@ -53,23 +53,23 @@ class DeliveryWait:
 @frozen
 class UnansweredAttaches:
     routers: list[str] = field(factory=list)
-    """For which the answers wait."""
+    """The routers for which the answers wait."""
     since_s: float = 0.0
 
 
 class Survey:
-    """Of one router: what the last pass has found."""
+    """The results of the last pass at one router."""
 
     def __init__(self) -> None:
         self.records: dict[str, int] = {}
-        """By state."""
+        """Number of records, by state."""
         self.bytes = 0
-        """Of messages in these records."""
+        """Bytes of the messages in these records."""
         self.sent: Counter[LocalSubscriber] = Counter()
-        """Deliveries without an outcome yet."""
+        """Deliveries without an outcome yet, by subscriber."""
         self.waits: list[DeliveryWait] = []
         self.held: dict[bytes, list[str]] = {}
-        """Of a publisher without credit: whom it waits for."""
+        """The links and routers for which each publisher without credit waits."""
         self.held_s: dict[str, float] = {}
         self.attaches = UnansweredAttaches()
         self._waits, self._holds, self._unanswered = Ages(), Ages(), Ages()
@@ -120,7 +120,7 @@ class Survey:
 
 
 def _held_for(node: Node, stream: HomeStream) -> list[str]:
-    """Whom a publisher without credit waits for."""
+    """The links and routers for which a publisher without credit waits; empty if it has credit."""
     if stream.link is None or not stream.answered or stream.window.credit:
         return []
     itself = f"publisher {stream.identity}, to settle"
@@ -151,7 +151,9 @@ def _awaited(node: Node, record: Record) -> Iterator[str]:
 
 
 def _held(node: Node, stream: HomeStream) -> dict[str, list[Record]]:
-    """What keeps subscribers from later deliveries of this publisher (protocol 6.5, 6.6)."""
+    """The records that keep subscribers from later deliveries of this publisher, by what they wait for (protocol 6.5,
+    6.6).
+    """
     held: dict[str, list[Record]] = {}
     publisher, directory = f"publisher {stream.identity}", node.topic.directory
     for name, gate in stream.gates.items():

@@ -1,11 +1,11 @@
-"""How the table of entities is written: an entity, an attribute, a series.
+"""The parts of the table of entities: an entity, an attribute, a series.
 
-Each fact of a router is told once, here: its name, its type, what it says, where its value comes from. `$status`,
-`$management`, `/metrics`, the console and the commands show what the table has, and nothing else (docs/entities.md).
+The table has each fact of a router once: its name, type, meaning, and the source of its value. `$status`,
+`$management`, `/metrics`, the console and the commands show only the facts of the table (docs/entities.md).
 
 An attribute's name is in words with `_` between them, a unit last, as `$status` has it; `$management` writes the same
-name as AMQP does (`managed_name`). Names of qpid-dispatch are as they are there. The formatter is kept from the tables
-(`fmt: skip`): an attribute is a row, not a column of arguments.
+name as AMQP does (`managed_name`). Names of qpid-dispatch stay as they are. The formatter skips the tables (`fmt:
+skip`), as an attribute is a row, not a column of arguments.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OURS: Final = "io.oncemesh."
-"""Begins the names of types that qpid-dispatch has not."""
+"""Prefix of the names of types that qpid-dispatch does not have."""
 DISPATCH: Final = "org.apache.qpid.dispatch."
 
 
 class Type(StrEnum):
-    """Of a value; any may be None, where there is nothing to tell."""
+    """The type of a value. Any value may be None if it is unknown."""
 
     TEXT = "text"
     TEXTS = "list of texts"
@@ -41,12 +41,12 @@ class Type(StrEnum):
 
     @property
     def counts(self) -> bool:
-        """Whether it counts up, so that two looks at it make a rate."""
+        """Whether the value only grows, so that two looks make a rate."""
         return self in (Type.COUNT, Type.CARRIED, Type.COUNTS)
 
 
 class Where(Flag):
-    """Who shows an attribute as it is. Its series has `/metrics` besides."""
+    """The surfaces that show an attribute itself. `/metrics` shows its series besides."""
 
     NOWHERE = 0
     STATUS = auto()
@@ -55,33 +55,33 @@ class Where(Flag):
 
 
 class How(Enum):
-    """What a series makes of an attribute of all entities of its type."""
+    """How a series is made from an attribute of all entities of a type."""
 
     EACH = "of each"
-    """A sample for each entity, whose name is its label; without a label there is one entity."""
+    """A sample for each entity, with its name as the label; without a label there is one entity."""
     KEYS = "by key"
-    """Of one entity: a sample for each key of a map."""
+    """A sample for each key of a map; there is one entity."""
     FACTS = "as labels"
-    """Of one entity: a map, the values of which are labels; the sample is 1."""
+    """One sample of 1 with the values of a map as labels; there is one entity."""
     SUM = "the sum"
     NUMBER = "how many"
     BY_VALUE = "how many, by value"
     OLDEST = "the longest time that an entity has been so"
-    """Seconds, of a flag, from look to look."""
+    """Seconds for which a flag has been set, from look to look."""
 
 
 @frozen
 class Metric:
-    """Of `/metrics`. Labels are nothing that a client chose, but for the names of a bounded number of queues: so there
-    are as many samples whatever comes to a router."""
+    """A series of `/metrics`. No label is a name that a client chose, except names of a bounded number of queues: so
+    the number of samples is bounded."""
 
     name: str
     labels: tuple[str, ...] = ()
     how: How = How.EACH
     values: tuple[str, ...] = ()
-    """Those that there always is a sample of, if it is by value."""
+    """For `BY_VALUE`: the values that always have a sample."""
     says: str = ""
-    """Of a sum or a number, for which the attribute does not say it."""
+    """The meaning of a sum or a number, if the attribute's does not fit."""
 
 
 @frozen
@@ -93,21 +93,21 @@ class Attribute(Generic[T]):
     where: Where = Where.BOTH
     series: Metric | None = None
     may_lack: bool = False
-    """`$status` leaves it out where it is empty."""
+    """`$status` leaves the attribute out if it is empty."""
 
     @property
     def is_counter(self) -> bool:
-        """Whether its series is one: what is summed over entities falls, too, as they go."""
+        """Whether the series is a counter. A sum over entities is none, as it falls when an entity goes."""
         return self.type.counts and self.series is not None and self.series.how in (How.EACH, How.KEYS)
 
     @property
     def measured(self) -> str:
-        """What its series says."""
+        """The meaning of the series."""
         return (self.series.says if self.series is not None else "") or self.says
 
     @property
     def managed_name(self) -> str:
-        """`since_s` is `sinceSeconds` there."""
+        """The name in `$management`: `since_s` is `sinceSeconds` there."""
         first, *words = (self.name.removesuffix("_s") + "_seconds" * self.name.endswith("_s")).split("_")
         return first + "".join(map(str.capitalize, words))
 
@@ -116,24 +116,24 @@ class Attribute(Generic[T]):
 class Entity(Generic[T]):
     name: str
     says: str
-    """Which ones there are."""
+    """The meaning of the type: which entities there are."""
     found: Callable[["ObservedRouter"], Iterable[T]]
-    """Those that there are now, in order. A pass over them costs no more than looking at each."""
+    """The present entities, in order. A pass over all of them costs no more than reading each."""
     attributes: tuple[Attribute[T], ...]
     status: str = ""
-    """The key of their list in `$status`; empty: there is none."""
+    """The key of their list in `$status`; empty if there is none."""
     managed: str = ""
     """The name of their type in `$management`."""
     columns: tuple[str, ...] = ()
-    """Of their table in `oncemesh status`, besides whose link it is; empty: there is none."""
+    """Columns of their table in `oncemesh status`, besides the link's name; empty if there is no table."""
     spared: tuple[str, ...] = ()
-    """Columns that are left out first where there is no room."""
+    """Columns that are left out first if the terminal is narrow."""
 
     def shown(self, where: Where) -> list[Attribute[T]]:
         return [attribute for attribute in self.attributes if where in attribute.where]
 
     def in_status(self, at: "ObservedRouter", one: T) -> dict[str, Any]:
-        """As `$status` tells of it: `a.b` is `b` in a map `a`."""
+        """The attributes as in `$status`: `a.b` is `b` in a map `a`."""
         told: dict[str, Any] = {}
         for attribute in self.shown(Where.STATUS):
             value = attribute.read(at, one)
