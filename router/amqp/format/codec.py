@@ -1,7 +1,7 @@
 """The AMQP 1.0 type system (part 1), as far as it is needed beside proton: SASL frames and message sections.
 
-Pure. Decoding is strict about sizes and bounded in depth, because it reads what strangers wrote. Decimals, which Python
-has no type for, are kept as their bytes. Not for the hot path.
+Pure. Decoding checks sizes strictly and bounds the depth, because strangers write its input. A decimal stays as its
+bytes, because Python has no matching type. Not for the hot path.
 """
 
 import struct
@@ -13,8 +13,8 @@ from router.amqp.format.errors import DECODE_ERROR, RESOURCE_LIMIT, AmqpError
 
 MAX_DEPTH: Final = 32
 MOST_EMPTY: Final = 4096
-"""Elements without bytes that the arrays of one value may have beyond as many as these arrays have bytes. AMQP allows
-an array of any number of nulls in ten bytes."""
+"""Elements without bytes that all arrays of one value may have together, beyond one for each byte of these arrays.
+Without this bound, AMQP allows an array of any number of nulls in ten bytes."""
 
 TOO_MANY: Final = "a list or an array claims more elements than it has bytes"
 
@@ -51,7 +51,7 @@ class Timestamp(int):
 
 
 class Described(NamedTuple):
-    """A described value: what it is, and the value."""
+    """A described value: its descriptor, and the value."""
 
     descriptor: Any
     value: Any
@@ -67,7 +67,7 @@ and a list is made without a call."""
 
 
 def _take_room(room: _Room, count: int) -> None:
-    """Use room for `count` elements; a count below 1 uses none. Raises AmqpError if there is not so much."""
+    """Use room for `count` elements; a count below 1 uses none. Raises AmqpError if too little room is left."""
     room[0] -= max(0, count)
     if room[0] < 0:
         what = f"the arrays of an AMQP value have more than {MOST_EMPTY} elements that take no bytes"
@@ -75,8 +75,8 @@ def _take_room(room: _Room, count: int) -> None:
 
 
 def decode(data: bytes, at: int = 0, depth: int = 0, room: _Room | None = None) -> tuple[Any, int]:
-    """The value at an offset, and the offset behind it. Raises AmqpError on anything damaged, and on a value that has
-    no room in memory (`MOST_EMPTY`). `depth` and `room` are those of the value that it is in."""
+    """The value at an offset, and the offset behind it. Raises AmqpError if it is malformed, or too large for memory
+    (`MOST_EMPTY`). `depth` and `room` belong to the value that contains it."""
     if room is None:
         room = [MOST_EMPTY]
     if depth > MAX_DEPTH:
@@ -93,15 +93,15 @@ def decode(data: bytes, at: int = 0, depth: int = 0, room: _Room | None = None) 
 
 
 def _check_descriptor(data: bytes, at: int) -> None:
-    """AMQP reserves all but symbols and numbers (1.0 1.5). Descriptors that are described are a tree: a step for each
-    byte. Lists, maps and arrays cannot be looked up."""
+    """AMQP reserves all descriptors except symbols and numbers (1.0 1.5). A descriptor that is itself described would
+    be a tree, with a step for each byte. Lists, maps and arrays cannot be looked up in a table."""
     code = data[at : at + 1]
     if code == b"\x00" or code == b"\x45" or code >= b"\xc0":
         raise _damaged("the descriptor of a value is not a simple value, expected a symbol or a number")
 
 
 def _value(code: int, data: bytes, at: int, depth: int, room: _Room) -> tuple[Any, int]:
-    """The value behind its constructor."""
+    """The value after its constructor."""
     if code in _EMPTY:
         return _EMPTY[code], at
     if (width := _WIDTHS.get(code >> 4)) is not None:
@@ -133,7 +133,7 @@ def _fixed(code: int, body: bytes) -> Any:
 
 
 def _char(number: int) -> str:
-    """Half of a surrogate pair would be no character: nobody could encode it again."""
+    """Half of a surrogate pair is refused, because it is no character and cannot be encoded again."""
     if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
         raise _damaged(f"the char value {number:#x} is no Unicode character")
     return chr(number)
@@ -164,7 +164,7 @@ def _count(body: bytes, form: struct.Struct) -> tuple[int, int]:
 
 
 def _array(body: bytes, count_form: struct.Struct, depth: int, room: _Room) -> list[Any]:
-    """Its elements share one constructor; what describes them is left out."""
+    """The elements of an array, which share one constructor; their descriptor is left out."""
     count, at = _count(body, count_form)
     if body[at : at + 1] == b"\x00":
         _, at = decode(body, at + 1, depth + 1, room)
@@ -226,8 +226,8 @@ def skip(data: bytes, at: int, depth: int = 0) -> int:
 
 
 def encode(value: Any) -> bytes:
-    """None, bool, int (as ulong in a descriptor, else long), float (as double), Timestamp, str, Symbol,
-    bytes, list, dict, Described, and Raw."""
+    """Encode None, bool, int (as ulong in a descriptor, else long), float (as double), Timestamp, str, Symbol, bytes,
+    list, dict, Described or Raw."""
     match value:
         case None:
             return b"\x40"
@@ -257,7 +257,7 @@ def encode(value: Any) -> bytes:
 
 
 class Raw(NamedTuple):
-    """A value that is encoded already."""
+    """A value that is already encoded."""
 
     encoded: bytes
 

@@ -1,6 +1,6 @@
-"""The one exception of the AMQP edge: the peer is at fault.
+"""The exceptions of the AMQP edge for faults of a peer.
 
-A `AmqpError` ends the connection it came from, with its condition; it never ends the process. The names are AMQP's
+An `AmqpError` ends the connection of the peer, with its condition; it never ends the process. The names are AMQP's
 error conditions (AMQP 1.0 2.8.15 to 2.8.18).
 """
 
@@ -28,17 +28,17 @@ NO_TRANSACTIONS: Final = (
 )
 
 OF_PROTON: Final = {"amqp:not allowed": NOT_ALLOWED, "amqp:session:invalid-field": INVALID_FIELD}
-"""What proton calls two of them."""
+"""Maps proton's names for two conditions to AMQP's."""
 SILENCE_OF_PROTON: Final = "local-idle-timeout expired"
 """Proton's description of a peer that was silent for longer than the idle timeout."""
 
 
 class PeerFaultError(Exception):
-    """The peer broke its protocol, whichever that is: the connection it came on is over, nothing else is."""
+    """The peer broke its protocol, AMQP or another. Its connection ends, and nothing else."""
 
 
 class AmqpError(PeerFaultError):
-    """The peer broke AMQP: the connection it came on is over, nothing else is."""
+    """The peer broke AMQP. Its connection ends, and nothing else."""
 
     def __init__(self, condition: str, description: str = "") -> None:
         super().__init__(f"{condition}: {description}" if description else condition)
@@ -47,7 +47,7 @@ class AmqpError(PeerFaultError):
 
 
 class LimitError(AmqpError):
-    """It wants more than one connection may have: `limit` is which of the `Bounds`, or the frame's size."""
+    """The peer wants more than one connection may have: `limit` names the field of `Bounds`, or the frame size."""
 
     def __init__(self, limit: str, description: str, condition: str = RESOURCE_LIMIT) -> None:
         super().__init__(condition, description)
@@ -58,7 +58,7 @@ TOO_MANY: Final = "too many wrong passwords came from this address"
 
 
 class TurnError(AmqpError):
-    """A password is not looked at, be it right: others that were said before it were wrong."""
+    """A password was not checked, right or wrong, because earlier passwords from there were wrong."""
 
     def __init__(self) -> None:
         super().__init__(UNAUTHORIZED, TOO_MANY)

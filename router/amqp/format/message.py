@@ -1,11 +1,11 @@
-"""The few things we do to messages: wrap and unwrap a body for our own clients, and what `modified` outcomes ask for.
+"""Operations on encoded messages: wraps and unwraps a body for our own clients, and applies `modified` outcomes.
 
-AMQP 1.0 3.2. Everybody else's messages pass through the mesh as bytes: `modified` changes one header field and the
-annotations that it is given, keeps every other byte, and leaves alone what is not a message.
+See AMQP 1.0 3.2. All other messages pass through the mesh as bytes. `modified` changes one header field and the
+annotations that the outcome gives, keeps every other byte, and does not change bytes that are no message.
 
-A message's format, 0 but for those of other standards, is said by its transfer (AMQP 1.0 2.7.5). A message of another
-one is kept in an *envelope*, which begins with a byte that no message of format 0 begins with, and has the format in
-front. So it is carried wherever the message is, and costs the others nothing.
+The transfer of a message gives its message-format, which is 0 except for formats of other standards (AMQP 1.0 2.7.5). A
+message of another format is kept in an *envelope*, which begins with a byte with which no message of format 0 begins,
+followed by the format. So the format travels with the message, and other messages need no extra bytes.
 """
 
 from collections.abc import Mapping
@@ -28,14 +28,14 @@ ENVELOPE: Final = b"\xff"
 ENVELOPE_SIZE: Final = 5  # with the format
 
 LOOKED_INTO: Final = 64 << 10
-"""Bytes of a section in front of the body that anybody looks into. What a longer one says is not asked."""
+"""Bytes of a section before the body that any reader looks into. Readers ignore a longer section."""
 SHORT: Final = 4096
-"""Bytes of a map of annotations that is taken apart."""
+"""Bytes of a map of annotations whose entries are read one by one."""
 _LISTS: Final = b"\x45\xc0\xd0"
 _MAPS: Final = b"\xc1\xd1"
 _ULONGS: Final = b"\x44\x53\x80"
 _SYMBOLS: Final = {0xA1: b"\xa3", 0xB1: b"\xb3", 0xA3: b"\xa3", 0xB3: b"\xb3"}
-"""By the code of a text, or of a symbol: that of a symbol of the same length."""
+"""Maps the constructor of a text or symbol to the constructor of a symbol with the same length."""
 _LONG_TEXT: Final = b"\xb1"
 _LONG: Final = (b"\xb0", _LONG_TEXT)  # binary or text of more than 255 bytes
 _LONG_HEAD: Final = 5  # bytes in front of these
@@ -52,7 +52,7 @@ _NAMES: Final = {
     "amqp:amqp-value:*": VALUE,
     "amqp:footer:map": 0x78,
 }
-"""What describes a section may be a symbol (3.2)."""
+"""Keyed by symbol: a section's descriptor may be a symbol (3.2)."""
 _ONE_SECTION: Final = b"\x00\x53\x75\xb0"  # its begin, with a length of four bytes
 _TTL: Final = 2
 _FIRST_ACQUIRER: Final = 3  # its place in the header
@@ -61,17 +61,17 @@ _LONGEST_CODE: Final = 64  # bytes of what describes a section, with the sign th
 
 
 def in_envelope(message: bytes, message_format: int) -> bytes:
-    """Needed for a format other than 0, and for what begins like an envelope."""
+    """Put the message into an envelope, if its format is not 0, or if it begins like an envelope."""
     return ENVELOPE + message_format.to_bytes(4, "big") + message
 
 
 def format_of(message: bytes) -> int:
-    """The message-format of what may be in an envelope."""
+    """The message-format of a message that may be in an envelope."""
     return int.from_bytes(message[1:ENVELOPE_SIZE], "big") if message >= ENVELOPE else 0
 
 
 def content_of(message: bytes) -> bytes:
-    """What its transfer has for a payload."""
+    """The payload of the message's transfer: the message without its envelope."""
     return message[ENVELOPE_SIZE:] if message >= ENVELOPE else message
 
 
@@ -82,12 +82,12 @@ def data_message(body: bytes, properties: Mapping[str, Any] | None = None) -> by
 
 
 def data_section(body: bytes) -> bytes:
-    """A message that is no more than that."""
+    """A message that consists of one data section."""
     return b"".join((_ONE_SECTION, len(body).to_bytes(4, "big"), body))
 
 
 def body_of(message: bytes) -> bytes:
-    """The data sections' bytes, or a string or binary that came as amqp-value. Raises AmqpError on other bodies."""
+    """The bytes of the data sections, or of a string or binary in an amqp-value. Raises AmqpError on any other body."""
     body = []
     for code, value in sections_of(message):
         if code == DATA and isinstance(value, bytes):
@@ -108,8 +108,8 @@ def application_properties(message: bytes) -> dict[str, Any]:
 
 
 def sections_of(message: bytes) -> list[tuple[Any, Any]]:
-    """Descriptors and values; a descriptor that is one of AMQP's is a number. Raises AmqpError on what is not made of
-    sections."""
+    """The descriptor and value of each section; AMQP's descriptors are numbers. Raises AmqpError if the message does
+    not consist of sections."""
     if message >= ENVELOPE:
         raise AmqpError(DECODE_ERROR, f"the message has the unknown message-format {format_of(message):#x}")
     at, sections = 0, []
@@ -122,8 +122,8 @@ def sections_of(message: bytes) -> list[tuple[Any, Any]]:
 
 
 def place_of(message: bytes, code: int) -> int:
-    """Where the value of that section begins, which stands in front of the body; -1 if there is none. Raises AmqpError
-    on what is not made of sections as far as that."""
+    """The offset of the value of a section before the body; -1 if there is none. Raises AmqpError if the message does
+    not consist of sections up to there."""
     at, before = 0 if message < ENVELOPE else len(message), HEADER - 1
     while at < len(message):
         found, at = _section_at(message, at)
@@ -136,27 +136,28 @@ def place_of(message: bytes, code: int) -> int:
 
 
 def section_of(message: bytes, code: int) -> bytes:
-    """The value of that section, as it is encoded; empty if there is none, or it is longer than anybody looks into.
-    Raises AmqpError as `place_of` does."""
+    """The encoded value of a section; empty if there is none, or if it is longer than `LOOKED_INTO`. Raises AmqpError
+    as `place_of` does."""
     at = place_of(message, code)
     end = _behind(message, at) if at >= 0 else at
     return message[at:end] if end - at <= LOOKED_INTO else b""
 
 
 def fields_of(section: bytes, most: int) -> list[bytes]:
-    """The first fields of a list, as they are encoded; none of what is no list. Raises AmqpError."""
+    """The first `most` fields of a list, encoded; none if the section is no list. Raises AmqpError."""
     return split_list(section, 0, most)[0] if section and section[0] in _LISTS else []
 
 
 def simple(encoded: bytes) -> Any:
-    """The value, if it is neither described nor made of others, which may be very many; None for one that is. Raises
-    AmqpError."""
+    """The value, if it is neither described nor compound, as a compound value may have very many parts; else None.
+    Raises AmqpError."""
     return decode(encoded)[0] if 0 < encoded[0] < 0xC0 else None
 
 
 def shortened(message: bytes, most: int) -> bytes:
-    """The message if it has at most so many bytes. Else a message of the sections in front of its body, and of the
-    beginning of the body if that is binary or text. Empty if it is not made of sections, or these alone are longer."""
+    """The message, if it has at most `most` bytes. Otherwise a message of the sections before its body, and of the
+    beginning of the body if the body is binary or text. Empty if the message does not consist of sections, or if those
+    sections alone are longer."""
     if len(message) <= most:
         return message
     end = 0
@@ -178,15 +179,15 @@ def shortened(message: bytes, most: int) -> bytes:
 
 
 def annotation_of(message: bytes, name: str) -> Any:
-    """The message annotation of that name; None if there is none. Raises AmqpError as `place_of` does. Not for routers:
-    whoever asks reads them all."""
+    """The message annotation with this name; None if there is none. Raises AmqpError as `place_of` does. Not for
+    routers, because each call decodes all annotations."""
     at = place_of(message, MESSAGE_ANNOTATIONS)
     annotations = decode(message, at)[0] if at >= 0 else None
     return annotations.get(name) if isinstance(annotations, dict) else None
 
 
 def annotations_of(message: bytes) -> dict[Any, Any]:
-    """The message annotations; empty if they cannot be read, or are longer than anybody looks into."""
+    """The message annotations; empty if they cannot be read, or are longer than `LOOKED_INTO`."""
     try:
         section = section_of(message, MESSAGE_ANNOTATIONS)
         annotations = decode(section)[0] if section else None
@@ -196,7 +197,7 @@ def annotations_of(message: bytes) -> dict[Any, Any]:
 
 
 def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
-    """The message after so many deliveries that failed, with more message-annotations: an encoded map, or nothing
+    """The message after `failures` more failed deliveries, with more message-annotations: an encoded map, or nothing
     (AMQP 1.0 3.4.5)."""
     try:
         if message >= ENVELOPE:
@@ -209,7 +210,7 @@ def modified(message: bytes, failures: int, annotations: bytes) -> bytes:
 
 
 def acquired_before(message: bytes, failures: int) -> bytes:
-    """The message after another link has had it, and so many deliveries have failed (AMQP 1.0 3.2.1)."""
+    """The message after another link has acquired it, and `failures` more deliveries have failed (AMQP 1.0 3.2.1)."""
     try:
         if message >= ENVELOPE:
             return message
@@ -236,9 +237,9 @@ def without_ttl(message: bytes) -> bytes:
 
 @lru_cache(maxsize=16)
 def annotations_to_add(told: bytes) -> bytes:
-    """The annotations that a peer gives, as all readers of a message take them: a map whose keys are symbols, or of
-    type ulong. A text as a key becomes a symbol: some clients write texts. Empty if this is no such map, or has no
-    entry. One outcome may modify many messages."""
+    """The annotations of a peer's `modified` outcome in the form that all readers accept: a map whose keys are symbols
+    or ulongs. A text key becomes a symbol, because some clients write texts. Empty if `told` is no such map, or is an
+    empty map. One outcome may modify many messages, so this is done once for all of them."""
     if not told or told[0] not in _MAPS:
         return b""
     try:
@@ -252,7 +253,7 @@ def annotations_to_add(told: bytes) -> bytes:
 
 
 def _annotation_key(key: bytes) -> bytes:
-    """Raises AmqpError if it is none."""
+    """The key as a symbol or ulong. Raises AmqpError if it cannot be one."""
     if key[0] in _SYMBOLS and simple(key).isascii():
         return _SYMBOLS[key[0]] + key[1:]
     if key[0] not in _ULONGS:
@@ -261,10 +262,11 @@ def _annotation_key(key: bytes) -> bytes:
 
 
 def merged(annotations: bytes, more: bytes) -> bytes:
-    """Two encoded maps as one; the second one's entries go before. Empty stands for no map. Raises AmqpError.
+    """Merge two encoded maps; an entry of the second map replaces one of the first. Empty stands for no map. Raises
+    AmqpError.
 
-    Who takes a map apart pays for each entry, and may have to for many subscribers. So the entries of a long one stay
-    as they are, and the second one's are put behind: of two that are alike, readers take the last."""
+    Reading a map entry by entry takes time for each entry, perhaps for many subscribers. So the entries of a long map
+    stay unread, and the entries of the second map follow them: of two equal keys, readers take the last."""
     if not annotations or not more:
         return annotations or more
     if len(annotations) > SHORT or len(more) > SHORT:
@@ -275,7 +277,7 @@ def merged(annotations: bytes, more: bytes) -> bytes:
 
 
 def _content(annotations: bytes) -> tuple[int, bytes]:
-    """How many keys and values an encoded map has, and these."""
+    """The number of keys and values of an encoded map, and their bytes."""
     if annotations[0] not in _MAPS or skip(annotations, 0) != len(annotations):
         raise AmqpError(DECODE_ERROR, "the annotations are not a map")
     width = 1 if annotations[0] == 0xC1 else 4
@@ -284,7 +286,8 @@ def _content(annotations: bytes) -> tuple[int, bytes]:
 
 @lru_cache(maxsize=16)
 def _entries(annotations: bytes) -> dict[str | int, tuple[bytes, bytes]]:
-    """Of a short map, by key: both as they are encoded. One outcome may modify many messages."""
+    """The entries of a short map: keyed by decoded key, the encoded key and value. One outcome may modify many
+    messages."""
     elements, _ = split_list(annotations, 0, most=len(annotations))
     entries = {}
     for key, value in zip(elements[::2], elements[1::2], strict=False):
@@ -296,7 +299,7 @@ def _entries(annotations: bytes) -> dict[str | int, tuple[bytes, bytes]]:
 
 
 def _with_failures(message: bytes, failures: int) -> bytes:
-    """With a delivery-count that is higher, in its header, which is added if there was none."""
+    """The message with a higher delivery-count in its header; a header is added if there was none."""
     fields, end = _header(message)
     fields = padded(fields, _DELIVERY_COUNT + 1)
     count = simple(fields[_DELIVERY_COUNT]) or 0
@@ -307,7 +310,7 @@ def _with_failures(message: bytes, failures: int) -> bytes:
 
 
 def _header(message: bytes) -> tuple[list[bytes], int]:
-    """The header's fields as they are encoded, and the offset behind it; none and 0 if there is no header."""
+    """The encoded fields of the header, and the offset behind it; none and 0 if there is no header."""
     code, at = _section_at(message, 0)
     if code != HEADER:
         return [], 0
@@ -328,8 +331,8 @@ def _annotated(message: bytes, annotations: bytes) -> bytes:
 
 
 def _section_at(message: bytes, start: int) -> tuple[int, int]:
-    """The number that describes the section there, -1 if it is none of AMQP's, and the offset of its value. Raises
-    AmqpError if there is none."""
+    """The descriptor number of the section at an offset, -1 if it is none of AMQP's, and the offset of its value.
+    Raises AmqpError if there is no section."""
     if message.startswith(b"\x00\x53", start) and start + 2 < len(message):
         return message[start + 2], start + 3
     if message[start : start + 1] != b"\x00":
@@ -346,7 +349,7 @@ def _code_of(descriptor: Any) -> Any:
 
 
 def _behind(message: bytes, at: int) -> int:
-    """The offset behind the value of a section in front of the body. Raises AmqpError."""
+    """The offset behind the value of a section before the body. Raises AmqpError."""
     if at < len(message) and message[at] in _SECTIONS:
         return skip(message, at)
     raise AmqpError(DECODE_ERROR, "a section before the body is neither a list nor a map")

@@ -1,4 +1,4 @@
-"""What the tap notes of an incoming frame that means more than proton sees."""
+"""The notes of the tap about incoming frames that proton does not fully understand."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
@@ -9,14 +9,14 @@ Wire: TypeAlias = tuple[bytes, bytes]  # channel and handle, as encoded
 
 
 class BeginFrame(NamedTuple):
-    """A session of the peer's."""
+    """The peer begins a session."""
 
     channel: bytes
     handle_max: int
 
 
 class AttachFrame(NamedTuple):
-    """An attach, and its map."""
+    """An attach, and its unsettled map."""
 
     channel: bytes
     handle: int
@@ -26,8 +26,8 @@ class AttachFrame(NamedTuple):
 
 
 class FlowFrame(NamedTuple):
-    """A flow that asks for an echo, or may be one, or to drain, or tells properties of its link, or numbers that proton
-    would take for others."""
+    """A flow that asks for an echo, may answer one, drains, has link properties, or has numbers that proton would
+    misread."""
 
     echo: bool
     drain: bool
@@ -41,18 +41,19 @@ class FlowFrame(NamedTuple):
 
     @property
     def is_odd(self) -> bool:
-        """Whether it says more than how much credit or room there is."""
+        """Whether the flow says more than an amount of credit or room."""
         return self.echo or self.drain or self.turns or self.lowers
 
 
 class EndFrame(NamedTuple):
-    """The end of a session: its channel is free for what follows."""
+    """The end of a session, whose channel is free for later frames."""
 
     channel: bytes
 
 
 class TransferFrame(NamedTuple):
-    """The first frame of a delivery that is resumed, or of a message-format other than 0; any within a transaction."""
+    """The first frame of a delivery that is resumed, or of a message-format other than 0; any frame within a
+    transaction."""
 
     resumed: bool
     format: int
@@ -60,11 +61,12 @@ class TransferFrame(NamedTuple):
 
 
 class LaterDisposition(NamedTuple):
-    """A receiver's, which does not settle, behind one of the same input that does. Both may name a delivery."""
+    """A receiver's disposition that does not settle, after one of the same input that settles. Both may name one
+    delivery."""
 
 
 class UnnamedFrame(NamedTuple):
-    """A transfer without its delivery-id or its delivery-tag: one that goes on with a delivery may be (AMQP 1.0
+    """A transfer without delivery-id or delivery-tag, as a transfer that continues a delivery may be (AMQP 1.0
     2.7.5)."""
 
     channel: bytes
@@ -74,7 +76,7 @@ class UnnamedFrame(NamedTuple):
 
 
 class SessionError(NamedTuple):
-    """A frame that breaks AMQP in its session: that is over, the connection goes on."""
+    """A frame that breaks AMQP in its session: the session ends, the connection continues."""
 
     channel: bytes
     condition: str

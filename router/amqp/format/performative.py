@@ -1,7 +1,7 @@
-"""AMQP frames and their performatives (AMQP 1.0 2.3), taken apart into encoded fields and put together again.
+"""AMQP frames and their performatives (AMQP 1.0 2.3), split into encoded fields and joined again.
 
-Pure, for the frames that the tap (`tap`) touches. A field stays as it is encoded, so that what is not touched is sent
-on byte for byte. Never here: what a field means.
+Pure, for the frames that the tap (`tap`) changes. Fields stay encoded, so that an unchanged field is passed on byte for
+byte. The callers know what a field means.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ MAX_FIELDS: Final = 32  # of a list that is taken apart; no performative has mor
 
 
 class Performative(NamedTuple):
-    """Its encoded fields, as many as were asked for, and where in the frame its payload begins."""
+    """The encoded fields, as many as were asked for, and the offset of the payload in the frame."""
 
     fields: list[bytes]
     end: int
@@ -40,7 +40,7 @@ class Performative(NamedTuple):
 
 
 def frames_of(data: bytes) -> Iterator[bytes]:
-    """Those of an output, which are whole."""
+    """The frames of an output, which has only whole frames."""
     at = len(AMQP_HEADER) if data.startswith(AMQP_HEADER) else 0
     while at < len(data):
         size = int.from_bytes(data[at : at + 4], "big")
@@ -49,7 +49,7 @@ def frames_of(data: bytes) -> Iterator[bytes]:
 
 
 def code_of(frame: bytes) -> int:
-    """The descriptor of a frame's performative; -1 if it has none of those."""
+    """The descriptor of a frame's performative; -1 if it is none of AMQP's."""
     at = 4 * frame[4]
     if frame[at : at + 2] == b"\x00\x53" and at + 2 < len(frame):
         return frame[at + 2]
@@ -63,12 +63,12 @@ def code_of(frame: bytes) -> int:
 
 
 def is_usual(frame: bytes) -> bool:
-    """Whether a frame has no extended header, and a number of one byte for the descriptor of its performative."""
+    """Whether the frame has no extended header, and its performative has a descriptor of one byte."""
     return frame[4] == _HEAD_WORDS and frame[8:10] == b"\x00\x53"
 
 
 def parse(frame: bytes, most: int = MAX_FIELDS) -> Performative:
-    """Take a frame's performative apart, up to so many fields. Raises AmqpError if it is damaged."""
+    """Split a frame's performative into at most `most` fields. Raises AmqpError if it is malformed."""
     _, at = decode(frame, 4 * frame[4] + 1)
     items, end = split_list(frame, at, most)
     return Performative(items, end)
@@ -108,12 +108,12 @@ def join_list(elements: Sequence[bytes]) -> bytes:
 
 
 def join_map(elements: Sequence[bytes]) -> bytes:
-    """A map of encoded keys and values in turn."""
+    """Encode a map of encoded keys and values, in turn."""
     return map_of(len(elements), b"".join(elements))
 
 
 def map_of(count: int, content: bytes) -> bytes:
-    """A map of so many keys and values."""
+    """Encode a map whose `content` has `count` keys and values."""
     return b"\xd1" + (len(content) + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + content
 
 

@@ -4,7 +4,7 @@ The header and the properties are mappings from the names of their fields; annot
 footer are maps. The body is `data` (bytes, of all data sections), `sequence` (a list of lists) or `value`. Times are in
 milliseconds, as in AMQP.
 
-Never here: messages on their way through the mesh, which stay as they are encoded (`message`).
+Messages on their way through the mesh stay encoded (`message`) and do not come here.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,12 +26,12 @@ NAMES: Final = {
     0x77: "value",
     0x78: "footer",
 }
-"""By descriptor, in the order in which a message has them."""
+"""Keyed by descriptor, in the order of the sections in a message."""
 BODIES: Final = ("data", "sequence", "value")
 
 
 class FieldKind(NamedTuple):
-    """What a field takes: in words, whether a value is it, and as what it is encoded."""
+    """The type of a field: its name for messages, the check of a value, and the encoding."""
 
     expected: str
     fits: Callable[[Any], bool]
@@ -91,13 +91,13 @@ FIELDS: Final[Mapping[str, Mapping[str, FieldKind]]] = {
         "reply-to-group-id": _TEXT,
     },
 }
-"""By section: its fields, in their order (3.2.1, 3.2.4)."""
+"""Keyed by section: its fields, in their order (3.2.1, 3.2.4)."""
 SYMBOLIC: Final = ("delivery-annotations", "message-annotations", "footer")
-"""Their keys are symbols."""
+"""The sections whose keys are symbols."""
 
 
 def read_message(message: bytes) -> dict[str, Any]:
-    """Raises AmqpError on what is no message."""
+    """Decode a message. Raises AmqpError if it is malformed."""
     found: dict[str, Any] = {}
     for code, value in sections_of(message):
         name = NAMES.get(code) if isinstance(code, int) else None
@@ -116,7 +116,7 @@ def read_message(message: bytes) -> dict[str, Any]:
 
 
 def write_message(sections: Mapping[str, Any]) -> bytes:
-    """Encoded. Raises ValueError with what was expected of the first field, or value, that cannot be meant."""
+    """Encode a message. Raises ValueError for the first wrong field or value, with what was expected."""
     encoded = b""
     for code, name in NAMES.items():
         if name in sections:
@@ -126,7 +126,7 @@ def write_message(sections: Mapping[str, Any]) -> bytes:
 
 
 def not_text(error: UnicodeEncodeError) -> str:
-    """What is wrong with it. Who reads bytes as text has such characters for those that were none."""
+    """Why a text cannot be encoded. Python reads bytes that are no text as such characters."""
     encoding, expected = ("ASCII", "ASCII characters") if error.encoding == "ascii" else ("UTF-8", "a text")
     return f"{error.object[error.start : error.end]!r} is not {encoding}, expected {expected}"
 

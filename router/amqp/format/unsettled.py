@@ -1,8 +1,8 @@
 """The unsettled map of an attach (AMQP 1.0 2.7.3): delivery-tags with the states of their deliveries.
 
-Pure. Reading is strict, but for tags given as text, which stand for their bytes: clients that show tags as text write
-them so. A map is no larger than a frame, so its size is bounded by the frame size that we announce.
-Never here: what the states of the two ends mean together.
+Pure. Reading is strict, with one exception: a tag may be a text, which stands for its bytes, because clients that show
+tags as text write them so. A map is no larger than a frame, so the frame size that we announce bounds it. The callers
+know what the states of both ends mean together.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,15 +39,15 @@ _QUICK: Final = {encoded: _STATES[code] for code, encoded in _ENCODED.items() if
 
 
 def encode_entries(unsettled: Mapping[bytes, int]) -> Iterator[tuple[bytes, bytes]]:
-    """Each tag with its encoded entry."""
+    """The encoded tag and the encoded entry of each delivery."""
     for tag, state in unsettled.items():
         assert len(tag) <= MAX_TAG
         yield tag, b"\xa0" + bytes((len(tag),)) + tag + _ENCODED[state]
 
 
 def decode_map(data: bytes, most: int = 2**32) -> dict[bytes, DeliveryState] | None:
-    """The value of an attach's unsettled field; None if it is null. Raises AmqpError, or LimitError at more than `most`
-    entries."""
+    """The map in the unsettled field of an attach; None if the field is null. Raises AmqpError, or LimitError if the
+    map has more than `most` entries."""
     match data[0]:
         case 0x40:
             return None

@@ -1,6 +1,6 @@
-"""What AMQP 1.0 has names for: the values that links, deliveries and errors carry, and what an attach of ours asks for.
+"""The named values of AMQP 1.0: values of links, deliveries and errors, and the options of our own attaches.
 
-A leaf. Never here: how they are encoded, or what follows from them.
+A leaf. Other modules encode these values, and decide what follows from them.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ HEARTBEAT: Final = b"\0\0\0\x08\x02\0\0\0"  # a frame without a body (AMQP 1.0 2
 
 MAX_TAG: Final = 32  # bytes of a delivery-tag (AMQP 1.0 2.8.7)
 
-# What a selector is described as, in a filter set: either of these.
+# The two descriptors of a selector in a filter set.
 SELECTOR: Final = "apache.org:selector-filter:string"
 SELECTOR_CODE: Final = 0x0000_468C_0000_0004
 NO_LOCAL: Final = "apache.org:no-local-filter:list"
@@ -42,14 +42,14 @@ EXPIRE_SESSION: Final = "session-end"
 EXPIRE_CONNECTION: Final = "connection-close"
 EXPIRE_NEVER: Final = "never"
 
-# Of a dynamic node: the property that says how long it lives, and the code of one that ends with its link.
+# The property that says how long a dynamic node lives, and the code for a node that ends with its link.
 LIFETIME_POLICY: Final = "lifetime-policy"
 DELETE_ON_CLOSE: Final = 0x2B
 
 
 @frozen
 class Terminus:
-    """A source or target as the peer asked for it in its attach."""
+    """A source or target, as the peer requested it in its attach."""
 
     address: str | None = None
     durable: int = 0  # 0 none, 1 configuration, 2 unsettled-state
@@ -76,7 +76,7 @@ class OutcomeDetails:
 
 @frozen
 class DeliveryState:
-    """What an unsettled map says about a delivery."""
+    """The entry of a delivery in an unsettled map."""
 
     state: int = NO_STATE
     section_number: int = 0  # of received: from where on the rest is to be sent
@@ -91,21 +91,21 @@ class ErrorCondition:
     description: str = ""
     info: Mapping[str, Any] = {}
     limit: str = ""
-    """Of a detach of ours: the limit that the peer went beyond, by its name in the topology."""
+    """In a detach of ours: the topology's name of the limit that the peer exceeded."""
 
 
 class HeldBytes(Protocol):
-    """Counts the bytes of messages that a peer has us hold."""
+    """Counts the bytes of messages that we hold for a peer."""
 
     def add(self, size: int) -> None: ...
 
     @property
     def refuses(self) -> str:
-        """The name of the limit for which no more is taken; empty if more is."""
+        """The name of the limit that refuses more bytes; empty if more bytes are taken."""
 
 
 class Uncounted(HeldBytes):
-    """Of a peer that is not counted."""
+    """The account of a peer whose bytes are not counted."""
 
     def add(self, size: int) -> None:
         pass
@@ -116,7 +116,7 @@ class Uncounted(HeldBytes):
 
 
 class AttachOptions(TypedDict, total=False):
-    """See `Attach`, which has the defaults."""
+    """The options of `Attach`, which has their defaults."""
 
     snd_settle_mode: int
     rcv_settle_mode: int
@@ -131,8 +131,8 @@ class AttachOptions(TypedDict, total=False):
 
 @frozen
 class Attach:
-    """The lifetime is asked for both termini. For our unsettled map see `Link.answer`; before the peer's open
-    (`on_open`) an attach has room for few entries."""
+    """The options of an attach. The lifetime is requested for both termini. `Link.answer` describes our unsettled map.
+    An attach before the peer's open (`on_open`) has room for few entries."""
 
     snd_settle_mode: int = SND_MIXED
     rcv_settle_mode: int = RCV_FIRST
@@ -147,12 +147,12 @@ class Attach:
 
 @frozen
 class Bounds:
-    """What one connection may have of its peer's."""
+    """The limits of one connection of a peer."""
 
     sessions: int = 512
-    """Those that wait to be forgotten included; 255 can be open at once."""
+    """Sessions, including ended sessions that are not freed yet; 255 can be open at once."""
     links: int = 4096
-    """The same."""
+    """Links, including ended links that are not freed yet."""
     unsettled: int = 2**32
     """Entries of the unsettled map of an attach."""
     opening: float | None = None
@@ -161,10 +161,10 @@ class Bounds:
 
 @frozen
 class StreamFigures:
-    """Of the stream of one connection, since it was made."""
+    """The kernel's figures of one connection's stream, since the stream was made."""
 
     sent: int
     """Bytes that the peer's machine has acknowledged."""
     received: int
     rtt_s: float
-    """A round trip, smoothed."""
+    """The smoothed round-trip time, in seconds."""
