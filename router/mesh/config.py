@@ -191,7 +191,7 @@ WHEN_FULL = (GO_ON, "stop")
 
 @attrs.frozen
 class LogSettings:
-    """Of the delivery log of each router."""
+    """Settings for the delivery log of each router."""
 
     full: str = GO_ON
     """How a router reacts if it cannot write its log: `go-on` without the log, or `stop`, so that its clients go to

@@ -42,5 +42,5 @@ def listen(address: Address) -> socket.socket:
 
 
 def bound_address(listener: socket.socket, host: str) -> Address:
-    """Where `listener` can be reached: `host` as it was configured, the port as the system gave it."""
+    """The address of `listener`: the host as configured, the port as the system has chosen it."""
     return Address(host, listener.getsockname()[1])

@@ -1,8 +1,7 @@
-"""YAML read into plain values that remember the line they stand on, so that every complaint can name it.
+"""Reads YAML into plain values that know their line in the file, so that each error can name the line.
 
-All scalars stay text: what `no`, `1e3` or `0x10` mean is for the reader of the key to say, not for YAML.
-Never builds Python objects, never follows aliases (a file of a few hundred bytes could unfold into
-gigabytes).
+All scalars stay text: the reader of a key decides what `no`, `1e3` or `0x10` mean, not YAML. Never builds Python
+objects, and never follows aliases, because a file of a few hundred bytes could unfold into gigabytes.
 """
 
 from typing import TypeAlias
@@ -42,7 +41,7 @@ class _Composer(yaml.SafeLoader):
 
 
 def read(data: bytes) -> Value:
-    """The one document in `data`."""
+    """Return the one document in `data`. Raises Malformed."""
     try:
         node: yaml.Node | None = yaml.compose(data.decode(), Loader=_Composer)
     except yaml.MarkedYAMLError as error:

@@ -1,5 +1,5 @@
-"""What a topology file says, as others have it: of routers and links the plan of a mesh (protocol 11), of queues
-the replica sets (protocol 13), of the rest what the topic core of each router goes by."""
+"""Derives other forms from a topology: the plan of the mesh (protocol 11), the replica sets (protocol 13), and the
+settings for the topic core of each router."""
 
 from linkstate.plan.names import in_ascii
 from linkstate.plan.plan import Plan, PlannedLink, PlannedRouter
@@ -10,7 +10,7 @@ from topic.queues.set_map import SetMap, SetPlan, hashed_plans
 from topic.settings import Settings
 
 BESIDES = 64 << 20
-"""Bytes of the largest payload between routers beside those of one message: there are sections, too."""
+"""Bytes of the largest payload between routers, beyond those of one message: sections travel as payloads, too."""
 
 
 def planned(topology: Topology) -> Plan:
@@ -40,7 +40,7 @@ def settings_of(topology: Topology) -> Settings:
 
 
 def sets_of(topology: Topology) -> SetMap:
-    """The replica sets: the named ones, then the hashed ones. None of either if the mesh has no queues."""
+    """The replica sets: the named ones, then the hashed ones. Empty if the mesh has no queues."""
     queues = topology.queues
     if queues is None:
         return SetMap(())

@@ -1,7 +1,6 @@
-"""Durations, sizes and network addresses as people write them in a topology or on the command line.
+"""Durations, sizes and network addresses, as users write them in a topology or on the command line.
 
-Each parser raises ValueError with a sentence that says what was found and what was expected. Nothing here
-touches the network.
+Each parser raises ValueError with a sentence that names the text and what was expected. Nothing here uses the network.
 """
 
 import re
@@ -16,7 +15,7 @@ _MOST_DIGITS, _MOST_SIZE_DIGITS = 9, 12
 
 
 def parse_duration(text: str) -> float:
-    """Seconds from `200ms`, `1.5s`, `2m` or `1h`; a bare number is refused: its unit would be a guess."""
+    """Seconds from `200ms`, `1.5s`, `2m` or `1h`. A number without a unit is refused."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text)
     if found and max(map(len, found[1].split("."))) > _MOST_DIGITS:
         raise ValueError(f'"{text}" has too many digits, expected at most {_MOST_DIGITS} before and after the point')
@@ -39,7 +38,7 @@ def parse_size(text: str) -> int:
 
 @attrs.frozen
 class Address:
-    """Where a router listens or is dialled. Port 0 means any free port."""
+    """The address at which a router listens or is dialled. Port 0 means any free port."""
 
     host: str
     port: int
@@ -50,12 +49,13 @@ class Address:
 
     @property
     def is_anywhere(self) -> bool:
-        """Whether it stands for every address of a host, as 0.0.0.0 and :: do: to listen at, not to be dialled."""
+        """Whether the host stands for every address, as 0.0.0.0 and :: do. A router can listen there, but cannot be
+        dialled."""
         return not self.host.strip("0.:x")
 
     @property
     def here(self) -> "Address":
-        """Where a process of the same host finds who listens at it."""
+        """The address at which a process of the same host reaches a listener at this address."""
         return Address("::1" if ":" in self.host else "127.0.0.1", self.port) if self.is_anywhere else self
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""Reads a YAML file of ours into attrs classes, or says everything that is wrong with it at once.
+"""Reads a YAML file of ours into attrs classes, or reports all of its faults at once.
 
-Each complaint reads `file:line: where: what, expected what`. `Reader` checks the shape of each part by cattrs: unknown
-and missing keys, every value by its own parser. A parser takes the text as it stands in the file and raises ValueError
-with a sentence that says what was found and what was expected. What holds between parts is for those who know the file:
+Each fault reads `file:line: where: what, expected what`. `Reader` checks the shape of each part by cattrs: unknown and
+missing keys, and every value with its own parser. A parser takes the text of the file and raises ValueError with a
+sentence that names the text and what was expected. Code for each kind of file checks the rules between its parts:
 router/mesh/topology.py, failover/chaos/script/script.py.
 """
 
@@ -40,7 +40,7 @@ def either(names: Iterable[str]) -> str:
 
 
 def expected(word: str, known: Iterable[str]) -> str:
-    """What to say where a word is none of those that are known: `expected kill or cut; did you mean "kill"?`"""
+    """The words for an unknown word: `expected kill or cut; did you mean "kill"?`"""
     names = list(known)
     by_look = {name.casefold(): name for name in names}
     like = difflib.get_close_matches(word.casefold(), by_look, n=1)
@@ -49,7 +49,7 @@ def expected(word: str, known: Iterable[str]) -> str:
 
 
 def given(root: MarkedMap, key: str) -> "Value | None":
-    """What stands under `key`; a key without a value counts as left out."""
+    """The value under `key`; None if it is missing or empty."""
     found = root.get(MarkedText(key))
     return None if found == "" else found
 
@@ -83,7 +83,7 @@ def size(least: int, most: int) -> Callable[[str], int]:
 
 
 def converter(hooks: Mapping[type, Mapping[str, Hook]]) -> BaseConverter:
-    """Class -> field -> what reads its value."""
+    """A converter with a parser for each field. `hooks`: class -> field -> parser."""
     made = Converter(forbid_extra_keys=True, detailed_validation=True)
     for cls, fields in hooks.items():
         overrides = {name: override(struct_hook=hook) for name, hook in fields.items()}
@@ -92,7 +92,7 @@ def converter(hooks: Mapping[type, Mapping[str, Hook]]) -> BaseConverter:
 
 
 def document(path: Path, kind: str, keys: Iterable[str], error: type[FileError]) -> MarkedMap:
-    """The mapping that a file of this kind is; raises `error`."""
+    """Read a file of this kind, which has to be a mapping. Raises `error`."""
     try:
         root = read(contents(path, f"a {kind} file"))
     except OSError as reason:
@@ -106,7 +106,8 @@ def document(path: Path, kind: str, keys: Iterable[str], error: type[FileError])
 
 
 def contents(path: Path, what: str) -> bytes:
-    """Never waits for a pipe nor reads what has no end. Raises OSError or Malformed."""
+    """The content of a regular file of at most 1 MiB, so that no read waits for a pipe or has no end. Raises OSError or
+    Malformed."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise Malformed(None, f"not a regular file, expected {what}")
@@ -116,7 +117,7 @@ def contents(path: Path, what: str) -> bytes:
 
 
 class Reader:
-    """Reads every part even when another is wrong, so that one run shows all problems."""
+    """Reads every part even if another one has faults, so that one run shows all faults."""
 
     CONVERTER: ClassVar[BaseConverter]
 
@@ -127,7 +128,7 @@ class Reader:
         self.problems.append((line, problem))
 
     def check(self, path: Path, error: type[FileError]) -> None:
-        """Raises `error` if there were any problems."""
+        """Raise `error` if there were faults."""
         if self.problems:
             raise error(path, [f"{path}:{line}: {problem}" for line, problem in sorted(self.problems)])
 

@@ -34,7 +34,7 @@ from router.mesh.quantities import Address
 from router.mesh.topology import load
 
 MARKS: Final = ("mesh.json", "topology.yaml", "up.lock")
-"""What is in a run directory beside the folders of routers; mesh.json may be lost."""
+"""The files in a run directory beside the folders of routers; mesh.json may be lost."""
 
 
 @attrs.define
@@ -45,9 +45,9 @@ class RouterEntry:
     inter: str
     log: str
     http: str = ""
-    """Empty if it does not listen there."""
+    """Empty if the router has no such listener."""
     mqtt: str = ""
-    """The same."""
+    """Empty if the router has no such listener."""
 
 
 @attrs.define
@@ -58,7 +58,7 @@ class MeshRecord:
     topology: str
     routers: dict[str, RouterEntry]
     base: str = ""
-    """The folder from which the topology names files."""
+    """The folder to which file names in the topology are relative."""
     forced: list[str] = attrs.Factory(list)
     """Routers that were removed without waiting for their clients."""
 
@@ -76,7 +76,7 @@ class RunDirectory:
         return self.path / name / "router.log"
 
     def make(self) -> list[Path]:
-        """Makes the directory if need be; returns those that were not there before, the innermost first."""
+        """Create the directory if it does not exist. Returns the directories that were created, the innermost first."""
         try:
             fresh = [path for path in (self.path, *self.path.parents) if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,8 @@ class RunDirectory:
         return fresh
 
     def check_ours(self, what: str, marks: Collection[str]) -> None:
-        """A folder that has files, but none of those that mark it as the directory of `what`, is left alone."""
+        """Raise RunError if the directory has files, but none that mark it as the directory of `what`: its files may
+        belong to another program."""
         if self.path.is_dir() and any(self.path.iterdir()) and not any((self.path / mark).exists() for mark in marks):
             raise RunError(f"{self.path}: not the directory of {what}, choose another with --run-dir")
 
@@ -94,9 +95,10 @@ class RunDirectory:
 
     @contextmanager
     def starting(self, *, whole: bool) -> Iterator[None]:
-        """While the `whole` mesh is started nobody else starts anything; parts may be started at the same time.
+        """Lock the directory for a start. While the `whole` mesh is started, no other command starts a router; starts
+        of parts may run together.
 
-        A directory that was made for it goes again if nothing came to be in it.
+        If the start fails and leaves nothing in a directory that was created for it, the directory is removed.
         """
         fresh = self.make()
         with _written(self.path):
@@ -134,14 +136,15 @@ class RunDirectory:
         return record
 
     def write(self, record: MeshRecord) -> None:
-        """Replaces mesh.json at once: readers see the old one or the new one, never half."""
+        """Replace mesh.json in one step: readers see the old file or the new one, never a part."""
         fresh = self.record_path.with_suffix(".new")
         with _written(self.record_path):
             fresh.write_text(json.dumps(cattrs.unstructure(record), indent=1) + "\n")
             os.replace(fresh, self.record_path)
 
     def renew(self, record: MeshRecord) -> None:
-        """In the place of an earlier run's, of which nothing is left."""
+        """Write a new record over that of an earlier run, of which no router runs any more. Raises RunError if one
+        does."""
         with self._turn():
             self.check_stopped()
             self.write(record)
@@ -152,7 +155,7 @@ class RunDirectory:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Commands that change mesh.json at the same time take turns."""
+        """Commands that change mesh.json take turns."""
         path = self.path / "mesh.lock"
         with _written(path):
             lock = path.open("w")
@@ -162,14 +165,14 @@ class RunDirectory:
 
     @contextmanager
     def edit(self) -> Iterator[MeshRecord]:
-        """The record, written back afterwards."""
+        """Yield the record, and write it back afterwards."""
         with self._turn():
             record = self.read()
             yield record
             self.write(record)
 
     def keep(self, topology: Topology) -> None:
-        """Copies the file of `topology` to where later commands find it."""
+        """Copy the file of `topology` into the directory for later commands."""
         fresh = self.topology_path.with_suffix(".new")
         with _written(self.topology_path):
             shutil.copyfile(topology.path, fresh)
@@ -177,21 +180,21 @@ class RunDirectory:
 
     @contextmanager
     def registered(self, name: str, topology: Topology, addresses: Mapping[str, Address]) -> Iterator[None]:
-        """While this process runs a router that was started alone, mesh.json says so as if `up` had started it.
-        `addresses` are those of its listeners."""
+        """While this process runs a router that was started alone, list it in mesh.json as if `up` had started it.
+        `addresses`: those of its listeners."""
         at = {listener: str(address) for listener, address in addresses.items()}
         entry = RouterEntry(os.getpid(), log=str(self.log_path(name)), **at)
         self.enter(name, topology, entry)
         try:
             yield
         finally:
-            # Whoever moved or removed the directory meanwhile needs no complaint from a router that ends.
+            # If the directory was moved or removed meanwhile, a router that ends need not complain.
             with contextlib.suppress(RunError, OSError), self.edit() as record:
                 if name in record.routers and record.routers[name].pid == entry.pid:
                     record.routers[name].pid = None
 
     def enter(self, name: str, topology: Topology, entry: RouterEntry) -> None:
-        """One more router of this mesh runs here, or is about to."""
+        """List a router of this mesh that runs here, or is about to."""
         with self._turn():
             record = self._record_for(topology)
             self.check_idle(name)
@@ -201,14 +204,14 @@ class RunDirectory:
             self.write(record)
 
     def check_idle(self, name: str) -> None:
-        """Raises RunError where that router runs here, and is not this process. Whoever asks before it listens can tell
-        why its addresses are taken."""
+        """Raise RunError if this router already runs here in another process. A caller that asks before it listens can
+        report this, and not only an address in use."""
         earlier = self.running().get(name) if self.exists() else None
         if earlier is not None and earlier.pid != os.getpid():
             raise RunError(f"{self.path}: router {name} is running already (pid {earlier.pid})")
 
     def _record_for(self, topology: Topology) -> MeshRecord:
-        """The record of an earlier run of this mesh, else an empty one."""
+        """The record of an earlier run of this mesh, or else an empty one."""
         if self.exists():
             record = self.read()
             self.check_mesh(topology)
@@ -219,7 +222,7 @@ class RunDirectory:
         return MeshRecord(topology.mesh, str(self.topology_path), {}, str(topology.base.resolve()))
 
     def check_mesh(self, topology: Topology) -> None:
-        """A directory is one mesh's: what another left there is not to be overwritten."""
+        """Raise RunError if the directory belongs to another mesh, whose files must not be overwritten."""
         if self.exists() and (mesh := self.read().mesh) != topology.mesh:
             raise RunError(
                 f"{self.path}: the run directory of another mesh, {mesh}: "
@@ -227,7 +230,7 @@ class RunDirectory:
             )
 
     def topology(self) -> Topology:
-        """The topology with the addresses that this run really uses in the place of free ports."""
+        """The topology, with the ports that this run uses in place of free ports."""
         record = self.read()
         entries = record.routers
         topology = load(self.topology_path)
@@ -241,12 +244,13 @@ class RunDirectory:
         return attrs.evolve(topology, routers=routers, base=Path(record.base))
 
     def process(self, name: str, entry: RouterEntry) -> psutil.Process | None:
-        """The process that runs this router, None if it does not run."""
+        """The process that runs this router; None if the router does not run."""
         claimed = self._claimed(name, entry)
         return claimed[0] if claimed is not None and claimed[1] == self.path else None
 
     def _claimed(self, name: str, entry: RouterEntry) -> tuple[psutil.Process, Path] | None:
-        """The recorded process, if it is a router of this name, and the run directory that its command line names."""
+        """The recorded process and the run directory in its command line; None if the process is no router of this
+        name."""
         if entry.pid is None:
             return None
         try:
@@ -262,7 +266,8 @@ class RunDirectory:
         return None if directory is None else (process, directory.resolve())
 
     def astray(self) -> Iterator[str]:
-        """Says which recorded processes are routers, but of another directory: this one was moved or copied."""
+        """Yield a sentence for each recorded router that runs with another run directory: this one was moved or
+        copied."""
         for name, entry in self.read().routers.items() if self.exists() else ():
             claimed = self._claimed(name, entry)
             if claimed is not None and claimed[1] != self.path:
@@ -280,7 +285,7 @@ class RunDirectory:
 
 @contextmanager
 def _written(path: Path) -> Iterator[None]:
-    """What cannot be, as the disk is full, is told in one line."""
+    """Turn an error of the disk, such as a full one, into a RunError."""
     try:
         yield
     except OSError as error:
@@ -288,7 +293,7 @@ def _written(path: Path) -> Iterator[None]:
 
 
 def _named_directory(arguments: Sequence[str], mesh: str) -> Path | None:
-    """The run directory of a router's command line; of one that was started alone it may be the default."""
+    """The run directory in a router's command line. If the command line names none, it may be the default one."""
     named = [following for option, following in pairwise(arguments) if option == "--run-dir"]
     named += [option.removeprefix("--run-dir=") for option in arguments if option.startswith("--run-dir=")]
     if named:
@@ -297,20 +302,20 @@ def _named_directory(arguments: Sequence[str], mesh: str) -> Path | None:
 
 
 def _remove(lock: Path, directories: Sequence[Path]) -> None:
-    with contextlib.suppress(OSError):  # somebody put something there
+    with contextlib.suppress(OSError):  # another program has put a file there
         lock.unlink()
         for directory in directories:
             directory.rmdir()
 
 
-@functools.cache  # a command that looks twice complains once
+@functools.cache  # a command that looks twice warns once
 def _warn(text: str) -> None:
     print(f"Warning: {text}", file=sys.stderr)
 
 
 def find_run_dir(given: Path | None, base: Path = Path("run")) -> RunDirectory:
-    """The directory asked for, else that of the only mesh that runs under `base`. Raises NoMeshError if none runs
-    there; RunError if several do."""
+    """The directory `given`, or else that of the only mesh that runs under `base`. Raises NoMeshError if none runs
+    there, RunError if several do."""
     if given is not None:
         directory = RunDirectory(given)
         for stray in directory.astray():
@@ -329,7 +334,7 @@ def find_run_dir(given: Path | None, base: Path = Path("run")) -> RunDirectory:
 
 
 def running_meshes(base: Path = Path("run")) -> Iterator[RunDirectory]:
-    """The run directories below `base` in which routers run. One that cannot be read does not hide the others."""
+    """The run directories below `base` in which routers run. A directory that cannot be read only causes a warning."""
     for path in sorted(base.glob("*/mesh.json")):
         directory = RunDirectory(path.parent)
         try:

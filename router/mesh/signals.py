@@ -1,9 +1,7 @@
-"""How a router process is told to end, at once or when its clients have moved to other routers, and to follow a changed
-topology. For who asks and who obeys.
+"""The signals that tell a router process to stop, to drain, or to apply a changed topology; for senders and receivers.
 
-A signal may come before the router can take it, and when it takes none any more: the kernel's answer is to end the
-process. A signal that does not ask for that at once waits instead. It loads nothing that takes long, as `put_off` comes
-first.
+If a signal comes while the router does not handle it, the kernel ends the process. So signals other than STOP are put
+off until the router takes them. This module imports nothing slow, because `put_off` has to run first.
 """
 
 import signal
@@ -14,19 +12,19 @@ from typing import Final
 STOP: Final = signal.SIGTERM
 DRAIN: Final = signal.SIGUSR1
 APPLY: Final = signal.SIGUSR2
-"""Tells a router that the topology in its run directory is what its mesh is to be."""
+"""Tells a router that its mesh is to match the topology in its run directory."""
 
 STOP_S: Final = 5.0
-"""For which whoever asked a router to stop waits for its end."""
+"""Seconds for a router to end after a stop signal."""
 DRAIN_S: Final = 10.0
-"""For which a draining router waits for its clients to be attached elsewhere."""
+"""Seconds in which a draining router waits for other routers to take its clients."""
 
 _early: Final[set[int]] = set()
-"""Signals that have come and were not taken."""
+"""Signals that have come and were not taken yet."""
 
 
 def put_off() -> None:
-    """At the very beginning of a router's process: its children, if it has any, have no part in this."""
+    """Put signals off, at the very beginning of a router's process. Child processes do not inherit this."""
     for number in (DRAIN, APPLY, signal.SIGHUP):
         signal.signal(number, lambda number, _: _early.add(number))
 

@@ -1,7 +1,7 @@
-"""What the routers of a mesh say of themselves, gathered, and what is still missing before a mesh is up.
+"""Gathers the reports of a mesh's routers, and tells what is missing before the mesh is up.
 
-A router's status is the JSON object that it sends to a client attached to `$status`. How it is fetched is an
-argument, so that this module knows no AMQP. Never starts or stops anything.
+A report is the JSON object that a router sends to a client of `$status`. The function that fetches it is an argument,
+so that this module does not need AMQP. Never starts or stops anything.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -20,12 +20,12 @@ FetchStatus = Callable[[str, int, float], Awaitable[dict[str, Any]]]
 
 PATIENCE_S = 2.0
 RESTS_S = 0.05, 0.5
-"""The shortest and the longest between two looks."""
+"""The shortest and the longest pause between two looks, in seconds."""
 
 
 @attrs.frozen
 class RouterView:
-    """One router as seen from outside: `status` is None if it is stopped or does not answer."""
+    """One router as seen from outside. `status` is None if the router is stopped or does not answer."""
 
     name: str
     pid: int | None
@@ -33,20 +33,20 @@ class RouterView:
     log: str
     status: dict[str, Any] | None
     http: str = ""
-    """Where it shows itself to browsers; empty if it does not."""
+    """The address for browsers; empty if there is none."""
     mqtt: str = ""
-    """Where clients of MQTT connect to; empty if it has no such listener."""
+    """The address for MQTT clients; empty if there is none."""
     is_elsewhere: bool = False
-    """Nobody here knows more of it than it says itself."""
+    """The router may run on another host: only its own report tells of it."""
 
     @property
     def running(self) -> bool:
-        """As far as is known."""
+        """Whether the router runs, as far as is known."""
         return self.pid is not None or self.is_elsewhere
 
 
 async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterView]:
-    """All routers of the mesh, asked at the same time."""
+    """Ask all routers of the mesh at the same time."""
     views: dict[str, RouterView] = {}
 
     async def ask(name: str, entry: RouterEntry, pid: int | None) -> None:
@@ -64,9 +64,9 @@ async def look(directory: RunDirectory, fetch: FetchStatus) -> dict[str, RouterV
 
 
 async def rest(began: float, since: float) -> None:
-    """After a look that began then, before the next: who takes long to answer is busy, and is asked less often. But a
-    router that has just been started takes long to answer the first look: so a rest is short against the whole wait,
-    which goes on `since` then."""
+    """Pause between two looks. `began`: when the last look began; `since`: when the whole wait began. A slow answer
+    means a busy router, so the pause grows with it. But a router that has just started is slow, too, so the pause stays
+    short compared with the whole wait."""
     shortest, longest = RESTS_S
     now = trio.current_time()
     await trio.sleep(max(shortest, min(4 * (now - began), (now - since) / 4, longest)))
@@ -77,7 +77,7 @@ def _url(entry: RouterEntry, scheme: str) -> str:
 
 
 async def status_at(amqp: str, fetch: FetchStatus) -> dict[str, Any] | None:
-    """None if the router at this host:port does not answer."""
+    """The report of the router at this host:port; None if it does not answer."""
     address = Address.parse(amqp)
     try:
         return await fetch(address.here.host, address.port, PATIENCE_S)
@@ -91,19 +91,19 @@ def contacts_of(view: RouterView) -> set[str]:
 
 
 def unseen_by(view: RouterView) -> set[str]:
-    """Other members of the mesh, on whichever host, that it is not in contact with; none if it does not answer."""
+    """The members of the mesh, on any host, that the router is not in contact with; none if it does not answer."""
     members = {name for name, standing in planned({view.name: view}).items() if standing == "member"}
     return members - contacts_of(view) - {view.name}
 
 
 def planned(views: Mapping[str, RouterView]) -> dict[str, str]:
-    """The routers that these take for the mesh's, wherever they run, and what these are: `member` or `leaving`."""
+    """Router -> `member` or `leaving`, for all routers in the plans of these routers."""
     plans = [view.status["plan"]["routers"] for view in views.values() if view.status]
     return {name: standing for plan in plans for name, standing in plan.items()}
 
 
 def unapplied(topology: Topology, views: Mapping[str, RouterView], running: Collection[str]) -> dict[str, str]:
-    """Router -> what lacks until a topology that was applied is what the routers that run here do."""
+    """Router -> what is missing until the routers here follow an applied topology."""
     names = [name for name in running if name in topology.routers]
     lacking = unfinished(topology, views, names)
     lacking |= {name: "still runs" for name in running if name not in topology.routers}
@@ -118,7 +118,8 @@ def unapplied(topology: Topology, views: Mapping[str, RouterView], running: Coll
 
 
 def unfinished(topology: Topology, views: Mapping[str, RouterView], names: Collection[str]) -> dict[str, str]:
-    """Router -> what it still lacks to be up: links to running neighbours, contact with all whom running ones join."""
+    """Router -> what it lacks to be up: links to running neighbours, contact with all routers that running ones
+    join."""
     up = {name for name, view in views.items() if view.running}
     links = [(link.a, link.b) for link in topology.links if {link.a, link.b} <= up]
     lacking = {}
@@ -138,7 +139,7 @@ def _lack(view: RouterView, peers: set[str], whole: bool) -> str:
     unseen = sorted(peers - contacts_of(view))
     if unseen:
         return f"is not in contact with {', '.join(unseen)}"
-    # In part of a mesh a router may wait for the others as long as boot_wait: no fault of its start.
+    # A router in a part of a mesh may wait for the others up to boot_wait: this is no fault of its start.
     if whole and view.status["state"] != "ready":
         return f"is {view.status['state']}"
     return ""
@@ -149,7 +150,8 @@ def _linked(view: RouterView) -> set[str]:
 
 
 def _links_lack(name: str, views: Mapping[str, RouterView], names: Collection[str], neighbours: Iterable[str]) -> str:
-    """Contact may come by way of others. A neighbour in `names` answers for its end of the link itself."""
+    """The neighbours whose link is not up: contact may exist through other routers. A neighbour in `names` answers for
+    its own end."""
     missing = [
         other
         for other in neighbours

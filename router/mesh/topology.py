@@ -1,7 +1,6 @@
-"""Reads a topology file into router.mesh.config classes, or says everything that is wrong with it at once.
+"""Reads a topology file into the classes of router.mesh.config, or reports all of its faults at once.
 
-The shape of each part is checked by `router.mesh.reading`; what holds between parts (names, ports, links) is
-checked here.
+`router.mesh.reading` checks the shape of each part. This module checks the rules between parts (names, ports, links).
 """
 
 import math
@@ -48,11 +47,11 @@ _HELLOS = 3
 
 
 class TopologyError(FileError):
-    """What is wrong with a topology file, one line each."""
+    """The faults of a topology file, one line each."""
 
 
 def load(path: str | Path) -> Topology:
-    """The topology in the file at `path`; raises TopologyError."""
+    """Load the topology at `path`. Raises TopologyError."""
     path = Path(path)
     reader, root = _Reader(), document(path, "topology", PARTS, TopologyError)
     if "topology" in root:
@@ -94,7 +93,7 @@ class _Reader(Reader):
         return str(name)
 
     def routers(self, root: MarkedMap) -> tuple[dict[str, RouterConfig], dict[str, int]]:
-        """The routers that could be read, and the line of each that is named at all."""
+        """The routers that could be read, and the line of each router in the file."""
         found = root.get(MarkedText("routers"))
         if not isinstance(found, MarkedMap) or not found:
             line = root.line if found is None else found.line
@@ -193,7 +192,7 @@ class _Reader(Reader):
             )
         if timing.forget < timing.terminus:
             self.too_short(root, "forget", timing.forget, "terminus", timing.terminus)
-        if timing.boot_wait < timing.dead:  # so late may a neighbour notice that a router's former life is over
+        if timing.boot_wait < timing.dead:  # a neighbour may notice so late that a router's former incarnation is over
             self.too_short(root, "boot_wait", timing.boot_wait, "dead", timing.dead)
         return timing
 
@@ -211,14 +210,14 @@ class _Reader(Reader):
         return security
 
     def findable(self, topology: Topology, lines: Mapping[str, int]) -> None:
-        """Who listens anywhere says at which host it is found."""
+        """A router that listens at every address has to advertise one."""
         for name, router in topology.routers.items():
             if router.told.is_anywhere:
                 what = f"routers.{name}.amqp: {router.amqp} is no address that clients can connect to"
                 self.fail(lines[name], f"{what}, expected also advertise: host:port")
 
     def strangers(self, topology: Topology, lines: Mapping[str, int]) -> None:
-        """Who opens a listener to everybody says so by its name."""
+        """A listener that is open to everybody has to be in `security.open`."""
         security = topology.security
         ways = {
             AMQP: "users or certificates",
@@ -241,7 +240,7 @@ class _Reader(Reader):
 
 
 def reachable(start: str, links: list[tuple[str, str]]) -> set[str]:
-    """The routers that a path of `links` joins to `start`, with itself."""
+    """The routers that a path of `links` joins to `start`, including `start`."""
     reached, fresh = {start}, [start]
     while fresh:
         name = fresh.pop()
@@ -264,7 +263,7 @@ def _long_form(link: Value) -> Value:
 
 
 def _clashing(rule: AddressRule, others: Iterable[AddressRule]) -> AddressRule | None:
-    """One of another kind, for some address that both are for."""
+    """A rule of another kind for some address that `rule` covers, too."""
     return next(
         (
             other

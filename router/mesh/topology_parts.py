@@ -1,6 +1,6 @@
-"""The parts of a topology file: which keys each has and which parser reads each value.
+"""The parts of a topology file: the keys of each part, and the parser of each value.
 
-What holds between parts is router/mesh/topology.py's work.
+router/mesh/topology.py checks the rules between parts.
 """
 
 import re
@@ -45,9 +45,9 @@ MOST_SETS = 256
 SET_LIMIT = (1 << 20, 1 << 40)
 """The smallest and the largest `queues.limit`."""
 REPLICAS = (1, 2, 3, 5, 7)
-"""How many replicas a set may have. A fourth one helps no majority: it takes three of four, and three of five."""
+"""The possible numbers of replicas of a set. Four would be no better than three: a majority of four is three."""
 MOST_WINDOW = 1 << 40
-"""The largest `limits.window_bytes`, and of what is held of more than one publisher."""
+"""The largest `limits.window_bytes`, and the largest limit for the bytes of several publishers."""
 
 
 @attrs.frozen

@@ -1,8 +1,7 @@
-"""Reads the part `queues` of a topology file: which replica sets a mesh has, and which routers have their replicas
-(protocol 13).
+"""Reads the part `queues` of a topology file: the replica sets of the mesh, and the routers of their replicas (protocol
+13).
 
-The shape of the part is checked by `router.mesh.topology_parts`; what holds between it and the other parts is checked
-here.
+`router.mesh.topology_parts` checks the shape of the part. This module checks the rules between it and the other parts.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -21,7 +20,7 @@ _NAMED = MarkedText("named")
 def read_queues(
     reader: Reader, root: MarkedMap, routers: Collection[str], addresses: Sequence[AddressRule]
 ) -> Queues | None:
-    """The part `queues`; None if there is none, or if it cannot be read, which `reader` then says."""
+    """The part `queues`; None if it is missing or has faults, which `reader` reports."""
     found = given(root, "queues")
     rules = [rule for rule in addresses if NAMED[rule.kind].in_sets]
     if found is None:
@@ -31,7 +30,7 @@ def read_queues(
         return None
     said = given(root, "addresses")
     is_read = not isinstance(said, list) or len(said) == len(addresses)
-    if not rules and is_read:  # else a rule that cannot be read, and is told, may be the one
+    if not rules and is_read:  # else an address rule with faults may be for queues
         what = "expected also an address rule such as {prefix: queue/, kind: queue}"
         reader.fail(found.line, f"queues: no address is of kind queue, {what}")
     queues = reader.structure(_without_named(found), Queues, "queues")

@@ -1,1 +1,1 @@
-"""What the routers of a mesh say of themselves, as people read it."""
+"""Shows the reports of a mesh's routers to people."""

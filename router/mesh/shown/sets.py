@@ -1,7 +1,7 @@
-"""Replica sets of a mesh, of what each router says of them (`router.entities.replicas`): each set once.
+"""The replica sets of a mesh, each once, from the reports of all routers (`router.entities.replicas`).
 
-Routers may differ for a moment, or for as long as they are cut off. The one in the latest term knows best, and of
-those the leader.
+Reports may differ for a moment, or while routers are cut off. The report with the latest term counts, and among several
+of these the leader's.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ Row = Mapping[str, Any]
 class ShownSet:
     name: str
     rows: Mapping[str, Row]
-    """By router, what it says."""
+    """Router -> its report of the set."""
     by: str
-    """The router that knows best."""
+    """The router whose report counts."""
 
     @property
     def best(self) -> Row:
@@ -53,17 +53,17 @@ class ShownSet:
         return self.has_begun and router in self.members
 
     def first_new(self, routers: Iterable[str]) -> str | None:
-        """The first of these that is not in the ring."""
+        """The first of these routers that is not in the ring; None if all are."""
         return next((router for router in routers if router not in self.ring), None)
 
     def can_spare(self, router: str) -> bool:
-        """Whether the set has a leader that answers, and a majority without this router."""
+        """Whether the set has a leader that answers, and keeps a majority without this router."""
         row = self.best
         return row["role"] == LEADER and (router in row["may_stop"] or router not in row["voters"])
 
     @property
     def needed(self) -> list[str]:
-        """Voters whose stop takes the majority from the set, in order; none without a leader."""
+        """The voters without which the set has no majority, in order; empty without a leader."""
         row = self.best
         if row["role"] != LEADER or is_redundant(row["voters"], row["may_stop"]):
             return []
@@ -71,8 +71,9 @@ class ShownSet:
 
 
 def why_kept(sets: Iterable[ShownSet], router: str, others: Sequence[str], *, forced: bool) -> str:
-    """Why a router may not leave the mesh: it is a voter of sets, or is to be one. Empty if it may leave. `others` are
-    the routers that stay. `forced`: it does not run, and may leave if the sets have a majority without it."""
+    """The reason for which a router may not leave the mesh: it is a voter of sets, or is to be one. Empty if it may
+    leave. `others`: the routers that stay. `forced`: the router does not run, and may leave if the sets keep a majority
+    without it."""
     held = [one for one in sets if one.has(router) and not (forced and one.can_spare(router))]
     if not held:
         return ""
@@ -83,8 +84,8 @@ def why_kept(sets: Iterable[ShownSet], router: str, others: Sequence[str], *, fo
 
 
 def how_replaced(sets: Iterable[ShownSet], old: str, others: Sequence[str]) -> str:
-    """The command that has routers of `others` be voters of these sets in the place of `old`; or, if a set has all of
-    them, the one that has it go on with fewer."""
+    """The commands that replace the voter `old` of these sets by routers of `others`. If a set already has all of
+    these, the command that makes it go on with fewer voters."""
     news = dict[str, None]()
     for one in sets:
         if (new := one.first_new(others)) is None:
@@ -104,7 +105,7 @@ def _knowledge(row: Row) -> tuple[int, int, bool, int]:
 
 
 def sets_in(rows: Iterable[tuple[str, Row]]) -> list[ShownSet]:
-    """Of routers and rows, in the order in which sets are met."""
+    """Group rows by set, in the order in which the sets first appear."""
     by_name: dict[str, dict[str, Row]] = {}
     for router, row in rows:
         by_name.setdefault(row["name"], {})[router] = row
@@ -115,13 +116,13 @@ def sets_in(rows: Iterable[tuple[str, Row]]) -> list[ShownSet]:
 
 
 def shown_sets(views: Iterable[RouterView]) -> list[ShownSet]:
-    """Of all routers that have answered; empty in a mesh without queues."""
+    """The sets in the reports of all routers that have answered; empty in a mesh without queues."""
     return sets_in(rows_of(views))
 
 
 def queues_in(sets: Iterable[ShownSet], rows: Iterable[tuple[str, Row]]) -> tuple[list[tuple[str, Row]], int]:
-    """Each queue once, the deepest first, as its leader and its row; and how many more queues the sets have.
-    A router may not know yet that it leads no more, so only one router is believed of each set."""
+    """Each queue once, the deepest first, as (leader, row); and how many more queues the sets have. Only one router
+    counts for each set, as a former leader may not know yet that it leads no more."""
     sets = list(sets)
     by = {one.name: one.by for one in sets}
     found = [(router, row) for router, row in rows if by.get(row["set"]) == router]

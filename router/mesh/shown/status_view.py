@@ -1,7 +1,7 @@
-"""How the status of a mesh reads: tables for people, one JSON document for programs.
+"""Shows the status of a mesh: tables for people, one JSON document for programs.
 
 The JSON document is `{"mesh", "run_dir", "routers": {NAME: {"running", "pid", "amqp", "http", "mqtt", "log",
-"status"}}}`, `status` being what the router says of itself, or null. Never asks anybody anything: it shows what
+"status"}}}`. `status` is the router's own report, or null. This module asks no router: it shows what
 router/mesh/status.py gathered.
 """
 
@@ -23,7 +23,7 @@ from router.mesh.status import RouterView, contacts_of, unseen_by
 from router.text.fitting import Fitting
 from router.text.printable import printable
 
-# Links shown in one table; programs get all of them.
+# Links in one table, at most; programs get all of them.
 MOST_ROWS = 25
 
 _STYLES = {"ready": "green", "booting": "yellow", "no answer": "red", "stopped": "dim"}
@@ -62,7 +62,7 @@ def headline(mesh: str, views: Collection[RouterView]) -> str:
 
 
 def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
-    """Everything, the tables of clients only if there are any."""
+    """The whole status. A table of clients appears only if there are any."""
     parts: list[RenderableType] = [Text(headline(mesh, views.values()), style="bold"), routers_table(views)]
     if where := shown_at(views.values()):
         parts.append(Text(where))
@@ -79,7 +79,7 @@ def render(mesh: str, views: Mapping[str, RouterView]) -> RenderableType:
 
 
 def shown_at(views: Iterable[RouterView]) -> str:
-    """Where routers show themselves to browsers, and where they speak MQTT; empty if none does."""
+    """Where routers serve HTTP and MQTT; empty if no router does."""
     views = list(views)
     http = ", ".join(f"{view.name} {view.http}" for view in views if view.http)
     mqtt = ", ".join(f"{view.name} {view.mqtt}" for view in views if view.mqtt)
@@ -126,8 +126,7 @@ def _neighbour(link: Mapping[str, Any]) -> Text:
 
 
 def _sees(view: RouterView) -> Text:
-    """How many other routers of the mesh it is in contact with, and the next hops to those that are not its
-    neighbours."""
+    """The number of routers that it is in contact with, and the next hops to those that are not its neighbours."""
     assert view.status is not None
     seen, unseen = len(contacts_of(view)), len(unseen_by(view))
     far = [route for route in view.status["routes"] if route["contact"] and route["next_hop"] != route["router"]]
@@ -153,7 +152,7 @@ def _clients(kind: Entity[Any], links: list[tuple[str, dict[str, Any]]]) -> list
     for router, link in links[:MOST_ROWS]:
         cells = [link_name(link), link["address"], router, link["status"]]
         cells += [str(link[counter]) for counter in kind.columns]
-        # Clients choose these names: they must neither be read as markup nor obeyed by the terminal.
+        # Clients choose these names: neither rich nor the terminal may interpret them.
         table.add_row(*(Text(printable(cell)) for cell in cells))
     rest, fitting = links[MOST_ROWS:], Fitting(table, *map(str.capitalize, kind.spared))
     if not rest:
@@ -188,7 +187,7 @@ def sets_table(sets: Iterable[ShownSet]) -> Fitting:
 
 
 def _queues(queues: list[tuple[str, Mapping[str, Any]]], more: int) -> list[RenderableType]:
-    """`queues`: with their leaders, the deepest first; the mesh has so many `more`."""
+    """`queues`: (leader, row), the deepest first. `more`: how many other queues the mesh has."""
     if not queues:
         return []
     table = _table("Queue", "Set", "Leader")
@@ -206,7 +205,7 @@ def _queues(queues: list[tuple[str, Mapping[str, Any]]], more: int) -> list[Rend
 
 
 def aside(sets: Iterable[ShownSet]) -> Iterator[str]:
-    """Stores that routers do not trust any more."""
+    """Yield a sentence for each store that its router no longer trusts."""
     for one in sets:
         for router, row in one.rows.items():
             if row["why_aside"]:
@@ -214,7 +213,8 @@ def aside(sets: Iterable[ShownSet]) -> Iterator[str]:
 
 
 def untold(views: Iterable[RouterView]) -> list[str]:
-    """Who was missed in something and does not know. All routers in contact say the same of it: once is enough."""
+    """Clients that missed messages and have not read so yet. All routers in contact report the same, so each client is
+    shown once."""
     ended = (link for view in views if view.status is not None for link in view.status["untold"])
     return list(
         dict.fromkeys(
@@ -225,7 +225,7 @@ def untold(views: Iterable[RouterView]) -> list[str]:
 
 
 def disks(views: Iterable[RouterView]) -> Iterator[str]:
-    """What routers cannot write."""
+    """Yield a sentence for each file that a router cannot write."""
     for view in views:
         disk = view.status["disk"] if view.status is not None else {}
         missing = f"; entries that are missing: {disk['missing']}" if disk.get("missing") else ""

@@ -1,7 +1,7 @@
-"""Who waits for whom in a mesh, as its routers say (docs/status.md): for people, in sentences, each wait once.
+"""Which routers wait for which clients or routers (docs/status.md), in sentences for people, each wait once.
 
-A delivery that waits at its home for another router waits there for a subscriber. Where that router names the
-subscriber, the wait is for that; the router is awaited only where it names nobody.
+A delivery that waits at its home for another router waits there for a subscriber. If that router names the subscriber,
+only the wait for the subscriber is shown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,9 +13,9 @@ from router.mesh.quantities import format_duration, format_size
 from router.mesh.status import RouterView
 
 LASTING_S: Final = 1.0
-"""In a mesh under load somebody is always awaited, for milliseconds. People are told of waits that last longer."""
+"""Seconds. A mesh under load always waits for some subscriber for milliseconds; people see only longer waits."""
 UNHEARD_OF: Final = "a router that knows the client's last attach"
-"""All that are in contact have answered, and none of them has (protocol 7.9)."""
+"""All routers in contact have answered, and none knows this attach (protocol 7.9)."""
 AWAY: Final = ", which is away"
 
 Status = Mapping[str, Any]
@@ -28,13 +28,13 @@ class Wait:
     router: str
     awaited: str
     publishers: list[str]
-    """Whose deliveries wait."""
+    """The publishers of the deliveries that wait."""
     records: int
     since_s: float
 
 
 def lasting(statuses: Iterable[Status]) -> Iterator[Wait]:
-    """The waits of a second or more, of routers that have answered."""
+    """Yield the waits of a second or more, from the reports of routers that have answered."""
     statuses = list(statuses)
     named = {(status["router"], publisher) for status in statuses for publisher in _named_at(status)}
     for status in statuses:
@@ -46,19 +46,20 @@ def lasting(statuses: Iterable[Status]) -> Iterator[Wait]:
 
 
 def _named_at(status: Status) -> Iterator[str]:
-    """The publishers of whose deliveries this router says itself, beyond a moment, whom they wait for."""
+    """The publishers for whose deliveries this router itself names the awaited subscriber, in waits of a second or
+    more."""
     for wait in status["waits"]:
         if wait["since_s"] >= LASTING_S and not wait["for"].startswith("router "):
             yield from wait["publishers"]
 
 
 def awaits(views: Iterable[RouterView]) -> bool:
-    """Whether any router waits for anybody, be it for a moment."""
+    """Whether any router waits for anything, even for a moment."""
     return any(view.status["waits"] or view.status["attaches"]["waiting"] for view in views if view.status is not None)
 
 
 def waits(views: Iterable[RouterView]) -> Iterator[str]:
-    """Who has been waited for longer than a moment, by whom and since when; and who no more."""
+    """Yield sentences: the waits of a second or more, publishers without credit, and lapsed subscribers."""
     statuses = [view.status for view in views if view.status is not None]
     found = list(lasting(statuses))
     for status in statuses:
@@ -80,7 +81,7 @@ def waits(views: Iterable[RouterView]) -> Iterator[str]:
 
 
 def _held(status: Status, found: list[Wait]) -> Iterator[str]:
-    """Publishers without credit, by the names of those that keep it from them."""
+    """Yield sentences for publishers without credit, with the clients or routers that cause this."""
     for link in status["publishers"]:
         if not link["held_for"] or link["held_s"] < LASTING_S:
             continue
@@ -107,15 +108,15 @@ def _said(wait: Wait, status: Status) -> str:
 
 
 def whom(awaited: str, status: Status) -> str:
-    """The one that is `awaited`, as a wait in the status names it, for people: an orphan as the subscriber that it is,
-    and whether it is away."""
+    """The name of an awaited client or router for people: an orphan reads as the subscriber that it is, and an absent
+    client is marked as away."""
     role, _, name = awaited.partition(" ")
     return f"{f'subscriber {name}' if role == 'orphan' else awaited}{_away(role, name, status)}"
 
 
 def _away(role: str, name: str, status: Status) -> str:
-    """What to add to the name of a link that is away, with how long it is waited for. A router of another version may
-    not say that."""
+    """The words for a link that is away, and how long it is awaited. A router of another version may not report
+    this."""
     links = (
         status.get("orphans", ()) if role == "orphan" else status.get("subscribers", ()) if role == "subscriber" else ()
     )
