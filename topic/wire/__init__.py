@@ -1,1 +1,1 @@
-"""What topic cores say to each other, as bytes. Nothing here decides anything."""
+"""The messages between topic cores, as bytes. Nothing here decides anything."""

@@ -1,8 +1,9 @@
-"""What a router says to other routers' topic cores, collected until the shell takes it.
+"""The messages of a router to the topic cores of other routers, collected until the shell takes them.
 
-Within a batch, and from batch to batch to the same router, order is kept: deltas, Forwards and Joined rely on it.
-Settlements wait for something else to be said, to whomever, or for their delay: nobody has to be woken for them alone.
-Outcomes and settlements are ranges of `n` per (publisher, epoch). How it is read is `topic.wire.segments`'s business.
+The messages to one router keep their order, within a batch and from batch to batch: deltas, Forwards and Joined rely on
+it. Settlements wait until the router sends any other message, to any router, or until their delay is over: a settlement
+alone need not wake a router. Outcomes and settlements are ranges of `n` per (publisher, epoch). `topic.wire.segments`
+reads these messages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,13 +19,13 @@ from topic.identity import Epoch
 from topic.wire.segments import Segment
 
 FLUSH_BYTES = 256 * 1024
-"""A batch is closed when its messages and entries pass this, so that relays and receivers work meanwhile."""
+"""Bytes of messages and entries after which a batch is closed, so that relays and receivers work meanwhile."""
 ENTRY_BYTES = 80
-"""Of an entry, besides its names."""
+"""Bytes of a packed entry, besides its names (an estimate)."""
 
 
 def _size(entries: Iterable[LinkEntry]) -> int:
-    """Bytes that these take, or about as many."""
+    """Bytes of the packed entries, estimated."""
     texts = ((*entry.identity.parts().values(), entry.ending) for entry in entries)
     return sum(ENTRY_BYTES + sum(map(len, of_entry)) for of_entry in texts)
 
@@ -34,7 +35,7 @@ def _packed(entries: Iterable[LinkEntry]) -> list[list[Any]]:
 
 
 def _in_parts(entries: Iterable[LinkEntry]) -> Iterator[list[LinkEntry]]:
-    """The same, a batch at a time."""
+    """Split the entries into parts of about `FLUSH_BYTES` bytes."""
     part: list[LinkEntry] = []
     size = 0
     for entry in entries:
@@ -57,28 +58,29 @@ class _Batch:
 
 
 class Outgoing:
-    """What is said until the shell flushes. Who is told of each link of a burst in turn gets one batch: it grows until
-    something is said to some of its targets, and not to all, which must not overtake it."""
+    """The segments that wait until the shell takes them. The router often sends one news item after another to the same
+    set of routers. All these segments go into one batch for this set. The batch grows until a segment goes to only a
+    part of the set, because this segment must not overtake the batch."""
 
     def __init__(self, settle_delay: float = 0.0) -> None:
         self.due = inf
-        """When what waits is taken at the latest."""
+        """Time at which the waiting segments are taken at the latest."""
         self._settle_delay = settle_delay
         self._waits = True
-        """There are settlements at most."""
+        """Whether only settlements wait."""
         self._batches: list[_Batch] = []
         self._growing: dict[tuple[str, ...], _Batch] = {}
-        """By targets, of which no two have one in common."""
+        """Keyed by the targets of a batch; no two keys share a router."""
 
     def __bool__(self) -> bool:
         return bool(self._batches)
 
     def hurry(self) -> None:
-        """Somebody waits for the settlements after all."""
+        """Do not delay the settlements that wait at present."""
         self._waits = not self._batches
 
     def take(self, now: float = inf) -> list[tuple[tuple[str, ...], bytes]]:
-        """Take the encoded batches with their targets, in order; none if they may wait."""
+        """Take the encoded batches with their targets, in order; none if they may still wait."""
         if self._waits and self._batches:
             self.due = min(self.due, now + self._settle_delay)
             if now < self.due:
@@ -89,7 +91,7 @@ class Outgoing:
         return [(batch.targets, msgpack.packb(batch.segments)) for batch in batches]
 
     def forget(self, router: str) -> None:
-        """The contact is lost: nothing is for that router any more."""
+        """The contact is lost: drop the segments for that router."""
         for batch in self._batches:
             batch.targets = tuple(target for target in batch.targets if target != router)
         self._batches = [batch for batch in self._batches if batch.targets]
@@ -105,7 +107,7 @@ class Outgoing:
         return batch
 
     def _say(self, targets: Iterable[str], *segment: Any, size: int = 0) -> None:
-        """`size` is that of the entries in it."""
+        """Append a segment to the batch for the targets. `size`: estimated bytes of the entries in the segment."""
         targets = tuple(targets)
         if targets:
             self._waits = False
@@ -116,8 +118,9 @@ class Outgoing:
     # directory
 
     def section(self, router: str, version: int, latest: int, own: list[LinkEntry], gossip: list[LinkEntry]) -> None:
-        """`latest`: up to that clock others are told of the attaches here, whatever has become of these. Entries that
-        are more than a batch takes go ahead, in parts."""
+        """Send the whole section. `latest`: the clock up to which this router has told the others of the attaches here,
+        whatever has become of these links. If the entries do not fit into a batch, they go ahead of the section, in
+        parts."""
         size = _size(own) + _size(gossip)
         if size > FLUSH_BYTES:
             for part in _in_parts(own):
@@ -130,51 +133,53 @@ class Outgoing:
     def delta(
         self, routers: Iterable[str], version: int, latest: int, entries: list[LinkEntry], departed: list[LinkEntry]
     ) -> None:
-        """`latest` as in a section. `departed` are no longer ours: the entries of the routers that they moved to."""
+        """`latest` as in a section. `departed` are entries of links that have left this router, as their new owners
+        wrote them."""
         size = _size(entries) + _size(departed)
         self._say(routers, Segment.DELTA, version, latest, _packed(entries), _packed(departed), size=size)
 
     def gossip(self, router: str, entries: list[LinkEntry]) -> None:
-        """Tell what was learned of others."""
+        """Send entries that this router has learned from others."""
         for part in _in_parts(entries):
             self._say((router,), Segment.GOSSIP, _packed(part), size=_size(part))
 
     def applied(self, routers: Iterable[str], versions: Mapping[str, tuple[int, int]]) -> None:
-        """Tell how far we have applied others' sections, by router: incarnation and version. What was told since, we
-        lack."""
+        """Send how far this router has applied the sections of others: incarnation and version by router. The receiver
+        answers with the later news."""
         self._say(routers, Segment.APPLIED, versions)
 
     def ack(self, router: str, version: int) -> None:
         self._say((router,), Segment.ACK, version)
 
     def expire(self, routers: Iterable[str], entry: LinkEntry, decision: Decision) -> None:
-        """Ask whether this attach of a link may expire, or lapse (8, Expiry)."""
+        """Ask the routers whether this attach of a link may expire, or lapse (8, Expiry)."""
         self._say(routers, Segment.EXPIRE, entry.role, entry.name, entry.epoch, decision)
 
     def vote(self, router: str, index: tuple[Role, bytes], epoch: Epoch, decision: Decision, *, yes: bool) -> None:
         self._say((router,), Segment.VOTE, *index, epoch, decision, yes)
 
     def expired(self, routers: Iterable[str], entry: LinkEntry, decision: Decision) -> None:
-        """The link has expired or lapsed; or nothing was decided, and who agreed is free again."""
+        """Tell the routers that the link has expired or lapsed. If the decision is `NOTHING`, a router that agreed is
+        free again."""
         self._say(routers, Segment.EXPIRED, entry.role, entry.name, entry.epoch, decision)
 
     def gone(self, router: str, owner: Owner) -> None:
-        """The process of that incarnation of a router has ended (8, Lost router)."""
+        """Tell a router that the process of that incarnation has ended (8, Lost router)."""
         self._say((router,), Segment.GONE, *owner)
 
     # joining
 
     def joined(self, router: str, subscriber: bytes, epoch: Epoch, gated: dict[bytes, int]) -> None:
-        """The subscriber is in the audience of everything published here from now on (6.2). Of what was published
-        before, only what was forwarded for it by name is for it. The publishers in `gated` are held back from that `n`
-        on."""
+        """Tell a router that its subscriber is in the audience of every delivery published here from now on (6.2). The
+        subscriber gets an older delivery only if this router forwards it to the subscriber by name. A publisher in
+        `gated` holds the subscriber back from the given `n` on."""
         self._say((router,), Segment.JOINED, subscriber, epoch, gated)
 
     def admit(self, router: str, subscriber: bytes, publisher: bytes) -> None:
         self._say((router,), Segment.ADMIT, subscriber, publisher)
 
     def room(self, home: str, subscriber: bytes, epoch: Epoch, limit: SubscriberRoom) -> None:
-        """The home may offer that attach so many deliveries in all, and bytes (12)."""
+        """Tell the home how many deliveries, and how many bytes, it may offer to that attach in all (12)."""
         self._say((home,), Segment.ROOM, subscriber, epoch, limit.deliveries, limit.size)
 
     # deliveries: hot
@@ -189,9 +194,10 @@ class Outgoing:
         *,
         ahead: bool = False,
     ) -> None:
-        """Forward records with consecutive `n`, all presettled or none, to all joined subscribers; or `only` to that
-        attach of one subscriber (protocol 5, Publish and 6.3), perhaps if it has room (12). What is more than a batch
-        takes goes in several. Of a record whose message went `ahead`, that is left out."""
+        """Forward records with consecutive `n`, all presettled or none, to all joined subscribers, or `only` to one
+        attach of one subscriber (protocol 5, Publish and 6.3). `only` with `OFFER` is for that attach if it has room
+        (12). Records that do not fit into one batch go in several. With `ahead` the messages are left out, because they
+        have gone before, in pieces."""
         first = records[0]
         assert first.n >= 0
         messages = [None if ahead else record.message for record in records]
@@ -220,15 +226,15 @@ class Outgoing:
         batch.segments.append(segment)
 
     def body(self, routers: tuple[str, ...], stream: Stream, key: bytes, at: int, piece: bytes) -> None:
-        """A piece of the publisher's next message, which begins with that byte of it; an empty one: it does not come
-        (protocol 5, Large messages)."""
+        """Send the piece that begins at byte `at` of the publisher's next message. An empty piece says that the rest of
+        the message does not come (protocol 5, Large messages)."""
         self._waits = False
         batch = self._batch(routers)
         batch.size += len(piece)
         batch.segments.append([Segment.BODY, stream.publisher, key, at, piece])
 
     def outcome(self, home: str, stream: Stream, ns: Iterable[int]) -> None:
-        """All local subscribers accepted these, and none has moved."""
+        """Report that all local subscribers accepted these, and that none has moved."""
         self._waits = False
         self._ranges((home,), Segment.OUTCOME, stream, ns)
 
@@ -241,29 +247,32 @@ class Outgoing:
         self._ranges(routers, Segment.SETTLE, stream, ns)
 
     def settled(self, home: str, publisher: bytes, epoch: Epoch, ranges: list[int]) -> None:
-        """This edge has settled its subscribers and forgotten these, or knows nothing of them: home may forget."""
+        """Report that this edge has settled its subscribers and forgotten these records, or knows none: the home may
+        forget them."""
         self._batch((home,)).segments.append([Segment.SETTLED, publisher, epoch, ranges])
 
     def forgotten(self, home: str, stream: Stream, n: int) -> None:
-        """The same of one record, whose settlement some subscriber had not read until now."""
+        """As `settled`, for one record whose settlement a subscriber had not read until now."""
         self._ranges((home,), Segment.SETTLED, stream, (n,))
 
     def fenced(self, router: str, publisher: bytes, epoch: Epoch) -> None:
-        """What came under this epoch was dropped: it is not the publisher's current one (5, Fence)."""
+        """Report that deliveries under this epoch were dropped, because it is not the publisher's current epoch (5,
+        Fence)."""
         self._say((router,), Segment.FENCED, publisher, epoch)
 
     def resolve(self, home: str, stream: Stream, keys: list[bytes]) -> None:
-        """Ask which of these the publisher still holds in doubt (6.1, 7.4)."""
+        """Ask which of these deliveries the publisher still holds in doubt (6.1, 7.4)."""
         self._say((home,), Segment.RESOLVE, stream.publisher, stream.epoch, b"".join(keys))
 
     def resolved(self, router: str, stream: Stream, keys: list[bytes]) -> None:
-        """The publisher has settled these. A key that was asked and is not among them is in doubt, and told when
-        settled. To its home: before the attach there (5, Reused tags)."""
+        """Tell a router that the publisher has settled these deliveries. A key that the router asked for, and that is
+        not in the list, is in doubt; another message follows when it is settled. If the receiver is the publisher's
+        home: the publisher settled these before its attach there (5, Reused tags)."""
         self._say((router,), Segment.RESOLVED, stream.publisher, stream.epoch, b"".join(keys))
 
     def _ranges(self, targets: tuple[str, ...], kind: Segment, stream: Stream, ns: Iterable[int]) -> None:
-        """Say these, at least one, in order; as more of the last segment if that says the same of others of the stream.
-        The publisher of another stream may have the same epoch (protocol 2)."""
+        """Append at least one `n`, in order. If the last segment has the same kind, publisher and epoch, it is
+        extended. The epoch alone is not enough: the publisher of another stream may have the same one (protocol 2)."""
         segments, head = self._batch(targets).segments, [kind, stream.publisher, stream.epoch]
         if not segments or segments[-1][:3] != head:
             segments.append([*head, []])

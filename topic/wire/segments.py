@@ -1,7 +1,7 @@
-"""The shapes of what topic cores say to each other, and how it is read (architecture: between routers).
+"""The shapes of the messages between topic cores, and their decoding (architecture: between routers).
 
-A batch is a list of segments, a segment a list `[kind, columns…]`. Nothing here decides anything; `topic.wire.outgoing`
-writes.
+A batch is a list of segments; a segment is a list `[kind, columns…]`. Nothing here decides anything.
+`topic.wire.outgoing` encodes the messages.
 """
 
 import enum
@@ -45,19 +45,21 @@ class Segment(enum.IntEnum):
 
 
 OFFER: Final = 1
-"""Behind the attach of a subscriber that a Forward is for alone: if that has room (protocol 12)."""
+"""The third item after the subscriber and its attach in a Forward for one subscriber: only if the attach has room
+(protocol 12)."""
 _FIRST: Final = COUNTS // 2
-"""The place of the first delivery of a Forward is below this, so that those of the others are numbers, too."""
+"""Bound of the place of a Forward's first delivery, low enough that the places of the others are valid counts, too."""
 _LARGE: Final = 1 << 20
-"""Bytes of a batch that is looked at with care: few are that large, but for those with a message that is."""
+"""Bytes of a batch above which it is decoded segment by segment. Such a batch is rare, and usually has a large
+message."""
 _MOST: Final = 1 << 20
-"""Elements of one list or map in that."""
+"""Most elements of one list or map in a large batch."""
 _BYTES_TO_A_LIST: Final = 12
-"""An entry is three lists and 40 bytes, at least."""
+"""Bytes of a batch for each list that it may have: an entry has three lists and at least 40 bytes."""
 _LISTS: Final = 4
-"""Of a segment, besides those of entries: it, an epoch, and one or two columns."""
+"""Lists of a segment besides the lists of its entries: the segment, an epoch, and one or two columns."""
 _IDENTITIES = [str] * 3, [str] * 4
-"""Without a user, and with one."""
+"""Types of a packed identity, without a user and with one."""
 
 
 def _is_count(value: Any) -> bool:
@@ -188,7 +190,7 @@ _SHAPES: dict[int, tuple[Callable[[Any], bool], ...]] = {
     Segment.VOTE: (_is_role, _is_name, _is_epoch, _is_decision, _is(bool)),
     Segment.EXPIRED: (_is_role, _is_name, _is_epoch, _is_decision),
 }
-"""The columns of each kind, in order."""
+"""The checks of the columns of each kind, in order."""
 
 
 def _check(segment: Any) -> None:
@@ -212,7 +214,8 @@ def _fits(is_right: Callable[[Any], bool], value: Any) -> bool:
 
 
 def decode(payload: bytes) -> list[list[Any]]:
-    """The segments of a batch, each of the shape of its kind. Raises `BreachError` otherwise."""
+    """Return the segments of a batch, each with the shape of its kind. Raises `BreachError` if the payload is not a
+    batch."""
     try:
         if len(payload) > _LARGE:
             return _decode_in_turn(payload)
@@ -227,8 +230,8 @@ def decode(payload: bytes) -> list[list[Any]]:
 
 
 def _decode_in_turn(payload: bytes) -> list[list[Any]]:
-    """The same of a batch that is large: of what is none, no more is read than the first segment that is wrong, and of
-    that no more lists than the entries of so many bytes have. An empty list is one byte here and 64 in memory."""
+    """Decode a large batch. Stop at the first malformed segment, and before there are more lists than entries of so
+    many bytes can have: an empty list takes 1 byte here and 64 bytes in memory."""
     left = len(payload) // _BYTES_TO_A_LIST
 
     def count(value: list[Any]) -> list[Any]:
@@ -259,5 +262,5 @@ def _decode_in_turn(payload: bytes) -> list[list[Any]]:
 
 
 def split_keys(keys: bytes) -> list[bytes]:
-    """The keys of a key column."""
+    """Split a column of keys."""
     return [keys[start : start + KEY_LENGTH] for start in range(0, len(keys), KEY_LENGTH)]
